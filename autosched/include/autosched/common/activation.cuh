@@ -1,4 +1,4 @@
-// Element-wise ends of a matmul, in f32. NaN stays NaN.
+// Activation functions of a matmul's epilogue, in f32. NaN is preserved.
 #pragma once
 #include <autosched/common/choice.cuh>
 

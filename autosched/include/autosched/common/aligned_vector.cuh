@@ -10,17 +10,17 @@ struct f16 {
 struct bf16 {
   unsigned short bits;
 };
-// Two f16 in a register, the first one in its lower half.
+// Two f16 in a register; the first one is in the lower half.
 enum class f16x2 : unsigned {};
 
-// 8-bit floats of 4 or 5 exponent bits (OCP 8-bit Floating Point Specification, revision 1.0).
+// 8-bit floats with 4 or 5 exponent bits (OCP 8-bit Floating Point Specification, revision 1.0).
 struct e4m3 {
   unsigned char bits;
 };
 struct e5m2 {
   unsigned char bits;
 };
-// Two 4-bit floats, the first one in the lower half (OCP Microscaling Formats Specification, revision 1.0).
+// Two 4-bit floats; the first one is in the lower half (OCP Microscaling Formats Specification, revision 1.0).
 struct e2m1x2 {
   unsigned char bits;
 };

@@ -1,4 +1,4 @@
-// The value of a text parameter, such as copy = "cp.async": a compile-time constant, compared with what a kernel knows.
+// The value of a text parameter, such as copy = "cp.async", as a compile-time constant that kernels compare with texts.
 #pragma once
 
 namespace autosched {

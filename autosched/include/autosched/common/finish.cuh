@@ -1,4 +1,4 @@
-// The end of a matmul: scales, bias, activation, rounding, store. Sums of whole numbers become floats, unless out holds them.
+// Epilogue of a matmul: scales, bias, activation, rounding, store. Integer sums become floats, unless out is i32.
 #pragma once
 #include <autosched/common/activation.cuh>
 #include <autosched/common/numeric.cuh>
@@ -14,7 +14,8 @@ using Finished = conditional<is_same<typename C::Out, int>, int, float>;
 template <class C, int Rows = C::m, int Columns = C::n>
 struct EpilogueArgs {
   const typename C::Out* bias;
-  const float *scale_a, *scale_b;  // f32 scales of the sums: one each, or of every row of A and every column of B; those of blocks are in the sums already
+  // f32 scales of the sums: one each, or one per row of A and column of B; block scales are already applied.
+  const float *scale_a, *scale_b;
 
   __device__ static __forceinline__ float number(const float* at) { return ptx::float_of(ptx::ld_global_nc<4>(at).word[0]); }
 
@@ -28,7 +29,7 @@ struct EpilogueArgs {
             of_lines ? scale_b + static_cast<long long>(batch) * Columns : scale_b};
   }
 
-  // Scale of a whole row.
+  // Scale of a row.
   __device__ __forceinline__ float of_row(int row) const {
     if constexpr (C::scale == "tensor") {
       return number(scale_a) * number(scale_b);
@@ -40,8 +41,8 @@ struct EpilogueArgs {
   }
 };
 
-// Scales, bias and activation of Count neighbours of one row of out from column `col` on, inside the array as a whole. C
-// is a matmul's Config, `of_row` what scales the row.
+// Applies scales, bias and activation to Count adjacent elements of a row of out, from column `col` on, all inside the
+// array. C is a matmul's Config, `of_row` the scale of the row.
 template <class C, int Count, class End>
 __device__ __forceinline__ void finish_values(float* x, const End& ends, float of_row, int col) {
   using Out = typename C::Out;
@@ -61,14 +62,14 @@ __device__ __forceinline__ void finish_values(float* x, const End& ends, float o
 #pragma unroll
   for (int i = 0; i < Count; ++i) x[i] = activate<activation(C::activation)>(x[i]);
 }
-// Whole numbers stay what they are.
+// Integers are stored unchanged.
 template <class C, int Count, class End>
 __device__ __forceinline__ void finish_values(int*, const End&, float, int) {
   static_assert(C::scale == "none" && !C::has_bias && activation(C::activation) == Activation::none,
                 "out of i32 is the sum alone");
 }
 
-// The same of the sums in registers from the `first` on, and their store.
+// The same for sums in registers from `first` on, which are then stored.
 template <class C, int Count, class Sum, class End>
 __device__ __forceinline__ void finish(const Sum* registers, int first, const End& ends, float of_row,
                                        typename C::Out* row, int col) {

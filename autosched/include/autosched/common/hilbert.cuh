@@ -1,12 +1,13 @@
-// A Hilbert curve over a rectangle of any sides, for an order of tiles.
+// A Hilbert curve over a rectangle with sides of any length, for an order of tiles.
 #pragma once
 
 namespace autosched {
 
-// Tile `id` along the curve, as its number by rows. The division is that of Cerveny's generalised curve ("gilbert"): a long
-// rectangle is two, one after the other; any other is three, a way out along half of one side, a way across, and a way
-// back along the other half. Pieces of at most 4 tiles across are traversed line by line: a wave of blocks covers many of
-// them, and each round that this saves takes some 100 cycles. There are about log2(rows * columns) - 5.5 rounds.
+// Returns the row-major number of tile `id` along the curve. The subdivision is that of Cerveny's generalised curve
+// ("gilbert"): a long rectangle is split into two, one after the other. Any other is split into three: out along half
+// of one side, across, and back along the other half. Pieces at most 4 tiles wide are traversed line by line, because a
+// wave of blocks covers many of them, and each saved iteration takes about 100 cycles. There are about log2(rows *
+// columns) - 5.5 iterations.
 __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
   // The piece that contains the tile: its start, the steps along and across it, and its sides.
   const bool wide = columns >= rows;
@@ -42,7 +43,7 @@ __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
     }
   }
   const bool turned = height > 4;
-  const int lines = turned ? length : height;  // 1 to 4
+  const int lines = turned ? length : height;  // from 1 to 4
   const int place = lines == 3 ? id / 3 : id >> lines / 2;
   return at + place * (turned ? across : along) + (id - place * lines) * (turned ? along : across);
 }

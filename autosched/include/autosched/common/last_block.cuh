@@ -1,4 +1,4 @@
-// Blocks that each store a part of one result, of which the last to finish puts the parts together.
+// Blocks store parts of a common result; the last block to finish combines the parts.
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/global_memory.cuh>
@@ -6,10 +6,10 @@
 
 namespace autosched {
 
-// Every thread of the block calls this after its stores to global memory. True, for all of them, in the last of the
-// Blocks blocks that share `counter`, whose threads may then read (ld.global.cg) what the others stored. `counter` is
-// zero before and after the launch; `flag` is 4 bytes of shared memory, which are free after the block's loads.
-// With Threads, only so many from thread First on call it, and named barrier 1 is theirs.
+// Every thread of the block calls this after its stores to global memory. Returns true, in all threads, in the last of
+// the Blocks blocks that share `counter`. Its threads may then read (ld.global.cg) what the others stored. `counter` is
+// zero before and after the launch. `flag` is 4 bytes of shared memory that are unused after the block's loads. With
+// Threads, only this many threads from thread First on call it, and use named barrier 1.
 template <int Blocks, int Threads = 0, int First = 0>
 __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) {
   const auto wait_for_all = [] {
@@ -19,10 +19,11 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
       ptx::barrier_sync();
     }
   };
-  wait_for_all();  // all threads' parts are stored; also: what shared memory held has been read
+  wait_for_all();  // all threads have stored their parts and finished reading shared memory
   if (threadIdx.x == First) {
-    // The barrier orders the block's stores before this fence, which orders them before the count; behind the count
-    // it is the other way round. Fences are cumulative (PTX ISA 8.9, causality order), so one thread's will do.
+    // The barrier orders the block's stores before this fence, which orders them before the increment of the counter;
+    // after the increment, a fence and a barrier order the loads. Fences are cumulative (PTX ISA 8.9, causality order),
+    // so the fence of one thread suffices.
     ptx::fence_gpu();
     const unsigned arrived = ptx::atomic_add(counter, 1u);
     ptx::fence_gpu();
@@ -34,8 +35,8 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
   return true;
 }
 
-// For a kernel that is launched twice; every thread calls this once. True in the second launch, which sees all
-// stores of the first. `counter` and `flag` are as above.
+// For a kernel that is launched twice; every thread calls this once. Returns true in the second launch, in which all
+// stores of the first one are visible. `counter` and `flag` are as above.
 template <int Blocks>
 __device__ __forceinline__ bool is_second_launch(unsigned* counter, unsigned flag) {
   if (threadIdx.x == 0) {

@@ -8,8 +8,8 @@ namespace autosched {
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
-// Element type T of an array: conversion between a word's low bits and the number to compute with, and the type Sum in which
-// products of such numbers are accumulated.
+// Element type T of an array: conversions between the low bits of a word and a number, and the type Sum in which
+// products are accumulated.
 template <class T>
 struct Element;
 template <>
@@ -33,7 +33,7 @@ struct Element<e5m2> {
   using Sum = float;
   __device__ static __forceinline__ float of(unsigned bits) { return Element<f16>::of(bits << 8); }
 };
-// Its exponent has a bit less than that of f16, and a bias of 7 instead of 15. Without infinity: only all ones is NaN.
+// The exponent has one bit less than that of f16, and a bias of 7 instead of 15. There is no infinity; all ones is NaN.
 template <>
 struct Element<e4m3> {
   using Sum = float;
@@ -63,7 +63,7 @@ struct Element<int> {
   __device__ static __forceinline__ int of(unsigned bits) { return static_cast<int>(bits); }
 };
 
-// Two sums in f16, as tensor cores keep them.
+// Two f16 accumulators in a register, as tensor cores use them.
 template <>
 struct Element<f16x2> {
   using Sum = f16x2;
@@ -71,7 +71,7 @@ struct Element<f16x2> {
 };
 __device__ __forceinline__ f16x2& operator+=(f16x2& a, f16x2 b) { return a = ptx::add_rn(a, b); }
 
-// Accumulators are registers of Sum: float, int, or two f16. `sum_at` is one of them as the end of a matmul computes.
+// Accumulators are registers of type Sum: float, int, or two f16. `sum_at` returns one in the epilogue's type.
 template <class Sum>
 inline constexpr int sums_of_register = is_same<Sum, f16x2> ? 2 : 1;
 template <class Sum>
@@ -86,7 +86,7 @@ __device__ __forceinline__ auto sum_at(const Sum* registers, int i) {
 __device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ __forceinline__ int multiply_add(int a, int b, int c) { return a * b + c; }
 
-// Element i of a vector of elements of type T, as a number.
+// Returns element i of a vector of elements of type T, as a number.
 template <class T, int Bytes>
 __device__ __forceinline__ auto get_element(const AlignedVector<Bytes>& p, int i) {
   constexpr int bits = 8 * int(sizeof(T)), in_word = 32 / bits;
@@ -99,7 +99,7 @@ __device__ __forceinline__ auto get_element(const AlignedVector<Bytes>& p, int i
   }
 }
 
-// Puts an element into a vector of zeros, at i.
+// Inserts an element at i into a vector of zeros.
 template <class T, int Bytes>
 __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, const AlignedVector<int(sizeof(T))>& element) {
   if constexpr (sizeof(T) == 4) {
@@ -109,30 +109,30 @@ __device__ __forceinline__ void put_element(AlignedVector<Bytes>& p, int i, cons
   }
 }
 
-// True if an operand's fragments are also used in arithmetic, which needs the bits that tensor cores would round away.
+// True if an operand's fragments are also used in other arithmetic, which needs the bits that tensor cores ignore.
 template <class Operand>
 inline constexpr bool keeps_bits = false;
 // True if an operand in shared memory provides addresses of elements in addition to their offsets in a tile.
 template <class Operand>
 inline constexpr bool has_addresses = false;
 
-// The bits of x rounded to T, in the low bits of a word.
+// Returns the bits of x, rounded to T, in the low bits of a word.
 template <class T, class X>
 __device__ __forceinline__ unsigned round_to(X x) {
   if constexpr (is_same<X, int> || is_same<X, f16x2>) {
-    static_assert(is_same<T, X>, "whole numbers, and f16 in pairs, are stored as they are");
+    static_assert(is_same<T, X>, "integers and pairs of f16 are stored without rounding");
     return static_cast<unsigned>(x);
   } else if constexpr (sizeof(T) == 4) {
     return ptx::bits_of(x);
   } else if constexpr (is_same<T, f16>) {
     return ptx::cvt_rn_f16_f32(x);
   } else {
-    static_assert(is_same<T, bf16>, "elements are float, f16 or bf16");
+    static_assert(is_same<T, bf16>, "elements must be float, f16 or bf16");
     return ptx::cvt_rn_bf16_f32(x);
   }
 }
 
-// A vector of Count elements of type T, rounded from f32, or whole numbers as they are.
+// Returns a vector of Count elements of type T, rounded from f32; integers are unchanged.
 template <class T, int Count, class X>
 __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const X* x) {
   AlignedVector<Count * int(sizeof(T))> p;
@@ -148,7 +148,7 @@ __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> pack(const X* x
   return p;
 }
 
-// Elements [first, first + Count) of a vector of T, as a vector of their own.
+// Returns the elements [first, first + Count) of a vector of T as a vector.
 template <class T, int Count, int Bytes>
 __device__ __forceinline__ AlignedVector<Count * int(sizeof(T))> slice(const AlignedVector<Bytes>& p, int first) {
   if constexpr (Count * int(sizeof(T)) == Bytes) {

@@ -1,4 +1,4 @@
-// The order in which blocks walk the tiles of the output.
+// The order in which blocks compute the tiles of the output.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/hilbert.cuh>
@@ -7,8 +7,8 @@ namespace autosched {
 
 enum class Raster { row, column, grouped, hilbert };
 
-// Meaning of the parameter `raster` (search_spaces/templates/common/raster.py): the order, and the rows of tiles of a
-// band, 8 for "grouped_8" and 1 for the others.
+// Values of the parameter `raster` (search_spaces/templates/common/raster.py): the order, and the number of tile rows
+// in a band, 8 for "grouped_8" and 1 for others.
 __host__ __device__ constexpr Raster raster_order(const Choice& name) {
   return name == "row"       ? Raster::row
          : name == "column"  ? Raster::column
@@ -26,17 +26,16 @@ struct TileIndex {
   int m, n;
 };
 
-// The order that a launch passes as an argument (search_spaces/templates/common/raster.py): the binary logarithm of the
-// rows of tiles of a band, 0 for "row" and 3 for "grouped_8", or -1 for "column". So kernels that differ in it are one
-// module. Only the curve is code of its own.
+// An order that a launch passes as an argument (search_spaces/templates/common/raster.py): log2 of the number of tile
+// rows in a band, 0 for "row" and 3 for "grouped_8", or -1 for "column". Kernels that differ only in this order share a
+// module. The Hilbert curve needs separate code.
 struct LaunchRaster {
   int order;
 };
 constexpr int most_band_rows = 16;
 
-// row: along n first; column: along m first; grouped: bands of Group rows of tiles, each band walked column by
-// column; hilbert: along a curve whose pieces are about as high as wide. In the last two the blocks of a wave share
-// operands in L2.
+// row: along n first; column: along m first; grouped: bands of Group tile rows, each traversed column by column;
+// hilbert: along a curve whose sections are about square. In the last two, the blocks of a wave share operands in L2.
 template <Raster Order, int Group, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(int id) {
   if constexpr (Order == Raster::row) {
@@ -47,7 +46,7 @@ __device__ __forceinline__ TileIndex raster(int id) {
     const int tile = hilbert(id, TilesM, TilesN);
     return {tile / TilesN, tile % TilesN};
   } else {
-    // The last band may be lower. Both heights are constants: a division by either is a multiplication.
+    // The last band may have fewer rows. Both heights are constants, so divisions become multiplications.
     constexpr int band = Group * TilesN, lower = TilesM % Group;
     const int first = id / band * Group, inside = id % band;
     if constexpr (lower != 0) {
@@ -57,13 +56,13 @@ __device__ __forceinline__ TileIndex raster(int id) {
   }
 }
 
-// The same with the order of a launch. All divisions are by constants, but for those of a last band that is lower.
+// The same with an order passed by the launch. Divisions are by constants, except in a last band with fewer rows.
 template <bool Hilbert, int TilesM, int TilesN>
 __device__ __forceinline__ TileIndex raster(LaunchRaster launch, int id) {
   if constexpr (Hilbert) {
     return raster<Raster::hilbert, 1, TilesM, TilesN>(id);
   } else if constexpr (TilesM == 1 || TilesN == 1) {
-    return raster<Raster::row, 1, TilesM, TilesN>(id);  // all orders are the same
+    return raster<Raster::row, 1, TilesM, TilesN>(id);  // with a single row or column of tiles, all orders are equal
   } else {
     if (launch.order < 0) return raster<Raster::column, 1, TilesM, TilesN>(id);
     const int first = id / TilesN >> launch.order << launch.order, inside = id - first * TilesN;

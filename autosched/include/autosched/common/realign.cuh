@@ -4,9 +4,9 @@
 
 namespace autosched {
 
-// The `Bytes` bytes that begin `shift` bytes after the start of `first`; `second` follows it in memory. `shift` is less
-// than Bytes, and a multiple of Unit, which is at least 2. Registers cannot be indexed: words move by powers of two
-// where a bit of `shift` says so, and one funnel shift (SHF of two registers) does the rest.
+// Returns the `Bytes` bytes that begin `shift` bytes after the start of `first`, which `second` follows in memory.
+// `shift` is less than Bytes, and a multiple of Unit, which is at least 2. Registers cannot be indexed, so words are
+// moved by powers of two according to the bits of `shift`, and a funnel shift (SHF of two registers) moves bytes.
 template <int Unit, int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> realign(const AlignedVector<Bytes>& first,
                                                         const AlignedVector<Bytes>& second, int shift) {

@@ -1,8 +1,8 @@
-// State of a reduction, and the combination of the states of a row's threads.
+// State of a reduction, and the combination of the states of the threads of a row.
 //
 // A state is a few 32-bit words: `get` and `set` move them between threads, `merge` joins the state of another part of
-// the same row. A state that has seen no element is its initial one, and merging it changes nothing. NaN stays: it
-// ends up in sum, maximum and moments, and an argmax points to the first one, as numpy has it.
+// the same row. Merging the initial state changes nothing. NaN is propagated to sum, maximum and moments, and argmax
+// returns the first NaN, as in numpy.
 #pragma once
 #include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/convert.cuh>
@@ -14,15 +14,15 @@ inline constexpr float log2_e = 1.44269504088896341f;
 
 __device__ __forceinline__ float negative_infinity() { return ptx::float_of(0xff800000u); }
 
-// exp(x - center) for many x, to 2^-22 relative and 2^-23 per unit of |x - center|: one FMA before each power of two.
-// Rounding center * log2(e) makes a factor that they all have in common, and that a quotient of them has not.
+// exp(x - center) for many x, with a relative error of 2^-22 plus 2^-23 per unit of |x - center|: one FMA before each
+// power of two. Rounding center * log2(e) gives all values a common factor, which cancels in quotients.
 struct ExponentialFrom {
   float slope = log2_e, offset = 0.0f;
 
   __device__ __forceinline__ ExponentialFrom() = default;
-  // From 2^126 on, where the product may overflow, the next smaller x is so far from the center that with any slope
-  // the center gives 1 and the others 0; with a power of two the product is exact. NaN where x and center are the same
-  // infinity.
+  // From 2^126 on, the product may overflow. The next smaller x is then so far from the center that, with any slope,
+  // the center gives 1 and all others 0; a power of two as the slope keeps the product exact. The result is NaN if x
+  // and center are the same infinity.
   __device__ __forceinline__ explicit ExponentialFrom(float center)
       : slope(fabsf(center) < 0x1p126f ? log2_e : 0.25f), offset(-center * slope) {}
   __device__ __forceinline__ float exponent(float x) const { return fmaf(x, slope, offset); }
@@ -47,7 +47,7 @@ struct MaxState {
   __device__ __forceinline__ void merge(const MaxState& other) { max = ptx::max_nan(max, other.max); }
 };
 
-// The largest value and its index; the first one of equal values, or of several NaN.
+// The largest value and its index; the first index for equal values or several NaN.
 struct ArgMaxState {
   static constexpr int words = 2;
   float max = negative_infinity();
@@ -61,7 +61,7 @@ struct ArgMaxState {
       index = value;
     }
   }
-  // An element after all elements of this state.
+  // Adds an element whose index is larger than those of all elements of this state.
   __device__ __forceinline__ void follow(float x, unsigned at) {
     if (!(x <= max) && max == max) {
       max = x;
@@ -75,7 +75,7 @@ struct ArgMaxState {
   }
 };
 
-// The maximum, and the sum of exp(x - maximum): what a softmax needs, in one pass ("Online normalizer calculation for
+// The maximum and the sum of exp(x - maximum) in one pass, as a softmax needs them ("Online normalizer calculation for
 // softmax", arXiv 1805.02867).
 struct MaxSumState {
   static constexpr int words = 2;
@@ -84,10 +84,10 @@ struct MaxSumState {
 
   __device__ __forceinline__ unsigned get(int word) const { return ptx::bits_of(word == 0 ? max : sum); }
   __device__ __forceinline__ void set(int word, unsigned value) { (word == 0 ? max : sum) = ptx::float_of(value); }
-  // Value subtracted from exponents. A part whose maximum is -infinity has a sum of zero, not of NaN: another
-  // part of the row may be finite.
+  // Value subtracted from exponents. A part whose maximum is -infinity must have the sum 0 instead of NaN, because
+  // another part of the row may be finite.
   __device__ __forceinline__ static float base(float max) { return max == negative_infinity() ? 0.0f : max; }
-  // The sum, relative to another maximum and as its center is rounded.
+  // Returns the sum relative to another maximum, whose rounded center is used.
   __device__ __forceinline__ float sum_from(const ExponentialFrom& center) const {
     const float own = base(max);
     return sum * ptx::ex2_approx_ftz(center.exponent(max) - ExponentialFrom(own).exponent(own));
@@ -121,7 +121,7 @@ struct MomentsState {
   }
 };
 
-// Over Lanes lanes that are Stride apart in the warp; every one of them gets the whole.
+// Combines the states of Lanes lanes that are Stride apart in the warp. All of them get the result.
 template <int Lanes, int Stride, class State>
 __device__ __forceinline__ void reduce_lanes(State& state) {
 #pragma unroll
@@ -133,12 +133,12 @@ __device__ __forceinline__ void reduce_lanes(State& state) {
   }
 }
 
-// Over Parts states that lie in memory; `load(state, i)` reads the i-th. Lanes lanes, Stride apart, of which this is
-// number `lane`, share the reading; all of them get the whole, added up in an order that the run does not change.
+// Combines Parts states in memory; `load(state, i)` reads the i-th. Lanes lanes, Stride apart, of which this is number
+// `lane`, read parts of them. All get the result, which is combined in a fixed order.
 template <int Parts, int Lanes, int Stride, class State, class Load>
 __device__ __forceinline__ State reduce_parts(int lane, Load load) {
   constexpr int readers = Parts < Lanes ? Parts : Lanes;
-  static_assert(Parts % readers == 0, "rule parts: lanes and parts are powers of two");
+  static_assert(Parts % readers == 0, "rule parts: lanes and parts must be powers of two");
   State state;
   load(state, lane % readers);
 #pragma unroll 8

@@ -1,11 +1,11 @@
-// A tile's place in shared memory: an injective function (row, col) -> element offset, the device form of
-// search_spaces/layouts/shared_layout.py. Steps act one after another on the linear offset.
+// A tile's layout in shared memory: an injective function (row, col) -> element offset, the device form of
+// search_spaces/layouts/shared_layout.py. Its steps are applied in sequence to the linear offset.
 #pragma once
 
 namespace autosched {
 
-// m elements more after every n lines of `line` elements. A first step knows its line, which leaves an address that is
-// linear in it: constants between addresses are part of the instruction.
+// Adds m elements after every n lines of `line` elements. The first step is given the line, so that the address is
+// linear in it, and constant differences of addresses become immediates.
 template <int Elements, int Lines>
 struct Pad {
   static constexpr int period = 0;
@@ -22,7 +22,7 @@ struct Pad {
 // CuTe's Swizzle<B, M, S>: bits [Base + Shift, Base + Shift + Bits) are xor-ed into bits [Base, Base + Bits).
 template <int Bits, int Base, int Shift>
 struct Swizzle {
-  static constexpr int period = 1 << (Base + Shift + Bits);  // no bit from here on changes what is xor-ed
+  static constexpr int period = 1 << (Base + Shift + Bits);  // higher bits do not affect the xor
   template <int Line>
   __host__ __device__ static constexpr int apply(int x) {
     return x ^ ((x >> Shift) & (((1 << Bits) - 1) << Base));
@@ -36,7 +36,7 @@ struct Swizzle {
 template <int Rows, int Cols, bool Transposed, class... Steps>
 struct SharedLayout {
   static constexpr int rows = Rows, cols = Cols;
-  static constexpr int line = Transposed ? Rows : Cols;  // elements of a contiguous line
+  static constexpr int line = Transposed ? Rows : Cols;  // number of elements of a contiguous line
 
   __host__ __device__ static constexpr int offset(int row, int col) {
     const int at_line = Transposed ? col : row, at = Transposed ? row : col;
@@ -47,10 +47,10 @@ struct SharedLayout {
     }
   }
 
-  // Offset of the element (rows, cols) further on: offset(row + rows, col + cols) == (offset(row, col) ^ flips(rows, cols)) +
-  // adds(rows, cols), where the linear places of both parts share no bit below `period`. Xor is linear over bits, and
-  // whole periods pass through it unchanged. One xor-ed address then serves many places at constant distances, which
-  // instructions hold as immediates.
+  // Offset of an element at the distance (rows, cols): offset(row + rows, col + cols) == (offset(row, col) ^
+  // flips(rows, cols)) + adds(rows, cols), if the linear offsets of both parts share no bit below `period`. Xor is
+  // linear over bits, and does not change whole periods. One xor-ed address can then be used for many elements at
+  // constant distances, which are immediates of instructions.
   static constexpr bool splits = ((Steps::period > 0) && ...);
   __host__ __device__ static constexpr int period() {
     int longest = 1;
@@ -77,8 +77,8 @@ struct SharedLayout {
   }
 };
 
-// A tile of boxes as TMA writes them: Width elements of every line, then the next ones of every line, under the
-// swizzle of that width. What lies further on is found as in SharedLayout.
+// A tile of boxes as TMA writes them: Width elements of every line, then the next Width elements of every line, with
+// the swizzle of that width. Distances are handled as in SharedLayout.
 template <int Rows, int Cols, bool Transposed, int Width, class Swizzled>
 struct BoxedLayout {
   static constexpr int lines = Transposed ? Cols : Rows;
@@ -99,9 +99,9 @@ struct BoxedLayout {
   __host__ __device__ static constexpr int adds(int row, int col) { return linear(row, col) - low_bits(row, col); }
 };
 
-// Bytes from the beginning of a tile to the element (rows, cols) on from (row, col). The former are known after
-// unrolling, the latter depend on the thread; where they share no bit below the layout's period (`Split`), each part is
-// computed alone.
+// Returns the byte offset in a tile of the element at the distance (rows, cols) from (row, col). The distance is
+// constant after unrolling, while (row, col) depends on the thread. If they share no bit below the layout's period
+// (`Split`), the two parts are computed separately.
 template <class Layout, int Bytes, bool Split>
 __device__ __forceinline__ unsigned byte_offset(int row, int col, int rows, int cols) {
   if constexpr (Split) {

@@ -1,4 +1,4 @@
-// Stream-K: the k-tiles of the last tiles of C are distributed evenly over all workers, so that they end together.
+// Stream-K: the k-tiles of the last tiles of C are distributed evenly over all workers, so that these finish together.
 // "Data-parallel + two-tile Stream-K": Osama, Merrill, Cecka, Garland and Owens, PPoPP 2023, section 5.2.
 #pragma once
 #include <autosched/common/numeric.cuh>
@@ -8,14 +8,14 @@
 
 namespace autosched {
 
-// Distribution of Tiles tiles of KTiles k-tiles each to Workers that run at the same time: blocks or clusters.
+// Distribution of Tiles tiles of KTiles k-tiles each to Workers concurrent blocks or clusters.
 template <int Tiles, int Workers, int KTiles>
 struct StreamK {
-  // Tiles whose k is distributed: those of the last whole wave, and of the partial wave after it. A worker gets the k-tiles
-  // of at least one tile, so that at most two share a tile, and of less than two.
+  // Tiles whose k-tiles are distributed: those of the last full wave, and of the partial wave after it. A worker gets
+  // the k-tiles of at least one tile and less than two, so that at most two workers share a tile.
   static constexpr int dealt_tiles = Workers + Tiles % Workers;
 
-  // The first k-tile of a worker, counted through all tiles whose k is distributed.
+  // First k-tile of a worker, numbered through all tiles whose k-tiles are distributed.
   __device__ static __forceinline__ int first_dealt(int worker) {
     return int(static_cast<long long>(worker) * (dealt_tiles * KTiles) / Workers);
   }
@@ -30,14 +30,14 @@ struct StreamK {
 
   // The remaining work of a worker: first its share of the distributed tiles, then whole tiles.
   struct Walk {
-    int tile, first, left;  // of the next part: its tile and first k-tile; and how many k-tiles come before a whole tile
+    int tile, first, left;  // the next part's tile and first k-tile; number of k-tiles left before whole tiles
     int whole;              // the next whole tile
 
     __device__ static __forceinline__ Walk of(int worker) {
       const int dealt = first_dealt(worker);
       return {dealt / KTiles, dealt % KTiles, first_dealt(worker + 1) - dealt, dealt_tiles + worker};
     }
-    // The next part; after the last one, a part without k-tiles.
+    // Returns the next part; after the last one, a part without k-tiles.
     __device__ __forceinline__ Part next() {
       const Part part{tile, first, left < KTiles - first ? left : KTiles - first};
       left -= part.count;
@@ -53,9 +53,9 @@ struct StreamK {
   };
 };
 
-// Two workers that share a tile, Threads threads each: the first one to finish stores its sums in memory, and the other
-// adds them to its own. The result does not depend on which one is first, because the sum of two numbers is commutative.
-// No block waits for one that may not have started: the waiting block has seen that the other has finished multiplying.
+// Two workers that share a tile, with Threads threads each: the first one to finish stores its sums in memory, and the
+// other adds them to its own. The result does not depend on their order, because addition is commutative. No block
+// waits for one that may not have started: the waiting block knows that the other has finished multiplying.
 //
 // Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is 4 bytes of
 // shared memory, and `barrier` is a named barrier of these threads, which call all functions together.
@@ -65,7 +65,8 @@ struct SharedTile {
   unsigned flag;
   int thread, barrier;
 
-  // True if these threads are first: they store their sums and call tell_stored. The others call wait_stored.
+  // Returns true if these threads are first: they must store their sums and call tell_stored. The others call
+  // wait_stored.
   __device__ __forceinline__ bool is_first() const {
     unsigned* tickets = counters;
     if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
@@ -74,9 +75,9 @@ struct SharedTile {
   }
   __device__ __forceinline__ void tell_stored() const {
     unsigned* stored = counters + 1;
-    ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored
+    ptx::barrier_sync(barrier, Threads);  // all threads have stored their sums
     if (thread == 0) {
-      ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)
+      ptx::fence_gpu();  // cumulative: also orders stores that the barrier has ordered before it (PTX ISA 8.9)
       ptx::atomic_add(stored, 1u);
     }
   }
@@ -92,13 +93,13 @@ struct SharedTile {
   }
 };
 
-// Adds sums that two have in registers; `sums` are Sums * Threads of theirs in memory. Returns whether these threads finish
-// the tile.
+// Combines the register sums of two workers through `sums`, Sums * Threads values in memory. Returns true if these
+// threads finish the tile.
 template <int Sums, int Threads, class Sum>
 __device__ __forceinline__ bool add_other_part(Sum* registers, float* sums, unsigned* counters, unsigned flag,
                                                int thread, int barrier) {
   constexpr int vector = Sums % 4 == 0 ? 4 : 2;
-  static_assert(Sums % vector == 0, "registers leave in vectors of four, or of two");
+  static_assert(Sums % vector == 0, "the number of registers must be even");
   const SharedTile<Threads> tile{counters, flag, thread, barrier};
   sums += thread * vector;
   if (tile.is_first()) {

@@ -1,9 +1,8 @@
 // The cooperative copy of one operand tile from global to shared memory.
-//
-// Threads form a grid of Threads / Columns rows by Columns columns (the copy's wg_map) over the tile as it lies in
-// global memory: `minor` runs along contiguous memory, `major` across it. Every thread moves Vector elements at a
-// time, round robin, until the tile is covered. Vector divides the array's contiguous extent, so that a vector is
-// wholly inside the array or wholly outside; outside is zero.
+// Threads form a grid of Threads / Columns rows by Columns columns (the copy's wg_map) over the tile in global memory:
+// `minor` is the contiguous dimension, `major` the other one. Every thread copies Vector elements at a time, round
+// robin, until the tile is covered. Vector divides the array's contiguous extent, so that a vector is completely inside
+// or outside of the array; elements outside are zero.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>
@@ -14,10 +13,10 @@
 namespace autosched {
 
 // Tile: TileMajor x TileMinor elements of T of an array with ArrayMajor x ArrayMinor, contiguous along minor.
-// MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: elements that the layout keeps
-// together and aligned, at most Vector. Anywhere: tiles begin at any place, so that those of an array that they would
-// divide may reach beyond its end as well.
-// Pitched: a launch passes the number of elements from one line to the next, at least ArrayMinor.
+// MinorIsColumn: minor is the tile's column (a row-major array). StoreVector: number of elements that the layout keeps
+// contiguous and aligned, at most Vector. Anywhere: tiles may begin anywhere, so that they may extend beyond the array
+// even if their size divides its extent. Pitched: a launch passes the number of elements from one line to the next, at
+// least ArrayMinor.
 template <class T_, class Layout, int TileMajor, int TileMinor, int ArrayMajor, int ArrayMinor, bool MinorIsColumn,
           int Threads, int Columns, int Vector, int StoreVector, bool Async, bool Anywhere = false, bool Pitched = false>
 struct TileCopy {
@@ -31,11 +30,11 @@ struct TileCopy {
   static_assert(ArrayMinor % Vector == 0, "rule copy_alignment: the vector must divide the array's contiguous extent");
   static_assert(bytes <= 16, "rule copy_width: a thread moves at most 16 bytes at a time");
   static_assert(!Async || (bytes >= 4 && StoreVector == Vector),
-                "rule copy_async: cp.async moves 4, 8 or 16 bytes that stay together in shared memory");
+                "rule copy_async: cp.async copies 4, 8 or 16 bytes that are contiguous in shared memory");
 
   const T* source;     // this thread's first vector of the current tile
-  int major, minor;    // this thread's first coordinates inside the tile
-  int major_origin, minor_origin;  // where the current tile starts in the array
+  int major, minor;    // coordinates of this thread's first vector in the tile
+  int major_origin, minor_origin;  // start of the current tile in the array
   int pitch_of_launch;
   AlignedVector<bytes> staged[Async ? 1 : major_passes * minor_passes];
 
@@ -49,13 +48,13 @@ struct TileCopy {
     source = array + static_cast<long long>(major_origin + major) * pitch() + minor_origin + minor;
   }
 
-  // Elements from one line to the next.
+  // Number of elements from one line to the next.
   __device__ __forceinline__ int pitch() const {
     if constexpr (Pitched) return pitch_of_launch;
     return ArrayMinor;
   }
 
-  // On to the next tile along major or minor.
+  // Moves to the next tile along major or minor.
   __device__ __forceinline__ void advance_major() {
     major_origin += TileMajor;
     source += static_cast<long long>(TileMajor) * pitch();
@@ -76,7 +75,7 @@ struct TileCopy {
   __device__ __forceinline__ const T* address(int i, int j) const {
     return source + static_cast<long long>(i) * major_step * pitch() + j * minor_step;
   }
-  // True if the threads' offsets and the distances between a thread's vectors share no bit of the layout's period.
+  // True if the offsets of threads and the distances between vectors of a thread share no bit of the layout's period.
   __host__ __device__ static constexpr int low_bits(int a, int b) {
     return MinorIsColumn ? Layout::low_bits(a, b) : Layout::low_bits(b, a);
   }
@@ -112,7 +111,7 @@ struct TileCopy {
 #pragma unroll
       for (int j = 0; j < minor_passes; ++j) {
         const bool ok = inside<Whole>(i, j);
-        const T* from = ok ? address(i, j) : source;  // not read when nothing is copied
+        const T* from = ok ? address(i, j) : source;  // not read if nothing is copied
         if constexpr (bytes == 16) {
           ptx::cp_async_cg(tile_address + offset(i, j, 0), from, ok ? bytes : 0);
         } else {

@@ -1,5 +1,5 @@
-// CUDA-core arithmetic as a warp-wide intrinsic: a ThreadsM x ThreadsN warp, every thread with an
-// ElementsM x ElementsN block of the output and one multiply-add per element and k: in f32, or in i32 for i8.
+// CUDA-core arithmetic as a warp-wide intrinsic: a warp of ThreadsM x ThreadsN threads, each with ElementsM x ElementsN
+// outputs and one multiply-add per output and k, in f32, or in i32 for i8.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -10,10 +10,10 @@ template <class T, int ThreadsM, int ThreadsN, int ElementsM, int ElementsN>
 struct Fma {
   static_assert(ThreadsM * ThreadsN == 32, "a warp has 32 threads");
   static constexpr int m = ThreadsM * ElementsM, n = ThreadsN * ElementsN, k = 1;
-  static constexpr int b_group = 1;        // fragments of B that one load fills
+  static constexpr int b_group = 1;        // number of fragments of B per load
   static constexpr bool opaque = false;    // accumulator coordinates are known
   static constexpr int c_registers = ElementsM * ElementsN;
-  static constexpr int c_run = ElementsN;  // accumulators that are neighbours along n
+  static constexpr int c_run = ElementsN;  // number of adjacent accumulators along n
   using Number = typename Element<T>::Sum;
   using Sum = Number;
   struct FragmentA {

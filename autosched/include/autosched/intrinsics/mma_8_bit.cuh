@@ -1,4 +1,4 @@
-// ldmatrix + mma.sync of 8-bit types: e4m3 and e5m2 (sm_89), and signed char, added up in i32 (sm_80).
+// ldmatrix + mma.sync of 8-bit types: e4m3 and e5m2 (sm_89), and signed char with i32 accumulators (sm_80).
 #pragma once
 #include <autosched/intrinsics/mma_sync.cuh>
 #include <autosched/ptx/mma/eight_bit.cuh>
@@ -18,7 +18,7 @@ struct Mma8Bit : MmaSync<T> {
     } else if constexpr (is_same<T, e5m2>) {
       ptx::mma_m16n8k32_e5m2(c.x, a.x, b.x);
     } else {
-      static_assert(is_same<T, signed char>, "8-bit types are e4m3, e5m2 and signed char");
+      static_assert(is_same<T, signed char>, "8-bit types must be e4m3, e5m2 or signed char");
       ptx::mma_m16n8k32_s8(c.x, a.x, b.x);
     }
   }

@@ -1,6 +1,6 @@
 // ldmatrix + mma.sync (PTX ISA 9.7.14.5). T is f16 or bf16 (m16n8k16) or float, multiplied as tf32 (m16n8k8); fragments
-// of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way. With a Sum of f16x2
-// products of f16 are added up in f16, of half the k (m16n8k8), too.
+// of 8-bit types, which intrinsics/mma_8_bit.cuh multiplies (m16n8k32), are loaded in the same way. With the Sum type
+// f16x2, products of f16 are accumulated in f16, also with half the k (m16n8k8).
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/mma/ldmatrix.cuh>
@@ -13,7 +13,7 @@ struct MmaSync {
   using Sum = Sum_;
   static constexpr int m = 16, n = 8, k = K;
   static constexpr int matrix_k = 16 / int(sizeof(T));  // columns of one 8-row matrix of ldmatrix
-  static constexpr int matrices_k = k / matrix_k;       // 1 or 2
+  static constexpr int matrices_k = k / matrix_k;       // is 1 or 2
   static constexpr int b_group = 2;                     // one ldmatrix fills two fragments of B
   static constexpr bool opaque = false;
   static constexpr int c_registers = 4;
@@ -39,10 +39,10 @@ struct MmaSync {
     }
   }
 
-  // Start of the lane's row of one of ldmatrix's matrices in a fragment. The matrices of A in order: (rows 0-7, first
-  // half of k), (rows 8-15, first), (rows 0-7, second), (rows 8-15, second); those of B: (first half of k, columns 0-7),
-  // (second, columns 0-7), and the same for the next eight columns. Operand::transposed: the 16-byte rows in shared
-  // memory run along m or n, and ldmatrix.trans turns them.
+  // Start of this lane's row in the matrices of ldmatrix that make up a fragment. The matrices of A in order: (rows
+  // 0-7, first half of k), (rows 8-15, first), (rows 0-7, second), (rows 8-15, second); those of B: (first half of k,
+  // columns 0-7), (second, columns 0-7), and the same for the next eight columns. Operand::transposed: the 16-byte rows
+  // in shared memory are along m or n, and ldmatrix.trans transposes them.
   template <class Operand>
   __host__ __device__ static constexpr int a_row(int lane) {
     return lane / 8 % 2 * 8 + (Operand::transposed ? 0 : lane % 8);
@@ -71,16 +71,17 @@ struct MmaSync {
     }
   }
 
-  // A's fragment `rows` and `depth` on from the warp's first `row`.
+  // Loads A's fragment at the distance (`rows`, `depth`) from the warp's first `row`.
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
-    static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans moves 16-bit elements only");
+    static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans supports only 16-bit elements");
     const unsigned address = address_of<Operand>(tile, row + a_row<Operand>(lane), a_depth<Operand>(lane), rows, depth);
     load_matrices<Operand::transposed>(a.x, address);
     if constexpr (!keeps_bits<Operand>) round_operands(a.x);
   }
 
-  // Fills b[0] (eight columns, `cols` on from the warp's first `col`) and, with a Group of 2, b[1] (the next eight).
+  // Loads b[0] (eight columns at the distance `cols` from the warp's first `col`) and, with a Group of 2, b[1] (the
+  // next eight).
   template <class Operand, int Group>
   __device__ static __forceinline__ void load_b(FragmentB* b, unsigned tile, int depth, int col, int cols, int lane) {
     const unsigned address =

@@ -7,7 +7,7 @@
 
 namespace autosched {
 
-// `code`: of the type in the instruction descriptor; `sums`: of the type of sums there.
+// Values in the instruction descriptor: `code` for the operand type, `sums` for the accumulator type.
 template <class T>
 struct Tcgen05Type;
 template <>
@@ -52,27 +52,27 @@ inline constexpr unsigned tcgen05_instruction = Tcgen05Type<T>::sums << 4 | Tcge
                                                 Tcgen05Type<T>::code << 10 | unsigned(MajorA) << 15 |
                                                 unsigned(MajorB) << 16 | unsigned(N / 8) << 17 | unsigned(M / 16) << 24;
 
-// The kind of T with so many scales of a row for 32 bytes along k; 0 without scales.
+// The kind for type T with this many scales per row and 32 bytes along k; 0 without scales.
 template <class T, int Scales>
 inline constexpr ptx::Tcgen05Kind tcgen05_kind = Scales == 1   ? ptx::Tcgen05Kind::mxf8f6f4
                                                  : Scales == 2 ? ptx::Tcgen05Kind::mxf4
                                                  : Scales == 4 ? ptx::Tcgen05Kind::mxf4nvf4
                                                                : Tcgen05Type<T>::kind;
 
-// With block scales, of which those of a multiplication begin at byte `first` of a word; four of them are ue4m3, others ue8m0.
-// Both matrices lie along k.
+// Instruction descriptor with block scales, which begin at byte `first` of a word. Four scales are ue4m3, one or two
+// are ue8m0. Both matrices are contiguous along k.
 template <class T, int M, int N, int Scales>
 __device__ __forceinline__ constexpr unsigned tcgen05_scaled_instruction(int first) {
   return unsigned(first) << 4 | Tcgen05Type<T>::code << 7 | Tcgen05Type<T>::code << 10 | unsigned(N / 8) << 17 |
          unsigned(Scales != 4) << 23 | unsigned(M / 16) << 24 | unsigned(first) << 29;
 }
-// 512 bytes of scales in shared memory: lines of 16 bytes, eight of them 128 bytes apart.
+// Descriptor of 512 bytes of scales in shared memory: lines of 16 bytes in groups of eight, which are 128 bytes apart.
 __device__ __forceinline__ unsigned long long tcgen05_scales(unsigned address) {
   return (address >> 4 & 0x3fffu) | 8ull << 32 | 1ull << 46;
 }
 
-// Tiles lie as wgmma reads them, and its descriptors become those of tcgen05 by one bit. In a pair of blocks an address says
-// whose it is, in bits that a descriptor has no room for.
+// Tiles have the layout of wgmma, whose descriptors differ from those of tcgen05 in one bit. In a pair of blocks, an
+// address also has bits for the block, which must be removed for descriptors.
 template <class Operand>
 __device__ __forceinline__ unsigned long long tcgen05_matrix(unsigned address) {
   return Operand::descriptor(address & 0x3ffff) | 1ull << 46;

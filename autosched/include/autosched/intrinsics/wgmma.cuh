@@ -1,19 +1,19 @@
-// Operands of wgmma in shared memory: boxes as TMA writes them, and the descriptors that the multiplication reads them
-// by (PTX ISA 9.7.15.5, "Matrix descriptor" and "Strides").
+// Operands of wgmma in shared memory: boxes as TMA writes them, and their matrix descriptors (PTX ISA 9.7.15.5, "Matrix
+// descriptor" and "Strides").
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 
 namespace autosched {
 
 // Start of a matrix in this block's shared memory, encoded for descriptors: in units of 16 bytes, without bits 24 and above.
-// Those bits are the block's rank in its cluster, and would be added to the leading byte offset.
+// Those bits are the block's rank in its cluster, and would change the leading byte offset.
 __device__ __forceinline__ unsigned encoded_start(unsigned address) { return (address & 0x3ffff) >> 4; }
 
-// A tile of Extent (along m or n) x TileK elements as boxes side by side, each of `lines` lines of `line` bytes: of the
-// swizzle's width, or 16 without one. A box's lines lie along k, or else along m or n.
+// A tile of Extent (along m or n) x TileK elements as adjacent boxes, each of `lines` lines of `line` bytes: the
+// swizzle's width, or 16 without a swizzle. The lines of a box are along k, or along m or n.
 template <class T, int Extent, int TileK, bool AlongK, int Swizzle>
 struct WgmmaOperand {
-  static_assert(Swizzle == 0 || Swizzle == 32 || Swizzle == 64 || Swizzle == 128, "rule swizzle: 32, 64, 128, or 0");
+  static_assert(Swizzle == 0 || Swizzle == 32 || Swizzle == 64 || Swizzle == 128, "rule swizzle: must be 32, 64, 128, or 0");
   static constexpr int major = AlongK ? 0 : 1;
   static constexpr int line = Swizzle ? Swizzle : 16;
   static constexpr int width = line / int(sizeof(T));
@@ -22,24 +22,25 @@ struct WgmmaOperand {
   static constexpr int boxes = across / width;
   static constexpr int box_bytes = lines * line;
   static constexpr int bytes = boxes * box_bytes;
-  static constexpr int k_bytes = 32;  // of one multiplication
-  static_assert(across % width == 0, "rule layout: whole boxes make up the tile of an operand");
-  static_assert(Extent % 8 == 0 && TileK * int(sizeof(T)) % k_bytes == 0, "rule layout: whole core matrices");
+  static constexpr int k_bytes = 32;  // bytes along k of one multiplication
+  static_assert(across % width == 0, "rule layout: a tile of an operand needs whole boxes");
+  static_assert(Extent % 8 == 0 && TileK * int(sizeof(T)) % k_bytes == 0, "rule layout: tiles need whole core matrices");
 
-  // Bytes from one group of 8 lines, or box, to the next. Which of the two is the leading one depends on the layout:
-  // swizzled, it leads from box to box, and has no meaning along k, where one box holds the k of a multiplication.
+  // Distance in bytes between groups of 8 lines, or between boxes. Which one is the leading byte offset depends on the
+  // layout. With a swizzle it is that between boxes; it is unused along k, where a box has the whole k of a
+  // multiplication.
   static constexpr int group_bytes = 8 * line;
   static constexpr int leading = AlongK ? (Swizzle ? 16 : box_bytes) : (Swizzle ? box_bytes : group_bytes);
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;
   static constexpr unsigned long long mode = Swizzle == 128 ? 1 : Swizzle == 64 ? 2 : Swizzle == 32 ? 3 : 0;
 
-  // The descriptor of a tile that starts at `address`, a multiple of what the swizzle repeats after, in a block that is alone
-  // in its cluster: whose rank, 0, needs no mask.
+  // Descriptor of a tile that starts at `address`, a multiple of the swizzle's period, in a block without a cluster,
+  // whose rank is 0, so that the address needs no mask.
   __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
     return base((unsigned(leading >> 4) << 16) + (address >> 4));
   }
-  // The same as a base and what to add to it for multiplication `step` along k and row or column `at`: one addition of
-  // ptxas for each. Shared memory ends before 2^18 bytes, so adding to the start carries into no other field.
+  // The same as a base and an increment for multiplication `step` along k and row or column `at`, which ptxas compiles
+  // to one addition. Shared memory ends below 2^18 bytes, so the addition does not carry into another field.
   __device__ static __forceinline__ unsigned long long base(unsigned start) {
     return start | static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
   }
@@ -47,7 +48,7 @@ struct WgmmaOperand {
     return ((leading >> 4) << 16) + advance(step, at);
   }
 
-  // Bytes from the start of a tile to byte `byte` of line `of`, lines of several boxes being one (PTX ISA 5.5.6).
+  // Offset in bytes of byte `byte` of line `of` in a tile, where a line spans all boxes (PTX ISA 5.5.6).
   __device__ static __forceinline__ unsigned at(int of, int byte) {
     const unsigned linear = unsigned(of * line + byte % line);
     return (linear ^ ((linear >> 7 & (line / 16 - 1)) << 4)) + unsigned(byte / line * box_bytes);
@@ -55,7 +56,7 @@ struct WgmmaOperand {
 
   // Increment of the descriptor for multiplication `step` along k and row or column `at`, a multiple of 64.
   __host__ __device__ static constexpr int advance(int step, int at) {
-    const int byte = step * k_bytes;  // along k, of a line
+    const int byte = step * k_bytes;  // offset along k in a line
     const int offset = AlongK ? byte / line * box_bytes + byte % line + at * line
                               : step * (k_bytes / int(sizeof(T))) * line + at / width * box_bytes;
     return offset >> 4;

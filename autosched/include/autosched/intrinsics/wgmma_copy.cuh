@@ -1,4 +1,4 @@
-// Operands of wgmma that threads copy by cp.async, into the same boxes that TMA would write.
+// Operands of wgmma that threads copy by cp.async, into the same boxes as TMA.
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/cp_async.cuh>
@@ -9,27 +9,28 @@ namespace autosched {
 
 // A tile of Operand (a WgmmaOperand) from consecutive matrices of Height lines of Width elements, whose lines are
 // aligned to Access bytes, by Threads threads. Outside of its matrix it is zero. Anywhere: tiles begin at any line.
-//
-// cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines that are aligned to less (`shifts`) arrive from the word on that
-// their first element is in, and are shifted into place by `finish`: the word after each line of a box goes to `ends`.
+// cp.async copies aligned pieces of 4, 8 or 16 bytes. Lines with a smaller alignment (`shifts`) are copied from the
+// word that contains their first element, and shifted by `finish`. The additional word of each line of a box is stored
+// in `ends`.
 template <class T, class Operand, int Width, int Height, int Access, int Threads, bool Anywhere = false>
 struct WgmmaCopy {
-  static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16, "rule alignment: of cp.async");
+  static_assert(Access == 1 || Access == 2 || Access == 4 || Access == 8 || Access == 16,
+                "rule alignment: cp.async needs aligned lines");
   static constexpr bool shifts = Access < 4;
   static constexpr int piece = shifts ? 4 : Access;  // bytes that a thread copies at a time
   static constexpr int pieces_of_line = Operand::line / piece;
-  // All threads together copy neighbouring bytes of a box, the same columns of some lines in each pass.
+  // All threads together copy contiguous bytes of a box. In each pass they copy the same columns of some lines.
   static constexpr int pass_bytes = Threads * piece, lines_of_pass = Threads / pieces_of_line;
   static constexpr int passes = (Operand::box_bytes + pass_bytes - 1) / pass_bytes;
   static constexpr int period = pass_bytes < 1024 ? 1024 : pass_bytes, repeats = period / pass_bytes;  // of the swizzle
   static constexpr int ends_bytes = shifts ? Operand::boxes * Operand::lines * 4 : 0;
   static constexpr long long pitch = static_cast<long long>(Width) * int(sizeof(T)), matrix_bytes = pitch * Height;
-  static constexpr bool shifts_differ = shifts && matrix_bytes % 4 != 0;  // from matrix to matrix
-  static_assert(pitch % Access == 0, "rule alignment: of all lines");
+  static constexpr bool shifts_differ = shifts && matrix_bytes % 4 != 0;  // true if shifts differ between matrices
+  static_assert(pitch % Access == 0, "rule alignment: all lines must be aligned");
   static_assert(Threads % pieces_of_line == 0 && period % pass_bytes == 0 && period % 1024 == 0,
-                "rule threads: whole lines in each pass");
+                "rule threads: each pass must copy whole lines");
 
-  // This thread's place in the first pass of each box.
+  // This thread's position in the first pass of each box.
   int start, line, piece_of_line;
 
   __device__ __forceinline__ explicit WgmmaCopy(int thread)
@@ -39,12 +40,12 @@ struct WgmmaCopy {
   __device__ __forceinline__ bool in_box(int pass) const {
     return Operand::box_bytes % pass_bytes == 0 || start + pass * pass_bytes < Operand::box_bytes;
   }
-  // Bytes from the start of a box to the piece of a pass (PTX ISA 5.5.6, "Swizzling modes").
+  // Offset in bytes of this thread's piece of a pass in a box (PTX ISA 5.5.6, "Swizzling modes").
   __device__ __forceinline__ unsigned at(int pass) const {
     const unsigned linear = unsigned(start + pass % repeats * pass_bytes);
     return (linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4)) + unsigned(pass / repeats * period);
   }
-  // Bytes from an aligned word to the line of a pass. A tile begins with a multiple of 4 lines.
+  // Offset in bytes of the line of a pass from an aligned word. A tile begins at a multiple of 4 lines.
   __device__ __forceinline__ int shift(int pass, int matrix) const {
     if constexpr (!shifts) return 0;
     const int lines = (line + pass * lines_of_pass) * int(pitch % 4);
@@ -52,12 +53,12 @@ struct WgmmaCopy {
   }
   __device__ static __forceinline__ int between(int low, int x, int high) { return x < low ? low : x > high ? high : x; }
 
-  // Begins to copy the tile at (x0, y0), x along lines, of a matrix to `to`.
+  // Starts to copy the tile at (x0, y0) of a matrix to `to`; x is along lines.
   __device__ __forceinline__ void begin(const T* matrices, int matrix, unsigned to, unsigned ends, int x0, int y0) const {
     const char* from = reinterpret_cast<const char*>(matrices) + matrix * matrix_bytes + (y0 + line) * pitch +
                        x0 * int(sizeof(T)) + piece_of_line * piece;
     const int lines_left = Height - y0 - line;
-    int bytes_left = (Width - x0) * int(sizeof(T)) - piece_of_line * piece;  // of the line
+    int bytes_left = (Width - x0) * int(sizeof(T)) - piece_of_line * piece;  // remaining bytes of the line
 #pragma unroll 1
     for (int box = 0; box < Operand::boxes; ++box) {
 #pragma unroll 4
@@ -65,10 +66,10 @@ struct WgmmaCopy {
         if (!in_box(pass)) break;
         const bool inside = (!Anywhere && Height % Operand::lines == 0) || pass * lines_of_pass < lines_left;
         const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
-        const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read outside
+        const char* source = from + pass * lines_of_pass * pitch - shifted;  // not read if outside
         const int there_are = between(0, left, piece);
         if constexpr (piece == 16) {
-          ptx::cp_async_cg(to + at(pass), source, there_are);  // bypasses L1, from which it is not read
+          ptx::cp_async_cg(to + at(pass), source, there_are);  // bypasses L1, where the data would not be used again
         } else {
           ptx::cp_async_ca<piece>(to + at(pass), source, there_are);
         }
@@ -85,11 +86,11 @@ struct WgmmaCopy {
     }
   }
 
-  // Begins to copy a tile from column x0 on, whose lines are at the positions of `row_of`, or outside of the matrix.
+  // Starts to copy a tile from column x0 on, whose lines are the rows `row_of` of the matrix, or outside of it.
   template <class RowOf>
   __device__ __forceinline__ void begin_rows(const T* matrix, unsigned to, int x0, const RowOf& row_of) const {
-    static_assert(!shifts, "rule access: cp.async copies 4 bytes or more");
-    int rows[passes];  // all of them before the first is waited for
+    static_assert(!shifts, "rule access: cp.async copies at least 4 bytes");
+    int rows[passes];  // load all row numbers before the first is used
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) rows[pass] = in_box(pass) ? row_of(line + pass * lines_of_pass) : -1;
     const int place = x0 * int(sizeof(T)) + piece_of_line * piece;
@@ -113,9 +114,9 @@ struct WgmmaCopy {
     }
   }
 
-  // Behind the wait for what this thread has begun to copy: shifts it into place. All threads of a warp.
+  // Shifts the copied lines into place, after a wait for this thread's copies. All threads of a warp call it.
   __device__ __forceinline__ void finish(int matrix, unsigned to, unsigned ends) const {
-    constexpr int together = 8 < passes ? 8 : passes;  // words that a thread reads before it waits for the first
+    constexpr int together = 8 < passes ? 8 : passes;  // number of words that a thread loads before it uses the first
 #pragma unroll 1
     for (int box = 0; box < Operand::boxes; ++box) {
 #pragma unroll 1
@@ -143,7 +144,7 @@ struct WgmmaCopy {
     }
   }
 
-  // True if a pass belongs to a whole number of rounds and is inside the box; warp-uniform.
+  // True if a pass is inside the box; warp-uniform.
   __device__ __forceinline__ bool there(int pass) const {
     return (passes % (8 < passes ? 8 : passes) == 0 || pass < passes) && in_box(pass);
   }

@@ -1,4 +1,4 @@
-// Fragments of A in registers, which wgmma multiplies from there: read from the boxes in shared memory.
+// Fragments of A in registers for wgmma, loaded from boxes in shared memory.
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/ptx/mma/ldmatrix.cuh>
@@ -6,9 +6,9 @@
 
 namespace autosched {
 
-// Loads a warp's fragment of A from a tile of Operand (a WgmmaOperand) at `tile`: 16 rows from `row` on, 32 bytes along k of
-// multiplication `step`. Registers 0 and 1 hold rows 0-7 and 8-15 of the first 16 bytes along k, 2 and 3 of the other 16.
-// If lines run along m, a step has whole groups of 8 lines, after which the swizzle repeats.
+// Loads a warp's fragment of A from a tile of Operand (a WgmmaOperand) at `tile`: 16 rows from `row` on, 32 bytes along
+// k of multiplication `step`. Registers 0 and 1 have rows 0-7 and 8-15 of the first 16 bytes along k, registers 2 and 3
+// those of the second 16 bytes. If lines are along m, a step has whole groups of 8 lines, the period of the swizzle.
 template <class T, class Operand>
 __device__ __forceinline__ void load_fragment(unsigned (&a)[4], unsigned tile, int row, int step) {
   const int lane = int(threadIdx.x) % 32;
@@ -18,7 +18,7 @@ __device__ __forceinline__ void load_fragment(unsigned (&a)[4], unsigned tile, i
     ptx::ldmatrix_x4_trans(a, tile + unsigned(step * 16 * Operand::line) +
                                   Operand::at(lane / 16 * 8 + lane % 8, (row + lane / 8 % 2 * 8) * 2));
   } else {
-    static_assert(sizeof(T) == 4, "rule layout: bytes of A lie along k, as no instruction transposes them");
+    static_assert(sizeof(T) == 4, "rule layout: 8-bit A must be contiguous along k, because no instruction transposes bytes");
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const int k = r / 2 * 4 + lane % 4, m = row + r % 2 * 8 + lane / 4;

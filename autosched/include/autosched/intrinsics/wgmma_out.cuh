@@ -1,5 +1,5 @@
-// A warpgroup's results as boxes in shared memory that TMA stores: 64 rows of `Line` bytes with the swizzle of
-// that width (16 bytes: none), which stmatrix and TMA apply alike (PTX ISA 5.5.6, "Swizzling modes").
+// A warpgroup's results as boxes in shared memory, which TMA stores: 64 rows of `Line` bytes with the swizzle of that
+// width (16 bytes: none), for stmatrix and TMA (PTX ISA 5.5.6, "Swizzling modes").
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -9,24 +9,24 @@ namespace autosched {
 
 template <class Out, int Line>
 struct WgmmaOutBox {
-  static_assert(sizeof(Out) == 2 || sizeof(Out) == 4, "boxes of out hold elements of 2 or 4 bytes");
+  static_assert(sizeof(Out) == 2 || sizeof(Out) == 4, "boxes of out need elements of 2 or 4 bytes");
   static constexpr int width = Line / int(sizeof(Out));
   static constexpr int bytes = 64 * Line;
-  static constexpr int registers = width / 2;  // accumulators of a thread
+  static constexpr int registers = width / 2;  // number of accumulators of a thread
 
-  // Bytes from the start of the box to a chunk of 16 bytes of a row.
+  // Offset in bytes of a 16-byte chunk of a row in the box.
   __device__ static __forceinline__ unsigned at(int row, int chunk) {
     const unsigned linear = unsigned(row * Line + chunk * 16);
     return linear ^ ((linear >> 7 & (Line / 16 - 1)) << 4);
   }
 
-  // `x` are this thread's accumulators of the box's columns, as ptx::Wgmma has them.
+  // Stores this thread's accumulators `x` of the box's columns, in the order of ptx::Wgmma.
   template <class X>
   __device__ static __forceinline__ void write(unsigned box, const X (&x)[registers]) {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
     if constexpr (sizeof(Out) == 4) {
 #pragma unroll
-      for (int r = 0; r < registers; r += 2) {  // two neighbours, of a row or of that 8 rows further
+      for (int r = 0; r < registers; r += 2) {  // two adjacent elements of the row, or of the row 8 below
         const int row = warp * 16 + lane / 4 + r / 2 % 2 * 8;
         ptx::st_shared(box + at(row, r / 4 * 2 + lane % 4 / 2) + unsigned(lane % 2 * 8), pack<Out, 2>(&x[r]));
       }

@@ -11,7 +11,7 @@ struct Wmma {
   static constexpr int m = 16, n = 16, k = sizeof(T) == 4 ? 8 : 16;
   static constexpr int operand_registers = is_same<T, f16> ? 8 : 4;
   static constexpr int b_group = 1;
-  static constexpr bool opaque = true;  // accumulators leave only through wmma.store
+  static constexpr bool opaque = true;  // the positions of accumulators are unknown; only wmma.store can read them
   static constexpr int c_registers = 8;
   struct FragmentA {
     unsigned x[operand_registers];
@@ -23,7 +23,7 @@ struct Wmma {
     float x[8];
   };
 
-  // tf32 operands must hold rounded values; the mapping of elements does not matter for that.
+  // tf32 operands must be rounded, regardless of the mapping of elements.
   __device__ static __forceinline__ void round_operands(unsigned (&x)[operand_registers]) {
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
@@ -31,7 +31,7 @@ struct Wmma {
     }
   }
 
-  // Operand gives: Layout, its `order` (row: contiguous along columns) and `leading_dimension` in elements.
+  // Operand defines Layout, its `order` (row: contiguous along columns) and `leading_dimension` in elements.
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int) {
     const unsigned address = tile + unsigned(Operand::Layout::offset(row + rows, depth)) * unsigned(sizeof(T));

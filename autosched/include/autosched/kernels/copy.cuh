@@ -1,8 +1,7 @@
-// out = x, as one run of bytes. A block moves `rounds` rounds; in a round every thread moves `unroll` vectors, and
-// neighbouring threads neighbouring vectors. The few words after the last whole vector are moved one by one.
-//
-// Through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread reads back only what it
-// copied itself, so that no barrier is needed.
+// out = x, as contiguous bytes. A block copies in `rounds` rounds. In a round every thread copies `unroll` vectors, and
+// adjacent threads copy adjacent vectors. Words after the last whole vector are copied one by one.
+// Data are copied through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread only reads
+// data that it copied itself, so no barrier is needed.
 //
 // Config: the parameters and attributes of search_spaces/templates/copy/space.py, and Word, bytes.
 #pragma once
@@ -24,12 +23,13 @@ struct Copy {
   static constexpr long long vectors = C::bytes / width;
   static constexpr long long round = static_cast<long long>(C::threads) * C::unroll;
   using Word = typename C::Word;
-  static constexpr int tail = int(C::bytes % width / sizeof(Word));  // words
+  static constexpr int tail = int(C::bytes % width / sizeof(Word));  // number of remaining words
   static_assert(width == 4 || width == 8 || width == 16, "a thread moves 4, 8 or 16 bytes at a time");
-  static_assert(async || C::stages == 1, "rule stages: only cp.async has rounds in flight");
+  static_assert(async || C::stages == 1, "rule stages: several stages need cp.async");
   static_assert(C::blocks * round * C::rounds >= vectors, "the blocks must cover the array");
 
-  // The first vector of a round, for this thread; round r of a block follows its previous round, or is a grid further on.
+  // This thread's first vector of a round. Round r of a block is adjacent to its previous round, or at the distance of
+  // a grid.
   __device__ static __forceinline__ long long first_of(int r) {
     const long long index = grid_order ? static_cast<long long>(r) * C::blocks + int(blockIdx.x)
                                           : static_cast<long long>(blockIdx.x) * C::rounds + r;
@@ -54,7 +54,7 @@ struct Copy {
     }
   }
 
-  // All loads of a round before its stores, so that they are in flight together.
+  // All loads of a round precede its stores, so that they are in flight together.
   __device__ static __forceinline__ void move(const Vector* x, Vector* out, unsigned shared, int r) {
     const long long first = first_of(r);
     Vector held[C::unroll];

@@ -52,42 +52,42 @@ struct Matmul {
   static_assert(C::unroll >= 1 && C::tile_k / I::k % C::unroll == 0,
                 "rule unroll: the unroll must divide the intrinsic steps of tile_k");
   static_assert(C::fragment_buffers == 1 || (A::copy_async && B::copy_async && C::stages >= 2),
-                "rule fragment_copies: fragments of the next k-tile need cp.async and a stage that has landed");
+                "rule fragment_copies: loading fragments of the next k-tile needs cp.async and a further stage");
   static_assert(C::fragment_buffers == 1 || (C::fragment_buffers == 2 && C::intrinsic.starts_with("mma_") &&
                                              C::tile_k / I::k % 2 == 0 && C::unroll == C::tile_k / I::k),
-                "rule fragment_steps: two buffers of mma.sync's fragments alternate over an even, unrolled number of steps");
+                "rule fragment_steps: two buffers of fragments need mma.sync and an even, unrolled number of steps");
   static_assert(!I::opaque || epilogue_shared,
-                "rule epilogue: wmma accumulators leave through shared memory only");
+                "rule epilogue: wmma accumulators require shared memory");
   static_assert(reduced_axis == ReducedAxis::none || epilogue_shared,
-                "rule epilogue: a reduction finds C in shared memory");
+                "rule epilogue: a reduction needs C in shared memory");
   static_assert(C::stages >= 1 && C::stages <= 5, "rule stages: 1 to 5 pipeline stages");
   static_assert(C::threads == C::subgroups_m * C::subgroups_n * 32 && C::threads <= 1024,
-                "rule threads: 32 of each subgroup, at most 1024 a block");
+                "rule threads: 32 threads per subgroup, at most 1024 per block");
   static_assert(C::tiles_m * C::tile_m >= C::m && C::tiles_n * C::tile_n >= C::n && C::tiles_k * C::tile_k >= C::k,
                 "rule tiles: the tiles must cover the matrices");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
-                "rule split_k: every split needs a k-tile, and together they have all of them");
+                "rule split_k: every split needs a k-tile, and the splits must cover all k-tiles");
   static_assert(C::stage_bytes == A::stage_bytes + B::stage_bytes && C::stages * C::stage_bytes <= C::shared_bytes,
                 "rule shared_memory: the stages must fit into the block's shared memory");
   static_assert(!epilogue_shared || C::epilogue_bytes <= C::shared_bytes,
                 "rule shared_memory: the tile of C must fit into the block's shared memory");
 
   static_assert(!C::stream_k || (C::intrinsic.starts_with("mma_") && reduced_axis == ReducedAxis::none),
-                "rule stream_k_intrinsic: the accumulators of mma.sync are exchanged, and no result is reduced");
-  static_assert(!C::stream_k || C::split_k == 1, "rule stream_k_split: k is split, or dealt out");
+                "rule stream_k_intrinsic: stream-K requires mma.sync, and no reduction");
+  static_assert(!C::stream_k || C::split_k == 1, "rule stream_k_split: split k and stream-K exclude each other");
   static_assert(!C::stream_k || (C::blocks > C::launched_blocks && C::blocks % C::launched_blocks != 0),
-                "rule stream_k_waves: a partial wave behind whole ones");
-  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
+                "rule stream_k_waves: stream-K needs a partial wave after full ones");
+  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: stream-K needs k-tiles to distribute");
 
   using Accumulators = typename Warp::Accumulators;
   static_assert(sizeof(Accumulators) == C::accumulators * sizeof(typename Warp::Sum),
-                "rule accumulators: the fragments of a warp must make up its part of the tile");
+                "rule accumulators: the fragments of a warp must cover its part of the tile");
 
   static_assert(!C::early_copies || (C::stages > 1 && (!epilogue_shared || C::epilogue_bytes <= C::stage_bytes)),
-                "rule stages: early copies leave the last stage to results");
+                "rule stages: early copies need a further stage for results");
 
-  // With early copies the first k-tiles of the next part are copied while the present results are stored. Results and the
-  // exchange of sums then use the last stage, the only one that these copies leave free.
+  // With early copies, the first k-tiles of the next part are copied while the current results are stored. Results and
+  // the exchange of sums then use the last stage, the only unused one.
   static constexpr int leave_at = C::early_copies ? (C::stages - 1) * C::stage_bytes : 0;
 
   __device__ static __forceinline__ void run(const T* a, const T* b, const EpilogueArgs<C>& ends, Out* out, float* partials,
@@ -97,7 +97,7 @@ struct Matmul {
     const unsigned shared = ptx::shared_memory();
     if constexpr (C::stream_k) {
       if (threadIdx.x == 0) Work::begin(shared);
-      ptx::barrier_sync();  // the first part is kept
+      ptx::barrier_sync();  // the first part is stored
       start(Work::next(shared, order), shared, a, b);
 #pragma unroll 1
       while (true) {
@@ -106,14 +106,14 @@ struct Matmul {
         Loader loader = loader_of(work, Loop::ahead, shared, a, b);
         Loop::multiply(acc, loader, scales_of(work, block_scale_a, block_scale_b), work.count, work.warp_m(), work.warp_n(), work.lane());
         if (threadIdx.x == 0) Work::step(shared);
-        ptx::barrier_sync();  // the next part is kept, and everybody has read the last k-tile
+        ptx::barrier_sync();  // the next part is stored, and all threads have read the last k-tile
         if constexpr (C::early_copies) start(Work::next(shared, order), shared, a, b);
         if (has_all<C>(acc, Work::now(shared, order), shared + leave_at, partials, counters, 0)) {
           store(acc, Work::now(shared, order), shared + leave_at, ends, out, reduced, parts, band_counters);
         }
         if (Work::next(shared, order).count == 0) break;
         if constexpr (!C::early_copies) {
-          ptx::barrier_sync();  // everybody has read what the next tile overwrites
+          ptx::barrier_sync();  // all threads have read the data that the next tile overwrites
           start(Work::next(shared, order), shared, a, b);
         }
       }
@@ -151,7 +151,7 @@ struct Matmul {
     Loop::start(loader, work.count);
   }
 
-  // The way of a tile's sums to memory, and to the reduction.
+  // Stores a tile, and reduces it.
   __device__ static __forceinline__ void store(Accumulators& acc, const Work& work, unsigned shared, EpilogueArgs<C> ends,
                                                Out* out, float* reduced, float* parts, unsigned* band_counters) {
     const TileIndex tile = work.tile;

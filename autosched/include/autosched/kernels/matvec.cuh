@@ -1,19 +1,20 @@
-// out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory straight into registers, and everything
-// else is arranged around that.
+// out[m, n] = sum_k x[m, k] * w[n, k] for few m: w is read once, from memory directly to registers, and the rest of the
+// design follows from this.
 //
 // The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
 // tile_m x tile_n of out and walks k in steps of tile_k, its tiles along k. Along n and k,
 // coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread
-// being 1 along n. The order of a sum is free, so a thread's vector that is wider than a load is assembled from parts that
-// alternate between lanes: a warp's load is contiguous. Every thread has all the block's rows of m. Not expanded, each element of a thread's vector has an
-// its own accumulator until the loop ends; expanded, the vector is summed inside the loop, by successive FMAs
-// on one accumulator, or, for several m, by mma.sync, directly from the loaded registers.
+// being 1 along n. The order of a sum is arbitrary, so a thread's vector that is wider than a load consists of parts
+// that alternate between lanes, and a warp's load is contiguous. Every thread computes all m rows of the block. If not
+// expanded, each element of a thread's vector has its own accumulator until the loop ends. If expanded, the vector is
+// summed inside the loop, by successive FMAs on one accumulator, or, for several m, by mma.sync, directly from the
+// loaded registers.
 //
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
 // aligned loads, starting with the one that contains the row's first element. Positions along k count from the start
-// of that load, `shift` elements before the row. A block processes rows of one shift only, every row_classes-th row of w,
-// and shifts x by as much: x is assembled from unaligned memory, once for all these rows. Elements of a vector
-// outside the row are zero and not read.
+// of that load, `shift` elements before the row. A block only processes rows with the same shift, every row_classes-th
+// row of w, and shifts x by the same amount: x is realigned once for all these rows. Elements of a vector outside the
+// row are zero and not read.
 //
 // Config: the parameters and attributes of search_spaces/templates/matvec/space.py, and m, n, k, T (of x and w), Out.
 #pragma once
@@ -42,19 +43,19 @@ struct Matvec {
   static constexpr bool expanded = C::expand_dims == "yes";
   static constexpr bool x_shared = C::x_operand_source == "shared";
 
-  // Rows begin at multiples of `unit` elements; if torn, all rows of w of a block have the same offset from alignment.
+  // Rows begin at multiples of `unit` elements; if torn, all rows of w of a block have the same misalignment.
   static constexpr bool torn = C::k % C::access != 0;
   static constexpr int unit = torn ? C::k & -C::k : C::access;
 
-  static_assert(C::lanes_n * C::lanes_k == 32, "rule lanes: lanes along n and k make a warp");
+  static_assert(C::lanes_n * C::lanes_k == 32, "rule lanes: lanes along n and k must be a warp");
   static_assert(C::tile_n == C::subgroups_n * C::lanes_n * C::rows_n,
-                "rule distribution_n: subgroups x lanes x rows make up tile_n");
+                "rule distribution_n: subgroups x lanes x rows must be tile_n");
   static_assert(C::tile_k == C::subgroups_k * C::lanes_k * C::vector_w * C::batches_k,
-                "rule distribution_k: subgroups x lanes x vectors x batches make up tile_k");
+                "rule distribution_k: subgroups x lanes x vectors x batches must be tile_k");
   static_assert(C::threads == 32 * C::subgroups_n * C::subgroups_k && C::threads <= 1024,
-                "rule threads: 32 of each subgroup, at most 1024 a block");
+                "rule threads: 32 threads per subgroup, at most 1024 per block");
   static_assert(C::vector_w % C::access == 0 && C::access * sizeof(T) <= 16,
-                "rule access: a load is inside the thread's vector, and at most 16 bytes");
+                "rule access: a load must be inside the thread's vector, and at most 16 bytes");
   static_assert(!mma || (C::lanes_n == 8 && C::tile_n % (C::subgroups_n * Mma::m) == 0),
                 "rule fragment_n: a fragment has 16 rows of w, two for each of 8 lanes");
   static_assert(!mma || (C::lanes_k == 4 && C::vector_w % 4 == 0 && expanded),
@@ -64,10 +65,10 @@ struct Matvec {
                     C::rows_x * (mma ? Mma::n : 1) >= C::tile_m,
                 "rule tiles: the tiles must cover the matrices");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
-                "rule split_k: every split needs a step of k, and together they have all of them");
+                "rule split_k: every split needs a step of k, and the splits must cover all steps");
 
-  // Shared memory: the block's rows of x over the k of its split, zero after the end of k; then the sums of a tile,
-  // one for each subgroup along k.
+  // Shared memory: a slab with the block's rows of x over the k of its split, zero after the end of k; then the sums of
+  // a tile, one for each subgroup along k.
   static constexpr int results = C::tile_m * C::tile_n;
   static constexpr bool through_shared = C::sums_bytes > 0;
   static_assert(!x_shared || (C::slab_bytes >= C::tile_m * C::line_bytes &&
@@ -75,17 +76,17 @@ struct Matvec {
                 "rule shared_memory: the rows of x must fit into their slab");
   static_assert(through_shared ? C::sums_bytes == results * C::subgroups_k * int(sizeof(float))
                                : C::subgroups_k == 1 && C::split_k == 1,
-                "rule shared_memory: sums of several subgroups or splits meet in shared memory");
+                "rule shared_memory: sums of several subgroups or splits need shared memory");
   static_assert(C::shared_bytes == C::slab_bytes + C::sums_bytes,
-                "rule shared_memory: x and the sums fill the block's shared memory");
+                "rule shared_memory: must be the bytes of x and the sums");
 
   static_assert(C::row_classes >= C::n || static_cast<long long>(C::row_classes) * C::k % C::access == 0,
-                "rule row_classes: every row_classes-th row of w begins equally far behind an aligned address");
+                "rule row_classes: every row_classes-th row of w must have the same misalignment");
 
-  // Elements of k that the lanes of a warp have of a batch, and from one part of a lane's vector to its next.
+  // Number of elements along k that the lanes of a warp have of a batch, and distance between parts of a lane's vector.
   static constexpr int batch_elements = C::lanes_k * C::vector_w, part_elements = C::lanes_k * C::access;
 
-  // The vector of elements [k, k + access) of the row whose element k is at `from`, zero outside the row.
+  // Returns the elements [k, k + access) of the row whose element k is at `from`, with zeros outside the row.
   template <LoadHint Hint>
   __device__ static __forceinline__ AlignedVector<C::access * int(sizeof(T))> load_elements(const T* from, int k) {
     AlignedVector<C::access * int(sizeof(T))> vector = {};
@@ -97,18 +98,18 @@ struct Matvec {
     return vector;
   }
 
-  // A thread's elements of one row for a batch, loaded Access at a time.
+  // A thread's elements of a row for one batch, loaded Access at a time.
   template <int Access, int Count = C::vector_w>
   struct Vector {
     AlignedVector<Access * int(sizeof(T))> part[Count / Access];
 
     __device__ __forceinline__ float operator[](int e) const { return get_element<T>(part[e / Access], e % Access); }
-    // Elements 2 w and 2 w + 1, as a fragment has them.
+    // Returns elements 2 w and 2 w + 1 in the form of a fragment's register.
     __device__ __forceinline__ unsigned word(int w) const {
       return part[2 * w / Access].word[2 * w % Access / 2];
     }
-    // `at` is the address of the first part, which is element `k` of its row, or, Realigned, `shift` elements before it.
-    // Guarded: elements before the row and after the end of k are zero and not read.
+    // `at` is the address of the first part, which is element `k` of its row, or, if Realigned, `shift` elements before
+    // it. Guarded: elements before the row and after the end of k are zero and not read.
     template <LoadHint Hint, bool Guarded, bool Realigned>
     __device__ __forceinline__ void load_global(const T* at, int shift, int k) {
       static_assert(Access == C::access, "parts in global memory are those that lanes take turns at");
@@ -144,17 +145,17 @@ struct Matvec {
   static constexpr int widest = 16 / int(sizeof(T)), shared_access = C::vector_w < widest ? C::vector_w : widest;
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
-  // This thread's position in Count rows of global memory. Rows that none of the block's tiles repeats are Stride rows
-  // apart, and every `period`-th of them has the same offset from an aligned address: `period` addresses, and constants
-  // from them to the others. The vectors of realigned rows are not at aligned addresses.
+  // This thread's position in Count rows of global memory. If no tile of the block repeats rows, they are Stride rows
+  // apart, and every `period`-th of them has the same misalignment, so that `period` addresses and constant distances
+  // suffice. The vectors of realigned rows are not at aligned addresses.
   template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
     static constexpr int period = Realigned && C::access > unit * Stride ? C::access / (unit * Stride) : 1;
     static constexpr int addresses = Even && period < Count ? period : Count;
     const T* at[addresses];
-    int shift[addresses];  // elements from there to this thread's first one
+    int shift[addresses];  // distance from there to this thread's first element
 
-    // Row i has element 0 at `begins` and this thread's first one at `elements` from there.
+    // Row i begins at `begins`, and this thread's first element is at the distance `elements` from there.
     __device__ __forceinline__ void place(int i, const T* all, long long begins, int elements) {
       const int behind = Realigned ? int((begins + elements) & (C::access - 1)) : 0;
       shift[i] = behind;
@@ -174,8 +175,9 @@ struct Matvec {
   static constexpr bool whole_tiles_n = C::n % (static_cast<long long>(C::tile_n) * C::row_classes) == 0;
   using RowsOfW = Rows<C::rows_n, whole_tiles_n, C::lanes_n * C::row_classes, false>;
 
-  // This thread's position in its rows of x: in the slab in shared memory, or in global memory, read through L1.
-  static constexpr int columns = mma ? Mma::n : 1;  // rows of x that the lanes of a warp read together
+  // This thread's position in its rows of x, in the slab in shared memory or in global memory, which is read through
+  // L1.
+  static constexpr int columns = mma ? Mma::n : 1;  // number of rows of x that the lanes of a warp read together
   struct RowsOfX {
     static constexpr bool even = C::tile_m % columns == 0;
     Rows<C::rows_x, even && C::m % C::tile_m == 0, columns, torn> global;
@@ -203,8 +205,8 @@ struct Matvec {
     }
   };
 
-  // Loop-carried state of a thread. `add` multiplies its vectors of w of batch b by those of x, `ahead`
-  // elements on; `finish` calls use(i, j, sum) in one thread for each row i of the block's x and j of that thread's w.
+  // Loop-carried state of a thread. `add` multiplies its vectors of w of batch b by those of x at the distance `ahead`;
+  // `finish` calls use(i, j, sum) in one thread for each row i of the block's x and each row j of that thread's w.
   struct SumsOfFma {
     float x[C::rows_x][C::rows_n][C::batches_k][C::carried] = {};
 
@@ -224,7 +226,7 @@ struct Matvec {
         }
       }
     }
-    // Lanes along k have a part of each sum.
+    // Each lane along k has a part of every sum.
     template <class Use>
     __device__ __forceinline__ void finish(int lane, Use use) const {
 #pragma unroll
@@ -244,9 +246,9 @@ struct Matvec {
     }
   };
 
-  // Rows of w are the rows of a fragment's A, rows of x the columns of its B. Lanes hold k in fragments as it suits
-  // their loads: a sum has no order, so A and B need only agree. Lanes along k share one sum of the instruction, and
-  // each has some columns of it.
+  // Rows of w are the rows of a fragment A, rows of x the columns of B. The order of k in fragments is that of the
+  // loads, since A and B only need the same order. Lanes along k share a sum of the instruction, and each has some of
+  // its columns.
   struct SumsOfMma {
     typename Mma::FragmentC c[C::rows_x][C::rows_n / 2][C::batches_k] = {};
 
@@ -289,9 +291,10 @@ struct Matvec {
   };
   using Sums = conditional<mma, SumsOfMma, SumsOfFma>;
   static_assert(sizeof(Sums) == C::accumulators * sizeof(float),
-                "rule accumulators: a thread carries as many as the LoweringConfig says");
+                "rule accumulators: must be the number of the LoweringConfig");
 
-  // Steps of the reduction from this thread's position, its element k: all loads of w are issued before any is used.
+  // Computes steps of the reduction from this thread's position, element k. All loads of w are issued before any is
+  // used.
   template <int Steps, bool Guarded>
   __device__ static __forceinline__ void multiply(Sums& sums, RowsOfX& x_rows, RowsOfW& w_rows, int k) {
     VectorOfW w[Steps][C::batches_k][C::rows_n];
@@ -315,17 +318,17 @@ struct Matvec {
     x_rows.advance(Steps * C::tile_k);
   }
 
-  // Address in the slab of part `element / access` of a row of x: each thread's vectors are contiguous.
+  // Address in the slab of part `element / access` of a row of x. The slab stores each thread's vectors contiguously.
   __device__ static __forceinline__ unsigned place_in_slab(int row, int element) {
-    // This is part `part` of lane `lane` of a batch.
+    // The element is in part `part` of lane `lane` of a batch.
     constexpr int parts = C::vector_w / C::access;
     const int vector = element / C::access, lane = vector % C::lanes_k, turn = vector / C::lanes_k;
     const int place = (turn / parts * C::lanes_k + lane) * parts + turn % parts;
     return unsigned(row * C::line_bytes + place * C::access * int(sizeof(T)));
   }
 
-  // The block's rows of x into shared memory, zero outside the row, seen by all threads when this returns. k0 is the
-  // element of the slab's first place.
+  // Copies the block's rows of x to shared memory, with zeros outside the row. All threads may read them afterwards. k0
+  // is the first element in the slab.
   __device__ static __forceinline__ void copy_x(const T* x, unsigned slab, int m0, int k0) {
     constexpr int bytes = C::access * int(sizeof(T)), vectors = C::split_elements / C::access;
 #pragma unroll 1
@@ -340,7 +343,7 @@ struct Matvec {
         ptx::st_shared(to, held.part[0]);
       } else {
         const bool inside = k < C::k;
-        const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read when nothing is copied
+        const T* from = x + (inside ? row_of_x(m0 + row) * C::k + k : 0);  // not read if nothing is copied
         if constexpr (bytes == 16) {
           ptx::cp_async_cg(to, from, inside ? bytes : 0);
         } else if constexpr (bytes >= 4) {
@@ -357,12 +360,12 @@ struct Matvec {
     ptx::barrier_sync();
   }
 
-  // Rows after the end repeat the last one, so that no load needs a check; they are never stored.
+  // Rows beyond the end repeat the last one, so that loads need no check. Their results are not stored.
   __device__ static __forceinline__ long long row_of_x(int m) {
     return C::m % C::tile_m == 0 || m < C::m ? m : C::m - 1;
   }
   __device__ static __forceinline__ long long row_of_w(int n) {
-    // The last row of the same class, with the same offset from an aligned address.
+    // Last row of the same class, which has the same misalignment.
     return whole_tiles_n || n < C::n ? n : C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes;
   }
 
@@ -372,8 +375,8 @@ struct Matvec {
     ptx::st_global(out + static_cast<long long>(m) * C::n + n, pack<Out, 1>(&value));
   }
 
-  // The sums of a tile's subgroups, from shared memory to out, or, where k is split, to the sums of the splits, which
-  // the last block of the tile adds in their order: the result does not depend on which block comes last.
+  // Stores the sums of a tile's subgroups from shared memory to out, or, if k is split, to the workspace of the splits.
+  // The last block of a tile adds the splits in order, so that the result does not depend on which block is last.
   __device__ static __forceinline__ void combine(unsigned sums, Out* out, float* partials, unsigned* counters, int tile,
                                                  int split, int m0, int n0) {
     ptx::barrier_sync();
@@ -407,31 +410,31 @@ struct Matvec {
   }
 
   __device__ static __forceinline__ void run(const T* x, const T* w, Out* out, float* partials, unsigned* counters) {
-    // Blocks that read the same rows of w are neighbours.
+    // Blocks that read the same rows of w are adjacent.
     constexpr int tiles = C::tiles_m * C::tiles_n * C::row_classes;
     const int tile = int(blockIdx.x) % tiles, split = int(blockIdx.x) / tiles;
     const int m0 = tile % C::tiles_m * C::tile_m, row_class = tile / C::tiles_m % C::row_classes;
     // Row i of the tile is row n0 + i * row_classes of w.
     const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
-    if (C::row_classes > C::n && row_class >= C::n) return;  // a class without rows
+    if (C::row_classes > C::n && row_class >= C::n) return;  // the class has no rows
     const int first = split * C::tiles_of_split;
-    // The block's first position along k. If rows are torn, the first element of row n0 is at position `shift`.
+    // First position of the block along k. If rows are torn, the first element of row n0 is at position `shift`.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
     const int k0 = first * C::tile_k - shift;
 
-    // Subgroups and lanes are numbered with k fastest.
+    // Subgroups and lanes are numbered along k first.
     const int subgroup = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
     const int subgroup_n = subgroup / C::subgroups_k, subgroup_k = subgroup % C::subgroups_k;
     const int lane_n = lane / C::lanes_k, lane_k = lane % C::lanes_k;
     const int thread_n = subgroup_n * C::rows_n * C::lanes_n + lane_n;
     const int batch_k = subgroup_k * C::batches_k * batch_elements;
-    const int thread_k = batch_k + lane_k * C::access;  // of its first part
+    const int thread_k = batch_k + lane_k * C::access;  // position of the first part
 
     RowsOfX x_rows;
     if constexpr (x_shared) copy_x(x, ptx::shared_memory(), m0, k0);
 #pragma unroll
     for (int i = 0; i < (x_shared ? RowsOfX::slabs : decltype(x_rows.global)::addresses); ++i) {
-      // Columns of a fragment that the tile lacks repeat its last row, and are dropped with the sums.
+      // Columns of a fragment beyond the tile's rows repeat its last row; their sums are not used.
       int row = mma ? i * Mma::n + lane_n : i;
       if (row >= C::tile_m) row = C::tile_m - 1;
       if constexpr (x_shared) {
@@ -450,13 +453,13 @@ struct Matvec {
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
-    // Without a partial last step, or one whose last vector of x is in an aligned vector past the end of k.
+    // True if there is no partial last step, and no last vector of x in an aligned vector beyond the end of k.
     constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::tile_k;
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;
-    // In step `s` this thread is at element `k_of_step(s)`.
+    // Position of this thread in step `s`.
     const auto k_of_step = [&](int s) { return s * C::tile_k - shift + thread_k; };
-    // Guarded steps, at the start of torn rows and at the end of all rows, share code between iterations of the others.
+    // Guarded steps, at the start of torn rows and at the end of all rows, share the loop with the other steps.
     int until = torn && step == 0 ? 0 : whole;
 #pragma unroll 1
     while (true) {

@@ -1,15 +1,14 @@
-// Copies a matrix to one whose lines are a multiple of 16 bytes apart, as TMA needs. The gap between the end of a line
-// and the start of the next is undefined.
-//
-// A thread writes 16 bytes at a time. They begin anywhere in the source, so it reads the five words that have them and
-// shifts; a word that the end of the array cuts short is read by bytes.
+// Copies a matrix to one whose line stride is a multiple of 16 bytes, as TMA requires. The padding of lines is
+// undefined.
+// A thread writes 16 bytes at a time. They may begin at any byte of the source, so it reads the five words that contain
+// them, and shifts. A partial word at the end of the array is read by bytes.
 #pragma once
 
 namespace autosched {
 
-constexpr int pad_chunk = 16;  // bytes that a thread writes at a time
+constexpr int pad_chunk = 16;  // number of bytes that a thread writes at a time
 
-// The word at byte `at`, a multiple of 4, of an array of `total` bytes.
+// Reads the word at byte `at`, a multiple of 4, of an array of `total` bytes.
 template <long long total>
 __device__ __forceinline__ unsigned word_within(const unsigned char* x, long long at) {
   if (total % 4 != 0 && at + 4 > total) {
@@ -22,7 +21,7 @@ __device__ __forceinline__ unsigned word_within(const unsigned char* x, long lon
 
 template <long long lines, long long line_bytes, long long padded_bytes>
 __device__ __forceinline__ void pad_lines(const void* from, void* to) {
-  static_assert(padded_bytes % pad_chunk == 0 && padded_bytes >= line_bytes, "a line is whole chunks");
+  static_assert(padded_bytes % pad_chunk == 0 && padded_bytes >= line_bytes, "a line needs whole chunks");
   const auto* x = static_cast<const unsigned char*>(from);
   auto* out = static_cast<unsigned char*>(to);
   constexpr long long chunks = padded_bytes / pad_chunk;
@@ -31,7 +30,7 @@ __device__ __forceinline__ void pad_lines(const void* from, void* to) {
     const long long line = i / chunks, first = i % chunks * pad_chunk;
     const long long begin = line * line_bytes + first, aligned = begin & ~3ll;
     const int skipped = int(begin - aligned);
-    const long long there = line_bytes - first + skipped;  // bytes up to the end of the line, from `aligned` on
+    const long long there = line_bytes - first + skipped;  // number of bytes from `aligned` to the end of the line
     unsigned words[5], shifted[4];
 #pragma unroll
     for (int j = 0; j < 5; ++j) words[j] = 4 * j < there ? word_within<lines * line_bytes>(x, aligned + 4 * j) : 0;

@@ -1,7 +1,6 @@
-// Operators of a row reduction: the value that a row is reduced to, and the function applied to its elements.
-//
-// An operator makes `passes` passes over a row. Pass p adds elements to a State<p>, and `finish` turns the state of the
-// whole row into a RowScale, which later passes and `apply` use. The kinds of `reduce` end there with `result`.
+// Operators of a row reduction: the result of a row, and the function applied to its elements.
+// An operator makes `passes` passes over a row. Pass p adds elements to a State<p>, and `finish` converts the state of
+// the whole row to a RowScale, which later passes and `apply` use. The kinds of `reduce` use `result` instead.
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/reduce.cuh>
@@ -10,7 +9,7 @@ namespace autosched {
 
 struct RowScale {
   float center = 0.0f, scale = 0.0f;
-  ExponentialFrom from_center;  // of softmax
+  ExponentialFrom from_center;  // used by softmax
 };
 
 // Parts of operators --------------------------------------------------------------------------------------------------
@@ -18,7 +17,7 @@ struct RowScale {
 template <class Only>
 struct OnePass {
   static constexpr int passes = 1;
-  static constexpr bool indexed = false;  // whether the result is a place
+  static constexpr bool indexed = false;  // true if the result is an index
   template <int>
   using State = Only;
 };
@@ -31,7 +30,7 @@ struct TwoPasses {
   using State = conditional<Pass == 0, First, Second>;
 };
 
-// `add` of an operator that defines the contribution of one element.
+// Implements `add` for an operator that defines the contribution of one element.
 template <class Op>
 struct ByElement {
   template <int Pass, int Count, class State>
@@ -41,7 +40,7 @@ struct ByElement {
   }
 };
 
-// exp(x - max) / sum of the same. A row of -infinity, or with +infinity or NaN, is NaN throughout.
+// exp(x - max) / sum(exp(x - max)). The result is NaN for a row of -infinity only, or with +infinity or NaN.
 struct SoftmaxElement {
   __device__ __forceinline__ static float apply(float x, const RowScale& row) {
     return row.from_center(x) * row.scale;
@@ -132,7 +131,7 @@ struct RmsNorm : ReduceSum<true, false> {
   __device__ __forceinline__ static float apply(float x, const RowScale& row) { return x * row.scale; }
 };
 
-// Mean and variance merged from parts in one pass ...
+// Layer norm with mean and variance merged from parts in one pass.
 struct LayerNormOnePass : OnePass<MomentsState>, LayerNormElement {
   template <int, int Count>
   __device__ __forceinline__ static void add(MomentsState& state, const float* x, int, const RowScale&) {
@@ -152,7 +151,7 @@ struct LayerNormOnePass : OnePass<MomentsState>, LayerNormElement {
   }
 };
 
-// ... or the mean first, then the squares of what is left.
+// Layer norm with the mean in a first pass, and the squared differences in a second one.
 struct LayerNormTwoPasses : TwoPasses<SumState, SumState>, ByElement<LayerNormTwoPasses>, LayerNormElement {
   template <int Pass>
   __device__ __forceinline__ static void add_element(SumState& state, float x, int, const RowScale& row) {

@@ -1,23 +1,22 @@
 // Reductions of the rows or the columns of an array, and normalizations of its rows, in one launch.
 //
-// The array is outer x length x inner. `length` is the reduced axis. The parallel axis, whose elements have a reduction
-// each, is that of the rows where inner is 1 (`reduces_contiguous`: contiguous memory is reduced), else the inner
-// elements of one `outer` index. A block reduces parallel_tile of them. Its threads are distributed as a LoweringConfig
-// says (IREE issue 22153): over the parallel axis subgroup, then batch, then lane, then the vector where the parallel
-// axis is contiguous; over the reduced axis step by step subgroup, then unroll, then lane, then the vector where that
-// one is contiguous.
+// The array is outer x length x inner. `length` is the reduced axis. Each element of the parallel axis is one
+// reduction: a row if inner is 1 (`reduces_contiguous`: contiguous memory is reduced), else an inner element of one
+// `outer` index. A block computes parallel_tile of them. Its threads are distributed by a LoweringConfig (IREE issue
+// 22153). Along the parallel axis: subgroup, batch, lane, and the vector if this axis is contiguous. Along the reduced
+// axis, in each step: subgroup, unroll, lane, and the vector if this axis is contiguous.
 //
-// Between two passes over a row it stays in registers, in shared memory, or is read again (row_staging "reload"; L2 has
-// it).
+// Between two passes, a row is kept in registers or in shared memory, or read again (row_staging "reload", from L2).
 //
-// With split > 1 several blocks reduce parts of the same rows, and the last of them to finish combines the parts,
-// in the order of the parts, and finishes the rows. Or the kernel is launched a second time, in which each of the blocks
-// combines the parts and normalizes its own part. Or they are a cluster (finish "cluster"): each sends its state
-// to all others, waits for theirs at an mbarrier, and normalizes its own part, which may have stayed on chip.
+// With split > 1 several blocks reduce parts of the same rows. Either the last block to finish combines the parts in
+// order and finishes the rows; or the kernel is launched a second time, in which each block combines the parts and
+// normalizes its own part; or the blocks are a cluster (finish "cluster"): each sends its state to all others, waits
+// for theirs at an mbarrier, and normalizes its own part, which may be kept on chip.
 //
-// Rows whose length is not a multiple of the vector may begin between two aligned vectors. Peeled, such a row is read by
-// aligned vectors, starting with the one that contains its first element: positions along the row count from the start of
-// that vector, `shift` elements before the row, and elements of a vector outside the row are neither read nor written.
+// Rows whose length is not a multiple of the vector may begin at unaligned addresses. If peeled, such a row is read by
+// aligned vectors, starting with the one that contains its first element: positions along the row count from the start
+// of that vector, `shift` elements before the row, and elements of a vector outside the row are neither read nor
+// written.
 //
 // Config: the parameters and attributes of search_spaces/templates/row_reduction/space.py, and T, Out, Op, length,
 // inner, parallel_extent, reduces_contiguous, normalizes, has_weight, has_bias, eps.
@@ -45,12 +44,13 @@ struct RowReduction {
   using Op = typename C::Op;
   template <int Pass>
   using State = typename Op::template State<Pass>;
-  static constexpr int state_words = State<0>::words + (Op::passes == 2 ? State<1>::words : 0);  // of all passes
+  // Words of the states of all passes.
+  static constexpr int state_words = State<0>::words + (Op::passes == 2 ? State<1>::words : 0);
 
   static constexpr int parallel_lanes = 32 / C::lanes_k, parallel_threads = C::subgroups_m * parallel_lanes;
   static constexpr int parallel_vector = C::reduces_contiguous ? 1 : C::vector_x;
   static constexpr int reduced_vector = C::reduces_contiguous ? C::vector_x : 1;
-  // Between lanes that are neighbours along the reduced axis.
+  // Distance of lanes that are adjacent along the reduced axis.
   static constexpr int lane_stride = C::reduces_contiguous ? 1 : parallel_lanes;
   static constexpr int bytes = C::vector_x * int(sizeof(T));
   static constexpr bool peel = C::peel == "yes" && C::vector_x > 1;
@@ -60,47 +60,49 @@ struct RowReduction {
   static constexpr bool whole_tiles = C::parallel_extent % C::parallel_tile == 0;
 
   static_assert(C::threads == C::subgroups_k * C::subgroups_m * 32 && C::threads <= 1024,
-                "rule threads: subgroups of 32, at most 1024 threads a block");
+                "rule threads: 32 threads per subgroup, at most 1024 per block");
   static_assert(C::parallel_tile == C::states * parallel_threads && C::states == C::batch * parallel_vector,
-                "rule parallel_tile: subgroups x batch x lanes x vector make the tile");
+                "rule parallel_tile: subgroups x batch x lanes x vector must be the tile");
   static_assert(C::step == C::subgroups_k * C::unroll * C::lanes_k * reduced_vector &&
                     C::steps * static_cast<long long>(C::step) >= C::chunk,
-                "rule step: subgroups x unroll x lanes x vector make a step, and the steps cover the chunk");
-  static_assert(C::vectors == C::steps * C::unroll * C::batch, "rule vectors: those of a thread in all steps");
-  static_assert(C::span == C::length + (peel ? C::vector_x - 1 : 0), "rule span: a peeled row begins behind a vector");
+                "rule step: subgroups x unroll x lanes x vector must be the step, and the steps must cover the chunk");
+  static_assert(C::vectors == C::steps * C::unroll * C::batch,
+                "rule vectors: must be the number of a thread's vectors in all steps");
+  static_assert(C::span == C::length + (peel ? C::vector_x - 1 : 0),
+                "rule span: the span of a peeled row must include the shift");
   static_assert(C::peel == "yes" ? C::reduces_contiguous
                                  : (C::reduces_contiguous ? C::length : C::inner) % C::vector_x == 0,
-                "rule vector_alignment: the vector must divide the contiguous extent, or rows be peeled");
+                "rule vector_alignment: the vector must divide the contiguous extent, or rows must be peeled");
   static_assert(bytes <= 16, "rule vector_width: a thread moves at most 16 bytes at a time");
-  static_assert(!in_shared || bytes >= 4, "rule staging_width: cp.async moves 4, 8 or 16 bytes");
+  static_assert(!in_shared || bytes >= 4, "rule staging_width: cp.async copies 4, 8 or 16 bytes");
   static_assert((C::split_k - 1) * static_cast<long long>(C::chunk) < C::length,
                 "rule split_filled: every split needs elements");
   static_assert(C::split_k == 1 || in_cluster || (Op::passes == 1 && C::row_staging == "reload"),
-                "rule split_staging: split rows are reduced in one pass and read again");
+                "rule split_staging: split rows need a one-pass reduction and reloading");
   static_assert(!in_cluster || (C::normalizes && C::split_k > 1 && C::split_k <= 8),
                 "rule cluster_size: 2 to 8 blocks of a cluster share a row that they normalize");
   static_assert(!again || (C::split_k > 1 && C::normalizes), "rule finish: a second launch normalizes split rows");
   static_assert(!C::normalizes || C::reduces_contiguous,
-                "rule reduces_contiguous: normalizations reduce contiguous memory");
+                "rule reduces_contiguous: normalizations must reduce contiguous memory");
   static_assert(C::subgroups_k == 1 || C::cluster_at - C::combine_at >= 4 * state_words * C::subgroups_k * C::parallel_tile,
-                "rule combine_bytes: the states of all subgroups and passes have room");
+                "rule combine_bytes: the states of all subgroups and passes must fit");
   static_assert(!in_cluster || C::staging_at - C::cluster_at >= 4 * state_words * C::split_k * C::parallel_tile,
-                "rule cluster_bytes: the states of all blocks of a cluster and passes have room");
+                "rule cluster_bytes: the states of all blocks of a cluster and passes must fit");
   static_assert(!in_shared || C::staging_bytes == C::vectors * C::threads * bytes,
-                "rule staging_bytes: every thread has room for its vectors");
+                "rule staging_bytes: the vectors of all threads must fit");
 
-  // The block's rows between two passes, as far as registers hold them.
+  // The block's rows between two passes, if they are kept in registers.
   struct StagedRows {
     AlignedVector<bytes> vector[in_registers ? C::vectors : 1];
   };
 
-  // This thread's place.
+  // Position of this thread.
   int lane_reduced, warp_reduced, lane_parallel, warp_parallel;
-  // First and last element of the block's part of the rows.
+  // Range of the block's part of the rows.
   int begin, end;
   int tile;
-  // Place 0 of row b in the array; not read where the row is outside. Without peeling, rows of a thread are constants
-  // apart, and one address does.
+  // Address of position 0 of row b; not read if the row is outside of the array. Without peeling, the distances between
+  // a thread's rows are constant, so one address suffices.
   static constexpr long long row_stride = C::reduces_contiguous ? C::length : 1;
   const T* row[peel ? C::batch : 1];
   int shift[C::batch];
@@ -120,7 +122,7 @@ struct RowReduction {
     }
   }
 
-  // The b-th element of this thread along the parallel axis (the first of its vector).
+  // Index of this thread's b-th element along the parallel axis (the first one of its vector).
   __device__ __forceinline__ int parallel_index(int b) const {
     return tile * C::parallel_tile +
            ((warp_parallel * C::batch + b) * parallel_lanes + lane_parallel) * parallel_vector;
@@ -128,7 +130,7 @@ struct RowReduction {
   __device__ __forceinline__ int slot(int j) const {
     return j * parallel_threads + warp_parallel * parallel_lanes + lane_parallel;
   }
-  // The place along the reduced axis of vector u of a step (of its first element).
+  // Position along the reduced axis of the first element of vector u of a step.
   __device__ __forceinline__ int reduced_index(int s, int u) const {
     return begin + s * C::step + ((warp_reduced * C::unroll + u) * C::lanes_k + lane_reduced) * reduced_vector;
   }
@@ -137,7 +139,7 @@ struct RowReduction {
   }
   __device__ __forceinline__ bool reduced_inside(int at) const { return whole_steps || at < end; }
   __device__ __forceinline__ bool inside(int b, int at) const { return parallel_inside(b) && reduced_inside(at); }
-  // True if all elements of the vector at position `at` belong to the row; and if element e does.
+  // True if all elements of the vector at position `at` belong to the row; or, in the second function, element e.
   __device__ __forceinline__ bool all_inside(int b, int at) const {
     return !peel || (at >= shift[b] && at - shift[b] + C::vector_x <= C::length);
   }
@@ -149,8 +151,8 @@ struct RowReduction {
     const long long behind = peel ? 0 : b * parallel_lanes * parallel_vector * row_stride;
     return row[peel ? b : 0] + behind + static_cast<long long>(at) * C::inner;
   }
-  // The vector at place `at`, zeros for what is not the row's. It is `ahead` places behind one whose address is found
-  // once: constants between addresses are part of the instruction.
+  // Returns the vector at position `at`, with zeros for elements outside the row. It is at the constant distance
+  // `ahead` from a precomputed address, which becomes an immediate.
   __device__ __forceinline__ AlignedVector<bytes> load(int b, int at, int ahead = 0) const {
     if constexpr (peel) {
       if (!all_inside(b, at)) {
@@ -171,7 +173,8 @@ struct RowReduction {
     return shared + C::staging_at + unsigned(vector * bytes);
   }
 
-  // Brings the block's rows to where they are staged. A thread reads what it brought itself: no barrier.
+  // Copies the block's rows to their staging memory. A thread only reads data that it copied itself, so no barrier is
+  // needed.
   __device__ __forceinline__ void stage(StagedRows& staged, unsigned shared) const {
     if constexpr (in_registers) {
 #pragma unroll
@@ -201,7 +204,7 @@ struct RowReduction {
     }
   }
 
-  // All vectors of one step; those outside are left as they are.
+  // Loads all vectors of a step; those outside are unchanged.
   __device__ __forceinline__ void fetch(AlignedVector<bytes> (&p)[C::unroll][C::batch], const StagedRows& staged,
                                         unsigned shared, int s) const {
 #pragma unroll
@@ -221,7 +224,7 @@ struct RowReduction {
     }
   }
 
-  // Calls use(elements, at, b) for every vector inside, in ascending order for each b.
+  // Calls use(elements, at, b) for every vector inside the row, in ascending order for each b.
   template <class Use>
   __device__ __forceinline__ void for_each(const StagedRows& staged, unsigned shared, int count, Use use) const {
 #pragma unroll(in_registers ? C::steps : 1)
@@ -243,12 +246,12 @@ struct RowReduction {
     }
   }
 
-  // The states of this thread's rows (or columns), of the block's part of them; all threads of a row have them.
+  // Computes the states of this thread's rows (or columns) over the block's part. All threads of a row get them.
   template <int Pass>
   __device__ __forceinline__ void reduce(State<Pass> (&states)[C::states], const RowScale (&scales)[C::states],
                                          const StagedRows& staged, unsigned shared) const {
     if constexpr (Op::indexed) {
-      // If all elements are -infinity, none exceeds the initial maximum, and the result is the first element.
+      // If all elements are -infinity, none exceeds the initial maximum, so the index must be set to the first element.
       const int at = reduced_index(0, 0);
 #pragma unroll
       for (int j = 0; j < C::states; ++j) {
@@ -279,7 +282,7 @@ struct RowReduction {
     if constexpr (in_cluster) combine_cluster<Pass>(states, shared);
   }
 
-  // Every pass has an mbarrier of its own, which waits for the states of all blocks of the cluster.
+  // Every pass has its own mbarrier, which waits for the states of all blocks of the cluster.
   __device__ __forceinline__ static unsigned cluster_barrier(unsigned shared, int pass) {
     return shared + unsigned(8 * pass);
   }
@@ -300,8 +303,8 @@ struct RowReduction {
     ptx::cluster_arrive_relaxed();
   }
 
-  // The states of the rows from those of their parts: each block sends its own to all blocks of the cluster, itself
-  // among them, and merges what has come in the order of the parts. No block exits before all have sent to it.
+  // Combines the states of the parts of rows: each block sends its state to all blocks of the cluster, including
+  // itself, and merges the received states in the order of the parts. No block exits before all others have sent to it.
   template <int Pass>
   __device__ __forceinline__ void combine_cluster(State<Pass> (&states)[C::states], unsigned shared) const {
     constexpr int words = State<Pass>::words;
@@ -339,7 +342,7 @@ struct RowReduction {
   template <int Pass>
   __device__ __forceinline__ void combine_subgroups(State<Pass> (&states)[C::states], unsigned shared) const {
     constexpr int words = State<Pass>::words;
-    // Every pass has its own area, so that no thread waits until the previous pass's states have been read.
+    // Every pass has its own memory, so that no thread has to wait until the previous pass's states are read.
     const unsigned area =
         shared + C::combine_at + unsigned(Pass * State<0>::words * C::subgroups_k * C::parallel_tile * 4);
     const auto at = [&](int subgroup, int word, int j) {
@@ -363,7 +366,7 @@ struct RowReduction {
     }
   }
 
-  // Word `word` of part `part` of the row of state j.
+  // Address of word `word` of part `part` of the row of state j.
   __device__ __forceinline__ float* partial(float* partials, long long group, int part, int word, int j) const {
     return partials + ((group * C::split_k + part) * State<0>::words + word) * C::parallel_tile + slot(j);
   }
@@ -378,7 +381,7 @@ struct RowReduction {
       }
     }
   }
-  // Puts the parts of a split row together.
+  // Combines the parts of a split row.
   __device__ __forceinline__ void combine_parts(State<0> (&states)[C::states], float* partials, long long group) const {
 #pragma unroll
     for (int j = 0; j < C::states; ++j) {
@@ -392,7 +395,7 @@ struct RowReduction {
     }
   }
 
-  // Count neighbours, 16 bytes at a time at the most.
+  // Stores Count adjacent elements, at most 16 bytes at a time.
   template <int Count>
   __device__ __forceinline__ static void store(Out* to, const float* x) {
     constexpr int widest = 16 / int(sizeof(Out)), width = Count < widest ? Count : widest;
@@ -402,7 +405,7 @@ struct RowReduction {
     }
   }
 
-  // One result for each row, or column.
+  // Stores one result for each row or column.
   __device__ __forceinline__ void store_results(const State<0> (&states)[C::states], Out* out) const {
     if (lane_reduced != 0 || warp_reduced != 0) return;
 #pragma unroll
@@ -422,7 +425,7 @@ struct RowReduction {
     }
   }
 
-  // A vector of weight or bias, for the vector at place `at`. That of a peeled row is not aligned in them.
+  // Loads the vector of weight or bias for the vector at position `at`. For a peeled row it is not aligned.
   __device__ __forceinline__ AlignedVector<bytes> of_columns(const T* operand, int b, int at) const {
     if constexpr (peel) {
       AlignedVector<bytes> vector = {};
@@ -437,10 +440,10 @@ struct RowReduction {
     }
   }
 
-  // Every element of the rows.
+  // Normalizes and stores every element of the rows.
   __device__ __forceinline__ void normalize(const RowScale (&scales)[C::states], const StagedRows& staged,
                                             unsigned shared, const T* weight, const T* bias, Out* out) const {
-    // The last block of a split row finishes all of it.
+    // The last block of a split row finishes the whole row.
     constexpr int all_steps = again || in_cluster ? C::steps : ceil_div(C::span, C::step);
     for_each(staged, shared, all_steps, [&](const float(&x)[C::vector_x], int at, int b) {
       float y[C::vector_x];

@@ -1,6 +1,6 @@
 // C = epilogue(A * B) on GPUs with tensor memory: one thread issues TMA copies of tiles of A and B into a ring of stages, one
-// thread multiplies them by tcgen05 into tensor memory, and four warps read finished sums from there, a lane of 32 columns
-// at a time, and store them. Each stage has an mbarrier for "full" and one for "multiplied"; each buffer of sums has one for
+// thread multiplies them by tcgen05 into tensor memory, and four warps read finished sums from there, 32 columns at a
+// time, and store them. Each stage has an mbarrier for "full" and one for "multiplied"; each buffer of sums has one for
 // "complete" and one for "read". In the folder tcgen05_matmul: the rings and the work of a block (plan), the copies
 // (producer), the multiplications (multiplier), and the stores (epilogue).
 //
@@ -42,7 +42,8 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       ptx::prefetch_map(b);
       Plan::make_barriers(shared);
     }
-    // Both blocks of a pair must have started, since both allocate. The fence after initialisation published the barriers.
+    // Both blocks of a pair must have started, because both allocate. The fence after the initialisation has published
+    // the barriers.
     if constexpr (pair == 2) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
@@ -65,7 +66,7 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, partials, counters, order, shared, sums, warp);
     }
     ptx::tcgen05_fence_before_sync();
-    // No thread reads tensor memory any more, or arrives at a barrier of the other block.
+    // After this, no thread reads tensor memory or arrives at a barrier of the other block.
     if constexpr (pair == 2) {
       ptx::cluster_arrive();
       ptx::cluster_wait();

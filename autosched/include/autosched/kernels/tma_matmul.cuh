@@ -60,26 +60,26 @@ struct TmaMatmul {
   static_assert(C::sg_data_m % I::m == 0 && C::sg_data_n % I::n == 0 && C::tile_k % I::k == 0,
                 "rule fragments: sg_data and tile_k must be multiples of the intrinsic's shape");
   static_assert(C::threads == C::subgroups_m * C::subgroups_n * 32 && C::threads + 32 <= 1024,
-                "rule threads: 32 of each subgroup and of the warp that asks TMA, at most 1024 a block");
+                "rule threads: 32 threads per subgroup and for the producer warp, at most 1024 per block");
   static_assert(BoxesA::bytes == C::stage_bytes_a && BoxesB::bytes == C::stage_bytes_b,
-                "rule layout: boxes fill a stage without gaps");
+                "rule layout: boxes must fill a stage without gaps");
   static constexpr int repeats = 8 * (C::swizzle_a > C::swizzle_b ? C::swizzle_a : C::swizzle_b);
   static_assert(BoxesA::bytes % repeats == 0 && BoxesB::bytes % repeats == 0,
-                "rule layout: tiles begin where the pattern of their swizzle does");
-  static_assert(BoxesA::lines <= 256 && BoxesB::lines <= 256, "rule layout: a box has at most 256 lines");
+                "rule layout: tiles must begin at a multiple of the swizzle's period");
+  static_assert(BoxesA::lines <= 256 && BoxesB::lines <= 256, "rule layout: a box may have at most 256 lines");
   static_assert(C::fragment_buffers == 1 || tile_steps % 2 == 0,
-                "rule fragment_steps: two buffers of fragments alternate over an even number of steps");
+                "rule fragment_steps: two buffers of fragments need an even number of steps");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
-                "rule split_k: every split needs a k-tile, and together they have all of them");
+                "rule split_k: every split needs a k-tile, and the splits must cover all k-tiles");
   static_assert(C::stages * C::stage_bytes <= barriers_at &&
                     results_at + (C::epilogue == "shared" ? C::epilogue_bytes : C::stream_k ? 16 : 0) <= barriers_at,
                 "rule shared_memory: the stages, results and the barriers must fit into the block's shared memory");
-  static_assert(!C::stream_k || C::split_k == 1, "rule stream_k_split: k is split, or dealt out");
+  static_assert(!C::stream_k || C::split_k == 1, "rule stream_k_split: split k and stream-K exclude each other");
   static_assert(!C::stream_k || (C::blocks > C::launched_blocks && C::blocks % C::launched_blocks != 0),
-                "rule stream_k_waves: a partial wave behind whole ones");
-  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
+                "rule stream_k_waves: stream-K needs a partial wave after full ones");
+  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: stream-K needs k-tiles to distribute");
   static_assert(sizeof(Accumulators) == C::accumulators * sizeof(typename Warp::Sum),
-                "rule accumulators: the fragments of a warp must make up its part of the tile");
+                "rule accumulators: the fragments of a warp must cover its part of the tile");
 
   __device__ static __forceinline__ void run(const ptx::TensorMap& a, const ptx::TensorMap& b, const EpilogueArgs<C>& ends, Out* out,
                                              float* partials, unsigned* counters, LaunchRaster order,
@@ -87,11 +87,11 @@ struct TmaMatmul {
     const unsigned shared = ptx::shared_memory();
     if (threadIdx.x == 0) {
       tile::init_ring<C>(shared + unsigned(barriers_at));
-      ptx::fence_mbarrier_init();  // TMA, too, sees them
+      ptx::fence_mbarrier_init();  // makes the barriers visible to TMA
     }
     ptx::barrier_sync();
     Place place(shared, shared + unsigned(barriers_at));
-    // By a shuffle, after which ptxas knows that the value is warp-uniform.
+    // A shuffle lets ptxas know that the value is warp-uniform.
     if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumer_warps) {
       if (ptx::elect()) Work::for_each(order, [&](const Work& work) { produce(a, b, work, place); });
       return;
@@ -117,7 +117,7 @@ struct TmaMatmul {
                                                  Place& place) {
 #pragma unroll 1
     for (int t = 0; t < work.count; ++t, place.advance()) {
-      while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // the first round finds all stages empty
+      while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // in the first round all stages are empty
       }
       ptx::mbarrier_arrive_expect_tx(place.full(), C::stage_bytes);
       const int k0 = (work.first + t) * C::tile_k;
@@ -136,18 +136,18 @@ struct TmaMatmul {
     }
   }
 
-  // The warps that multiply: the products of all k-tiles of a part.
+  // The warps that multiply: computes the products of all k-tiles of a part.
   __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place& place) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
-      ptx::fence_async_proxy();  // no barrier orders TMA's writes after this lane's reads
+      ptx::fence_async_proxy();  // orders TMA's next writes after this lane's reads, which the mbarrier does not
       ptx::warp_sync();  // all lanes have read
       if (lane == 0) ptx::mbarrier_arrive(place.empty());
       place.advance();
     };
     Words words = scales.take();
     if constexpr (C::fragment_buffers == 2) {
-      // Those of the next step are loaded while this one is multiplied, also from one stage to the next.
+      // Fragments of the next step are loaded while this step is multiplied, also across stages.
       Fragments held[2];
       tile::wait_phase(place.full(), place.parity);
       held[0].load(place.tile, 0, warp_m, warp_n, lane);

@@ -1,4 +1,4 @@
-// out[b, j, i] = x[b, i, j], batched. A block moves tiles_per_block tiles, one after another.
+// out[b, j, i] = x[b, i, j], batched. A block copies tiles_per_block tiles, one after another.
 //
 // With copy "cp.async", tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
 // With "ld.global" the same through registers: a thread loads a block of block_rows x vector_x elements and, where
@@ -22,7 +22,7 @@
 
 namespace autosched {
 
-// Word w of a vector; vectors of 1 and 2 bytes are the low bits of their only one.
+// Returns word w of a vector; vectors of 1 and 2 bytes are in the low bits of a single word.
 template <int Bytes>
 __device__ __forceinline__ unsigned vector_word(const AlignedVector<Bytes>& p, int w) {
   if constexpr (Bytes == 1) {
@@ -34,7 +34,7 @@ __device__ __forceinline__ unsigned vector_word(const AlignedVector<Bytes>& p, i
   }
 }
 
-// Part i of a vector, Part bytes long.
+// Returns part i of a vector, of Part bytes.
 template <int Part, int Bytes>
 __device__ __forceinline__ AlignedVector<Part> vector_part(const AlignedVector<Bytes>& p, int i) {
   AlignedVector<Part> out;
@@ -52,7 +52,7 @@ __device__ __forceinline__ AlignedVector<Part> vector_part(const AlignedVector<B
   return out;
 }
 
-// A vector made of parts of Part bytes; parts(i) gives part i.
+// Returns a vector of parts of Part bytes; parts(i) returns part i.
 template <int Bytes, int Part, class Parts>
 __device__ __forceinline__ AlignedVector<Bytes> vector_of(const Parts& parts) {
   if constexpr (Bytes == Part) {
@@ -92,7 +92,7 @@ struct Transpose {
   static constexpr long long matrix = static_cast<long long>(C::rows) * C::columns;
   static constexpr bool async = C::copy_x == "cp.async", in_registers = C::layout_x == "none";
 
-  // The load side: blocks of block_rows x vector_x elements, the store side: lines of vector_out of them.
+  // Loads have blocks of block_rows x vector_x elements, stores have lines of vector_out elements.
   static constexpr int load_bytes = C::vector_x * element_bytes, store_bytes = C::vector_out * element_bytes;
   static constexpr int block_bytes = C::block_rows * element_bytes;
   static constexpr int load_rows = threads / C::copy_columns_x, store_rows = threads / C::copy_columns_out;
@@ -112,19 +112,19 @@ struct Transpose {
                 "rule vector_width: a thread moves at most 16 bytes at a time");
   static_assert(!in_registers ||
                     (C::vector_out == C::block_rows && C::copy_columns_x * C::copy_columns_out == 32),
-                "rule in_register: what a thread stores is what it loaded, so its vector is a row of its turned block");
-  static_assert(!async || C::block_rows == 1, "rule block_rows: cp.async cannot turn blocks");
-  static_assert(!async || !in_registers, "rule copy_async: cp.async moves to shared memory");
-  static_assert(async || C::stages == 1, "rule stages: only cp.async has tiles in flight");
+                "rule in_register: a thread stores the elements that it loads, so vector_out must equal block_rows");
+  static_assert(!async || C::block_rows == 1, "rule block_rows: cp.async cannot transpose blocks");
+  static_assert(!async || !in_registers, "rule copy_async: cp.async needs a shared-memory layout");
+  static_assert(async || C::stages == 1, "rule stages: several stages need cp.async");
   static_assert(C::row_tiles * static_cast<long long>(C::tile_m) >= C::rows &&
                     C::column_tiles * static_cast<long long>(C::tile_n) >= C::columns &&
                     C::blocks * static_cast<long long>(C::tiles_per_block) >= C::tiles,
                 "the blocks must cover x");
 
   struct Tile {
-    const Element* x;  // the matrix
+    const Element* x;  // start of the matrix
     Element* out;
-    int m, n;  // origin in x
+    int m, n;  // origin of the tile in x
   };
 
   __device__ static __forceinline__ Tile tile_of(const Element* x, Element* out, int id) {
@@ -135,7 +135,7 @@ struct Transpose {
     return {x + first, out + first, at.m * C::tile_m, at.n * C::tile_n};
   }
 
-  // This thread's blocks of a tile, all loads before anything else so that they are in flight together.
+  // This thread's blocks of a tile. All loads are issued first, so that they are in flight together.
   struct Blocks {
     AlignedVector<load_bytes> line[load_passes_m][load_passes_n][C::block_rows];
 
@@ -146,7 +146,7 @@ struct Transpose {
       return int(threadIdx.x) % C::copy_columns_x * C::vector_x + j * load_step_n;
     }
     __device__ __forceinline__ void load(const Tile& tile) {
-      // One address, and constants from it to the others.
+      // One address, with constant distances to the others.
       const Element* from = tile.x + static_cast<long long>(tile.m + row(0)) * C::columns + tile.n + column(0);
 #pragma unroll
       for (int i = 0; i < load_passes_m; ++i) {
@@ -163,7 +163,7 @@ struct Transpose {
         }
       }
     }
-    // Column c of block (i, j): block_rows neighbours of a row of out.
+    // Returns column c of block (i, j): block_rows adjacent elements of a row of out.
     __device__ __forceinline__ AlignedVector<block_bytes> turned(int i, int j, int c) const {
       return vector_of<block_bytes, element_bytes>([&](int r) { return vector_part<element_bytes>(line[i][j][r], c); });
     }
@@ -211,12 +211,12 @@ struct Transpose {
         store_passes_m * C::vector_out / C::store_piece * (piece_bytes < 4 ? 1 : piece_bytes / 4);
     constexpr int group =
         row_registers * store_passes_n <= 32 ? store_passes_n : (row_registers < 32 ? 32 / row_registers : 1);
-    static_assert(store_passes_n % group == 0, "tiles, threads and vectors are powers of two");
+    static_assert(store_passes_n % group == 0, "tiles, threads and vectors must be powers of two");
     const int row = int(threadIdx.x) % C::copy_columns_out * C::vector_out;
     const int column = int(threadIdx.x) / C::copy_columns_out;
 #pragma unroll 1
     for (int first = 0; first < store_passes_n; first += group) {
-      // One address, and constants from it to the others.
+      // One address, with constant distances to the others.
       Element* to =
           tile.out + static_cast<long long>(tile.n + column + first * store_rows) * C::rows + tile.m + row;
       AlignedVector<store_bytes> held[group][store_passes_m];
@@ -283,7 +283,7 @@ struct Transpose {
       }
 #pragma unroll 1
       for (int t = 0; t < count; ++t) {
-        if (t > 0) ptx::barrier_sync();  // everybody has read the stage that is filled now
+        if (t > 0) ptx::barrier_sync();  // all threads have read the stage that is filled next
         if (t + ahead < count) {
           fill(tile_of(x, out, first + t + ahead), shared + (t + ahead) % C::stages * C::stage_bytes);
         }

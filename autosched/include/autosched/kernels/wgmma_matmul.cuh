@@ -1,8 +1,8 @@
 // C = epilogue(A * B) on Hopper: a producer warp, alone or in a warpgroup that releases registers, issues TMA copies of tiles
 // of A and B into a ring of stages, and `consumer_warpgroups` warpgroups multiply them by wgmma. Each stage has a "full"
-// mbarrier, and an "empty" one at which every consumer arrives. In the folder wgmma_matmul: the ring and the work of a block
-// (plan), the copies (producers), a consumer's work for a tile (consumers), its multiplications (main_loop), the exchange
-// of sums between blocks that share a tile (exchange), and the stores.
+// mbarrier, and an "empty" one at which every consumer arrives. The folder wgmma_matmul has the ring and the work of a
+// block (plan), the copies (producers), a consumer's work for a tile (consumers), its multiplications (main_loop), the
+// exchange of sums between blocks that share a tile (exchange), and the stores.
 //
 // A block may compute several tiles of C in sequence without stopping the copies: its consumers share the rows of each,
 // or alternate (ping_pong). With stream_k the k-tiles of the last tiles are distributed evenly over all blocks, which start
@@ -50,7 +50,7 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
     }
   }
 
-  // `a` and `b`: a tensor map, or the first element of what threads copy.
+  // `a` and `b`: tensor maps, or pointers to matrices that threads copy.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void run(const FromA& a, const FromB& b, const End& ends, Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters,

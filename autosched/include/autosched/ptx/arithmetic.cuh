@@ -4,19 +4,19 @@
 
 namespace autosched::ptx {
 
-// The larger one; NaN where either is NaN.
+// Returns the larger number; NaN if either is NaN.
 __device__ __forceinline__ float max_nan(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
 }
-// The smaller one; NaN where either is NaN.
+// Returns the smaller number; NaN if either is NaN.
 __device__ __forceinline__ float min_nan(float a, float b) {
   float y;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
 }
-// Both halves, rounded to nearest even.
+// Converts both halves, rounded to nearest even.
 __device__ __forceinline__ f16x2 add_rn(f16x2 a, f16x2 b) {
   unsigned y;
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)));
@@ -36,7 +36,7 @@ __device__ __forceinline__ unsigned fma_rn_bf16x2(unsigned a, unsigned b, unsign
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
   return y;
 }
-// The bytes of a (0 to 3) and b (4 to 7) that the digits of Selected name, the last byte first.
+// Selects bytes of a (0 to 3) and b (4 to 7) by the hexadecimal digits of Selected, most significant byte first.
 template <unsigned Selected>
 __device__ __forceinline__ unsigned prmt(unsigned a, unsigned b) {
   unsigned y;

@@ -1,4 +1,5 @@
-// Clusters, blocks that reach each other's shared memory: mapa and barrier.cluster, PTX ISA 9.7.9.24 and 9.7.13.4.
+// Clusters, whose blocks can access each other's shared memory: mapa and barrier.cluster, PTX ISA 9.7.9.24 and
+// 9.7.13.4.
 #pragma once
 
 namespace autosched::ptx {
@@ -10,8 +11,8 @@ __device__ __forceinline__ unsigned address_in(unsigned address, int rank) {
   return there;
 }
 
-// The barrier of all threads of all blocks of the cluster, lanes of a warp one by one. What a thread has done before it
-// arrives is visible to blocks that have waited; after a relaxed arrival, only writes published by a fence are.
+// Barrier of all threads of the cluster; lanes of a warp arrive separately. Writes before an arrival are visible to
+// blocks that have waited; with a relaxed arrival, only writes published by a fence are.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");

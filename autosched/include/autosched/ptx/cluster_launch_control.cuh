@@ -22,7 +22,7 @@ __device__ __forceinline__ void try_cancel(unsigned answer, unsigned barrier) {
   }
 }
 
-// The x of the first block of the cluster whose place an answer gives, or -1 where no cluster is left.
+// Returns the x of the first block of the cluster in a response, or -1 if no cluster remained.
 __device__ __forceinline__ int canceled_block(unsigned answer) {
   int x;
   asm volatile(

@@ -30,7 +30,7 @@ __device__ __forceinline__ unsigned short cvt_rn_bf16_f32(float x) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
-// Two numbers of e4m3, the lower one first.
+// Converts two numbers to e4m3; the first one is in the lower byte.
 __device__ __forceinline__ f16x2 cvt_rn_f16x2_e4m3x2(unsigned short x) {
   unsigned y;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(y) : "h"(x));

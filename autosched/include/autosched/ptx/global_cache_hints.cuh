@@ -27,15 +27,15 @@ namespace autosched::ptx {
     }                                                                                                             \
     return p;                                                                                                     \
   }
-// Data that is read once: not kept in L1.
+// For data that is read once: not kept in L1.
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate, ".L1::no_allocate")
-// First in line to be dropped from L1.
+// First to be evicted from L1.
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_evict_first, ".L1::evict_first")
-// Not kept in L1; a miss brings 256 bytes into L2.
+// Not kept in L1; a miss loads 256 bytes into L2.
 AUTOSCHED_LD_GLOBAL_NC(ld_global_nc_no_allocate_l2_256b, ".L1::no_allocate.L2::256B")
 #undef AUTOSCHED_LD_GLOBAL_NC
 
-// Data that is written once and not read soon: first in line to be dropped (st.global.cs).
+// For data that is written once and not read soon: first to be evicted (st.global.cs).
 template <int Bytes>
 __device__ __forceinline__ void st_global_cs(void* address, const AlignedVector<Bytes>& p) {
   if constexpr (Bytes == 16) {

@@ -4,7 +4,7 @@
 
 namespace autosched::ptx {
 
-// Read-only data (ld.global.nc): nothing may write it while the kernel runs.
+// Loads read-only data (ld.global.nc), which must not be written while the kernel runs.
 template <int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> ld_global_nc(const void* address) {
   AlignedVector<Bytes> p;
@@ -26,7 +26,7 @@ __device__ __forceinline__ AlignedVector<Bytes> ld_global_nc(const void* address
   return p;
 }
 
-// Data that the block itself may write.
+// Loads data that the block itself may write.
 template <int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> ld_global(const void* address) {
   AlignedVector<Bytes> p;
@@ -48,7 +48,7 @@ __device__ __forceinline__ AlignedVector<Bytes> ld_global(const void* address) {
   return p;
 }
 
-// Data another block has written (ld.global.cg): read at L2, which all SMs share.
+// Loads data that another block has written (ld.global.cg) from L2, which all SMs share.
 template <int Bytes>
 __device__ __forceinline__ AlignedVector<Bytes> ld_global_cg(const void* address) {
   AlignedVector<Bytes> p;
@@ -86,7 +86,7 @@ __device__ __forceinline__ void st_global(void* address, const AlignedVector<Byt
   }
 }
 
-// Combine in memory, in any order (red.global); nothing comes back.
+// Atomic operations without a result, in any order (red.global).
 __device__ __forceinline__ void reduce_add(float* address, float value) {
   asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
 }
@@ -122,7 +122,7 @@ __device__ __forceinline__ void reduce_or(int* address, int value) {
 __device__ __forceinline__ void reduce_xor(int* address, int value) {
   asm volatile("red.global.xor.b32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
-// Likewise, and returns the previous value (atom.global).
+// Atomic operations that return the previous value (atom.global).
 __device__ __forceinline__ float fetch_add(float* address, float value) {
   float old;
   asm volatile("atom.global.add.f32 %0, [%1], %2;" : "=f"(old) : "l"(address), "f"(value) : "memory");
@@ -214,7 +214,7 @@ __device__ __forceinline__ unsigned ld_relaxed(const unsigned* address) {
   return value;
 }
 
-// Ask for a line to be near (prefetch.global): in L1, or in L2.
+// Prefetches a line to L1 or L2 (prefetch.global).
 __device__ __forceinline__ void prefetch_l1(const void* address) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
 }
@@ -228,14 +228,14 @@ __device__ __forceinline__ unsigned atomic_add(unsigned* address, unsigned value
   return old;
 }
 
-// Reads a flag: what its writer has stored before a fence and the flag is seen by this thread from here on.
+// Reads a flag. Data that its writer stored before a fence and the flag are then visible to this thread.
 __device__ __forceinline__ unsigned ld_acquire(const unsigned* address) {
   unsigned value;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
   return value;
 }
 
-// Orders this thread's writes before its later ones for every thread of the device (__threadfence).
+// Orders this thread's earlier writes before later ones, for every thread of the device (__threadfence).
 __device__ __forceinline__ void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 }  // namespace autosched::ptx

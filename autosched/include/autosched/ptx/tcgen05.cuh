@@ -1,5 +1,5 @@
-// tcgen05: PTX ISA 9.7.16. One thread multiplies tiles in shared memory onto tensor memory, 128 lanes by 512 columns of a
-// block; warps read it, each its quarter of the lanes. An address is lane << 16 | column.
+// tcgen05: PTX ISA 9.7.16. One thread multiplies tiles in shared memory and accumulates in tensor memory, 128 lanes by
+// 512 columns per block. Each warp can read a quarter of the lanes. An address is lane << 16 | column.
 #pragma once
 
 namespace autosched::ptx {
@@ -13,7 +13,7 @@ __device__ __forceinline__ void tcgen05_alloc(unsigned shared, unsigned columns)
     asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(shared), "r"(columns) : "memory");
   }
 }
-// No thread of the block allocates any more: another block of the SM may.
+// Declares that no thread of the block allocates any more, so that another block of the SM may.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_relinquish_alloc_permit() {
   if constexpr (Blocks == 2) {
@@ -31,7 +31,7 @@ __device__ __forceinline__ void tcgen05_dealloc(unsigned address, unsigned colum
   }
 }
 
-// Around a synchronization with other threads that execute tcgen05 instructions before or after it.
+// Fences before and after a synchronization with other threads that execute tcgen05 instructions.
 __device__ __forceinline__ void tcgen05_fence_before_sync() {
   asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
@@ -39,8 +39,8 @@ __device__ __forceinline__ void tcgen05_fence_after_sync() {
   asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
 }
 
-// One arrival at an mbarrier of this block once all multiplications of this thread are done; for a pair of blocks, at the
-// mbarriers of both that lie there.
+// Arrives at an mbarrier of this block when all multiplications of this thread are done; for a pair, at the mbarriers
+// of both blocks at this address.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_commit(unsigned barrier) {
   if constexpr (Blocks == 2) {
@@ -56,8 +56,8 @@ __device__ __forceinline__ void tcgen05_commit(unsigned barrier) {
 // Operand types. f8f6f4 accepts e4m3 or e5m2 for each operand; the last three have block scales (tcgen05_block_scale.cuh).
 enum class Tcgen05Kind { f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4 };
 
-// d += a @ b, or d = a @ b if `accumulate` is 0. a and b are matrix descriptors, k is 32 bytes, and the types and
-// sizes are in the instruction descriptor (intrinsics/tcgen05.cuh).
+// d += a @ b, or d = a @ b if `accumulate` is 0. a and b are matrix descriptors, k is 32 bytes, and the instruction
+// descriptor has types and sizes (intrinsics/tcgen05.cuh).
 template <Tcgen05Kind Kind, int Blocks>
 struct Tcgen05Mma;
 
@@ -150,7 +150,7 @@ struct Tcgen05Mma<Tcgen05Kind::i8, 2> {
   }
 };
 
-// Columns 0 to 15 from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
+// Loads 16 columns from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load(unsigned (&x)[16], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.32x32b.x16.b32 {"
@@ -164,7 +164,7 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[16], unsigned address
       : "r"(address)
       : "memory");
 }
-// Columns 0 to 31 from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
+// Loads 32 columns from `address` on, of this warp's 32 lanes, one lane per thread. Valid after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.32x32b.x32.b32 {"
@@ -184,8 +184,8 @@ __device__ __forceinline__ void tcgen05_load(unsigned (&x)[32], unsigned address
       : "r"(address)
       : "memory");
 }
-// 8, 16 or 64 columns from `address` on, of 16 lanes, as mma.m16n8 has its sums: four registers for 8 columns. Valid after
-// tcgen05_wait_loads.
+// Loads 8, 16 or 64 columns from `address` on, of 16 lanes, in the accumulator layout of mma.m16n8: four registers for
+// 8 columns. Valid after tcgen05_wait_loads.
 __device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[4], unsigned address) {
   asm volatile(
       "tcgen05.ld.sync.aligned.16x256b.x1.b32 {"
@@ -219,7 +219,7 @@ __device__ __forceinline__ void tcgen05_load_fragments(unsigned (&x)[32], unsign
       : "r"(address)
       : "memory");
 }
-// The registers of all loads of this warp are there, and tensor memory has been read.
+// Waits until all loads of this warp are complete.
 __device__ __forceinline__ void tcgen05_wait_loads() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 
 }  // namespace autosched::ptx

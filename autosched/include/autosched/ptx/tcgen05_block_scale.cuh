@@ -1,11 +1,11 @@
-// tcgen05.mma with block scales, and what brings scales to tensor memory: PTX ISA 9.7.16.
+// tcgen05.mma with block scales, and copies of scales to tensor memory: PTX ISA 9.7.16.
 #pragma once
 #include <autosched/ptx/tcgen05.cuh>
 
 namespace autosched::ptx {
 
-// d += (a * scales) @ (b * scales): as the others, with the scales of a and of b in tensor memory, of which the descriptor says
-// which bytes of a word count. mxf8f6f4 takes one scale of a row for 32 bytes along k, mxf4 two, and mxf4nvf4 four.
+// d += (a * scales) @ (b * scales). The scales of a and b are in tensor memory; the instruction descriptor selects the
+// bytes of a word. mxf8f6f4 has one scale per row and 32 bytes along k, mxf4 two, and mxf4nvf4 four.
 #define AUTOSCHED_TCGEN05_BLOCK_SCALED(KIND, BLOCKS, SCALES)                                                                  \
   template <>                                                                                                                \
   struct Tcgen05Mma<Tcgen05Kind::KIND, BLOCKS> {                                                                             \
@@ -27,9 +27,9 @@ AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4nvf4, 1, 4)
 AUTOSCHED_TCGEN05_BLOCK_SCALED(mxf4nvf4, 2, 4)
 #undef AUTOSCHED_TCGEN05_BLOCK_SCALED
 
-// 128 lines of four scales, 512 bytes of shared memory by their matrix descriptor, to four columns: line l to lane l % 32 of
-// each quarter of the lanes, column l / 32. Of a pair, each block copies from its own memory. Multiplications of this thread that
-// follow find them there.
+// Copies 128 lines of four scales, 512 bytes of shared memory given by a matrix descriptor, to four columns: line l to
+// lane l % 32 of each quarter of the lanes, column l / 32. In a pair, each block copies from its own memory. The copy
+// is ordered before later multiplications of this thread.
 template <int Blocks>
 __device__ __forceinline__ void tcgen05_copy_scales(unsigned address, unsigned long long scales) {
   if constexpr (Blocks == 2) {

@@ -3,7 +3,8 @@
 
 namespace autosched::ptx {
 
-// The index of the thread, which the compiler takes for another one each time: it does not keep what follows from it.
+// The index of the thread. The compiler assumes a new value in each call, so it does not keep derived values in
+// registers.
 __device__ __forceinline__ unsigned thread_anew() {
   unsigned thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));

@@ -14,7 +14,7 @@
 
 namespace autosched::tile {
 
-// The copies of a loop's loads, one after another in a stage.
+// The copies of a loop's loads, whose tiles are adjacent in a stage.
 template <class... Operands>
 struct BoxLoads;
 template <>
@@ -45,12 +45,12 @@ struct BoxLoads<First, Rest...> {
   }
 };
 
-// A place in the ring. `barriers` is the address of the first of its mbarriers.
+// Pipeline state: a position in the ring. `barriers` is the address of the ring's first mbarrier.
 template <class C>
 struct BoxPlace {
   unsigned tile, barriers;
   int stage = 0;
-  unsigned parity = 0;  // of the rounds done
+  unsigned parity = 0;  // parity of the number of completed rounds
   __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
   __device__ __forceinline__ unsigned full() const { return barriers + unsigned(16 * stage); }
   __device__ __forceinline__ unsigned empty() const { return full() + 8; }
@@ -64,7 +64,7 @@ struct BoxPlace {
   }
 };
 
-// One thread, before any other looks at them.
+// Initialises the barriers, by one thread, before other threads use them.
 template <class C>
 __device__ __forceinline__ void init_ring(unsigned barriers) {
 #pragma unroll 1
@@ -74,7 +74,7 @@ __device__ __forceinline__ void init_ring(unsigned barriers) {
   }
 }
 
-// All lanes of a warp, until each has seen the phase end: ptxas then knows that they are together.
+// All lanes of a warp wait together until each has seen the phase end, so ptxas assumes no divergence.
 __device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity) {
   while (!ptx::vote_all(ptx::mbarrier_try_wait(barrier, parity))) {
   }
@@ -109,9 +109,9 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
   for (int left = steps; left > 0; --left, place.advance()) {
     if constexpr (Loads::any_async) {
       ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();
-      ptx::fence_async_proxy();  // tensor cores read what this thread has copied
+      ptx::fence_async_proxy();  // makes this thread's copies visible to tensor cores
     }
-    ptx::barrier_sync();  // everybody has copied, and is done with the stage of the previous step
+    ptx::barrier_sync();  // all threads have copied, and finished with the stage of the previous step
     if constexpr (Loads::tma_bytes > 0) wait_phase(place.full(), place.parity);
     if constexpr (C::stages > 1) {
       if (left > ahead) fill();
@@ -119,20 +119,20 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
       body(place.tile, steps - left);
     } else {
       body(place.tile, steps - left);
-      ptx::barrier_sync();  // everybody has read the only stage
+      ptx::barrier_sync();  // all threads have read the only stage
       if (left > ahead) fill();
       commit();
     }
   }
 }
 
-// One thread of the warp that fills: each stage as soon as it is empty.
+// One thread of the producer warp fills each stage as soon as it is empty.
 template <class C, class Loads>
 __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsigned barriers, int steps) {
   BoxPlace<C> place(shared, barriers);
 #pragma unroll 1
   for (int s = 0; s < steps; ++s, place.advance()) {
-    while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // the first round finds all stages empty
+    while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // in the first round all stages are empty
     }
     ptx::mbarrier_arrive_expect_tx(place.full(), Loads::tma_bytes);
     loads.fetch(place.tile, place.full());
@@ -140,7 +140,7 @@ __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsig
   }
 }
 
-// The warps that multiply. `body` is done with a stage when it returns, or with what it has committed in flight.
+// The warps that multiply. When `body` returns, it has finished with the stage, except for multiplications in flight.
 template <class C, class Body>
 __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int lane, const Body& body) {
   BoxPlace<C> place(shared, barriers);
@@ -167,8 +167,8 @@ __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, 
   }
 }
 
-// Two warpgroups that alternate at the tensor cores, the first one first. Each waits for its turn as often as the other
-// one passes it: once before the loop and once in each of its iterations, of which both have the same number.
+// Two warpgroups alternate on the tensor cores, beginning with the first one. Each waits for the other once before the
+// loop and once in each iteration; both have the same number of iterations.
 constexpr int first_turn_barrier = 3, turn_threads = 256;
 __device__ __forceinline__ void wait_for_turn(int warpgroup) {
   ptx::barrier_sync(first_turn_barrier + warpgroup, turn_threads);

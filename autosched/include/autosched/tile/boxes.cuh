@@ -1,4 +1,4 @@
-// Operands of a tile program's products that wgmma and tcgen05 read themselves: boxes in shared memory, filled by TMA or by
+// Operands of a tile program's products that wgmma and tcgen05 read from shared memory: boxes filled by TMA or by
 // cp.async.
 //
 // L: decisions about one operand: T, left (true if it is the a of its products), row_major (true if lines of memory
@@ -22,21 +22,21 @@ struct BoxOperand : L {
   using Boxes = WgmmaOperand<T, L::extent, L::depth, along_k, L::swizzle>;
   static constexpr int tma_bytes = L::tma ? Boxes::bytes : 0;
   static constexpr int tile_minor = along_k ? L::depth : L::extent, tile_major = along_k ? L::extent : L::depth;
-  static_assert(Boxes::bytes == L::stage_bytes, "boxes fill a tile without gaps");
+  static_assert(Boxes::bytes == L::stage_bytes, "boxes must fill a tile without gaps");
 
-  // Start of the next tile in a matrix, if each thread copies a part of it.
+  // Position of the next tile in a matrix, if each thread copies a part of it.
   struct ByThreads {
     const T* matrix;
     int major, minor, thread;
-    template <class Of>  // a class that is complete only where it is used
+    template <class Of>  // template parameter, so that the class may be incomplete here
     using Pieces = WgmmaCopy<T, Boxes, Of::array_minor, Of::array_major, Of::access, Of::threads, Of::anywhere>;
     __device__ __forceinline__ void begin(unsigned at) const {
       using Copy = Pieces<L>;
-      static_assert(!Copy::shifts, "rule access: cp.async copies 4 bytes or more");
+      static_assert(!Copy::shifts, "rule access: cp.async copies at least 4 bytes");
       Copy(thread).begin(matrix, 0, at, 0, minor, major);
     }
   };
-  // Start of the next tile, if one thread issues TMA copies; their bytes are counted at the barrier `full`.
+  // Position of the next tile, if one thread issues TMA copies. The barrier `full` counts their bytes.
   struct ByTma {
     const ptx::TensorMap* map;
     int lead, major, minor;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void multiply_boxes(float* acc, unsigned tile_a, unsi
   }
 }
 
-// The same with a from registers: pairs, of all fragments of one step of k after another.
+// The same with a from registers: pairs of elements, for each step of k those of all fragments.
 template <class T, class B, int FM>
 __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsigned tile_b, bool accumulate) {
   constexpr int n = B::extent;
@@ -94,8 +94,8 @@ __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsi
   }
 }
 
-// All of a warp's fragments of a tile of a, step after step, as registers. Rows: of a multiplication, of which each of four
-// warps has a quarter.
+// Loads all of a warp's fragments of a tile of a to registers, step by step. Rows: rows of a multiplication, of which
+// each of four warps has a quarter.
 template <class A, int Rows = 64>
 __device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, int warp) {
   constexpr int halves = Rows / 64, fragments = A::fragments * halves;
@@ -108,7 +108,7 @@ __device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, i
                                                       row, step);
     }
   }
-  ptx::fence_async_proxy();  // they are read before TMA writes there again
+  ptx::fence_async_proxy();  // orders these reads before TMA's next writes
 }
 
 }  // namespace autosched::tile

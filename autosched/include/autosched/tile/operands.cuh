@@ -13,13 +13,13 @@
 
 namespace autosched::tile {
 
-// Distance of a subgroup's fragment i from its first one: sub-tiles are distributed round robin.
+// Distance of a subgroup's fragment i from its first one. Sub-tiles are distributed round robin.
 __host__ __device__ constexpr int fragment_at(int i, int size, int groups, int group_size) {
   const int each = group_size / size;
   return i / each * groups * group_size + i % each * size;
 }
 
-// True if a launch passes the distance of an operand's lines (L has a member `pitched`).
+// True if a launch passes the line stride of an operand (L has a member `pitched`).
 template <class L>
 constexpr bool is_pitched(...) {
   return false;
@@ -29,7 +29,7 @@ constexpr bool is_pitched(decltype(L::pitched)*) {
   return L::pitched;
 }
 
-// A tile in shared memory in its stored type. Threads convert the elements that they read.
+// A tile in shared memory in its storage type. Threads convert the elements that they read.
 template <class L>
 struct StoredTile : L {
   using T = typename L::T;
@@ -50,8 +50,8 @@ struct Operand : StoredTile<L> {
   using T = typename L::T;
   using Layout = typename L::Layout;
   static constexpr int rows = L::rows, columns = L::columns;
-  static constexpr int vector = L::access_vector;  // of the intrinsic's own loads
-  // Fragments of B that one ldmatrix fills.
+  static constexpr int vector = L::access_vector;  // vector of the intrinsic's loads
+  // Number of fragments of B per ldmatrix.
   static constexpr int group = L::group_size / I::n % I::b_group == 0 ? I::b_group : 1;
 
   __host__ __device__ static constexpr int at(int i) {
@@ -85,7 +85,7 @@ struct Operand : StoredTile<L> {
   __device__ static __forceinline__ unsigned offset(int row, int column, int rows_on, int columns_on) {
     return byte_offset<Layout, int(sizeof(T)), splits()>(row, column, rows_on, columns_on);
   }
-  // Bits of an offset that steps between fragments flip.
+  // Bits of an offset that change between fragments.
   __host__ __device__ static constexpr int flipped() {
     int flips = 0;
     for (int depth = 0; depth < (L::left ? columns : rows); depth += I::k) {
@@ -95,13 +95,13 @@ struct Operand : StoredTile<L> {
     }
     return flips;
   }
-  // True if more than two bits are flipped: more than four offsets need more registers than a loop can spare.
+  // True if more than two bits change: more than four offsets would need too many registers in a loop.
   __host__ __device__ static constexpr bool flips_many() {
     const int but_one = flipped() & (flipped() - 1);
     return (but_one & (but_one - 1)) != 0;
   }
-  // The address of an element of a tile. Flips of bits that are 0 in the address of every tile may come last: one address
-  // of a turn then serves them all.
+  // Address of an element of a tile. Bits that are 0 in the address of every tile may be flipped last, so that one
+  // address per iteration suffices for all fragments.
   __device__ static __forceinline__ unsigned address(unsigned tile, int row, int column, int rows_on, int columns_on) {
     if constexpr (splits()) {
       if constexpr (flips_many() && flipped() * int(sizeof(T)) < L::alignment) {
@@ -114,7 +114,7 @@ struct Operand : StoredTile<L> {
   }
 };
 
-// A warp's fragments for one step of the intrinsic along k. `group` is the subgroup's place along m.
+// A warp's fragments for one step of the intrinsic along k. `group` is the subgroup's index along m.
 template <class Operand>
 struct LeftFragments {
   using I = typename Operand::I;
@@ -139,16 +139,16 @@ struct RightFragments {
   }
 };
 
-// An operand whose numbers are not rounded on their way to registers.
+// An operand whose numbers are not rounded when they are loaded to registers.
 template <class Operand>
 struct Unrounded : Operand {};
 
-// An operand of two buffers of fragments, whose offsets stay in registers: a turn that made them anew from one address
-// would take ten instructions more for 64 products, and no register less.
+// An operand with two buffers of fragments, whose offsets are kept in registers. Recomputing them from one address in
+// each iteration would take ten more instructions for 64 products, and as many registers.
 template <class Operand>
 struct ReadEarly : Operand {};
 
-// A word of a fragment as a register of a value: packed elements, or the number itself.
+// Converts a word of a fragment to a register of a value: packed elements, or the number itself.
 template <class Register, class X>
 __device__ __forceinline__ Register of_register(X x) {
   if constexpr (is_same<Register, float> && !is_same<X, float>) {
@@ -158,7 +158,7 @@ __device__ __forceinline__ Register of_register(X x) {
   }
 }
 
-// All of a warp's fragments of a tile, step after step, as registers.
+// Loads all of a warp's fragments of a tile to registers, step by step.
 template <class Operand, class Register>
 __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int group, int lane) {
   using I = typename Operand::I;
@@ -180,8 +180,8 @@ __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int g
   }
 }
 
-// acc += a @ b for FM x FN fragments; acc holds them row by row. A and B are the operands, for intrinsics of which the type
-// of a fragment does not say all.
+// acc += a @ b for FM x FN fragments, which are row-major in acc. A and B are the operand types, for intrinsics that
+// the type of a fragment does not determine.
 template <class I, int FM, int FN, class A = void, class B = void, class Sum>
 __device__ __forceinline__ void multiply(Sum* acc, const typename I::FragmentA* a, const typename I::FragmentB* b) {
 #pragma unroll

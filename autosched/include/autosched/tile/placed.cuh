@@ -1,6 +1,6 @@
-// Operands whose tile positions are a function of the iteration, such as pages of a table. `Place` returns the matrix, or
-// for TMA its number, and where the tile begins in it; it is called when the tile is copied, as numbers that it loads may
-// not exist after the last iteration.
+// Operands whose tile positions are a function of the iteration, such as pages of a table. `Place` returns the matrix
+// (for TMA its number) and the position of the tile in it. It is called when the tile is copied, because numbers that
+// it loads may not exist after the last iteration.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>
@@ -16,7 +16,7 @@ struct BoxedPlace {
   int lead, major, minor;
 };
 
-// Copied by all threads to any layout.
+// A tile that all threads copy to any layout.
 template <class Operand, class Place>
 struct PlacedOperand : Operand {
   struct Copy : Operand::Copy {
@@ -42,7 +42,7 @@ struct PlacedOperand : Operand {
   __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
 };
 
-// Rows at places of their own: `row_of(row of the tile)` is its line in the matrix, which it may miss.
+// A tile of scattered rows: `row_of(row of the tile)` is its row in the matrix, and may be outside of it.
 template <class T, class RowOf>
 struct GatheredPlace {
   const T* matrix;
@@ -65,7 +65,7 @@ struct GatheredOperand : Operand {
     __device__ __forceinline__ void each(const Use& use) const {
       const auto at = place(turn);
       constexpr bool fits = !Operand::anywhere && Operand::array_minor % (Tile::minor_step * Tile::minor_passes) == 0;
-      int rows[Tile::major_passes];  // all of them before the first is waited for
+      int rows[Tile::major_passes];  // load all row numbers before the first is used
 #pragma unroll
       for (int i = 0; i < Tile::major_passes; ++i) rows[i] = at.row_of(Tile::major + i * Tile::major_step);
 #pragma unroll
@@ -101,7 +101,7 @@ struct GatheredOperand : Operand {
   __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
 };
 
-// Rows at places of their own, copied to boxes by all threads.
+// A tile of scattered rows that all threads copy to boxes.
 template <class Operand, class Place>
 struct GatheredBoxes : Operand {
   struct Copy {
@@ -116,7 +116,7 @@ struct GatheredBoxes : Operand {
   __device__ static __forceinline__ void advance(Copy& copy) { ++copy.turn; }
 };
 
-// Copied to boxes, by all threads or by TMA.
+// A tile that all threads, or TMA, copy to boxes.
 template <class Operand, class Place>
 struct PlacedBoxes : Operand {
   struct ByThreads {

@@ -1,11 +1,11 @@
-// The ring of shared-memory stages that a loop's staged loads go through: one stage holds the tiles of all of them.
+// The ring of shared-memory stages for a loop's staged loads. A stage has the tiles of all of them.
 #pragma once
 #include <autosched/ptx/barrier.cuh>
 #include <autosched/ptx/cp_async.cuh>
 
 namespace autosched::tile {
 
-// The copies of a loop's loads, one after another in a stage.
+// The copies of a loop's loads, whose tiles are adjacent in a stage.
 template <class... Operands>
 struct Loads;
 template <>
@@ -23,7 +23,7 @@ struct Loads<First, Rest...> {
   static constexpr bool any_async = First::copy_async || Loads<Rest...>::any_async;
   typename First::Copy copy;
   Loads<Rest...> rest;
-  // Whole: for an iteration before the last one, whose tiles are inside the arrays according to First::whole.
+  // Whole: for an iteration before the last one, whose tiles are inside the arrays if First::whole.
   template <bool Whole>
   __host__ __device__ static constexpr int known() {
     if constexpr (Whole) {
@@ -110,7 +110,7 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
     } else {
       if (more) loads.template load<whole>();
       run(tile, steps - left);
-      ptx::barrier_sync();  // everybody has read the only stage
+      ptx::barrier_sync();  // all threads have read the only stage
       if (more) {
         loads.template start<whole>(tile);
         loads.store(tile);

@@ -1,5 +1,5 @@
-// Split-K: blocks share the iterations of a loop, and the last block to finish adds up all sums. With stream-K two
-// share a tile, and the second one to be done adds the sums of the first.
+// Split-K: blocks share the iterations of a loop, and the last block to finish adds all sums. With stream-K two blocks
+// share a tile, and the second one to finish adds the sums of the first.
 #pragma once
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/stream_k.cuh>
@@ -16,14 +16,15 @@ __device__ __forceinline__ void put_part(float* part, const X* x, int thread) {
   for (int r = 0; r < N; ++r) ptx::st_global(part + r * Threads + thread, AlignedVector<4>{{bits(x[r])}});
 }
 
-// This thread's N registers of a part.
+// Loads this thread's N registers of a part.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void get_part(X* x, const float* part, int thread) {
 #pragma unroll
   for (int r = 0; r < N; ++r) x[r] = of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
 }
 
-// The sums of all parts, Apart words from one to the next, in their order: which block comes last changes nothing.
+// Adds the sums of all parts, which are Apart words apart, in order, so that the result does not depend on which block
+// is last.
 template <int Parts, int N, int Threads, int Apart, class X>
 __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
   part += thread;
@@ -36,7 +37,7 @@ __device__ __forceinline__ void add_parts(X* x, const float* part, int thread) {
   }
 }
 
-// The sums of one part to those of this thread.
+// Adds the sums of one part to those of this thread.
 template <int N, int Threads, class X>
 __device__ __forceinline__ void add_part(X* x, const float* part, int thread) {
 #pragma unroll

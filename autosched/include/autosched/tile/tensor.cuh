@@ -1,5 +1,5 @@
-// Products of a tile program by tcgen05: one thread multiplies boxes in shared memory onto tensor memory, from where each
-// warp reads its quarter of the lanes as fragments of mma.m16n8 (PTX ISA 9.7.16).
+// Products of a tile program by tcgen05: one thread multiplies boxes in shared memory and accumulates in tensor memory.
+// Each warp reads a quarter of the lanes as fragments of mma.m16n8 (PTX ISA 9.7.16).
 #pragma once
 #include <autosched/intrinsics/tcgen05.cuh>
 #include <autosched/ptx/shared_memory.cuh>
@@ -8,10 +8,11 @@
 
 namespace autosched::tile {
 
-// Fences order tcgen05 instructions of different threads (PTX ISA 9.7.16.6.4): loads after multiplications, and freeing after
-// loads. Multiplications of one thread follow each other without one, and the barrier of a stage orders what TMA copied.
+// Fences order tcgen05 instructions of different threads (PTX ISA 9.7.16.6.4): loads after multiplications, and
+// deallocation after loads. Multiplications of one thread are ordered without fences, and the barrier of a stage orders
+// TMA's copies.
 
-// One warp allocates; the address is in shared memory after the next barrier of the block.
+// One warp allocates. The address is in shared memory after the next barrier of the block.
 __device__ __forceinline__ void allocate_tensor(unsigned address, unsigned columns) {
   ptx::warp_sync();
   ptx::tcgen05_alloc<1>(address, columns);
@@ -21,7 +22,7 @@ __device__ __forceinline__ unsigned allocated_tensor(unsigned address) {
   return ptx::ld_shared<4>(address).word[0];
 }
 
-// One thread: d += a @ b, or d = a @ b, of Count times Rows rows, in so many times n columns of tensor memory side by side.
+// One thread: d += a @ b, or d = a @ b, for Count times Rows rows, in Count times n adjacent columns of tensor memory.
 template <class A, class B, int Rows, int Count>
 __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, unsigned tile_b, bool accumulate) {
   using T = typename A::T;
@@ -29,7 +30,7 @@ __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, uns
   using OfB = typename B::Boxes;
   constexpr int n = B::extent;
   constexpr int step = Rows == 128 || Tcgen05Type<T>::kind == ptx::Tcgen05Kind::i8 ? 16 : 8;
-  static_assert(n % step == 0 && n <= 256, "rule tensor_memory: n of tcgen05.mma");
+  static_assert(n % step == 0 && n <= 256, "rule tensor_memory: invalid n of tcgen05.mma");
   constexpr unsigned instruction = tcgen05_instruction<T, Rows, n, OfA::major, OfB::major>;
   const unsigned long long a = tcgen05_matrix<OfA>(tile_a), b = tcgen05_matrix<OfB>(tile_b);
 #pragma unroll
@@ -42,7 +43,7 @@ __device__ __forceinline__ void multiply_tensor(unsigned d, unsigned tile_a, uns
   }
 }
 
-// acc += 8 columns of 16 lanes for four registers, or without Adds acc = these.
+// acc += 8 columns of 16 lanes, four registers; acc = these without Adds.
 template <int Registers, bool Adds, class Sum>
 __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   unsigned x[Registers];
@@ -50,7 +51,7 @@ __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   ptx::tcgen05_wait_loads();
 #pragma unroll
   for (int r = 0; r < Registers; ++r) {
-    ptx::hold_register(x[r]);  // it is read after the wait
+    ptx::hold_register(x[r]);  // prevents the compiler from reading it before the wait
     Sum read;
     if constexpr (is_same<Sum, float>) {
       read = ptx::float_of(x[r]);
@@ -61,7 +62,7 @@ __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   }
 }
 
-// acc += what a warp has of Count times Rows rows, of which Groups warpgroups have one after another; without Adds, acc = that.
+// acc += this warp's part of Count times Rows rows, which Groups warpgroups share; acc = this part without Adds.
 template <int Rows, int N, int Count, int Groups, bool Adds, class Sum>
 __device__ __forceinline__ void read_tensor(Sum* acc, unsigned tensor, int warp) {
   constexpr int halves = Rows / 64, columns = N % 64 == 0 ? 64 : N % 16 == 0 ? 16 : 8;
@@ -77,14 +78,14 @@ __device__ __forceinline__ void read_tensor(Sum* acc, unsigned tensor, int warp)
   }
 }
 
-// A tile of a that threads have computed, in boxes for multiply_tensor.
+// A tile of a computed by threads, in boxes for multiply_tensor.
 template <class Of, int Extent, int Depth, int Swizzle>
 struct StoredOperand {
   using T = Of;
   static constexpr int depth = Depth;
   using Boxes = WgmmaOperand<T, Extent, Depth, true, Swizzle>;
 };
-// Stores a warp's rows of it: pairs, of all fragments of mma.m16n8k16 of one step of k after another.
+// Stores a warp's rows: pairs of elements, for each step of k those of all fragments of mma.m16n8k16.
 template <class A, int Rows, int Count, int Groups>
 __device__ __forceinline__ void store_operand(unsigned tile, const unsigned* x, int warp, int lane) {
   constexpr int halves = Rows / 64, fragments = Count / Groups * halves;
@@ -102,8 +103,8 @@ __device__ __forceinline__ void store_operand(unsigned tile, const unsigned* x, 
   }
 }
 
-// The first warp's elected thread: `body(stage address, iteration)` for each of `steps` when its stage is full. The
-// multiplications that it has begun empty the stage; the last ones arrive at `done`.
+// The first warp's elected thread runs `body(stage address, iteration)` for each of `steps` when its stage is full.
+// When the started multiplications are complete, the stage is empty; the last ones arrive at `done`.
 template <class C, class Body>
 __device__ __forceinline__ void tensor_consume(unsigned shared, unsigned barriers, unsigned done, int steps, int warp,
                                                const Body& body) {

@@ -1,4 +1,4 @@
-// Values in registers: element-wise functions, and vectors of neighbouring elements to and from memory.
+// Values in registers: element-wise functions, and loads and stores of vectors of adjacent elements.
 //
 // A thread has a value as an array, in the order of its distribution: f16 and bf16 as floats, or, as operands of a
 // product, as pairs in words.
@@ -11,15 +11,15 @@
 
 namespace autosched::tile {
 
-// Sums that the compiler must not contract with a product: whether they are fused is part of the program, so that all
-// of its schedules round alike.
+// Additions that the compiler must not fuse with a product. The program decides about fusion, so that all of its
+// schedules round alike.
 using autosched::multiply_add;
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ float subtract(float a, float b) { return __fsub_rn(a, b); }
 __device__ __forceinline__ int add(int a, int b) { return a + b; }
 __device__ __forceinline__ int subtract(int a, int b) { return a - b; }
 
-// As numpy has them: NaN stays NaN.
+// As in numpy: NaN is propagated.
 __device__ __forceinline__ float maximum(float a, float b) { return ptx::max_nan(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return ptx::min_nan(a, b); }
 __device__ __forceinline__ int maximum(int a, int b) { return a > b ? a : b; }
@@ -39,12 +39,13 @@ __device__ __forceinline__ float sigmoid(float x) {
   return ptx::rcp_approx_ftz(1.0f + ptx::ex2_approx_ftz(-1.44269504f * x));
 }
 
-// sinf and cosf bring large angles back by long arithmetic, which a kernel has for each register: seconds of compiling.
-// It is called out of line for angles past `most_reduced`; for others multiples of pi / 2 are subtracted in three parts.
+// sinf and cosf reduce large angles by long code, which would be inlined for each register and take seconds to compile.
+// Here it is called out of line for angles beyond `most_reduced`. For others, multiples of pi / 2 are subtracted in
+// three parts.
 constexpr float most_reduced = 105615.0f;
 static __device__ __noinline__ float far_sine(float x) { return sinf(x); }
 static __device__ __noinline__ float far_cosine(float x) { return cosf(x); }
-// The sine of x, `quarter` quarters of a turn on.
+// Returns the sine of x plus `quarter` quarter turns.
 __device__ __forceinline__ float turned_sine(float x, int quarter) {
   const float turns = rintf(x * 0.636619747f);
   float t = fmaf(turns, -1.57079601e+00f, x);
@@ -69,14 +70,14 @@ __device__ __forceinline__ float cosine(float x) {
   return fabsf(x) <= most_reduced ? turned_sine(x, 1) : far_cosine(x);
 }
 
-// x rounded to T.
+// Returns x rounded to T.
 template <class T>
 __device__ __forceinline__ float rounded(float x) {
   return Element<T>::of(round_to<T>(x));
 }
 
-// Keep the larger element of two (the smaller one for a `sign` of -1) with its index: NaN comes before all numbers, and
-// the least index of elements that are equal.
+// Keeps the larger of two elements (the smaller one if `sign` is -1) with its index. NaN precedes all numbers; of equal
+// elements, the smallest index is kept.
 template <int sign, class X>
 __device__ __forceinline__ void pick(X& x, int& index, X other, int other_index) {
   const bool before = sign > 0 ? other > x : other < x;
@@ -88,7 +89,7 @@ __device__ __forceinline__ void pick(X& x, int& index, X other, int other_index)
   }
 }
 
-// Two numbers of 16 bits in a word, and one of them.
+// Packs two 16-bit numbers in a word, and extracts one of them.
 template <class T>
 __device__ __forceinline__ unsigned packed(float low, float high) {
   return round_to<T>(low) | round_to<T>(high) << 16;
@@ -98,13 +99,13 @@ __device__ __forceinline__ auto unpacked(const unsigned* words, int i) {
   constexpr int bits = 8 * int(sizeof(T)), in_word = 32 / bits;
   return Element<T>::of((words[i / in_word] >> (bits * (i % in_word))) & ((1u << bits) - 1u));
 }
-// Four numbers that T has, of 8 bits.
+// Packs four 8-bit numbers of type T.
 template <class T, class X>
 __device__ __forceinline__ unsigned narrow(X x) {
   if constexpr (is_same<T, signed char> || is_same<T, unsigned char>) {
     return unsigned(x) & 0xffu;
   } else {
-    // Both have the upper half of an f16, e4m3 shifted by a bit and with another bias.
+    // Both types are in the format of the upper half of an f16; e4m3 is shifted by a bit and has another bias.
     const unsigned half = ptx::cvt_rn_f16_f32(is_same<T, e4m3> ? x * 0.00390625f : x);
     const unsigned sign = half >> 8 & 0x80u, magnitude = half & 0x7fffu;
     if constexpr (is_same<T, e4m3>) {
@@ -119,12 +120,12 @@ __device__ __forceinline__ unsigned packed(X a, X b, X c, X d) {
   return narrow<T>(a) | narrow<T>(b) << 8 | narrow<T>(c) << 16 | narrow<T>(d) << 24;
 }
 
-// x as T has it: to nearest, ties to even, and the largest number in place of what is beyond. Of whole numbers as well.
+// Returns x rounded to T: to nearest, ties to even, and saturated. Also for integers.
 template <class T>
 __device__ __forceinline__ float narrowed(float x) {
-  constexpr bool wide = is_same<T, e4m3>;  // has one more mantissa bit, and one less in the exponent
+  constexpr bool wide = is_same<T, e4m3>;  // e4m3 has one more mantissa bit than e5m2, and one exponent bit less
   constexpr float largest = wide ? 448.0f : 57344.0f, least = wide ? 0.015625f : 6.10351562e-05f;
-  constexpr float per_step = wide ? 512.0f : 65536.0f;  // of numbers below `least`
+  constexpr float per_step = wide ? 512.0f : 65536.0f;  // steps per unit for numbers below `least`
   constexpr int cut = wide ? 20 : 21;
   const float size = fminf(fabsf(x), largest);
   const unsigned bits = ptx::bits_of(size);
@@ -137,19 +138,19 @@ __device__ __forceinline__ int saturated(int x) {
   constexpr int least = is_same<T, signed char> ? -128 : 0, most = is_same<T, signed char> ? 127 : 255;
   return min(max(x, least), most);
 }
-// Towards zero; the nearest int in place of what is beyond, and 0 of NaN.
+// Rounds towards zero and saturates; NaN becomes 0.
 __device__ __forceinline__ int truncated(float x) { return __float2int_rz(x); }
-// A number that positions depend on: clamped to its range, and `low` if it is outside of its array.
+// Loads a number that determines positions: clamped to its range, and `low` if it is outside of its array.
 __device__ __forceinline__ int load_scalar(const int* from, bool inside, int low, int high) {
   const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
   return minimum(maximum(number, low), high);
 }
-// The one of two numbers that is not 0.
+// Returns the number that is not 0 of two.
 __device__ __forceinline__ int only(int a, int b) { return a | b; }
 __device__ __forceinline__ float only(float a, float b) {
   return ptx::float_of(ptx::bits_of(a) | ptx::bits_of(b));
 }
-// Word `word` of Philox4x32-10 (Salmon et al., 2011) of the counter (counter, 0, 0, 0) and the key (seed, 0).
+// Returns word `word` of Philox4x32-10 (Salmon et al., 2011) for the counter (counter, 0, 0, 0) and the key (seed, 0).
 __device__ __forceinline__ int philox(int counter, int seed, int word) {
   unsigned w[4] = {unsigned(counter), 0, 0, 0}, key[2] = {unsigned(seed), 0};
 #pragma unroll
@@ -162,22 +163,23 @@ __device__ __forceinline__ int philox(int counter, int seed, int word) {
   }
   return int(word < 2 ? (word ? w[1] : w[0]) : word == 2 ? w[2] : w[3]);
 }
-// A row number of a table of `count`, or at an address; `padding` if it is outside of the table.
+// Loads a row number from a table of `count`, or from an address; `padding` if it is outside of the table.
 __device__ __forceinline__ int load_row(const int* table, int place, int count, int padding) {
   return unsigned(place) < unsigned(count) ? int(ptx::ld_global_nc<4>(table + place).word[0]) : padding;
 }
 __device__ __forceinline__ int load_row(const int* from, bool inside, int padding) {
   return inside ? int(ptx::ld_global_nc<4>(from).word[0]) : padding;
 }
-// The quotient rounded down, of a divisor from 1 up.
+// Returns the quotient rounded down; the divisor is at least 1.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
-// Four bits of a word, those of a column, less `zero`.
+// Returns the four bits of a column in a word, minus `zero`.
 __device__ __forceinline__ float nibble(int word, int column, int first, int count, int zero, int times) {
   const int step = column / 16 % count + first;
   return float(((word >> (4 * step + column % 2 * 16) & 15) - zero) * times);
 }
-// The same for an even column and the next one, as two T in a word: bits 4 * step and 4 * step + 16 on. A number of
-// four bits beside the exponent of 1024 (f16) or 128 (bf16) is that number more than it, exactly, and so are differences.
+// The same for an even column and the next one, as two T in a word, from the bits at 4 * step and 4 * step + 16. Four
+// bits in the lowest mantissa bits of 1024 (f16) or 128 (bf16) give exactly 1024 or 128 plus the number, so differences
+// are exact.
 //
 // Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. Both bytes beside the
 // exponent are `bytes` = 1024 + a + 16 b, and the lower four bits of them `lower` = 1024 + 16 zero + a. So 16 (a - zero)
@@ -201,14 +203,14 @@ __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
     return ptx::fma_rn_bf16x2(number, factor, less | zeros);
   }
 }
-// A number of e2m1, of a column of words as `nibble`'s, times a scale and 2^-14.
+// Returns an e2m1 number of a column, stored as in `nibble`, times a scale and 2^-14.
 __device__ __forceinline__ float fp4(int word, int column, int first, int count, float scale) {
   const int code = word >> (4 * (column / 16 % count + first) + column % 2 * 16) & 15, exponent = code >> 1 & 3;
   const float size = exponent ? float(2 + (code & 1) << exponent) * 0.25f : float(code & 1) * 0.5f;
   return (code & 8 ? -size : size) * scale * 6.10351562e-05f;
 }
-// The same of an even column and the next one, as two T in a word. Sign, exponent and mantissa of e2m1 are those of the
-// least numbers that T has, e2m1's times 2^-14 (f16) or 2^-126 (bf16).
+// The same for an even column and the next one, as two T in a word. Sign, exponent and mantissa bits of e2m1 are
+// inserted at the lowest exponent bits of T, which gives the number times 2^-14 (f16) or 2^-126 (bf16).
 template <class T>
 __device__ __forceinline__ unsigned fp4_pair(int word, int step, float scale) {
   const unsigned last = unsigned(word) << (12 - 4 * step), sign = last & 0x80008000u;
@@ -220,7 +222,7 @@ __device__ __forceinline__ unsigned fp4_pair(int word, int step, float scale) {
     return ptx::fma_rn_bf16x2((last >> 6 & 0x01c001c0u) | sign, packed<bf16>(larger, larger), 0x80008000u);
   }
 }
-// V bytes of shared memory as those of elements r on of an array with four in a word.
+// Loads V bytes of shared memory to the elements from r on of an array with four elements per word.
 template <int V>
 __device__ __forceinline__ void get_bytes(unsigned* words, int r, unsigned address) {
   const auto vector = ptx::ld_shared<V>(address);
@@ -237,10 +239,11 @@ __device__ __forceinline__ void get_bytes(unsigned* words, int r, unsigned addre
     for (int i = 0; i < V / 4; ++i) words[r / 4 + i] = vector.word[i];
   }
 }
-// The two lower bytes of a word, or the upper ones, which are numbers of From, as two T of 16 bits in a word.
+// Converts the two lower or the two upper bytes of a word, numbers of type From, to two 16-bit T in a word.
 template <class T, class From>
 __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
-  if constexpr (is_same<From, signed char> && is_same<T, f16>) {  // beside the exponent of 1024, 1152 more than it is
+  // In the mantissa of 1024, which gives the number plus 1152.
+  if constexpr (is_same<From, signed char> && is_same<T, f16>) {
     const unsigned positive = word ^ 0x80808080u, base = 0x64006400u;
     const unsigned bytes = upper ? ptx::prmt<0x5352>(positive, base) : ptx::prmt<0x5150>(positive, base);
     return static_cast<unsigned>(ptx::add_rn(f16x2(bytes), f16x2(0xe480e480u)));
@@ -256,7 +259,7 @@ __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
     return packed<T>(float(Element<From>::of(pair & 0xffu)), float(Element<From>::of(pair >> 8 & 0xffu)));
   }
 }
-// The bits of V numbers that T has, of 8 bits.
+// Returns the bits of V 8-bit numbers of type T.
 template <class T, int V, class X>
 __device__ __forceinline__ AlignedVector<V> pack_bytes(const X* x) {
   AlignedVector<V> p;
@@ -271,7 +274,7 @@ __device__ __forceinline__ AlignedVector<V> pack_bytes(const X* x) {
   return p;
 }
 
-// The V elements from `from` on, or `padding` where they are not inside: all of them are, or none.
+// Loads V elements from `from` on, or `padding` if they are outside; either all or none are inside.
 template <class T, int V, class X>
 __device__ __forceinline__ void load(X* x, const T* from, bool inside, X padding) {
 #pragma unroll
@@ -282,7 +285,7 @@ __device__ __forceinline__ void load(X* x, const T* from, bool inside, X padding
     for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
   }
 }
-// Likewise, of an array that the kernel writes.
+// The same for an array that the kernel writes.
 template <class T, int V, class X>
 __device__ __forceinline__ void load_written(X* x, const T* from, bool inside, X padding) {
 #pragma unroll
@@ -293,7 +296,7 @@ __device__ __forceinline__ void load_written(X* x, const T* from, bool inside, X
     for (int i = 0; i < V; ++i) x[i] = X(get_element<T>(vector, i));
   }
 }
-// Two elements of 16 bits as they are, side by side (V of 2) or a stride apart.
+// Loads two 16-bit elements without conversion, adjacent (V = 2) or a stride apart.
 template <class T, int V>
 __device__ __forceinline__ unsigned load_pair(const T* from, int stride, bool inside, bool second_inside) {
   unsigned word = 0;
@@ -316,7 +319,7 @@ __device__ __forceinline__ void store(T* to, const X* x, bool inside) {
   }
 }
 
-// Bits of a register of any type, as they move between threads.
+// Bits of a register of any type, for shuffles.
 __device__ __forceinline__ unsigned bits(float x) { return ptx::bits_of(x); }
 __device__ __forceinline__ unsigned bits(int x) { return unsigned(x); }
 __device__ __forceinline__ unsigned bits(unsigned x) { return x; }
@@ -329,17 +332,17 @@ __device__ __forceinline__ X of_bits(unsigned word) {
     return X(word);
   }
 }
-// The value of the lane whose number differs by `mask`.
+// Returns the value of the lane whose number differs by `mask`.
 template <class X>
 __device__ __forceinline__ X exchanged(X x, int mask) {
   return of_bits<X>(ptx::shfl_bfly(bits(x), mask));
 }
-// The value that another lane of the warp has.
+// Returns the value of another lane of the warp.
 template <class X>
 __device__ __forceinline__ X of_lane(X x, int lane) {
   return of_bits<X>(ptx::shfl_idx(bits(x), lane));
 }
-// V registers side by side to shared memory and back.
+// Stores V adjacent registers to shared memory, and loads them.
 template <int V, class X>
 __device__ __forceinline__ void put(unsigned address, const X* x) {
   AlignedVector<4 * V> words;
@@ -354,7 +357,7 @@ __device__ __forceinline__ void get(X* x, unsigned address) {
   for (int i = 0; i < V; ++i) x[i] = of_bits<X>(words.word[i]);
 }
 
-// V elements of type T side by side to shared memory and back.
+// Stores V adjacent elements of type T to shared memory, and loads them.
 template <class T, int V, class X>
 __device__ __forceinline__ void put_elements(unsigned address, const X* x) {
   ptx::st_shared(address, pack<T, V>(x));

@@ -1,4 +1,4 @@
-// The scales of blocks along k of a matmul whose intrinsic has them: from global memory to registers, a k-tile ahead.
+// Block scales along k for intrinsics that use them, loaded from global memory to registers one k-tile ahead.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/numeric.cuh>
@@ -8,7 +8,7 @@
 
 namespace autosched {
 
-// True if an intrinsic has block scales; `scales` is then the number of scales of a row of its fragments.
+// True if an intrinsic has block scales; `scales` is then the number of scales per row of its fragments.
 template <class I>
 __host__ __device__ constexpr auto scales_blocks(int) -> decltype(I::scales, true) {
   return true;
@@ -18,31 +18,31 @@ __host__ __device__ constexpr bool scales_blocks(long) {
   return false;
 }
 
-// Other types have none.
+// Other types have no block scales.
 struct NoBlockScales {
   struct Words {};
   __device__ __forceinline__ Words take() { return {}; }
 };
 
-// A word is four consecutive scales of a line along k. A register holds words of two fragments of A, or of four
-// of B: lane l those of A's row l / 4 + 8 (l % 2) of fragment l % 4 / 2, and of B's column l / 4 of fragment l % 4.
+// A word has four consecutive scales of a line along k. A register has the words of two fragments of A, or of four of
+// B: in lane l those of A's row l / 4 + 8 (l % 2) of fragment l % 4 / 2, or of B's column l / 4 of fragment l % 4.
 template <class C>
 struct BlockScales {
   using I = typename C::Intrinsic;
   using Warp = WarpTile<C>;
-  static constexpr int steps_of_word = 4 / I::scales;             // of the intrinsic
-  static constexpr int words = C::tile_k / I::k / steps_of_word;  // of a line and k-tile
+  static constexpr int steps_of_word = 4 / I::scales;             // steps of the intrinsic per word
+  static constexpr int words = C::tile_k / I::k / steps_of_word;  // words per line and k-tile
   static constexpr int groups_a = ceil_div(C::fragments_m, 2), groups_b = ceil_div(C::fragments_n, 4);
-  static constexpr int blocks = C::scale_blocks;  // of a line of the matrix
+  static constexpr int blocks = C::scale_blocks;  // number of blocks per line of the matrix
   static constexpr bool tiled = C::scale_order == "tiled";
   static constexpr int line_words = ceil_div(blocks, 4);
-  static constexpr int word_step = tiled ? 512 : 4;  // bytes from a word to the next one of the line
-  static_assert(C::tile_k / I::k % steps_of_word == 0, "rule scale_words: a k-tile has whole words of scales");
+  static constexpr int word_step = tiled ? 512 : 4;  // distance in bytes between words of a line
+  static_assert(C::tile_k / I::k % steps_of_word == 0, "rule scale_words: a k-tile needs whole words of scales");
 
   struct Words {
     unsigned a[words][groups_a], b[words][groups_b];
 
-    // The scales of a step in the lowest bytes, for a fragment of A or B.
+    // Returns the scales of a step, in the lowest bytes, for a fragment of A or B.
     __device__ __forceinline__ unsigned of_a(int i, int step) const { return part(a[step / steps_of_word][i / 2], step); }
     __device__ __forceinline__ unsigned of_b(int j, int step) const { return part(b[step / steps_of_word][j / 4], step); }
     __device__ static __forceinline__ unsigned part(unsigned word, int step) {
@@ -52,7 +52,7 @@ struct BlockScales {
 
   const unsigned char* a[groups_a];
   const unsigned char* b[groups_b];
-  int next;  // the first word of a line that was not taken yet
+  int next;  // next word of a line
 
   __device__ __forceinline__ BlockScales(const unsigned char* scale_a, const unsigned char* scale_b,
                                          const MatmulWork<C>& work)
@@ -78,7 +78,7 @@ struct BlockScales {
   static constexpr bool whole = blocks % (4 * words) == 0;
   static constexpr int together = tiled ? 1 : words % 4 == 0 ? 4 : words % 2 == 0 ? 2 : 1;
 
-  // Loads the scales of the next k-tile; after the last k-tile the values are arbitrary and unused.
+  // Loads the scales of the next k-tile. After the last k-tile, values are arbitrary and unused.
   __device__ __forceinline__ Words take() {
     const int at = whole ? smaller(next, line_words - words) : next;
     Words held;
@@ -115,8 +115,8 @@ struct BlockScales {
       return static_cast<long long>(line) * blocks;
     }
   }
-  // A word of which `left` scales belong to the line. Others are zero: there is nothing to scale, and no NaN may come from
-  // them.
+  // Loads a word of which `left` scales belong to the line. The others are set to zero, since a NaN would affect the
+  // result.
   __device__ static __forceinline__ unsigned word_of(const unsigned char* from, int left) {
     if (left <= 0) return 0;
     if constexpr (blocks % 4 == 0) {

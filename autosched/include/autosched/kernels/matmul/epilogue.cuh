@@ -1,4 +1,4 @@
-// The way of a tile's sums to memory: scales, bias and activation, and stores from registers or through shared memory.
+// Epilogue of a tile: scales, bias and activation of the sums, and stores from registers or through shared memory.
 #pragma once
 #include <autosched/common/finish.cuh>
 #include <autosched/common/numeric.cuh>
@@ -10,7 +10,7 @@
 
 namespace autosched {
 
-// The widest vector, of a power of two up to Most elements, that divides `extent`.
+// Largest vector, a power of two up to Most elements, that divides `extent`.
 template <int Most>
 __host__ __device__ constexpr int common_vector(int extent) {
   int vector = Most;
@@ -25,7 +25,8 @@ struct MatmulEpilogue {
   using Accumulators = typename Warp::Accumulators;
   using Out = typename C::Out;
   static constexpr ReducedAxis reduced_axis = reduced_axis_of(C::reduction);
-  // The shared route has the whole tile in f32 where a reduction reads it or only wmma.store knows the accumulators.
+  // The shared-memory epilogue stores the whole tile in f32 if a reduction reads it, or if accumulators require
+  // wmma.store.
   static constexpr bool whole_tile = I::opaque || reduced_axis != ReducedAxis::none;
 
   __device__ static __forceinline__ void store(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends, Out* out,
@@ -39,8 +40,9 @@ struct MatmulEpilogue {
     }
   }
 
-  // Scales, bias and activation of sums in registers, of `rows_finished` rows of fragments from the `from`th on: those of a
-  // column are loaded once for all rows of the warp. Of pairs of f16, which become two registers each, it is a row at a time.
+  // Applies scales, bias and activation to `rows_finished` rows of fragments in registers, beginning with row `from`.
+  // Values of a column are loaded once for all rows of the warp. Pairs of f16, which become two registers each, are
+  // processed a row at a time.
   static constexpr int rows_finished = sums_of_register<typename Warp::Sum> > 1 ? 1 : C::fragments_m;
   using Results = Finished<C>[rows_finished][C::fragments_n][I::c_registers];
   __device__ static __forceinline__ void finish_in_registers(const Accumulators& acc, int from, Results& x,
@@ -55,7 +57,7 @@ struct MatmulEpilogue {
 #pragma unroll
         for (int r = 0; r < I::c_registers / run; ++r) {
           const int row = m0 + warp_m * C::sg_data_m + Warp::fragment_row(from + i) + I::c_row(lane, r);
-          of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);  // what is outside is not stored
+          of_rows[i][r] = ends.of_row(row < C::m ? row : C::m - 1);  // any row: elements outside are not stored
         }
       }
     }
@@ -94,12 +96,13 @@ struct MatmulEpilogue {
     }
   }
 
-  // All addresses are constants away from the lane's first: a pointer to each row would take two registers and a product.
+  // All addresses have constant distances from the lane's first one. A pointer to each row would take two registers and
+  // a multiplication.
   __device__ static __forceinline__ void store_from_registers(Accumulators& acc, const EpilogueArgs<C>& ends, Out* out, int m0,
                                                               int n0, int warp_m, int warp_n, int lane) {
     constexpr int run = I::c_run;
     constexpr int vector = common_vector<run>(C::n);
-    // Long activations keep their conditions: without branches ptxas interleaves all of them, and spills.
+    // Long activations are computed within the branches: otherwise ptxas interleaves all of them, and spills.
     constexpr bool is_long = C::activation != "none" && C::activation != "relu";
     constexpr bool cut_rows = is_long || C::m % C::tile_m != 0, cut_columns = is_long || C::n % C::tile_n != 0;
     const int row0 = m0 + warp_m * C::sg_data_m + I::c_row(lane, 0);
@@ -127,36 +130,37 @@ struct MatmulEpilogue {
     }
   }
 
-  // Each warp transposes its results in shared memory, a row of fragments at a time and already in the type of out:
-  // they leave in vectors of up to 16 bytes, neighbouring lanes along a row of out. No warp waits for another.
+  // Each warp transposes its results in shared memory, a row of fragments at a time and in the type of out. It stores
+  // vectors of up to 16 bytes, with adjacent lanes along a row of out. Warps do not wait for each other.
   __device__ static __forceinline__ void store_turned(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends, Out* out,
                                                       int m0, int n0, int warp_m, int warp_n, int lane) {
     constexpr int bytes = sizeof(Out), columns = C::fragments_n * I::n, run = I::c_run;
-    constexpr int widest = common_vector<16 / bytes>(I::n);  // of one fragment's row
+    constexpr int widest = common_vector<16 / bytes>(I::n);  // largest vector in a row of a fragment
     constexpr int vector = common_vector<widest>(C::n);
-    static_assert(C::epilogue_line % vector == 0, "rule epilogue: rows begin at whole vectors");
+    static_assert(C::epilogue_line % vector == 0, "rule epilogue: rows must begin at multiples of the vector");
     Results x;
     constexpr bool all_finished = rows_finished == C::fragments_m;
     if constexpr (all_finished) finish_in_registers(acc, 0, x, ends, m0, n0, warp_m, warp_n, lane);
-    if constexpr (!C::stream_k) ptx::barrier_sync();  // everybody has read the last k-tile
+    if constexpr (!C::stream_k) ptx::barrier_sync();  // all threads have read the last k-tile
     const unsigned slice = shared + unsigned((warp_m * C::subgroups_n + warp_n) * I::m * C::epilogue_line * bytes);
     const unsigned mine = slice + unsigned(I::c_row(lane, 0) * C::epilogue_line + I::c_col(lane, 0)) * bytes;
     const int row0 = m0 + warp_m * C::sg_data_m, col0 = n0 + warp_n * C::sg_data_n;
 #pragma unroll
     for (int i = 0; i < C::fragments_m; ++i) {
       if constexpr (!all_finished) finish_in_registers(acc, i, x, ends, m0, n0, warp_m, warp_n, lane);
-      if (i > 0) ptx::warp_sync();  // all lanes have read the rows before
+      if (i > 0) ptx::warp_sync();  // all lanes have read the previous rows
 #pragma unroll
       for (int j = 0; j < C::fragments_n; ++j) {
 #pragma unroll
         for (int r = 0; r < I::c_registers / run; ++r) {
-          const int rows = I::c_row(0, r);  // below the lane's first
+          const int rows = I::c_row(0, r);  // rows below the lane's first one
           ptx::st_shared(mine + unsigned(rows * C::epilogue_line + j * I::n) * bytes,
                          pack<Out, run>(&x[i % rows_finished][j][r * run]));
         }
       }
       ptx::warp_sync();
-      constexpr int together = vector == widest ? 32 : 4;  // narrow pieces are many: the code of all would be too long
+      // Limits unrolling: the code for many narrow vectors would be too long.
+      constexpr int together = vector == widest ? 32 : 4;
 #pragma unroll together
       for (int first = 0; first < I::m * columns; first += 32 * vector) {
         const int at = first + lane * vector, row = at / columns, col = at % columns;
@@ -173,7 +177,7 @@ struct MatmulEpilogue {
   __device__ static __forceinline__ void store_through_shared(Accumulators& acc, unsigned shared, const EpilogueArgs<C>& ends,
                                                               Out* out, int m0, int n0, int warp_m, int warp_n,
                                                               int lane) {
-    ptx::barrier_sync();  // everybody has read the last k-tile
+    ptx::barrier_sync();  // all threads have read the last k-tile
 #pragma unroll
     for (int i = 0; i < C::fragments_m; ++i) {
 #pragma unroll
@@ -195,8 +199,8 @@ struct MatmulEpilogue {
       }
     }
     ptx::barrier_sync();
-    // Four f32 fill a 16-byte load without bank conflicts; eight, for a 16-byte store of f16, would take two loads with
-    // a stride of 32 bytes, two-way conflicts each.
+    // Four f32 are a 16-byte load without bank conflicts. Eight, for a 16-byte store of f16, would need two loads with
+    // a stride of 32 bytes and two-way conflicts.
     constexpr int vector = common_vector<4>(C::n);
 #pragma unroll 1
     for (int at = int(threadIdx.x) * vector; at < C::tile_m * C::tile_n; at += C::threads * vector) {

@@ -6,7 +6,8 @@
 
 namespace autosched {
 
-// The fragments of a warp for one step of the intrinsic along k. A and B: how they are read from a tile (operands.cuh).
+// The fragments of a warp for one step of the intrinsic along k. A and B define how they are read from a tile
+// (operands.cuh).
 template <class C, class A, class B>
 struct MatmulFragments {
   using I = typename C::Intrinsic;
@@ -39,7 +40,7 @@ struct MatmulFragments {
       }
     }
   }
-  // Which lanes have the scales of a fragment is part of the instruction.
+  // The instruction selects the lanes with the scales of a fragment.
   template <int At>
   __device__ __forceinline__ void multiply_from(Accumulators& acc, const Words& scales, int step) const {
     constexpr int i = At / C::fragments_n, j = At % C::fragments_n;

@@ -6,7 +6,7 @@
 
 namespace autosched {
 
-// Both operands' next k-tile, on its way into one stage of shared memory.
+// Copies the next k-tile of both operands to a stage of shared memory.
 template <class C>
 struct MatmulLoader {
   using A = OperandA<C>;
@@ -46,7 +46,7 @@ struct MatmulLoader {
   __device__ __forceinline__ static void commit() {
     if constexpr (any_async) ptx::cp_async_commit_group();
   }
-  // The oldest stage has landed for every thread of the block.
+  // Waits until the copies of all threads to the oldest stage are complete.
   template <int Pending>
   __device__ __forceinline__ static void wait() {
     if constexpr (any_async) ptx::cp_async_wait_group<Pending>();

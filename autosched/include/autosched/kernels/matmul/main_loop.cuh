@@ -22,7 +22,8 @@ struct MatmulLoop {
 
   using Fragments = MatmulFragments<C, A, B>;
   static constexpr int tile_steps = C::tile_k / I::k;
-  static constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;  // k-tiles loaded before the first is used
+  // Number of k-tiles that are loaded before the first is used.
+  static constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
 
   // Starts the copies of the first k-tiles.
   __device__ static __forceinline__ void start(Loader& loader, int tiles) {
@@ -48,8 +49,8 @@ struct MatmulLoop {
     }
   }
 
-  // The main loop with two buffers of fragments: those of the next step are loaded while this one is multiplied, also
-  // over the barrier between two k-tiles, so that the tensor cores have work after it.
+  // The main loop with two buffers of fragments: those of the next step are loaded while this step is multiplied, also
+  // across the barrier between k-tiles, so that tensor cores have work after it.
   __device__ static __forceinline__ void pipelined_loop(Accumulators& acc, Loader& loader, Scales& scales, int tiles,
                                                         int warp_m, int warp_n, int lane) {
     constexpr int pending = C::stages - 2;
@@ -75,7 +76,7 @@ struct MatmulLoop {
           if (left > 1) held[0].load(tile, 0, warp_m, warp_n, lane);
         }
         if (step == 0) {
-          // Stage `fill` held the previous k-tile; all warps have finished reading it before the last barrier.
+          // All warps have finished reading the previous k-tile in stage `fill` before the last barrier.
           if (left > ahead) loader.start(fill);
           loader.advance();
           Loader::commit();
@@ -87,7 +88,7 @@ struct MatmulLoop {
     }
   }
 
-  // With one buffer: a step's fragments are loaded when it begins.
+  // The main loop with one buffer: a step's fragments are loaded when the step begins.
   __device__ static __forceinline__ void main_loop(Accumulators& acc, Loader& loader, Scales& scales, int tiles,
                                                    int warp_m, int warp_n, int lane) {
     int stage = 0, fill = C::stages > 1 ? C::stages - 1 : 0;
@@ -99,7 +100,7 @@ struct MatmulLoop {
       const bool more = left > ahead;
       const unsigned tile = loader.shared + unsigned(stage * C::stage_bytes);
       if constexpr (C::stages > 1) {
-        // Stage `fill` was read in the previous step; all warps have finished reading it before the barrier above.
+        // All warps have finished reading stage `fill`, in the previous step, before the barrier above.
         if (more) {
           loader.start(fill);
           loader.load();
@@ -113,7 +114,7 @@ struct MatmulLoop {
       } else {
         if (more) loader.load();
         multiply_tile(acc, tile, words, warp_m, warp_n, lane);
-        ptx::barrier_sync();  // everybody has read the only stage before it is filled again
+        ptx::barrier_sync();  // all threads have read the only stage, which is filled again
         if (more) {
           loader.start(0);
           loader.store(0);
@@ -125,7 +126,7 @@ struct MatmulLoop {
     }
   }
 
-  // The products of all k-tiles, of which the first copies have been started.
+  // Multiplies all k-tiles. The copies of the first ones have been started.
   __device__ static __forceinline__ void multiply(Accumulators& acc, Loader& loader, Scales scales, int tiles, int warp_m,
                                                   int warp_n, int lane) {
     if constexpr (C::fragment_buffers == 2) {

@@ -60,7 +60,7 @@ struct ReadB {
   static constexpr ptx::Major order = C::access_b == "col" ? ptx::Major::col : ptx::Major::row;
   static constexpr unsigned leading_dimension = C::leading_dimension_b;
   static constexpr int vector = C::access_vector_b;
-  // Fragments that one load fills.
+  // Number of fragments per load.
   static constexpr int group = C::sg_data_n / C::Intrinsic::n % C::Intrinsic::b_group == 0 ? C::Intrinsic::b_group : 1;
 
   __host__ __device__ static constexpr bool splits() {

@@ -20,27 +20,28 @@ __host__ __device__ constexpr ReducedAxis reduced_axis_of(const Choice& reductio
                                             : ReducedAxis::none;
 }
 
-// R = reduce(C), in f32 and before C is rounded to Out, with another wg_map than C's (XeTile RFC, appendix 2.2:
-// convert_layout through shared memory, then reduction): a subgroup has whole rows, or a thread whole columns. Tiles
-// side by side leave their parts in `parts`, and the last of them puts those together in the order of the tiles.
+// R = reduce(C), in f32 before C is rounded to Out, with a wg_map other than C's (XeTile RFC, appendix 2.2:
+// convert_layout through shared memory, then reduction): a subgroup reduces whole rows, or a thread whole columns.
+// Tiles along the reduced axis store their parts in `parts`, and the last of them combines these in the order of the
+// tiles.
 template <class C>
 struct MatmulReduction {
   static constexpr bool rows = reduced_axis_of(C::reduction) == ReducedAxis::row;
   static constexpr bool sums = C::reduction == "row_sum" || C::reduction == "column_sum";
   using State = conditional<sums, SumState, MaxState>;
   static constexpr int kept_size = rows ? C::m : C::n, kept_tile = rows ? C::tile_m : C::tile_n;
-  static constexpr int across = rows ? C::tiles_n : C::tiles_m;  // tiles that share results
+  static constexpr int across = rows ? C::tiles_n : C::tiles_m;  // number of tiles with common results
   static constexpr int warps = C::threads / 32;
-  static constexpr int columns = C::threads < C::tile_n ? C::threads : C::tile_n;  // threads side by side
-  static constexpr int shares = C::threads / columns;  // of a column, which take every so many rows
+  static constexpr int columns = C::threads < C::tile_n ? C::threads : C::tile_n;  // number of threads along a row
+  static constexpr int shares = C::threads / columns;  // number of threads per column, which share its rows
 
   unsigned shared;
   int m0, n0;
-  float* out;  // of this batch and tile, one for each kept index of the tile
+  float* out;  // results of this batch and tile, one for each index that is not reduced
 
   __device__ __forceinline__ bool keeps(int kept) const { return (rows ? m0 : n0) + kept < kept_size; }
 
-  // An element of the finished tile; outside of C, one that changes nothing.
+  // Returns an element of the finished tile; outside of C, the neutral element.
   template <class State>
   __device__ __forceinline__ State element(int row, int col) const {
     State state;
@@ -80,8 +81,8 @@ struct MatmulReduction {
 #pragma unroll 8
         for (int row = share; row < C::tile_m; row += shares) state.merge(element<State>(row, col));
       }
-      if constexpr (shares > 1) {  // then every thread has one column at the most
-        ptx::barrier_sync();       // everybody has read the tile
+      if constexpr (shares > 1) {  // every thread has at most one column in this case
+        ptx::barrier_sync();       // all threads have read the tile
         if (share < shares) {
           ptx::st_shared(shared + unsigned(share * columns + col) * 4u, AlignedVector<4>{{state.get(0)}});
         }

@@ -1,4 +1,4 @@
-// Split-K and stream-K: the sums of blocks that share the k of one tile.
+// Split-K and stream-K: exchange of sums between blocks that share the k of a tile.
 #pragma once
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/numeric.cuh>
@@ -9,8 +9,8 @@
 
 namespace autosched {
 
-// Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which
-// block comes last. Returns whether this block is the last of its tile, which then finishes it.
+// Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which block is
+// last. Returns true in the last block of a tile, which then finishes it.
 template <class C>
 __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulators& acc, unsigned shared,
                                                float* partials, unsigned* counter, int tile, int split) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
   if (!is_last_block<C::split_k>(counter, shared)) return false;
 #pragma unroll
   for (int r = 0; r < C::accumulators; ++r) acc_registers[r] = Sum{};
-  constexpr int sums = C::accumulators * C::threads;  // of one split
+  constexpr int sums = C::accumulators * C::threads;  // number of sums of a split
   const float* from = partials + static_cast<long long>(tile) * C::split_k * sums + int(threadIdx.x);
 #pragma unroll 1
   for (int s = 0; s < C::split_k; ++s) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
     for (int r = 0; r < C::accumulators; ++r) {
       acc_registers[r] += Element<Sum>::of(ptx::ld_global_cg<4>(from + r * C::threads).word[0]);
     }
-    from += sums;  // a constant step: addresses stay immediates
+    from += sums;  // constant increment, so that addresses remain immediates
   }
   return true;
 }

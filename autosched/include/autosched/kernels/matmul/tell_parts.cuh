@@ -6,8 +6,8 @@
 namespace autosched {
 
 // Thread 0 of each block reports each part of a tile that its block computes: matrix, row and column of the first
-// element, first k-tile, and how many of these; at most Most parts, each of eight words, of which the first is 1. `walk`
-// is given what it calls for each part.
+// element, first k-tile, and number of k-tiles. There are at most Most parts of eight words, the first of which is 1.
+// `walk` receives a function to call for each part.
 template <int Most, class Walk>
 __device__ __forceinline__ void tell_parts(unsigned* parts, const Walk& walk) {
   if (threadIdx.x != 0) return;

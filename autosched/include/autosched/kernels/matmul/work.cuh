@@ -12,14 +12,14 @@ namespace autosched {
 template <class C>
 struct MatmulWork {
   using Deal = StreamK<C::blocks, C::launched_blocks, C::tiles_k>;
-  // With stream_k the block's present part of a tile, the next part, and the remaining work are stored at the end of shared
-  // memory, because the main loop leaves no registers for them.
+  // With stream_k the block's current part of a tile, the next part, and the remaining work are stored at the end of
+  // shared memory, because the main loop leaves no registers for them.
   static constexpr int now_at = C::shared_bytes - 48, next_at = C::shared_bytes - 32, left_at = C::shared_bytes - 16;
 
   int batch, split, first, count, thread;
   TileIndex tile;
 
-  // `id` counts tiles of C, and of each the splits of k.
+  // `id` numbers the tiles of C, and within each the splits of k.
   __device__ __forceinline__ MatmulWork(int id, int thread_, LaunchRaster order) : thread(thread_) {
     constexpr int tiles = C::tiles_m * C::tiles_n;
     constexpr bool batch_inner = C::batch_mapping == "inner";
@@ -55,7 +55,7 @@ struct MatmulWork {
   __device__ __forceinline__ int warp_n() const { return thread / 32 % C::subgroups_n; }
   __device__ __forceinline__ int lane() const { return thread % 32; }
 
-  // Iterates over the parts that a block computes; every calling thread keeps its own counters.
+  // Iterates over the parts that a block computes. Every calling thread has its own counters.
   template <class Body>
   __device__ static __forceinline__ void for_each(LaunchRaster order, const Body& body) {
     if constexpr (C::stream_k) {
@@ -73,8 +73,8 @@ struct MatmulWork {
     }
   }
 
-  // The loop over the parts of a block's tiles with stream_k, by one of its threads: `begin` makes the first one the
-  // `next`, and `step` the next one `now`, and the one behind it `next`: that of no k-tiles behind the last.
+  // Loop over the parts of a block with stream_k, by one of its threads. `begin` stores the first part in `next`;
+  // `step` moves `next` to `now`, and stores the following part in `next`, which has no k-tiles after the last one.
   __device__ static __forceinline__ void begin(unsigned shared) { keep_next(shared, Deal::Walk::of(int(blockIdx.x))); }
   __device__ static __forceinline__ void step(unsigned shared) {
     ptx::st_shared(shared + unsigned(now_at), ptx::ld_shared<16>(shared + unsigned(next_at)));

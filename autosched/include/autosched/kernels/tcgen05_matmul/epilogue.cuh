@@ -1,6 +1,6 @@
-// The ends of tcgen05_matmul: four warps take finished sums from tensor memory, each its quarter of the lanes, one row of C
-// to a thread, and store them from registers, or through boxes of 32 rows in shared memory by TMA. Blocks that share a tile
-// exchange sums before.
+// Epilogue of tcgen05_matmul: four warps read finished sums from tensor memory, each a quarter of the lanes, with one
+// row of C per thread. They store them from registers, or by TMA through boxes of 32 rows in shared memory. Blocks that
+// share a tile exchange sums first.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/common/finish.cuh>
@@ -22,15 +22,15 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   using typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Sum, typename Plan::Sums, typename Plan::Work;
   using Plan::box_bytes, Plan::first_finishing_warp, Plan::pair;
 
-  static constexpr int width = C::store_line / int(sizeof(Out));  // columns of a box
-  static constexpr int chunk = C::tile_n % 32 == 0 ? 32 : 16;     // columns that a thread holds at a time
-  // Neighbours that are stored at a time: at most 16 bytes, and as many as rows of C are aligned to.
+  static constexpr int width = C::store_line / int(sizeof(Out));  // number of columns of a box
+  static constexpr int chunk = C::tile_n % 32 == 0 ? 32 : 16;     // number of columns in a thread's registers
+  // Number of adjacent elements stored at a time: at most 16 bytes, limited by the alignment of rows of C.
   static constexpr int most = 16 / int(sizeof(Out));
   static constexpr int threads = 32 * Plan::finishing_warps, first_thread = 32 * first_finishing_warp;
-  static constexpr int of_exchange = 1;  // the named barrier of those
+  static constexpr int of_exchange = 1;  // named barrier of the threads that exchange sums
   static constexpr int vector = C::n % most == 0 ? most : C::n % (most / 2) == 0 ? most / 2 : C::n % 2 == 0 && most > 2 ? 2 : 1;
   static_assert(C::store_buffers == 0 || (C::tile_n % width == 0 && vector == most),
-                "rule store_buffers: TMA stores whole boxes, of rows that are a multiple of 16 bytes apart");
+                "rule store_buffers: TMA stores whole boxes, and needs a row stride that is a multiple of 16 bytes");
 
   // Location of a thread's sums of a tile: tensor memory, or registers if k-tiles are scaled.
   struct Tile {
@@ -56,11 +56,12 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
         shared + unsigned(Plan::boxes_at + (warp - first_finishing_warp) * C::store_buffers * box_bytes);
     const unsigned lanes = tensor + (unsigned(quarter * 32) << 16);
     Sums sums{shared};
-    int box = 0;  // of this warp's, the next one
+    int box = 0;  // next box of this warp
     Plan::template for_each_work<Plan::Role::finishes>(shared, order, [&](const Work& work) {
       const int row = work.m0 + quarter * 32 + lane;
       const bool inside = C::m % C::tile_m == 0 || row < C::m;
-      const int row_inside = inside ? row : C::m - 1;  // of rows outside of C what belongs to the last one, which is read anyway
+      // Rows outside of C use values of the last row, which are loaded anyway.
+      const int row_inside = inside ? row : C::m - 1;
       Tile tile;
       tile.lane = lane;
       if constexpr (Plan::scaled_k_tiles) {
@@ -72,7 +73,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
         tile.empty = sums.empty();
         sums.advance();
       }
-      const float* others = nullptr;  // of a thread, columns `threads` apart: what is added
+      const float* others = nullptr;  // sums to add to this thread's; columns are `threads` apart
       if constexpr (C::split_k > 1) {
         if (!leave_split(tile, partials, counters, shared, work)) return;
         others = partials + static_cast<long long>(work.output_tile) * C::split_k * C::tile_n * threads + finishing_thread();
@@ -105,13 +106,13 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
       });
     });
     if constexpr (C::store_buffers > 0) {
-      if (ptx::elect()) ptx::wait_stores_read<0>();  // shared memory is the block's until it exits
+      if (ptx::elect()) ptx::wait_stores_read<0>();  // TMA must have read shared memory before the block exits
     }
   }
 
   __device__ static __forceinline__ int finishing_thread() { return int(threadIdx.x) - first_thread; }
 
-  // body(first column) for every chunk; unrolled where its registers have to be known.
+  // Calls body(first column) for every chunk. Unrolled if register indices must be constant.
   template <class Body>
   __device__ static __forceinline__ void for_chunks(const Body& body) {
     constexpr int unrolled = Plan::scaled_k_tiles ? C::tile_n / chunk : 1;
@@ -119,7 +120,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     for (int first = 0; first < C::tile_n; first += chunk) body(first);
   }
 
-  // Loads a chunk from tensor memory; after the last one of a tile the next tile may be multiplied.
+  // Loads a chunk from tensor memory. After the last chunk of a tile, the next tile may be multiplied.
   __device__ static __forceinline__ void load(unsigned (&x)[chunk], unsigned from, int first, unsigned empty, int lane) {
     ptx::tcgen05_load(x, from + unsigned(first));
     ptx::tcgen05_wait_loads();
@@ -129,8 +130,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // The sums of all k-tiles of a work, each scaled before it is added: tensor cores keep few bits of sums of 8-bit floats
-  // (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
+  // Adds the sums of all k-tiles of a tile, each scaled first, because tensor cores accumulate 8-bit floats with few
+  // bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
   template <int Columns>
   __device__ static __forceinline__ void add_scaled(float (&total)[Columns], Sums& sums, const Work& work, const End& ends,
                                                     unsigned lanes, int row, int lane) {
@@ -173,7 +174,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Stores this split's sums. True if all splits of the tile are in memory, so that this block finishes it.
+  // Stores this split's sums. Returns true if all splits of the tile are stored, so that this block finishes it.
   __device__ static __forceinline__ bool leave_split(const Tile& tile, float* partials, unsigned* counters, unsigned shared,
                                                      const Work& work) {
     const long long place = static_cast<long long>(work.output_tile) * C::split_k + work.split;
@@ -189,7 +190,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     for (int split = 0; split < C::split_k; ++split, others += C::tile_n * threads) add(x, others, first);
   }
 
-  // For a tile shared by two blocks: the other block's sums, or null if this block has left its own sums to the other.
+  // For a tile shared by two blocks: returns the other block's sums, or null if this block has passed its sums to the
+  // other.
   __device__ static __forceinline__ const float* other_part(const Tile& tile, float* partials, unsigned* counters,
                                                             unsigned shared, const Work& work) {
     const int place = work.cut * pair + Plan::rank();
@@ -204,19 +206,19 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     return sums;
   }
 
-  // Once all lanes have read, one of them signals the block that multiplies.
+  // After all lanes have read, one of them signals the block that multiplies.
   __device__ static __forceinline__ void release(unsigned empty, int lane) {
     ptx::warp_sync();
     if (lane == 0) Plan::arrive_in_first(empty);
   }
 
-  // Applies the epilogue to the sums of Count neighbours.
+  // Applies the epilogue to Count adjacent sums.
   template <int Count>
   __device__ static __forceinline__ void finish_neighbours(Finished<C> (&y)[Count], const unsigned* x, const End& ends,
                                                            float of_row, int column) {
 #pragma unroll
     for (int i = 0; i < Count; ++i) y[i] = static_cast<Finished<C>>(Element<Sum>::of(x[i]));
-    constexpr int together = Count < 2 ? 1 : 2;  // values processed at a time
+    constexpr int together = Count < 2 ? 1 : 2;  // number of values processed at a time
 #pragma unroll
     for (int i = 0; i < Count; i += together) finish_values<C, together>(&y[i], ends, of_row, column + i);
   }
@@ -232,7 +234,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // Stores a transposed C, whose columns are rows of out: neighbouring lanes store neighbouring elements.
+  // Stores a transposed C, whose columns are rows of out. Adjacent lanes store adjacent elements.
   __device__ static __forceinline__ void store_column(const unsigned (&x)[chunk], const End& ends, Out* to, int n0, int first) {
 #pragma unroll
     for (int i = 0; i < chunk; ++i) {
@@ -243,7 +245,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
     }
   }
 
-  // To boxes of `width` columns, as soon as they are complete: TMA stores one while the next ones are written.
+  // Writes boxes of `width` columns. TMA stores each as soon as it is complete, while the next ones are written.
   __device__ static __forceinline__ void store_boxes(const unsigned (&x)[chunk], const End& ends, float of_row,
                                                      const ptx::TensorMap* out, const Work& work, int first,
                                                      unsigned boxes, int& box, int quarter, int lane) {
@@ -252,7 +254,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
       const int within = (first + i) % width;
       if (within == 0) {
         if (ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();
-        ptx::warp_sync();  // what the box held has been read
+        ptx::warp_sync();  // TMA has read the previous contents of the box
       }
       Finished<C> y[most];
 #pragma unroll

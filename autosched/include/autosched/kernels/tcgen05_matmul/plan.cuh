@@ -21,62 +21,67 @@ struct Tcgen05Plan {
   using Out = typename C::Out;
   using Sum = typename C::Sum;
   using End = EpilogueArgs<C, C::transposed ? C::n : C::m, C::transposed ? C::m : C::n>;
-  static constexpr int pair = C::tile_m / 128;  // blocks that compute a tile together
-  static constexpr int rows = 128;              // of A and C, of one block
+  static constexpr int pair = C::tile_m / 128;  // number of blocks that compute a tile together
+  static constexpr int rows = 128;              // rows of A and C per block
   using A = WgmmaOperand<T, rows, C::tile_k, C::order_a == "row", C::swizzle_a>;
   using B = WgmmaOperand<T, C::tile_n / pair, C::tile_k, C::order_b == "col", C::swizzle_b>;
 
-  // Scales of blocks along k: words of four scales of a line, 512 bytes per 128 lines, after a stage's operands. Each stage has
-  // its own columns for them after the sums, so that none is overwritten before it has been used.
-  static constexpr int scales = C::scales_of_step;  // of a line, for a multiplication; 0 without
-  static constexpr int words = C::tile_k * int(sizeof(T)) / A::k_bytes * scales / 4;  // of a line of a stage
-  static constexpr int lines_b = ceil_div(C::tile_n, 128);                            // times 128: lines of b's scales
+  // Block scales along k: words of four scales of a line, 512 bytes per 128 lines, after a stage's operands. Each stage
+  // has its own columns in tensor memory for them, after the sums, so that they are not overwritten before they are
+  // used.
+  static constexpr int scales = C::scales_of_step;  // scales per line and multiplication; 0 without block scales
+  // Words of scales per line of a stage.
+  static constexpr int words = C::tile_k * int(sizeof(T)) / A::k_bytes * scales / 4;
+  // Number of groups of 128 lines of b's scales.
+  static constexpr int lines_b = ceil_div(C::tile_n, 128);
   static constexpr int scale_bytes = words * 512 * (1 + lines_b), scales_at = A::bytes + B::bytes;
   static constexpr int word_columns = 4 * (1 + lines_b), scale_columns = words * word_columns;
 
   static constexpr int producing_warp = 0, multiplying_warp = 1, first_finishing_warp = 2, finishing_warps = 4;
-  static constexpr int works = C::blocks;  // of a pair, or of a lone block: tiles of C, and of each the splits of k
+  // Number of tiles of C times splits of k, each computed by a pair or a single block.
+  static constexpr int works = C::blocks;
   using Deal = StreamK<works, C::stream_k_blocks / pair, C::tiles_k>;
-  static constexpr bool scaled_k_tiles = C::scale == "block";  // which have sums each
-  static constexpr bool asks = C::tile_scheduler == "launch_control";  // for its next tile
-  static constexpr int box_bytes = 32 * C::store_line;  // of C in shared memory, of one warp
+  static constexpr bool scaled_k_tiles = C::scale == "block";  // each k-tile has separate sums
+  static constexpr bool asks = C::tile_scheduler == "launch_control";  // true if a block requests its next tile
+  static constexpr int box_bytes = 32 * C::store_line;  // size of a warp's box of C in shared memory
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + finishing_warps * C::store_buffers * box_bytes;
   static constexpr int sums_barriers_at = barriers_at + 16 * C::stages;
   static constexpr int address_at = sums_barriers_at + 16 * C::sum_buffers, flag_at = address_at + 4;
-  // Cluster launch control: number of tiles that may be requested before the first of them is finished.
+  // Cluster launch control: maximum number of tiles that are requested before the first one is finished.
   static constexpr int answers = 3, answers_at = address_at + 16, answer_barriers_at = answers_at + 16 * answers;
   static constexpr int bytes = asks ? answer_barriers_at + 16 * answers : answers_at;
 
-  static_assert(C::tile_m == 128 || C::tile_m == 256, "rule tile_m: 128 rows of a block, or of each of a pair");
+  static_assert(C::tile_m == 128 || C::tile_m == 256, "rule tile_m: each block of a pair, or a single block, computes 128 rows");
   static_assert(C::threads == 32 * (first_finishing_warp + finishing_warps),
-                "rule threads: a warp that copies, one that multiplies, and four that finish");
+                "rule threads: one warp copies, one multiplies, and four run the epilogue");
   static_assert(C::tile_n % 16 == 0 && C::tile_n <= 256 &&
                     (Tcgen05Type<T>::kind != ptx::Tcgen05Kind::i8 || C::tile_n % (16 * pair) == 0),
-                "rule columns: n of tcgen05.mma");
+                "rule columns: invalid n of tcgen05.mma");
   static_assert(C::sum_buffers * C::tile_n + C::stages * scale_columns <= C::tensor_columns && C::tensor_columns <= 512,
-                "rule tensor_memory: the sums of the tiles that a block holds at a time, and scales of stages");
-  static_assert(scales == 0 || C::k * int(sizeof(T)) % A::k_bytes == 0, "rule scale_steps: whole multiplications along k");
+                "rule tensor_memory: the sums of a block's tiles in flight and the scales of stages must fit");
+  static_assert(scales == 0 || C::k * int(sizeof(T)) % A::k_bytes == 0, "rule scale_steps: a k-tile needs whole multiplications");
   static_assert(scales == 0 || (C::tile_n % 128 == 0 && C::scale_order == "tiled"),
-                "rule scale_tiles: whole tiles of 128 columns of scales");
+                "rule scale_tiles: scales need whole tiles of 128 columns");
   static_assert(C::stage_bytes == scales_at + ceil_div(scale_bytes, 1024) * 1024 && bytes <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
-  static_assert(A::bytes % 1024 == 0 && B::bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024 bytes");
+  static_assert(A::bytes % 1024 == 0 && B::bytes % 1024 == 0,
+                "rule alignment: stages and boxes must be multiples of 1024 bytes, the swizzle's period");
   static_assert(C::sum_buffers == 1 || C::several_tiles || scaled_k_tiles,
-                "rule sum_buffers: one tile has one buffer of sums");
+                "rule sum_buffers: a block with one tile needs only one buffer of sums");
   static_assert(!scaled_k_tiles || (C::tile_k == 128 && 128 % C::tile_n == 0 && !C::transposed),
-                "rule scales: scales of blocks are those of a k-tile, and of whole groups of columns");
+                "rule scales: block scales must cover a k-tile and whole groups of columns");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
-                "rule split_k: every split needs a k-tile, and together they have all of them");
-  static_assert(!C::several_tiles || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
+                "rule split_k: every split needs a k-tile, and the splits must cover all k-tiles");
+  static_assert(!C::several_tiles || C::split_k == 1, "rule tiles_per_block: with split k, a block computes one tile");
   static_assert(!C::stream_k || (C::several_tiles && works * pair > C::stream_k_blocks &&
                                  works * pair % C::stream_k_blocks != 0 && C::tiles_k > 1),
-                "rule stream_k: several tiles of a block, and a partial wave behind whole ones, whose k-tiles are dealt out");
+                "rule stream_k: stream-K needs several tiles per block, and a partial wave after full ones");
   static_assert(!asks || (C::several_tiles && !C::stream_k),
-                "rule tile_scheduler: a block of the grid for each tile, of which some take over others");
-  static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
+                "rule tile_scheduler: launch control needs a block of the grid for each tile");
+  static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA can only store rows of C");
 
-  // By a shuffle, after which ptxas knows that the value is warp-uniform.
+  // A shuffle lets ptxas know that the value is warp-uniform.
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
   __device__ static __forceinline__ int rank() { return pair == 1 ? 0 : int(blockIdx.x) % 2; }
 
@@ -88,10 +93,10 @@ struct Tcgen05Plan {
 
   // One tile of C, or a part of its k.
   struct Work {
-    int batch, split, m0, n0;  // of this block's rows, and of the tile's columns
-    int first, tiles;          // k-tiles: the first, and how many
-    int output_tile;           // of this block's rows
-    int cut = 0;               // with stream_k, for a tile shared by two workers: the worker of the k-tiles before the cut
+    int batch, split, m0, n0;  // m0: first row of this block; n0: first column of the tile
+    int first, tiles;          // first k-tile, and number of k-tiles
+    int output_tile;           // number of the tile of this block's rows
+    int cut = 0;               // with stream_k, for a tile shared by two workers: the worker of its first k-tiles
 
     __device__ __forceinline__ Work(int id, LaunchRaster order) {
       constexpr int of_matrix = C::tiles_m * C::tiles_n;
@@ -115,15 +120,15 @@ struct Tcgen05Plan {
   // Roles that iterate over a block's tiles: a thread that copies and requests tiles, one that multiplies, the epilogue warps.
   enum class Role { copies, multiplies, finishes };
 
-  // Calls body(work) for everything that this block computes.
+  // Calls body(work) for every tile or part of a tile that this block computes.
   template <Role Who, class Body>
   __device__ static __forceinline__ void for_each_work(unsigned shared, LaunchRaster order, const Body& body) {
     const int id = int(blockIdx.x) / pair;
     if constexpr (!C::several_tiles) {
       body(Work(id, order));
     } else if constexpr (C::stream_k) {
-      // Dealt out to stream_k_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
-      // one alone that has its ticket already, and so runs or has run.
+      // The distribution to stream_k_blocks is fixed. It is correct for any number of concurrent blocks, because a
+      // block only waits for the sums of a block that already has its ticket, and therefore runs or has run.
       auto walk = Deal::Walk::of(id);
 #pragma unroll 1
       while (walk.left > 0) {
@@ -144,18 +149,18 @@ struct Tcgen05Plan {
         next = take<Who>(answer);
       }
     } else {
-      const int launched = int(gridDim.x) / pair;  // fewer where fewer run at a time
+      const int launched = int(gridDim.x) / pair;  // may be fewer than planned if fewer run at the same time
 #pragma unroll 1
       for (int next = id; next < works; next += launched) body(Work(next, order));
     }
   }
 
-  // A place in a ring of Count: all who go around it do so in the same order.
+  // Pipeline state of a ring of Count stages. All users advance in the same order.
   template <int Count, int At>
   struct Ring {
     unsigned shared;
     int place = 0;
-    unsigned parity = 0;  // of the rounds done
+    unsigned parity = 0;  // parity of the number of completed rounds
 
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(At + 16 * place); }
     __device__ __forceinline__ unsigned empty() const { return full() + 8; }
@@ -170,7 +175,7 @@ struct Tcgen05Plan {
     __device__ __forceinline__ unsigned tile() const { return this->shared + unsigned(this->place * C::stage_bytes); }
   };
   using Sums = Ring<C::sum_buffers, sums_barriers_at>;
-  // An answer is full when it has come, and empty when all who walk the tiles of the pair have read it.
+  // A response is full when it has arrived, and empty when all threads that iterate over the pair's tiles have read it.
   struct Answers : Ring<answers, answer_barriers_at> {
     __device__ __forceinline__ unsigned bytes() const { return this->shared + unsigned(answers_at + 16 * this->place); }
   };
@@ -183,18 +188,18 @@ struct Tcgen05Plan {
     if (rank() == 0) ptx::try_cancel<pair>(answer.bytes(), answer.full());
   }
 
-  // The tile that is answered, or -1.
+  // Returns the tile of the response, or -1.
   template <Role Who>
   __device__ static __forceinline__ int take(const Answers& answer) {
     wait(answer.full(), answer.parity);
     const int block = ptx::canceled_block(answer.bytes());
-    ptx::fence_async_proxy();  // it has been read before the next one is written
+    ptx::fence_async_proxy();  // orders this read before the next response is written
     if constexpr (Who == Role::finishes) ptx::warp_sync();
     if (Who != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());
     return block < 0 ? -1 : block / pair;
   }
 
-  // At a barrier of the first block of the pair.
+  // Arrives at a barrier of the first block of the pair.
   __device__ static __forceinline__ void arrive_in_first(unsigned barrier) {
     if constexpr (pair == 2) {
       ptx::mbarrier_arrive_in_cluster(in_first(barrier));
@@ -208,8 +213,9 @@ struct Tcgen05Plan {
     }
   }
 
-  // One thread. A stage is full when what the first block of a pair expects has come, and empty by a commit of its
-  // multiplier; sums are full by a commit, and empty when all warps that finish them, of both blocks, have read them.
+  // Initialises the barriers, by one thread. A stage is full when the bytes expected by the pair's first block have
+  // arrived, and empty by a commit of the multiplying thread. Sums are full by a commit, and empty when the epilogue
+  // warps of both blocks have read them.
   __device__ static __forceinline__ void make_barriers(unsigned shared) {
     Stages stage{{shared}};
 #pragma unroll 1

@@ -1,4 +1,4 @@
-// The copies of tcgen05_matmul: one thread has TMA fill every stage as soon as it is empty.
+// The copies of tcgen05_matmul: one thread issues TMA copies to every stage as soon as it is empty.
 #pragma once
 #include <autosched/kernels/tcgen05_matmul/plan.cuh>
 #include <autosched/ptx/tensor_map/tensor_map.cuh>
@@ -12,7 +12,7 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
   using typename Plan::A, typename Plan::B, typename Plan::C, typename Plan::Stages, typename Plan::Work;
   using Plan::pair;
 
-  // Those of scales are maps of 256 bytes by half words of tiles by tiles of 128 lines.
+  // Tensor maps of scales have the dimensions 256 bytes, half words of tiles, and tiles of 128 lines.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b,
                                                  const ptx::TensorMap* scales_a, const ptx::TensorMap* scales_b,
                                                  LaunchRaster order, ptx::Evict evict_a, ptx::Evict evict_b,
@@ -22,14 +22,15 @@ struct Tcgen05Producer : Tcgen05Plan<Config> {
       const int column = work.n0 + Plan::rank() * (C::tile_n / pair);
 #pragma unroll 1
       for (int t = work.first; t < work.first + work.tiles; ++t, stage.advance()) {
-        Plan::wait(stage.empty(), stage.parity ^ 1u);  // the first round finds all stages empty
+        Plan::wait(stage.empty(), stage.parity ^ 1u);  // in the first round all stages are empty
         const unsigned full = Plan::in_first(stage.full());
         if (Plan::rank() == 0) ptx::mbarrier_arrive_expect_tx(stage.full(), pair * (Plan::scales_at + Plan::scale_bytes));
         load<A>(a, stage.tile(), work.m0, t * C::tile_k, work.batch, full, evict_a);
         load<B>(b, stage.tile() + A::bytes, column, t * C::tile_k, work.batch, full, evict_b);
         if constexpr (Plan::scales > 0) {
           const unsigned at = stage.tile() + Plan::scales_at;
-          constexpr int of_a = ceil_div(C::m, 128), of_b = ceil_div(C::n, 128);  // tiles of lines of a matrix
+          // Number of 128-line tiles of each matrix.
+          constexpr int of_a = ceil_div(C::m, 128), of_b = ceil_div(C::n, 128);
           const int word = 2 * t * Plan::words;
           load_box(at, *scales_a, 0, word, work.batch * of_a + work.m0 / 128, full, evict_a);
           load_box(at + Plan::words * 512, *scales_b, 0, word, work.batch * of_b + work.n0 / 128, full, evict_b);

@@ -12,7 +12,7 @@ __device__ __forceinline__ void tcgen05_matmul_walk(unsigned* parts, int raster)
   using Work = typename Plan::Work;
   tell_parts<Most>(parts, [raster](const auto& tell) {
     const LaunchRaster order{raster};
-    if (Plan::rank() != 0) return;  // both of a pair compute the same tiles
+    if (Plan::rank() != 0) return;  // both blocks of a pair compute the same tiles
     const auto tell_work = [&](const Work& work) { tell(work.batch, work.m0, work.n0, work.first, work.tiles); };
     if constexpr (Plan::asks) {
       tell_work(Work(int(blockIdx.x) / Plan::pair, order));

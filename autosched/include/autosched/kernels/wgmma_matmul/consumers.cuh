@@ -1,4 +1,4 @@
-// The consumers of wgmma_matmul: for each tile of a block the main loop, the exchange with other blocks, the store.
+// The consumers of wgmma_matmul: main loop, exchange with other blocks, and store of each tile.
 #pragma once
 #include <autosched/kernels/wgmma_matmul/exchange.cuh>
 #include <autosched/kernels/wgmma_matmul/main_loop.cuh>
@@ -26,7 +26,7 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
                                                  float* partials, unsigned* counters, LaunchRaster order, Place place,
                                              int warp) {
     const int group = warp / 4;
-    const int rows = C::ping_pong ? 0 : group;  // of a tile: which share of them is this consumer's
+    const int rows = C::ping_pong ? 0 : group;  // this consumer's share of the rows of a tile
     unsigned elsewhere = 0;
     if constexpr (cluster > 1) {
       const int i = int(threadIdx.x) % 32;
@@ -38,7 +38,8 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
     for_each_work(order, [&](const Work& work, int turn, bool more) {
       if constexpr (C::ping_pong) {
         if (turn % 2 != group) return place.skip(work.tiles);
-        // Its stages were all full once the other one has multiplied them: no phase of theirs is mistaken for mine.
+        // The other consumer's stages were all full when it had multiplied them, so their phases are not confused with
+        // this one's.
         ptx::barrier_sync(of_turns + group, consumer_threads);
       }
       Accumulators acc;
@@ -61,7 +62,7 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
       }
     });
     if constexpr (C::store_buffers > 0) {
-      // Shared memory is the block's until it exits.
+      // TMA must have read shared memory before the block exits.
       if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();
     }
   }

@@ -1,4 +1,4 @@
-// The sums of wgmma_matmul that blocks exchange: splits of k, and the two parts of a tile that stream-K has cut.
+// Exchange of sums between blocks of wgmma_matmul: splits of k, and the two parts of a tile cut by stream-K.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/common/last_block.cuh>
@@ -15,11 +15,11 @@ struct WgmmaExchange : WgmmaPlan<Config> {
   using typename Plan::Accumulators, typename Plan::C, typename Plan::Sum, typename Plan::Work;
   using Plan::cluster, Plan::consumer_threads, Plan::of_boxes, Plan::rank, Plan::sharing;
 
-  // Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which
-  // block comes last. Returns whether this block is the last of its tile, which then finishes it.
+  // Adds the partial sums of all splits in the order of the splits, so that the result does not depend on which block
+  // is last. Returns true in the last block of a tile, which then finishes it.
   __device__ static __forceinline__ bool combine_splits(Accumulators& acc, unsigned flag, float* partials,
                                                         unsigned* counter, const Work& work) {
-    constexpr int sums = C::accumulators * consumer_threads;  // of one split
+    constexpr int sums = C::accumulators * consumer_threads;  // number of sums of a split
     Sum* registers = &acc[0][0];
     float* mine = partials + static_cast<long long>(work.output_tile * C::split_k + work.split) * sums;
 #pragma unroll
@@ -41,7 +41,8 @@ struct WgmmaExchange : WgmmaPlan<Config> {
     return true;
   }
 
-  // Adds what two workers have multiplied of one tile, each warpgroup its rows. Returns whether this one finishes it.
+  // Adds the sums of two workers for a tile, each warpgroup for its rows. Returns true if this worker finishes the
+  // tile.
   __device__ static __forceinline__ bool combine_two(Accumulators& acc, unsigned flags, float* partials,
                                                      unsigned* counters, const Work& work, int rows) {
     const int group = int(threadIdx.x) / 128;

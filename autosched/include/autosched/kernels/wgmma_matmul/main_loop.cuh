@@ -33,7 +33,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     ptx::wgmma_commit_group();
   }
 
-  // To B's base, which is that of the stage, where A's tile comes first.
+  // Distance to B's base from the stage, which begins with A's tile.
   __host__ __device__ static constexpr int from_base_b(int step) { return A::bytes / 16 + B::from_base(step, 0); }
 
   __device__ static __forceinline__ void multiply_shared(Accumulators& acc, unsigned long long a, unsigned long long b,
@@ -49,7 +49,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // With A from registers: those of a step are loaded while the steps before it are multiplied.
+  // With A from registers: fragments of a step are loaded while previous steps are multiplied.
   __device__ static __forceinline__ void multiply_registers(Accumulators& acc, unsigned tile, unsigned long long b,
                                                             int group, bool first) {
     const int row = group * fragments * 64 + int(threadIdx.x) / 32 % 4 * 16;
@@ -58,7 +58,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       unsigned a[fragments][4];
 #pragma unroll
       for (int i = 0; i < fragments; ++i) load_fragment<T, A>(a[i], tile, row + 64 * i, step);
-      ptx::wgmma_fence();  // of A's registers, too
+      ptx::wgmma_fence();  // also for A's registers
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
         ptx::WgmmaOfRegisters<T, C::tile_n, (Plan::paired > 1)>::template multiply<B::major>(
@@ -67,18 +67,18 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // The rank of the block to which lane `i` of a warp signals that a stage is read: those along n, then others along m.
-  // Without a branch, at which ptxas takes lanes to part for good.
+  // Rank of the block to which lane `i` of a warp signals that a stage has been read: blocks along n, then the others
+  // along m. Branch-free: after a branch ptxas assumes divergence.
   __device__ static __forceinline__ int peer(int i) {
-    if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;  // all of them
+    if constexpr (C::cluster_m == 1 || C::cluster_n == 1) return i;  // all blocks of the cluster
     const bool along_n = i < C::cluster_n;
     const int other = i - C::cluster_n, m = along_n ? rank_m() : other + (other < rank_m() ? 0 : 1);
     return m + (along_n ? i : rank_n()) * C::cluster_m;
   }
 
-  // A stage is read once each warp has waited for its multiplications. In a cluster all blocks whose copies it was
-  // filled by must know; `elsewhere` is this lane's one of them, less the address of this block's own shared memory.
-  // Loads of A by all lanes come before the arrival of one, too, and before what TMA writes there next.
+  // A stage has been read when each warp has waited for its multiplications. In a cluster, all blocks that copied to it
+  // must be notified; `elsewhere` is the shared-memory address of this lane's block among them, relative to this
+  // block's own. Loads of A by all lanes are also ordered before the arrival of one lane, and before TMA's next writes.
   __device__ static __forceinline__ void release(unsigned empty, unsigned elsewhere) {
     if constexpr (a_in_registers) {
       ptx::fence_async_proxy();
@@ -91,8 +91,8 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Start of a place's stage, in a uniform register. Ping-pong consumers skip the other consumer's iterations after
-  // a branch, and ptxas no longer knows that the value is warp-uniform: redux puts it into such a register.
+  // Start of a pipeline state's stage, in a uniform register. Ping-pong consumers skip the other consumer's iterations
+  // after a branch, so ptxas no longer knows that the value is warp-uniform; redux moves it to a uniform register.
   __device__ static __forceinline__ unsigned uniform_start(const Place& place) {
     if constexpr (C::ping_pong) return ptx::redux_or(place.start);
     return place.start;
@@ -109,7 +109,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
       place.advance();
       if (C::in_flight == 0) release(place.empty_before(), elsewhere);
     };
-    // By a shuffle: with an iteration count that may not be warp-uniform, the loop counters would leave uniform registers.
+    // A shuffle: without a warp-uniform iteration count, loop counters would not be in uniform registers.
     const int turns = int(ptx::shfl_idx(unsigned(tiles), 0));
     turn(true);
 #pragma unroll 1
@@ -128,14 +128,14 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // As main_loop, but each k-tile has sums of its own, which are scaled before they are added up: tensor cores keep few
-  // bits of sums of 8-bit floats (DeepSeek-V3, arXiv 2412.19437, section 3.3.2). `sums` are those of all k-tiles.
+  // Like main_loop, but each k-tile has separate sums, which are scaled before they are added to `sums`, because tensor
+  // cores accumulate 8-bit floats with few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
   __device__ static __forceinline__ void scaled_loop(Accumulators& sums, Place& place, const Work& work, int group,
                                                      unsigned elsewhere, bool more, const End& ends) {
     constexpr int block = 128, blocks_k = ceil_div(C::k, block), blocks_n = ceil_div(C::n, block);
     constexpr int across = ceil_div(C::tile_n, block);
     static_assert(C::tile_k == block && C::in_flight == 0 && (C::tile_n % block == 0 || block % C::tile_n == 0),
-                  "scales of blocks are those of a k-tile, and of whole groups of columns");
+                  "block scales must cover a k-tile and whole groups of columns");
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
     const int row0 = work.m0 + group * fragments * 64 + warp * 16 + lane / 4;
     const float* of_a = ends.scale_a + static_cast<long long>(work.batch) * C::m * blocks_k + work.first;
@@ -147,7 +147,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
 #pragma unroll 1
     for (int t = 0; t < work.tiles; ++t) {
-      float a[fragments][2], b[across];  // what is outside of C is not stored: the scale of the last one inside will do
+      float a[fragments][2], b[across];  // outside of C, use the last scale inside: those elements are not stored
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
 #pragma unroll

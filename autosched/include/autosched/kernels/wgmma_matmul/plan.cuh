@@ -15,10 +15,10 @@
 
 namespace autosched {
 
-// Decisions that a launch passes as arguments, so that kernels that differ in them are one module.
+// Parameters that a launch passes as arguments, so that kernels that differ only in them share a module.
 struct ByLaunch {
   LaunchRaster order;
-  ptx::Evict evict_a, evict_b;  // what L2 does with the lines that TMA loads
+  ptx::Evict evict_a, evict_b;  // L2 eviction priorities of lines that TMA loads
 };
 
 template <class Config>
@@ -35,81 +35,89 @@ struct WgmmaPlan {
   using Box = WgmmaOutBox<Out, C::store_line>;
 
   static constexpr int consumer_threads = 128 * C::consumer_warpgroups, consumer_warps = 4 * C::consumer_warpgroups;
-  static constexpr int sharing = C::ping_pong ? 1 : C::consumer_warpgroups;  // the rows of a tile
+  // Number of consumers that share the rows of a tile.
+  static constexpr int sharing = C::ping_pong ? 1 : C::consumer_warpgroups;
   static constexpr bool gives_registers = C::producer_registers > 0;
-  static constexpr int fragments = C::tile_m / 64 / sharing;  // of 64 rows, of one consumer
+  static constexpr int fragments = C::tile_m / 64 / sharing;  // number of fragments (64 rows) per consumer
   static constexpr int paired = sums_of_register<Sum>;
-  static constexpr int registers_n = C::tile_n / 2 / paired;  // of accumulators, of a fragment
-  static constexpr int boxes_n = C::tile_n / Box::width;      // of out, of a fragment
+  static constexpr int registers_n = C::tile_n / 2 / paired;  // accumulator registers per fragment
+  static constexpr int boxes_n = C::tile_n / Box::width;      // boxes of out per fragment
   static constexpr int cluster = C::cluster_m * C::cluster_n;
-  static constexpr int peers = C::cluster_m + C::cluster_n - 1;  // blocks that read what one copies, itself among them
-  static constexpr int works = C::blocks / cluster;  // of a cluster: tiles of C, and of each the splits of k
-  static constexpr int workers = C::stream_k_blocks / cluster;  // of stream-K, which distributes k-tiles to them
+  // Number of blocks that read a block's copies, including itself.
+  static constexpr int peers = C::cluster_m + C::cluster_n - 1;
+  static constexpr int works = C::blocks / cluster;  // number of tiles of C times splits of k, per cluster
+  // Number of clusters to which stream-K distributes k-tiles.
+  static constexpr int workers = C::stream_k_blocks / cluster;
   using Deal = StreamK<works, workers, C::tiles_k>;
   static constexpr int boxes_at = C::stages * C::stage_bytes;
   static constexpr int barriers_at = boxes_at + C::consumer_warpgroups * C::store_buffers * Box::bytes;
   static constexpr int flag_at = barriers_at + 16 * C::stages;
-  static constexpr int ends_at = flag_at + 16;  // of lines that are shifted into place: those of a, then b, of each stage
-  static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;  // that one block copies
+  // Address of the additional words of shifted lines: for each stage those of a, then of b.
+  static constexpr int ends_at = flag_at + 16;
+  // Number of lines that a block copies.
+  static constexpr int lines_a = A::lines / C::cluster_n, lines_b = B::lines / C::cluster_m;
   static constexpr bool threads_copy = C::access_a > 0 || C::access_b > 0;
   static constexpr int copying_threads = gives_registers ? 128 : 32;
-  static constexpr int tma_bytes = (C::access_a ? 0 : A::bytes) + (C::access_b ? 0 : B::bytes);  // of a stage
+  // Bytes of a stage that TMA copies.
+  static constexpr int tma_bytes = (C::access_a ? 0 : A::bytes) + (C::access_b ? 0 : B::bytes);
   static constexpr int full_arrivals = threads_copy ? copying_threads + (tma_bytes > 0) : 1;
   using CopyA = WgmmaCopy<T, A, A::major ? C::m : C::k, A::major ? C::k : C::m, C::access_a, copying_threads>;
   using CopyB = WgmmaCopy<T, B, B::major ? C::n : C::k, B::major ? C::k : C::n, C::access_b, copying_threads>;
-  enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };  // the first of one for each consumer
+  // First id of named barriers, of which each consumer has one.
+  enum NamedBarrier { of_last_block = 1, of_turns = 2, of_boxes = 4 };
 
-  static_assert(C::tile_m % (64 * sharing) == 0, "rule consumer_warpgroups: each consumer has whole multiples of 64 rows");
+  static_assert(C::tile_m % (64 * sharing) == 0, "rule consumer_warpgroups: each consumer needs a multiple of 64 rows");
   static_assert(C::threads == consumer_threads + copying_threads,
-                "rule threads: the consumers, and a warp that copies, of a whole warpgroup where it gives registers");
+                "rule threads: the consumers, and a producer warp, or a producer warpgroup if it releases registers");
   static_assert(!gives_registers || (C::producer_registers + C::consumer_warpgroups * C::consumer_registers) * 128 *
                                             C::min_blocks <= 65536,
-                "rule consumer_registers: the warpgroups of the blocks of an SM share its registers");
-  static_assert(C::accumulators == fragments * registers_n, "rule accumulators: those of one consumer's rows");
+                "rule consumer_registers: the registers of all warpgroups of an SM must fit");
+  static_assert(C::accumulators == fragments * registers_n, "rule accumulators: must be the number for a consumer's rows");
   static_assert(C::stage_bytes == A::bytes + B::bytes && flag_at + 16 + C::ends_bytes * C::stages <= C::shared_bytes,
                 "rule shared_memory: the stages, boxes of out and barriers must fit into the block's shared memory");
-  static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0, "rule alignment: a swizzle repeats after 1024");
+  static_assert(A::bytes % 1024 == 0 && C::stage_bytes % 1024 == 0,
+                "rule alignment: stages and boxes must be multiples of 1024 bytes, the swizzle's period");
   static_assert(C::tiles_of_split * C::split_k >= C::tiles_k && (C::split_k - 1) * C::tiles_of_split < C::tiles_k,
-                "rule split_k: every split needs a k-tile, and together they have all of them");
-  static_assert(!C::several_tiles || C::split_k == 1, "rule tiles_per_block: splits are of one tile a block");
+                "rule split_k: every split needs a k-tile, and the splits must cover all k-tiles");
+  static_assert(!C::several_tiles || C::split_k == 1, "rule tiles_per_block: with split k, a block computes one tile");
   static_assert(!C::stream_k || (C::several_tiles && works > workers && works % workers != 0),
-                "rule stream_k: several tiles of a block, and a partial wave behind whole ones");
-  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: k-tiles are dealt out");
+                "rule stream_k: stream-K needs several tiles per block, and a partial wave after full ones");
+  static_assert(!C::stream_k || C::tiles_k > 1, "rule stream_k_tiles: stream-K needs k-tiles to distribute");
   static_assert(!C::ping_pong || (C::consumer_warpgroups == 2 && C::several_tiles),
-                "rule ping_pong: two consumers take turns at the tiles of a block");
+                "rule ping_pong: needs two consumers and several tiles per block");
   static_assert(C::tiles_m % C::cluster_m == 0 && C::tiles_n % C::cluster_n == 0,
-                "rule cluster: whole clusters make up the tiles of out");
+                "rule cluster: the tiles of out must be whole clusters");
   static_assert(lines_a % 8 == 0 && lines_a * C::cluster_n == A::lines && lines_b % 8 == 0 &&
                     lines_b * C::cluster_m == B::lines,
-                "rule multicast: each block of a cluster copies whole groups of 8 lines");
+                "rule multicast: each block of a cluster must copy whole groups of 8 lines");
   static_assert((C::access_a == 0 || C::cluster_n == 1) && (C::access_b == 0 || C::cluster_m == 1),
-                "rule copied: what threads copy is for their own block");
+                "rule copied: operands copied by threads cannot be multicast");
   static_assert(!threads_copy || !gives_registers || C::producer_registers >= (C::ends_bytes ? 64 : 48),
-                "rule copying_registers: what threads that copy need");
+                "rule copying_registers: too few for threads that copy");
   static_assert(!a_in_registers || C::in_flight == 0,
-                "rule a_operand_source: registers of A are loaded anew when the multiplications that read them have been waited for");
-  static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA stores rows of C");
+                "rule a_operand_source: A in registers allows no multiplications in flight");
+  static_assert(C::store_buffers == 0 || !C::transposed, "rule store_buffers: TMA can only store rows of C");
   static_assert(C::store_buffers == 0 || fragments * boxes_n % C::store_buffers == 0,
-                "rule store_buffers: each tile begins with the first box in shared memory");
+                "rule store_buffers: the buffers must divide the boxes of a tile");
 
   using Accumulators = Sum[fragments][registers_n];
 
-  // The warp's number in the block. By a shuffle, after which ptxas knows that it is warp-uniform: values derived from
-  // it are in uniform registers, as wgmma's descriptors and TMA's operands should be.
+  // The warp's number in the block. A shuffle lets ptxas know that it is warp-uniform, so that derived values are in
+  // uniform registers, such as wgmma's descriptors and TMA's operands.
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
 
-  // Which block of its cluster this is: ranks go along m first.
+  // Position of this block in its cluster; ranks are numbered along m first.
   __device__ static __forceinline__ int rank() { return int(blockIdx.x) % cluster; }
   __device__ static __forceinline__ int rank_m() { return rank() % C::cluster_m; }
   __device__ static __forceinline__ int rank_n() { return rank() / C::cluster_m; }
 
   // One tile of C, or a part of its k.
   struct Work {
-    int batch, split, m0, n0, first, tiles;  // k-tiles: the first, and how many
+    int batch, split, m0, n0, first, tiles;  // first k-tile, and number of k-tiles
     int output_tile;
-    int cut = 0;  // with stream_k, for a tile shared by two workers: the worker of the k-tiles before the cut
+    int cut = 0;  // with stream_k, for a tile shared by two workers: the worker of its first k-tiles
 
-    // `id` counts what a cluster computes together.
+    // `id` numbers the groups of tiles that a cluster computes together.
     __device__ __forceinline__ Work(int id, LaunchRaster order) {
       constexpr int across_m = C::tiles_m / C::cluster_m, across_n = C::tiles_n / C::cluster_n;
       constexpr int of_matrix = across_m * across_n;
@@ -131,13 +139,13 @@ struct WgmmaPlan {
     }
   };
 
-  // A place in the ring of stages: both sides walk it in the same order. It counts along what the main loop needs, which
-  // so multiplies and shifts nothing.
+  // Pipeline state: a position in the ring of stages, which producers and consumers advance in the same order. It is
+  // incremented in the units of the main loop, which then needs no multiplications and shifts.
   struct Place {
     unsigned shared;
-    unsigned start;        // of the stage, in units of 16 bytes: of its address, or as descriptors of wgmma have it
-    unsigned barrier = 0;  // offset of its barriers from the first ones
-    unsigned parity = 0;   // of the rounds done
+    unsigned start;        // start of the stage: its address in units of 16 bytes, or encoded for descriptors of wgmma
+    unsigned barrier = 0;  // offset of the stage's barriers from the first ones
+    unsigned parity = 0;   // parity of the number of completed rounds
 
     __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(shared >> 4) {}
     __device__ __forceinline__ Place for_descriptors() const {
@@ -145,14 +153,15 @@ struct WgmmaPlan {
       place.start = encoded_start(shared);
       return place;
     }
-    // Address of the stage, if this place was made for copies.
+    // Address of the stage, for a state created for copies.
     __device__ __forceinline__ unsigned tile() const { return 16 * start; }
-    // Address of the stage with this encoded start, if this place was made for descriptors.
+    // Address of the stage with this encoded start, for a state created for descriptors.
     __device__ __forceinline__ unsigned tile_at(unsigned start) const {
       return shared + 16 * (start - encoded_start(shared));
     }
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at) + barrier; }
-    // Barrier that the previous stage is empty: next to `full`, whose address consumers hold when they release that stage.
+    // The "empty" barrier of the previous stage. It is adjacent to `full`, whose address consumers use when they
+    // release that stage.
     __device__ __forceinline__ unsigned empty_before() const { return full() + 8; }
     __device__ __forceinline__ unsigned empty() const {
       const unsigned next = barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16;
@@ -170,7 +179,7 @@ struct WgmmaPlan {
         parity ^= 1u;
       }
     }
-    // Advances by `tiles` stages. Only for a place made for descriptors.
+    // Advances by `tiles` stages. Only for a state created for descriptors.
     __device__ __forceinline__ void skip(int tiles) {
       const unsigned stages = barrier / 16 + unsigned(tiles), stage = stages % unsigned(C::stages);
       parity ^= stages / unsigned(C::stages) & 1u;
@@ -184,22 +193,23 @@ struct WgmmaPlan {
     }
   }
 
-  // All lanes of a warp, until each has seen the phase end. To ptxas lanes that wait on their own may part there, and it
-  // would keep what the loop around counts in registers of lanes, to be moved for each descriptor of wgmma.
+  // All lanes of a warp wait together until each has seen the phase end. If lanes waited separately, ptxas would assume
+  // divergence and keep the loop counters in per-lane registers, which must be moved for each descriptor of wgmma.
   __device__ static __forceinline__ void wait_together(unsigned barrier, unsigned parity) {
     while (!ptx::vote_all(ptx::mbarrier_try_wait(barrier, parity))) {
     }
   }
 
-  // Everything that this block computes: body(work, how many came before, whether another follows).
+  // Calls body(work, number of previous works, true if another follows) for every tile or part that this block
+  // computes.
   template <class Body>
   __device__ static __forceinline__ void for_each_work(LaunchRaster order, const Body& body) {
     const int id = int(blockIdx.x) / cluster;
     if constexpr (!C::several_tiles) {
       body(Work(id, order), 0, false);
     } else if constexpr (C::stream_k) {
-      // Dealt out to stream_k_blocks once and for all, which is right whatever runs at a time: a block waits for sums of
-      // one alone that has its ticket already, and so runs or has run.
+      // The distribution to stream_k_blocks is fixed. It is correct for any number of concurrent blocks, because a
+      // block only waits for the sums of a block that already has its ticket, and therefore runs or has run.
       auto walk = Deal::Walk::of(id);
 #pragma unroll 1
       for (int turn = 0; walk.left > 0; ++turn) {
@@ -211,7 +221,8 @@ struct WgmmaPlan {
         body(work, turn, walk.left > 0);
       }
     } else {
-      const int launched = int(gridDim.x / unsigned(cluster));  // clusters: workers, or fewer where fewer run at a time
+      // Number of clusters: the workers, or fewer if fewer run at the same time.
+      const int launched = int(gridDim.x / unsigned(cluster));
 #pragma unroll 1
       for (int next = id, turn = 0; next < works; next += launched, ++turn) {
         body(Work(next, order), turn, next + launched < works);

@@ -18,9 +18,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   using Plan::cluster, Plan::consumer_threads, Plan::for_each_work, Plan::lines_a, Plan::lines_b, Plan::rank_m,
       Plan::rank_n, Plan::tma_bytes, Plan::wait;
 
-  static constexpr int most_lines = 256;  // of what TMA copies at a time
+  static constexpr int most_lines = 256;  // maximum number of lines per TMA copy
 
-  // The ranks of the blocks along n, as bits: 1, and every cluster_m-th after it.
+  // Bit mask of the ranks of the blocks along n: every cluster_m-th bit, beginning with the first.
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
   // One thread: fills every stage as soon as it is empty.
@@ -28,21 +28,21 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
-        wait(place.empty(), place.parity ^ 1u);  // the first round finds all stages empty
+        wait(place.empty(), place.parity ^ 1u);  // in the first round all stages are empty
         load_stage(a, b, chosen, place, work, (work.first + t) * C::tile_k);
       }
     });
     drain(place);
   }
 
-  // All threads that copy: one of them issues TMA for its operand, if any, and each begins to copy a part of the others. A
-  // stage is signalled as full some k-tiles later, whose copies are in flight meanwhile: as many as stages remain besides
-  // those that consumers may hold.
+  // All producer threads: one issues TMA copies for an operand, if any, and each starts copies of a part of the other
+  // operands. A stage is signalled as full some k-tiles later, while their copies are in flight. Their number is that
+  // of the stages that consumers do not use.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
                                                       int warp) {
     constexpr int behind = C::stages - 1 - C::in_flight;
-    static_assert(behind >= 0, "rule stages: one that is filled besides those that may be multiplied");
+    static_assert(behind >= 0, "rule stages: one stage must be free besides those that consumers use");
     constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
     const int thread = int(threadIdx.x) - consumer_threads;
     Place arrived = place;
@@ -76,15 +76,15 @@ struct WgmmaProducers : WgmmaPlan<Config> {
           publish(arrived, work.batch, thread);
         }
       }
-      if constexpr (shifts_differ) publish_rest(work.batch);  // while it is known which matrix they are of
+      if constexpr (shifts_differ) publish_rest(work.batch);  // before the matrix changes, on which the shifts depend
     });
     if constexpr (!shifts_differ) publish_rest(0);
     drain(place);
   }
 
-  // Wait until every stage has been released by all blocks of the cluster that read it. No peer arrives at a barrier of
-  // this block afterwards, so the block may exit. A barrier of the cluster would do, too, but its release is a fence of
-  // the whole GPU (MEMBAR.ALL.GPU), which costs about a microsecond. Stages never filled pass at once.
+  // Waits until every stage has been released by all blocks of the cluster that read it. No other block arrives at a
+  // barrier of this block afterwards, so the block may exit. A cluster barrier would also work, but its release is a
+  // GPU-wide fence (MEMBAR.ALL.GPU), which takes about a microsecond. The wait for unused stages returns immediately.
   __device__ static __forceinline__ void drain(Place place) {
     if constexpr (cluster > 1) {
 #pragma unroll 1
@@ -115,7 +115,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     arrived.advance();
   }
 
-  // One thread: has TMA copy its operands of a stage.
+  // One thread: issues the TMA copies of a stage.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const ByLaunch& chosen, const Place& place,
                                                     const Work& work, int k0) {
@@ -132,8 +132,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     }
   }
 
-  // The share `part` of the tile's boxes, Lines lines of each; of those that are too long for TMA one half after another.
-  // Many boxes are in a loop: unrolled, ptxas keeps more of their coordinates than 24 registers hold.
+  // Copies the share `part` of the tile's boxes, Lines lines of each, in two halves if they are too many for TMA. Many
+  // boxes are copied in a loop that is not unrolled, because ptxas would need more than 24 registers for their
+  // coordinates.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {

@@ -1,4 +1,5 @@
-// The stores of wgmma_matmul: sums of a consumer, finished, to C from registers or through shared memory by TMA.
+// The stores of wgmma_matmul: a consumer's sums are finished and stored to C, from registers or by TMA through shared
+// memory.
 #pragma once
 #include <autosched/common/finish.cuh>
 #include <autosched/intrinsics/wgmma_out.cuh>
@@ -30,15 +31,15 @@ struct WgmmaStores : WgmmaPlan<Config> {
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {  // of rows outside of C that of the last one inside, which is read anyway
+      for (int half = 0; half < 2; ++half) {  // rows outside of C use the scale of the last row
         const int row = i * 64 + half * 8, last = C::m - 1 - row0;
         of_rows[i][half] = C::transposed ? 1.0f : ends.of_row(!partial_m || row < last ? row : last);
       }
     }
-    // Columns first: what they are scaled by and what is added to them is then needed for all rows at once, and not
-    // kept in registers from one row to the next. An activation of many instructions is in the code for a part of the
-    // columns, and the sums of the others move to their registers: a half and more of the time to compile such a kernel,
-    // and code that the instruction cache holds, for one move or two of a sum.
+    // Iterates over columns first, so that scales and bias of a column are needed only once, and not in registers
+    // across rows. The code of a long activation is emitted only for a part of the columns; the sums of the others are
+    // moved to the registers of this part. This halves the compile time and lets the code fit in the instruction cache,
+    // at the cost of one or two moves per sum.
     constexpr int part = part_of_columns();
 #pragma unroll 1
     for (int from = 0; from < C::tile_n; from += part) {
@@ -79,9 +80,9 @@ struct WgmmaStores : WgmmaPlan<Config> {
     return C::tile_n % 32 == 0 ? 32 : C::tile_n % 16 == 0 ? 16 : C::tile_n;
   }
 
-  // Through shared memory, a box at a time: TMA stores it while the next ones are written. With room for all boxes of a
-  // consumer's part of the tile (staged_whole) they are written one after another and stored together: one barrier, and
-  // one more where an earlier tile's boxes have to be read first.
+  // Stores through shared memory, a box at a time: TMA stores a box while the next ones are written. If all boxes of a
+  // consumer's part of the tile fit (staged_whole), they are stored together after one barrier, and one more if TMA
+  // must first have read the boxes of an earlier tile.
   __device__ static __forceinline__ void store_boxes(Accumulators& acc, End ends, const ptx::TensorMap* out,
                                                      const Work& work, unsigned boxes, int group, int rows) {
     constexpr bool partial_n = C::n % C::tile_n != 0;
@@ -94,16 +95,16 @@ struct WgmmaStores : WgmmaPlan<Config> {
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {  // of rows outside of C that of the last one inside, which is read anyway
+      for (int half = 0; half < 2; ++half) {  // rows outside of C use the scale of the last row
         const int row = row0 + i * 64 + row_of_thread + half * 8;
         of_rows[i][half] = ends.of_row(row < C::m ? row : C::m - 1);
       }
     }
     if (staged_whole && C::several_tiles) {
       if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();
-      ptx::barrier_sync(barrier, 128);  // the boxes of the tile before have been read
+      ptx::barrier_sync(barrier, 128);  // TMA has read the boxes of the previous tile
     }
-    constexpr int together = part_of_columns() < C::tile_n ? 1 : boxes_n;  // columns first and in parts, as in store
+    constexpr int together = part_of_columns() < C::tile_n ? 1 : boxes_n;  // columns first, in parts, as in `store`
 #pragma unroll 1
     for (int from = 0; from < boxes_n; from += together) {
 #pragma unroll
@@ -123,7 +124,7 @@ struct WgmmaStores : WgmmaPlan<Config> {
           continue;
         }
         if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();
-        ptx::barrier_sync(barrier, 128);  // what the box held has been read
+        ptx::barrier_sync(barrier, 128);  // TMA has read the previous contents of the box
         Box::write(box, x);
         ptx::fence_async_proxy();
         ptx::barrier_sync(barrier, 128);  // every thread has written its part

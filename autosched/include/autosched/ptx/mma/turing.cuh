@@ -1,4 +1,4 @@
-// mma.sync that sm_75 has: PTX ISA 9.7.14.5 (fragment layouts: m16n8k8 in 9.7.14.5.7, m8n8k16 in 9.7.14.5.3). d += a * b.
+// mma.sync of sm_75: PTX ISA 9.7.14.5 (fragment layouts: m16n8k8 in 9.7.14.5.7, m8n8k16 in 9.7.14.5.3). d += a * b.
 #pragma once
 
 namespace autosched::ptx {
@@ -8,7 +8,8 @@ __device__ __forceinline__ void mma_m16n8k8_f32(float (&d)[4], const unsigned (&
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(b[0]));
 }
-// Lane l holds four neighbours along k: row l / 4 of a, column l / 4 of b, and two neighbours of d's row l / 4.
+// Lane l has four adjacent elements along k of row l / 4 of a and column l / 4 of b, and two adjacent elements of d's
+// row l / 4.
 __device__ __forceinline__ void mma_m8n8k16_s8(int& d0, int& d1, unsigned a, unsigned b) {
   asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
                : "+r"(d0), "+r"(d1)

@@ -1,6 +1,6 @@
-// wmma.load / wmma.mma / wmma.store: PTX ISA 9.7.14.4. Which thread holds which element is not specified, so a
-// fragment only makes sense to these functions and to operations that treat every element alike.
-// Strides count elements; addresses are shared-window addresses aligned to 32 bytes.
+// wmma.load / wmma.mma / wmma.store: PTX ISA 9.7.14.4. The mapping of elements to threads is unspecified, so fragments
+// are only meaningful for these functions and for element-wise operations. Strides count elements; addresses are
+// shared-window addresses aligned to 32 bytes.
 #pragma once
 
 namespace autosched::ptx {

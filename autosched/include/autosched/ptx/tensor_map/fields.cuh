@@ -1,5 +1,6 @@
-// tensormap.replace (PTX ISA 9.7.9.28, sm_90a): a tensor map in global memory, field by field. One thread calls them, and
-// what they write, others and the host see as any write; bulk copies see it as a kernel's parameter.
+// tensormap.replace (PTX ISA 9.7.9.28, sm_90a): writes fields of a tensor map in global memory. One thread calls these
+// functions. Other threads and the host see the results like other writes; bulk copies see them like a kernel
+// parameter.
 #pragma once
 
 #include "autosched/ptx/tensor_map/tensor_map.cuh"
@@ -9,13 +10,13 @@ namespace autosched::ptx {
 // Arguments of cuTensorMapEncodeTiled, except L2 promotion, which is always none, and interleaved
 // layouts. Dimension 0 is the contiguous one.
 struct TensorMapFields {
-  unsigned long long address;     // of the tensor, on the GPU
-  unsigned long long strides[4];  // bytes, of every dimension but the first
+  unsigned long long address;     // address of the tensor on the GPU
+  unsigned long long strides[4];  // strides in bytes of every dimension except the first
   unsigned sizes[5], box[5], element_strides[5];
   unsigned rank;
   unsigned element;  // 0 u8, u16, u32, s32, u64, s64, 6 f16, f32, f32.ftz, f64, 10 bf16, tf32, tf32.ftz
   unsigned swizzle;  // 0 none, 1 to 3: 32, 64, 128 bytes
-  unsigned fill;     // outside the tensor: 0 zeros, 1 NaN
+  unsigned fill;     // value of elements outside the tensor: 0 zeros, 1 NaN
 };
 
 __device__ __forceinline__ void set_address(TensorMap* map, unsigned long long address) {
@@ -34,7 +35,7 @@ __device__ __forceinline__ void set_size(TensorMap* map, unsigned elements) {
                : "memory");
 }
 
-// Stride 0 is that of the second dimension.
+// Index 0 is the stride of the second dimension.
 template <int Stride>
 __device__ __forceinline__ void set_stride(TensorMap* map, unsigned long long bytes) {
   asm volatile("tensormap.replace.tile.global_stride.global.b1024.b64 [%0], %1, %2;" ::"l"(map), "n"(Stride),
@@ -71,7 +72,7 @@ __device__ __forceinline__ void set_fill(TensorMap* map) {
   asm volatile("tensormap.replace.tile.fill_mode.global.b1024.b32 [%0], %1;" ::"l"(map), "n"(Mode) : "memory");
 }
 
-// Choices are immediate operands: the one of Last and below that is `fields.element`, and so on.
+// Enum values must be immediates, so the recursion selects among those up to Last.
 template <int Last>
 __device__ void choose_element(TensorMap* map, unsigned element) {
   if (element == Last) return set_element<Last>(map);
@@ -88,7 +89,7 @@ __device__ void set_dimensions(TensorMap* map, const TensorMapFields& fields) {
   if constexpr (Dimension + 1 < 5) set_dimensions<Dimension + 1>(map, fields);
 }
 
-// The whole map, at a multiple of 128 bytes of global memory.
+// Writes the whole map, at a multiple of 128 bytes of global memory.
 __device__ inline void fill_tensor_map(TensorMap* map, const TensorMapFields& fields) {
   *map = TensorMap{};
   set_address(map, fields.address);

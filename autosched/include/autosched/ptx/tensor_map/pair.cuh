@@ -4,7 +4,7 @@
 
 namespace autosched::ptx {
 
-// As load_box, counted at a barrier of either block of the pair.
+// Like load_box, but the barrier may be in either block of the pair.
 __device__ __forceinline__ void load_box_of_pair(unsigned shared, const TensorMap& map, int x, int y, int z,
                                                  unsigned barrier, Evict evict) {
   asm volatile(

@@ -1,4 +1,5 @@
-// cp.async.bulk.tensor: PTX ISA 9.7.9.27. Tiles between global memory, which a tensor map describes, and shared memory.
+// cp.async.bulk.tensor: PTX ISA 9.7.9.27. Copies tiles between global memory, described by a tensor map, and shared
+// memory.
 #pragma once
 
 namespace autosched::ptx {
@@ -8,16 +9,16 @@ struct alignas(64) TensorMap {
   unsigned long long opaque[16];
 };
 
-// L2 eviction priority of the data read: a createpolicy.fractional policy for all of it (PTX ISA 9.7.9.18), as the
-// instruction encodes it.
+// L2 eviction priority of loaded data: a createpolicy.fractional policy for all of it (PTX ISA 9.7.9.18), as encoded by
+// the instruction.
 enum class Evict : unsigned long long {
   normally = 0x1000000000000000ull,
   first = 0x12F0000000000000ull,
   last = 0x14F0000000000000ull
 };
 
-// The box at (x, y, z), x along contiguous memory, to shared memory. Elements outside the tensor arrive as zeros, and
-// all bytes of the box count at `barrier`.
+// Loads the box at (x, y, z), where x is contiguous, to shared memory. Elements outside the tensor are zero, and
+// `barrier` counts all bytes of the box.
 __device__ __forceinline__ void load_box(unsigned shared, const TensorMap& map, int x, int y, int z, unsigned barrier,
                                          Evict evict) {
   asm volatile(
@@ -27,8 +28,8 @@ __device__ __forceinline__ void load_box(unsigned shared, const TensorMap& map, 
       : "memory");
 }
 
-// The same for each block of the cluster whose bit of `blocks` is set: to the same place of its shared memory, counted at
-// its own barrier.
+// Multicasts the box to each block of the cluster whose bit in `blocks` is set, at the same address of its shared
+// memory and counted by its own barrier.
 __device__ __forceinline__ void load_box_for(unsigned short blocks, unsigned shared, const TensorMap& map, int x, int y,
                                              int z, unsigned barrier, Evict evict) {
   asm volatile(
@@ -45,20 +46,20 @@ __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, in
                : "memory");
 }
 
-// The stores of this thread since the last one become a group.
+// Commits this thread's stores since the last call as a group.
 __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-// Waits until shared memory has been read for all but Pending of this thread's groups of stores.
+// Waits until all except Pending of this thread's groups of stores have read shared memory.
 template <int Pending>
 __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-// Makes what this thread has written to shared memory visible to copies and multiplications that follow, and what it has
-// read there read before they write: on an H100, writes overtook such reads after an arrival at an mbarrier.
+// Makes this thread's writes to shared memory visible to later copies and multiplications, and orders its reads before
+// their writes. Without it, writes overtook such reads on an H100 after an arrival at an mbarrier.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Has the map fetched before it is used.
+// Prefetches the tensor map.
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }

@@ -1,16 +1,16 @@
-// In place of ptx/arithmetic.cuh on sm_75, whose max has no .NaN.
-// Arithmetic that C++ has no operator for: PTX ISA 9.7.3, and of f16 9.7.4.
+// Replaces ptx/arithmetic.cuh on sm_75, whose max has no .NaN. Arithmetic that C++ has no operator for: PTX ISA 9.7.3,
+// and of f16 9.7.4.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
 namespace autosched::ptx {
 
-// The larger one; NaN where either is NaN.
+// Returns the larger number; NaN if either is NaN.
 __device__ __forceinline__ float max_nan(float a, float b) {
-  const bool nan = !(a == a) || !(b == b);  // one comparison of PTX: setp.nan
+  const bool nan = !(a == a) || !(b == b);  // compiles to a single PTX comparison, setp.nan
   return nan ? __uint_as_float(0x7fffffffu) : fmaxf(a, b);
 }
-// The smaller one; NaN where either is NaN.
+// Returns the smaller number; NaN if either is NaN.
 __device__ __forceinline__ float min_nan(float a, float b) {
   const bool nan = !(a == a) || !(b == b);
   return nan ? __uint_as_float(0x7fffffffu) : fminf(a, b);
@@ -35,7 +35,7 @@ __device__ __forceinline__ unsigned fma_rn_bf16x2(unsigned a, unsigned b, unsign
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
   return y;
 }
-// The bytes of a (0 to 3) and b (4 to 7) that the digits of Selected name, the last byte first.
+// Selects bytes of a (0 to 3) and b (4 to 7) by the hexadecimal digits of Selected, most significant byte first.
 template <unsigned Selected>
 __device__ __forceinline__ unsigned prmt(unsigned a, unsigned b) {
   unsigned y;

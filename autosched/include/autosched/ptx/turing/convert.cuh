@@ -1,5 +1,5 @@
-// In place of ptx/convert.cuh on sm_75, which has no cvt to bf16.
-// cvt: PTX ISA 9.7.9.21. Sixteen-bit floats are passed as their bits.
+// Replaces ptx/convert.cuh on sm_75, which has no cvt to bf16. cvt: PTX ISA 9.7.9.21. Sixteen-bit floats are passed as
+// their bits.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 
@@ -26,14 +26,14 @@ __device__ __forceinline__ unsigned short cvt_rn_f16_f32(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
 }
-// To nearest, ties to even: half of the last bit that stays is added, less one where that bit is 0. Of infinity nothing
-// carries; NaN becomes the one that cvt.rn.bf16.f32 gives.
+// Rounds to nearest, ties to even: adds half of the last kept bit, minus one if that bit is 0. Infinity is unchanged;
+// NaN becomes the NaN of cvt.rn.bf16.f32.
 __device__ __forceinline__ unsigned short cvt_rn_bf16_f32(float x) {
   const unsigned bits = __float_as_uint(x);
   const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   return static_cast<unsigned short>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded);
 }
-// Named by kernels for all types, and compiled for none of sm_75.
+// Kernels refer to it for all types, but it is never compiled for sm_75.
 __device__ unsigned cvt_rna_tf32(unsigned f32_bits);
 __device__ __forceinline__ unsigned bits_of(float x) { return __float_as_uint(x); }
 __device__ __forceinline__ float float_of(unsigned bits) { return __uint_as_float(bits); }

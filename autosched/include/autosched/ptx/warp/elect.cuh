@@ -3,8 +3,8 @@
 
 namespace autosched::ptx {
 
-// True for one lane of a warp, whose lanes must all ask: the same one each time. Unlike a comparison with threadIdx, it
-// lets ptxas know that a single thread continues, so that it emits a TMA instruction without a loop over the lanes.
+// Returns true in one lane of the warp, always the same one. All lanes must call it. Unlike a comparison with
+// threadIdx, it lets ptxas know that a single thread continues, so that a TMA instruction needs no loop over lanes.
 __device__ __forceinline__ bool elect() {
   unsigned elected;
   asm volatile(

@@ -3,8 +3,8 @@
 
 namespace autosched::ptx {
 
-// True if the predicate holds for all lanes of the warp, all of which must call this. The result is warp-uniform, and
-// ptxas knows it: counters of a loop that branches on it stay in uniform registers.
+// Returns true if the predicate holds in all lanes of the warp, which must all call it. ptxas knows that the result is
+// warp-uniform, so counters of a loop that branches on it are in uniform registers.
 __device__ __forceinline__ bool vote_all(bool predicate) {
   unsigned all;
   asm volatile(

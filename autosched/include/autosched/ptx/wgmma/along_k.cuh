@@ -1,5 +1,5 @@
-// wgmma of types that are read along k only: f32 as tf32, whose other bits the tensor cores drop, 8-bit floats, and i8,
-// which is added up in i32 (PTX ISA 9.7.15.5.2).
+// wgmma of types that must be contiguous along k: f32 as tf32 (tensor cores ignore the other bits), 8-bit floats, and
+// i8 with i32 accumulators (PTX ISA 9.7.15.5.2).
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 
@@ -13,7 +13,7 @@ namespace autosched::ptx {
     template <int MajorA, int MajorB>                                                                                  \
     __device__ __forceinline__ static void multiply(SUM (&d)[N / 2], unsigned long long a, unsigned long long b,       \
                                                     int accumulate) {                                                  \
-      static_assert(MajorA == 0 && MajorB == 0, "rule layout: wgmma reads this type along k only");                    \
+      static_assert(MajorA == 0 && MajorB == 0, "rule layout: wgmma requires this type to be contiguous along k");                    \
       asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " ACCUMULATE ", 0;\n\t"                                       \
                    "wgmma.mma_async.sync.aligned.m64n" #N K_AND_TYPES " {" AUTOSCHED_R##N "}, " OPERANDS ";\n\t}"      \
                    : AUTOSCHED_D##N(KIND)                                                                              \

@@ -1,5 +1,5 @@
-// wgmma of f16 that adds up in f16 (PTX ISA 9.7.15.5.2): d of 64 x N as in ptx/wgmma/wgmma.cuh, but two columns to a register. A
-// is in shared memory, or in registers.
+// wgmma of f16 with f16 accumulators (PTX ISA 9.7.15.5.2): d of 64 x N as in ptx/wgmma/wgmma.cuh, but with two columns
+// per register. A is in shared memory or in registers.
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 

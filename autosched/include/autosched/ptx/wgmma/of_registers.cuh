@@ -1,6 +1,6 @@
-// wgmma with A from registers: PTX ISA 9.7.15.5.2. Thread l of a warp holds of rows l / 4 + 16 * warp the four bytes at
-// 4 * (l % 4) of each of two pieces of 16 bytes along k: registers 0 and 2, and 1 and 3 those of 8 rows further. A register
-// must not change until the multiplication has been waited for.
+// wgmma with A from registers: PTX ISA 9.7.15.5.2. Thread l of a warp has four bytes, at 4 * (l % 4), of each of two
+// 16-byte pieces along k: registers 0 and 2 for row l / 4 + 16 * warp, registers 1 and 3 for the row 8 below. Registers
+// must not change until the multiplication is complete.
 #pragma once
 #include <autosched/ptx/wgmma/wgmma.cuh>
 
@@ -49,7 +49,7 @@ namespace autosched::ptx {
     template <int MajorB>                                                                                              \
     __device__ __forceinline__ static void multiply(SUM (&d)[N / 2], const unsigned (&a)[4], unsigned long long b,     \
                                                     int accumulate) {                                                  \
-      static_assert(MajorB == 0 || sizeof(TYPE) == 2, "rule layout: wgmma reads this type along k only");              \
+      static_assert(MajorB == 0 || sizeof(TYPE) == 2, "rule layout: wgmma requires this type to be contiguous along k");              \
       asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " ACCUMULATE ", 0;\n\t"                                       \
                    "wgmma.mma_async.sync.aligned.m64n" #N K_AND_TYPES " {" AUTOSCHED_R##N "}, " OPERANDS MORE ";\n\t}" \
                    : AUTOSCHED_D##N(KIND)                                                                              \

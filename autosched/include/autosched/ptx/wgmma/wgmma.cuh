@@ -1,4 +1,4 @@
-// wgmma: PTX ISA 9.7.15. A warpgroup of four warps multiplies tiles in shared memory, while its warps go on.
+// wgmma: PTX ISA 9.7.15. A warpgroup of four warps multiplies tiles in shared memory asynchronously.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
 #include <autosched/ptx/wgmma/registers.cuh>
@@ -16,14 +16,14 @@ __device__ __forceinline__ void wgmma_wait_group() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-// Keeps the compiler from moving uses of an accumulator across: it does not know that a wait makes them valid, nor that
-// what is written in front of a fence must stay there.
+// Prevents the compiler from moving uses of an accumulator across this point. It does not know that a wait makes the
+// accumulator valid, and that writes before a fence must stay there.
 __device__ __forceinline__ void hold_register(float& x) { asm volatile("" : "+f"(x)); }
 __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x)); }
 __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
-// A copy for one multiplication of an a that several iterations multiply. ptxas of CUDA 12.8 to 13.0 lets the a of another
-// product overwrite such registers; a move it would undo, but not a permutation of bytes.
+// Copies an a that several iterations multiply, for one multiplication. ptxas of CUDA 12.8 to 13.0 lets the a of
+// another product overwrite such registers. It would eliminate a move, but not a permutation of bytes.
 __device__ __forceinline__ unsigned copy_for_one(unsigned x) {
   unsigned copy;
   asm volatile("prmt.b32 %0, %1, %1, 0x3210;" : "=r"(copy) : "r"(x));

@@ -1,7 +1,7 @@
 """Search for the fastest schedule of a kernel, and verification that its code is correct.
 
-Start at ``tuning/tune.py`` and ``verify/verdict.py``, or at ``cli/app.py`` for the command. Names are imported on
-first use, so that programs which only call kernels do not import the search. The packages below (``measurements``,
+Start at ``tuning/tune.py`` and ``verify/verdict.py``, or at ``cli/app.py`` for the command. Names are imported on first
+use, so that programs that only call kernels do not import the search. The packages below (``measurements``,
 ``cost_models`` and ``search_spaces``) must not import this one.
 
 >>> import autosched
@@ -236,7 +236,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Importing autosched is fast: the command line handles Ctrl-C before anything slow is imported.
+    # Imports of this module must be fast, because the command line must handle Ctrl-C before slow imports.
     if name not in _HOMES:
         raise AttributeError(f"module 'autosched' has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)

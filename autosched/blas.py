@@ -1,4 +1,4 @@
-"""Keep BLAS threads from using CPU time that compilers and emulated launches need."""
+"""Settings that keep BLAS threads from using CPU time that compilers and emulated launches need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _limiting = threading.Lock()
 
 
 def import_numpy() -> None:
-    """Import numpy with BLAS threads that sleep at once while they have no work.
+    """Import numpy with BLAS threads that sleep immediately when idle.
 
     The threads of OpenBLAS start when numpy is imported. By default each of them spins for 2^26 cycles (20 ms of CPU
     time) before it sleeps. OpenBLAS reads the variable when it is loaded; child processes must not inherit it.
@@ -34,10 +34,10 @@ def import_numpy() -> None:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Limit the BLAS libraries that are loaded to one thread, in the whole process; use it as a decorator, too.
+    """Limit all loaded BLAS libraries to one thread, in the whole process. Context manager and decorator.
 
-    On busy cores, BLAS threads that wait for each other take many times the CPU time of one. Contexts nest. Where they
-    overlap in several threads, the first one sets the limit and restores the number of threads.
+    On busy cores, BLAS threads that wait for each other take many times the CPU time of a single thread. Contexts nest.
+    If contexts of several threads overlap, the first one sets the limit and later restores it.
     """
     if not _limiting.acquire(blocking=False):
         yield
@@ -51,11 +51,11 @@ def single_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _controller(modules: int) -> ThreadpoolController:
-    """Return the controller of the libraries that are loaded. Looking for them takes 1 ms.
+    """Return the controller of the loaded libraries. Searching for them takes 1 ms.
 
     Args:
-        modules: Number of imported modules: each new one may have loaded a library.
+        modules: Number of imported modules. A new module may have loaded another library.
     """
-    from threadpoolctl import ThreadpoolController  # takes 15 ms, which most commands do not need
+    from threadpoolctl import ThreadpoolController  # lazy: this import takes 15 ms
 
     return ThreadpoolController()

@@ -1,7 +1,7 @@
-"""Names of the integrations with other projects, and the one way to reach them.
+"""Registry of the integrations with other projects.
 
-Rooms below ``autosched.integrations`` know a name and a protocol, never a module: an integration is imported when its
-name is looked up here. Each group names its protocol.
+Other packages refer to an integration by its name and protocol, not by its module. An integration is imported when its
+name is looked up here. Each group is documented with its protocol.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _ROOM = "autosched.integrations"
 
 
 class UnknownIntegration(ValueError):
-    """No integration has this name. The message is one line that lists the names."""
+    """No integration has this name. The message is one line with the known names."""
 
 
 class IntegrationGroup:
-    """Integrations that offer the same thing, by name. Iterating yields the names.
+    """Integrations with the same protocol, by name. Iteration yields the names.
 
     Args:
-        places: For each name, ``module:object`` below ``autosched.integrations``.
+        places: Location of each integration, ``module:object`` below ``autosched.integrations``, by name.
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:
@@ -37,10 +37,10 @@ class IntegrationGroup:
             name: One of the names.
 
         Returns:
-            The object that obeys the protocol of the group.
+            The object that implements the protocol of the group.
 
         Raises:
-            UnknownIntegration: There is none of this name.
+            UnknownIntegration: No integration has this name.
             ImportError: A package that the integration needs is not installed.
         """
         if name not in self._places:

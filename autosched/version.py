@@ -1,3 +1,3 @@
-"""The version, for packaging too; known also where autosched runs from a folder and is not installed."""
+"""The version of autosched, also for packaging. It is available even if autosched is not installed."""
 
 VERSION = "0.1.0"

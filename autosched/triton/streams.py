@@ -1,4 +1,4 @@
-"""Streams of a Triton program. Work is executed immediately, and ``HostOrder`` checks that the program orders it.
+"""Streams of a Triton program. Work is executed immediately. ``HostOrder`` checks the program's synchronization.
 
 As in torch, streams do not wait for the default stream. The memory of a freed tensor is reused by the next tensor on
 the same stream. Copies are only asynchronous from or to pinned memory, with ``non_blocking=True``.

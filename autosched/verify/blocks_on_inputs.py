@@ -190,7 +190,7 @@ class ReferenceOfBlocks:
             worst, error = max(worst, found.worst), max(error, float(np.where(np.isnan(apart), np.inf, apart).max()))
             if not found.ok and not wrong:
                 at = [int(i) for i in np.unravel_index(int(written.places[0]), output.shape)]
-                wrong = f"of the elements that the blocks wrote, from {output.name}{at} on: {found.reason}"
+                wrong = f"in the elements that the blocks wrote, the first at {output.name}{at}: {found.reason}"
         return Comparison(worst, wrong, error)
 
 

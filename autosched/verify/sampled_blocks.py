@@ -283,7 +283,10 @@ def _compare_part(
     )
     if found.ok:
         return found.worst, ""
-    return found.worst, f"of the elements that the blocks wrote, from {int(places[there][0])} on: {found.reason}"
+    return (
+        found.worst,
+        f"in the elements that the sampled blocks wrote, the first at {int(places[there][0])}: {found.reason}",
+    )
 
 
 def _found(written: IntArray, places: IntArray) -> tuple[IntArray | slice, IntArray | slice]:

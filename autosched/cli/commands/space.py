@@ -248,7 +248,7 @@ def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Re
         console.print(str(whole.why_empty()), markup=False)
         return
     valid = {rule.name for rule in whole.constraints}
-    rules = formatting.table("rule", "kind", "refuses alone", "share", right=("refuses alone", "share"))
+    rules = formatting.table("rule", "kind", "rejects", "share", right=("rejects", "share"))
     for r in sorted(rejects, key=lambda r: -r.count):
         if r.count:
             kind = "valid" if r.rule in valid else "pruning"

@@ -155,7 +155,9 @@ class TestMatmul:
         ):
             with pytest.raises(ValueError, match=message):
                 planned(a, b, **usual | changed)
-        with pytest.raises(ValueError, match="a of nvf4 must be of type uint8 or float4_e2m1fn_x2, not float16: view it as"):
+        with pytest.raises(
+            ValueError, match="a of nvf4 must be of type uint8 or float4_e2m1fn_x2, not float16: view it as"
+        ):
             planned(of((20, 48)), b, **usual)
         halves = {name: array for name, array in usual.items() if name != "block_format"}
         with pytest.raises(ValueError, match="block_scale_a and block_scale_b need block_format"):

@@ -173,8 +173,8 @@ class TestAdvice:
         [
             ("raise ImportError('no libcudart.so')", "ImportError: no libcudart.so"),
             ("import os; os.kill(os.getpid(), 11)", "exit status -11"),
-            ("import os; print('hello', flush=True); os._exit(0)", "not understood"),
-            ("import os; print('[{}]', flush=True); os._exit(0)", "not understood"),
+            ("import os; print('hello', flush=True); os._exit(0)", "cannot be interpreted"),
+            ("import os; print('[{}]', flush=True); os._exit(0)", "cannot be interpreted"),
             ("class NvMatmulHeuristicsTarget: pass", "has no attribute"),
         ],
     )
@@ -182,7 +182,7 @@ class TestAdvice:
         (stub.parent / "site" / f"{NAME}.py").write_text(code)
         found = given(SMALL)
         assert found.schedules == ()
-        assert found.line.startswith(f"{NAME} is left out: ") and why in found.line and "\n" not in found.line
+        assert found.line.startswith(f"{NAME} is not used: ") and why in found.line and "\n" not in found.line
         with pytest.raises(HeuristicsFailed, match=why):
             configurations(SMALL, "A100_SXM_80GB", 3)
 

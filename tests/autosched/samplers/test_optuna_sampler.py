@@ -304,7 +304,7 @@ class TestAnyParameters:
 
 def test_where_nothing_is_legal_a_warning_says_so() -> None:
     study = optuna.create_study(sampler=StudySampler(seed=0, legal=lambda params: False))
-    with pytest.warns(UserWarning, match=r"none of 6,144 random parameters is legal") as said:
+    with pytest.warns(UserWarning, match=r"none of 6,144 random candidates is legal") as said:
         study.optimize(lambda t: t.suggest_float("x", 0, 1), n_trials=8)
     assert len(study.trials) == 8 and len(said) == 1
 

@@ -1,7 +1,7 @@
-"""AutoHeuristic's recordings of Triton matmuls (torch.mm on A100 and H100, 2024-08), read and counted.
+"""Read AutoHeuristic's recordings of Triton matmuls (torch.mm on A100 and H100, 2024-08).
 
-The files are ``*_mm.txt`` of https://github.com/AlnisM/autoheuristic-datasets. They come without a licence, so neither
-they nor copies of them are part of this repository; figures computed from them are.
+The files are ``*_mm.txt`` of https://github.com/AlnisM/autoheuristic-datasets. They have no licence, so this repository
+only contains figures that were computed from them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from search_spaces.operators.matmul import Matmul
 LIBRARY = "extern_mm"  # name of cuBLAS; every other choice is a Triton configuration
 _CONFIG = re.compile(r"type=triton_BLOCK-M=(\d+)_BLOCK-K=(\d+)_BLOCK-N=(\d+)_numstages=(\d+)_numwarps=(\d+)$")
 _DTYPES = {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32"}
-# No matmul of h100_mm moves more than 2.40 TB/s, those of a100_mm up to 1.73 TB/s, 85% of the data sheet: the
-# H100 was not one of 3.35 TB/s. 2.5 TB/s suits its recordings best.
+# # Matmuls of a100_mm move up to 1.73 TB/s, 85% of the data sheet. Those of h100_mm move up to 2.40 TB/s, so that H100
+# had less than 3.35 TB/s. 2.5 TB/s fits its recordings best.
 _DRAM_BANDWIDTH = {"h100": 2.5e12}
 
 
@@ -56,7 +56,7 @@ class Recorded:
 
     @cached_property
     def alignment(self) -> tuple[int, int]:
-        """Alignment of the contiguous lines of a and of b in bytes, up to 16: their widest copies."""
+        """Alignment of the contiguous lines of a and of b in bytes, at most 16, the widest copy."""
         element = self.problem.input_dtype.bytes
         widths = []
         for strides in (self.strides[:2], self.strides[2:]):
@@ -85,7 +85,7 @@ def read(path: Path) -> list[Recorded]:
             if not row:
                 continue
             if len(row) != len(names):
-                raise NotARecording(f"{path} is cut short")
+                raise NotARecording(f"{path} is truncated")
             milliseconds = float(row[-1])
             if 0 < milliseconds < float("inf"):
                 times[tuple(row[:-2])][row[-2]].append(milliseconds * 1e-3)

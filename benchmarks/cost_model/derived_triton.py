@@ -1,10 +1,9 @@
-"""Counts from the emulator compared with hand-written ones, on recorded Triton matmuls.
+"""Compare counts from the emulator with hand-written ones, on recorded Triton matmuls.
 
-``python -m benchmarks.cost_model.derived_triton FOLDER``: FOLDER contains the recordings of AutoHeuristic
-(``*_mm.txt``, see ``autoheuristic``); nothing is downloaded. Triton compiles each configuration of a matmul for the
-recorded device, the emulator executes some of its blocks at the true sizes, and the general time model
-(``launch_time``) ranks them. It is compared with the model of matmuls and its hand-written counts
-(``model_against_measured``), on the same configurations.
+``python -m benchmarks.cost_model.derived_triton FOLDER``, where FOLDER has the recordings of AutoHeuristic
+(``*_mm.txt``, see ``autoheuristic``). Triton compiles each configuration for the recorded device, the emulator counts
+some blocks at the true sizes, and the general time model (``launch_time``) ranks the configurations. The ranking is
+compared with that of the matmul model with hand-written counts (``model_against_measured``).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ HEADING = (
 )
 GOAL = 0.02  # allowed difference of Spearman's correlations
 KEPT = "\n## Changes of the model\n"  # hand-written section of the page, which is kept
-MOST_STEPS = 2.0e10  # maximum flops of the blocks of a column, which limits the time of the emulation
+MOST_STEPS = 2.0e10  # maximum flops of the emulated blocks, to limit the time
 
 
 @triton.jit
@@ -88,7 +87,7 @@ def grouped_matmul(
 
 
 def derived(recorded: Recorded) -> np.ndarray:
-    """Return the seconds of each configuration by derived counts; infinite if there are none."""
+    """Return the estimated seconds of each configuration by derived counts; infinity if it has no counts."""
     p = recorded.problem
     dtype = torch.float16 if p.a == "f16" else torch.bfloat16
     a, b = (torch.ones(shape, dtype=dtype) for shape in ((p.m, p.k), (p.k, p.n)))

@@ -1,9 +1,8 @@
-"""Headroom predicted by ``autosched worth``, compared with recorded searches.
+"""Compare the headroom that ``autosched worth`` predicts with recorded searches.
 
-``python -m benchmarks.cost_model.headroom`` holds each recorded problem out of the evidence, predicts its headroom from
-the others, and prints a Markdown table: for kernels that were never tuned, the headroom of the model's first choice
-among the recorded schedules; for timed ones, the mean error over the recorded schedules; for the vendor's library, over
-the measured comparisons.
+``python -m benchmarks.cost_model.headroom`` predicts the headroom of each recorded problem from the other ones, and
+prints a Markdown table: for untuned kernels, the headroom of the model's first choice; for timed kernels, the mean
+error over the recorded schedules; for the vendor's library, over the measured comparisons.
 """
 
 from __future__ import annotations

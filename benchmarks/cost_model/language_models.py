@@ -1,10 +1,10 @@
-"""Operators of language models: the time model's estimates, the compiled code, and published figures.
+"""Estimate operators of language models by the time model, with compiled code, next to published figures.
 
     python -m benchmarks.cost_model.language_models [--device h100] [--samples 1000] [--only PART ...] > table.md
 
-Nothing is measured here; the published figures were measured by their authors. In each space the model's best
-schedules, found by local steps from the best samples, are compiled. The best one with its compiled registers and spills
-is shown, next to the limit from its bytes: 1.3 times the bytes at 3.0 TB/s, plus 2 us.
+Nothing is measured here; published figures were measured by their authors. In each space, the model's best schedules
+(by local steps from the best samples) are compiled. The best one with its compiled registers and spills is shown, next
+to a limit from its bytes: 1.3 times the bytes at 3.0 TB/s, plus 2 us.
 """
 
 from __future__ import annotations

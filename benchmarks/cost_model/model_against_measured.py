@@ -1,8 +1,8 @@
-"""The time model against measured matmuls: ``python -m benchmarks.cost_model.model_against_measured FOLDER``.
+"""Compare the time model with measured matmuls: ``python -m benchmarks.cost_model.model_against_measured FOLDER``.
 
-FOLDER holds the recordings of AutoHeuristic (``*_mm.txt``, see ``autoheuristic``); nothing is fetched.
-The model's constants may be fitted to ``a100_mm.txt`` and ``h100_mm.txt`` alone: the other files judge it. Judged are
-f16 and bf16 matmuls of contiguous operands whose n and k are multiples of 8, timed one launch at a time.
+FOLDER has the recordings of AutoHeuristic (``*_mm.txt``, see ``autoheuristic``). The model's constants may only be
+fitted to ``a100_mm.txt`` and ``h100_mm.txt``; the other files evaluate it. Evaluated are f16 and bf16 matmuls of
+contiguous operands whose n and k are multiples of 8, timed one launch at a time.
 """
 
 from __future__ import annotations

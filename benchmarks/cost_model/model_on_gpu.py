@@ -1,11 +1,10 @@
-"""The time model against autosched's GPU measurements: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
+"""Compare the time model with autosched's GPU measurements: ``python -m benchmarks.cost_model.model_on_gpu [FILE...]``.
 
-FILE holds recordings (``measurements.trials.recording``); without one the installed ones are read. A row for each
-problem: schedules with a time, rank correlation of predicted and measured times, the median of measured over predicted,
-and how much slower than the fastest the schedule is that the model puts first. Schedules that are measured repeatedly
-count once, with the median of their times, and registers and spills are those of the compiler where it was asked.
-
-``--program`` names a tile program (FILE or FILE:NAME) whose recordings are read; recordings of others are left out.
+FILE has recordings (``measurements.trials.recording``); by default the installed ones. Each problem has a row: the
+number of timed schedules, the rank correlation of predicted and measured times, the median of measured over predicted,
+and how much slower the model's first choice is than the fastest schedule. A schedule has the median of its
+measurements, and the compiler's registers and spills if known. ``--program`` selects a tile program (FILE or
+FILE:NAME).
 """
 
 from __future__ import annotations

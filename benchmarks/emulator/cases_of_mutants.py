@@ -1,7 +1,7 @@
 """Choose the correct kernels with which a mutant is verified, and their order.
 
-Kernels that differ only in size give the same information about a mutant. So the next case is the one with the most new
-traits (values of its problem and schedule), relative to its time.
+Kernels that differ only in size reach the same code. So the next case is the one with the most new traits (values of
+its problem and schedule) per second of its verification.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from measurements.emulator.ptx.digest import instructions
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 
-OF_CASE = "PTX of "  # in place of a header's name: the PTX of a golden case
-_FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # time of a case: a constant for compiling, and a factor of its cost
+OF_CASE = "PTX of "  # prefix that replaces a header's name if the mutant is in the PTX of a golden case
+_FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10  # seconds to compile a case, and cost of a case per second
 _SIZES = ("m", "n", "k", "rows", "columns")
 _INCLUDED = re.compile(r"#include <([^>]*)>")
 _REGISTER = re.compile(r"%(p|rs|rd|r|fd|f)\d+\b")
@@ -34,7 +34,7 @@ def cases_of(
     Args:
         mutant: Mutant to verify.
         cases: All cases.
-        tried: Cases that have been verified; the list grows meanwhile.
+        tried: Cases that were verified. The caller appends to it.
         ptx: Returns the PTX of a correct kernel.
     """
     if mutant.header.startswith(OF_CASE):
@@ -71,8 +71,8 @@ def seconds(case: Case) -> float:
 def ways(case: Case) -> frozenset[object]:
     """Return the traits of a case.
 
-    They are the words of its problem and schedule, and for each number whether it is 0, 1 or more; for sizes, whether
-    they are odd, and whether they are 1.
+    They are the texts in its problem and schedule; for each number, whether it is 0, 1 or more; for each size, whether
+    it is odd, and whether it is 1.
     """
     found: set[object] = {("template", case.schedule.template)}
     for name, value in case.problem.to_json().items():
@@ -93,7 +93,7 @@ def includes(kernel: GeneratedKernel, header: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
-    """Return these names, and all includes of those that are in ``headers``."""
+    """Return ``names`` and the names of all files that they include."""
     files = dict(headers.files)
     seen: set[str] = set()
     todo = [*names]

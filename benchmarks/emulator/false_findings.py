@@ -4,9 +4,9 @@ Every finding is a fault of a kernel, of a rule or of the emulator.
 
     python -m benchmarks.emulator.false_findings [--sample 100] [--seed 0] [--workers 2] [--device h200] [--log FILE]
 
-Schedules are drawn in turn from one problem after the other, and verified as ``autosched verify`` does (a quick
-verification; large problems are cut to a few tiles). The log has a JSON line for each: a run that is started again goes
-on behind it, and a larger sample begins with a smaller one.
+Schedules alternate between problems, and get a quick verification as by ``autosched verify``, in which large problems
+are reduced to a few tiles. The log has a JSON line for each schedule. A later run continues the log, and a larger
+sample begins with a smaller one.
 """
 
 from __future__ import annotations

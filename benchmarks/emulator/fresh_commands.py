@@ -1,14 +1,13 @@
-"""CPU seconds of ``autosched verify`` as a separate command: one schedule per operator, quick and full.
+"""Measure the CPU seconds of ``autosched verify`` as a separate command: one schedule per operator, quick and full.
 
     python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] [--size 4096] >
-    fresh_verifications.md
+        fresh_verifications.md
 
-``--before`` is the tree of an earlier commit (``git worktree add``), whose commands run in turns with those of this
-one. Only command lines are used, so any commit will do. Parameters may have been renamed: each tree draws its own
-schedules, by its own ``space`` command. Seconds are user and system, of the command and all its processes; that of a
-quick verification is the least of ``--repeats``. The cache has nothing but the tree's own runner at first: "new" is the
-first verification of a kernel, which NVRTC compiles. A runner that ``$AUTOSCHED_CACHE_DIR`` does not have is compiled
-there first, which takes a minute of CPU and is not measured. Progress is printed to stderr.
+Commands of ``--before``, the tree of an earlier commit (``git worktree add``), alternate with those of this tree. Each
+tree draws its own schedules, because parameters may have been renamed. A quick verification has the minimum of
+``--repeats``. "new" is the first verification of a kernel, which NVRTC compiles; the cache contains only the tree's
+runner at first. A missing runner is compiled beforehand, which takes a minute of CPU time. Progress is printed to
+stderr.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Mutants of device code: every position of a ``.cuh`` file at which one small edit changes the program.
 
-An edit is one that a person could make by mistake: a statement is left out, an operator is another one, a number is
-off by one, an identity, a width, a predicate or a term of an index is wrong. Comments, preprocessor lines, assertions
-and texts are left alone. The order is that of the file, so that a seed names a sample.
+An edit is a plausible mistake: a missing statement, another operator, a number that is off by one, or a wrong identity,
+width, predicate or index term. Comments, preprocessor lines, assertions and texts are not edited. Mutants are in the
+order of the file, so that a seed identifies a sample.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ LARGE = ("matvec_document", "matvec_document_expanded")  # of the golden cases: 
 
 Changes = dict[str, int | str]  # of a schedule
 
-# Changes of wgmma_matmul cases to the schedule of tests/golden/wgmma/bf16_specialised.json.
+# Cases of wgmma_matmul, as changes of the schedule in tests/golden/wgmma/bf16_specialised.json.
 _ALONE: Changes = {
     **{"tile_m": 64, "tile_n": 32, "consumer_warpgroups": 1, "stages": 2, "producer_registers": 0, "raster": "row"},
     **{"store_buffers": 0, "tiles_per_block": 1, "cluster_m": 1},
@@ -80,7 +80,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_IN_TURN, "tiles_per_block": 2, "cluster_m": 2, "cluster_n": 2, "store_buffers": 1},
     ),
     "narrow_boxes": (Matmul(72, 24, 200, a="f16", order_b="col"), {**_ALONE, "tile_n": 8, "store_buffers": 1}),
-    "boxes_of_one_tile": (  # with fewer columns than the tile has
+    "boxes_of_one_tile": (  # boxes with fewer columns than the tile
         Matmul(72, 24, 200, a="f16", order_b="col", epilogue="bias"),
         {**_ALONE, "tile_n": 32, "store_buffers": 1},
     ),
@@ -97,7 +97,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(131, 143, 263, a="bf16", order_b="row"),  # all boxes of the last tile have columns
         {**_BOTH, "tile_n": 48, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
     ),
-    "shifted_a": (  # by how much depends on the matrix of the batch, of one operand
+    "shifted_a": (  # one operand is shifted, by an amount that depends on the matrix of the batch
         Matmul(67, 48, 131, a="f16", batch=2, order_b="row"),
         {**_BOTH, "tile_n": 48, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
     ),
@@ -135,7 +135,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(384, 72, 200, a="bf16", order_a="col", order_b="col", epilogue="bias"),
         {**_ALONE, "tile_n": 32, "tiles_per_block": 3, "cluster_m": 2, "stream_k": 1},
     ),
-    # Curves that are cut both ways, of wide and of high matrices; the first one is of lines alone.
+    # Hilbert curves that are cut in both directions, for wide and for high matrices; the first one is a single line.
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_per_block": 2, "swizzle_b": 0}),
@@ -145,7 +145,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(131, 104, 264, a="bf16", order_b="row", epilogue="relu"),
         {**_BOTH, "tile_n": 48, "swizzle_b": 32, "a_operand_source": "registers", "in_flight": 0},
     ),
-    "fragments_of_two": (  # consumers, of two fragments each
+    "fragments_of_two": (  # consumers with two fragments each
         Matmul(260, 40, 136, a="f16", order_b="col"),
         {**_BOTH, "tile_m": 256, "tile_n": 24, "a_operand_source": "registers", "in_flight": 0, "swizzle_b": 32},
     ),
@@ -196,12 +196,12 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
             **{"tiles_per_block": 2},
         },
     ),
-    "scaled_rows_alone": (  # from registers, of two fragments
+    "scaled_rows_alone": (  # from registers, with two fragments
         Matmul(131, 37, 144, a="e4m3", scale="row_column", out="f32"),
         {**_ALONE, "tile_m": 128, "tile_k": 128},
     ),
     "scaled_tensors": (Matmul(67, 37, 144, a="e4m3", scale="tensor"), {**_ALONE, "tile_k": 128}),
-    # An activation of many instructions, a part of the columns at a time.
+    # An activation with many instructions, for a part of the columns at a time.
     "in_parts": (Matmul(67, 72, 136, a="bf16", order_b="col", epilogue="bias+gelu"), {**_ALONE, "tile_n": 64}),
     "f16_sums_in_parts": (
         Matmul(67, 104, 136, a="f16", acc="f16", order_b="col", epilogue="gelu"),
@@ -274,7 +274,7 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(67, 72, 80, a="e5m2", order_b="col"),
         {"intrinsic": "mma_m16n8k32_e5m2"},
     ),
-    # Scales, of sums that leave through shared memory and from registers.
+    # Scales of sums that are stored through shared memory and from registers.
     "mma_scaled_rows": (
         *("eight_bit/mma_e4m3_bias", "rtx4090"),
         Matmul(67, 72, 80, a="e4m3", order_b="col", scale="row_column", epilogue="bias"),

@@ -5,14 +5,11 @@
     python -m benchmarks.emulator.mutations --again LOG
     python -m benchmarks.emulator.mutations --report LOG [LOG ...]
 
-Mutants are made by ``mutants`` (C++ of the headers) and ``ptx_mutants`` (inline PTX of the
-headers, PTX that NVRTC makes of golden kernels). One of a header runs with the cases (``mutation_cases``)
-that include it, those first that differ in what they do (``cases_of_mutants``), until one reports it; one
-of a case's PTX with that case. Verifications are quick ones (``autosched verify``), and where those of all cases find
-nothing, full ones of the smallest. What does not compile is not a mutant; one that leaves the PTX of all cases as it
-was, but for names of registers, is not reached. Both are left out of the score. Results go to a log of JSON lines as
-they come: one that is started again goes on. The report lists the survivors, with reasons for those that cannot be told
-from the right program (``benchmarks/emulator/equivalent_mutants.toml``).
+``mutants`` edits C++ headers, and ``ptx_mutants`` inline PTX and the PTX of golden kernels. A mutant of a header is
+verified with the cases that include it (``cases_of_mutants``) until one reports it; a mutant of a case's PTX with that
+case. Verifications are quick ones; if all pass, the smallest cases are verified in full. Mutants that do not compile,
+or that change no case's PTX, do not count. Results are appended to a log, which a later run continues. The report lists
+the survivors; those known to be equivalent programs have a reason (``benchmarks/emulator/equivalent_mutants.toml``).
 """
 
 from __future__ import annotations
@@ -59,10 +56,10 @@ WGMMA = (
     *("kernels/wgmma_matmul", "intrinsics/wgmma.cuh", "intrinsics/wgmma_copy.cuh", "intrinsics/wgmma_out.cuh"),
     *("intrinsics/wgmma_fragment.cuh", "common/finish.cuh", "common/realign.cuh"),
 )  # prefixes of the headers of wgmma_matmul, some of which are shared
-TIME_LIMIT = 8.0  # seconds of one launch, or SLOWER times the correct one's present time if that is longer
+TIME_LIMIT = 8.0  # seconds of a launch, or SLOWER times the present time of the correct launch if that is longer
 SLOWER = 10.0
 FULL = "full verification: "  # prefix of reports by full verifications only
-MOST_CASES = 24  # with which a header's mutant runs: it survives if none reports it
+MOST_CASES = 24  # maximum cases to verify a header's mutant; it survives if none reports it
 FULL_CASES = 2  # of these, the smallest, which are verified in full if all quick verifications pass
 
 
@@ -107,7 +104,7 @@ class Outcome:
     """Outcome of a mutant.
 
     ``result`` is "reported", "survived", "same" (a survivor that is an equivalent program), "unreached" or "refused"
-    (by the compiler). ``said`` is the report.
+    (by the compiler). ``said`` is the message.
     """
 
     header: str
@@ -140,7 +137,7 @@ def all_mutants(header: str | None = None) -> list[Mutant]:
 def in_turn(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
     """Yield the first item of each group, then the second of each group that has one, and so on.
 
-    Groups are asked for one at a time.
+    Groups are evaluated lazily.
     """
     left = [iter(group) for group in groups]
     while left:
@@ -242,7 +239,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
-    """Return the opcode of an ``asm``: a kernel without it does not contain the mutant."""
+    """Return the opcode of an ``asm`` line. Kernels without it do not contain the mutant."""
     for asm in asm_of(text):
         if asm.start <= mutant.start < asm.end:
             return asm.opcode
@@ -250,7 +247,7 @@ def _opcode(text: str, mutant: Mutant) -> str:
 
 
 def _columns(text: str, mutant: Mutant) -> int:
-    """Return the n of a line that makes the wgmma of n columns; 0 of any other line."""
+    """Return n for a line of the wgmma with n columns; 0 for any other line."""
     found = re.match(r"\s*EACH\((\d+), ", text[text.rindex("\n", 0, mutant.start) + 1 :])
     return int(found[1]) if found else 0
 
@@ -290,7 +287,7 @@ def _passes(case: Case, right: PtxOutput, text: str) -> bool:
 
 
 def judged_again(log: Path) -> Iterator[Outcome]:
-    """Return the survivors of the log that verifications or ``why_same`` now classify differently."""
+    """Judge the survivors of the log again, and return those whose result changed."""
     cases = all_cases()
     for outcome in read(log):
         if outcome.result == "survived":
@@ -301,7 +298,7 @@ def judged_again(log: Path) -> Iterator[Outcome]:
 
 
 def executed(ptx: PtxOutput) -> Execute:
-    """Emulate other PTX in place of a kernel's."""
+    """Emulate a kernel with other PTX."""
 
     def execute(kernel: GeneratedKernel, inputs: Mapping[str, Array], *, time_limit: float, order: Order) -> Emulation:
         return emulate_ptx(ptx.text or "", replace(kernel, entry=ptx.entry), inputs, time_limit=time_limit, order=order)
@@ -334,16 +331,16 @@ def read(log: Path) -> list[Outcome]:
 def reasons() -> list[Mapping[str, Any]]:
     """Return the known reasons for survivors.
 
-    A reason has ``header`` (a prefix of its name), ``text`` (a part of the line), ``old``, ``new`` or ``has``, a part
-    of these (if only some edits are meant), and ``reason``.
+    A reason has ``header`` (a prefix of the header's name), ``text`` (a part of the line) and ``reason``. If it applies
+    to only some edits of the line, it also has ``old``, ``new``, or ``has``, a part of either.
     """
     return list(tomllib.loads(EQUIVALENT.read_text())["mutant"])
 
 
 def why_equivalent(outcome: Outcome, text: str | None, known: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the reason in ``known`` why ``outcome`` is an equivalent program.
+    """Return the reason in ``known`` why the mutant of ``outcome`` is an equivalent program.
 
-    ``text`` is that of its header, None of a case's PTX.
+    ``text`` is the text of its header; None for the PTX of a case.
     """
     for entry in known:
         if not outcome.header.startswith(entry["header"]) or entry.get("has", "") not in outcome.new:
@@ -412,10 +409,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--header", nargs="+", default=[""], help="a name, or how names begin (ptx/)")
-    parser.add_argument("--case", nargs="+", default=[], help="only cases in whose names this is (stream_k)")
+    parser.add_argument("--case", nargs="+", default=[], help="only cases whose names contain this (stream_k)")
     parser.add_argument("--log", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--report", type=Path, nargs="+", metavar="LOG")
-    parser.add_argument("--again", type=Path, metavar="LOG", help="judge the survivors in a log once more")
+    parser.add_argument("--again", type=Path, metavar="LOG", help="judge the survivors in a log again")
     options = parser.parse_args()
     if options.report:
         print(report([outcome for log in options.report for outcome in read(log)]), end="")

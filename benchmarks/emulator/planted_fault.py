@@ -28,7 +28,7 @@ PROGRAM = "the tile program"
 CUDA = "the generated CUDA"
 SAMPLED = 6000  # maximum schedules to sample to find one that executes the edited line
 
-Wanted = Mapping[str, Any]  # a parameter's value, or several of them
+Wanted = Mapping[str, Any]  # by parameter: its value, or a list of possible values
 Host = Callable[[GeneratedKernel], GeneratedKernel]
 
 
@@ -59,7 +59,7 @@ class Fault:
         return _schedule(self.template, self.problem, self.device, tuple(sorted(self.wanted.items())))
 
     def planted(self) -> KernelTemplate:
-        """Return the template whose kernels have the fault, at every size."""
+        """Return a template that generates kernels with the fault, at every size."""
         right = template(self.template)
         lower, headers = right.lower, Headers.of({})
         if self.header not in ("", PROGRAM, CUDA):
@@ -88,7 +88,7 @@ def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple
 
 
 def _with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
-    """Return the problem with a type whose module has ``new`` for ``old``. Its reference is never used."""
+    """Return the problem of an operator whose module was edited. Its reference is never used."""
     made = _faulty_type(type(problem), old, new)
     return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
 
@@ -99,7 +99,7 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
     if text.count(old) != 1:
         raise ValueError(f"{right.__module__} has {text.count(old)} times {old!r}")
     name = f"{right.__module__}_faulty"
-    # Programs are read again, since their text is their version: the file lasts as long as this process.
+    # The text of a program is its version and is read again, so the file must exist as long as this process.
     folder = process_folder("planted-fault") / hashlib.sha256(text.replace(old, new).encode()).hexdigest()
     folder.mkdir(exist_ok=True)
     file = folder / f"{right.__module__.rpartition('.')[2]}.py"
@@ -107,7 +107,7 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look for the types of fields there
+    sys.modules[name] = module  # where dataclasses look up the types of fields
     try:
         spec.loader.exec_module(module)
     finally:

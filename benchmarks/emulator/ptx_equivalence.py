@@ -1,11 +1,11 @@
-"""Find out by experiments why a mutant of PTX that no verification reports is an equivalent program.
+"""Decide by experiments if a mutant of PTX that no verification reports is an equivalent program, and why.
 
-Questions, for a kernel whose sizes are constants:
-- Does any lane ever execute the instruction? A ``trap`` in its place is not reported either.
-- Does any visible effect depend on its result? An undefined register takes its place, which the emulator follows to
-  stores, branches and addresses.
-- Does the edit ever give another value? Both are computed, and a ``trap`` follows if they differ.
-- Does a later instruction keep the difference? Results of the wrong value are computed beside the correct ones, up to
+The experiments, for a kernel with constant sizes:
+
+- Is the instruction executed by any lane? A ``trap`` replaces it.
+- Does any visible effect depend on its result? An undefined register replaces the result.
+- Does the edit ever give another value? Both values are computed, and a ``trap`` follows if they differ.
+- Does the difference reach a later instruction? Results of the wrong value are computed next to the correct ones, up to
   comparisons, selections, shifts, addresses and stores.
 - For a shuffle with the wrong lane: does any lane whose partner differs need the result?
 
@@ -24,7 +24,8 @@ Passes = Callable[[str], bool]  # returns True if a verification of this text ha
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# Opcodes that mostly keep two values distinct; copies are followed until a branch, a store or an address uses them.
+# # Opcodes whose results mostly differ if an operand differs. Copies are followed until a branch, a store or an address
+# uses them.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (

@@ -1,8 +1,8 @@
 """Mutants of PTX: small edits of one instruction, in a program's text or in the ``asm`` of a header of ``ptx/``.
 
 An instruction is removed or replaced, a number is off by one, operands are swapped, a predicate is inverted, or a scope
-is narrower. Edits without an effect by the PTX ISA are not made: cache hints, ``.s32`` for ``.u32`` with equal bits, a
-wider scope, another number of a barrier, the sign of an index that is never negative.
+is narrower. Edits that have no effect according to the PTX ISA are excluded: cache hints, ``.s32`` for ``.u32`` with
+equal bits, a wider scope, another barrier number, the sign of an index that is never negative.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Check that sampled schedules pass ``verify`` for features that no GPU here has.
+"""Verify sampled schedules for features of GPUs that were not available for tests.
 
-These are tensor memory, block scales, sm_75, and stages that TMA fills with stream-K.
+The features are tensor memory, block scales, sm_75, and TMA with stream-K.
 
     python -m benchmarks.emulator.sampled_verifications [--only NAME ...] [--count N] [--full] [--log FILE] >
-    sampled_verifications.md
+        sampled_verifications.md
 
-Each schedule is drawn from the pruned space of a random problem and verified as by ``verify``, quickly or, with
-``--full``, in full. ``--log`` stores finished verifications, a JSON line each, and a later call continues after them;
-the page has all of them.
+Each schedule is drawn from the pruned space of a random problem, and verified quickly or, with ``--full``, in full.
+Each finished verification is a JSON line of ``--log``, which a later call continues. The page includes all of them.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def _orders(kind: str, rng: np.random.Generator) -> dict[str, str]:
 
 
 def tensor_memory(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Draw problems of every type on a B200; a quarter of the unscaled ones has few rows."""
+    """Draw problems of every type for a B200; a quarter of the unscaled ones have few rows."""
     kind = (*PLAIN, *BLOCK_SCALED)[i % 9]
     few = kind in PLAIN and i // 9 % 4 == 3
     m, n, k = (int(x) for x in rng.integers((1, 1, 1), (90 if few else 900, 80, 30)))
@@ -195,10 +194,10 @@ def table(judged: Sequence[Judged]) -> str:
 
 
 def main() -> int:
-    """Verify the schedules that the log lacks, and print the page."""
+    """Verify the schedules that are not in the log, and print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(LISTS), choices=list(LISTS))
-    parser.add_argument("--count", type=int, help="so many of each list")
+    parser.add_argument("--count", type=int, help="number of schedules of each list")
     parser.add_argument("--full", action="store_true", help="verify in full")
     parser.add_argument("--log", type=Path)
     arguments = parser.parse_args()

@@ -1,12 +1,11 @@
 """Measure the CPU seconds of verifications.
 
-Parts are the runner, quick verifications of matmul candidates, and full verifications of the model's choices.
-
     python -m benchmarks.emulator.speed [--candidates 12] [--sample 100] [--seed 7] [--full] [--json]
 
-Nothing is taken from an earlier run's cache. Seconds are those of this process and its children, user and system, which
-do not depend on other load of the machine; the runs of one verification are sequential. Goals: a quick verification of
-a 256x256x256 tensor-core candidate in 0.5 s with everything but the kernel cached, a full verification in 60 s.
+The parts are the runner, quick verifications of matmul candidates, and full verifications of the model's choices. No
+cache of an earlier run is used. CPU seconds (user and system) include child processes. Goals: 0.5 s for a quick
+verification of a 256x256x256 tensor-core candidate if everything but the kernel is cached, and 60 s for a full
+verification.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def quick_verifications(count: int) -> Iterator[Verification]:
     problem, matmul = MIXED[0], template("matmul")
     drawn = (s for s in matmul.space(problem, H200).sample(500, 0) if s.text("intrinsic") == INTRINSIC)
     schedules = [next(drawn) for _ in range(count + 1)]
-    verify_one(matmul, problem, schedules[0], H200)  # loads everything that a process loads only once
+    verify_one(matmul, problem, schedules[0], H200)  # a process loads libraries and tables only once
     for schedule in schedules[1:]:
         yield verification("matmul", problem, schedule, "quick")
 

@@ -1,12 +1,10 @@
-"""Faults that verifications were not tuned to, planted in autosched's kernels and in launches by its host code.
+"""Verify faults that verifications were not tuned to, in autosched's kernels and in the host code of launches.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
-48 were frozen before the first verification saw them, six others were planted by others, and the rest was drawn by
-classes of mistakes (``benchmarks/results/unseen_faults.md``). Each fault is real
-for its problem: the kernel that a device would launch is wrong, races, or cannot be launched. It is judged as the
-command line judges a schedule: by a quick verification, as candidates have, and by a full one, as winners have.
-``--check`` verifies nothing: it only checks that each edit applies, and that the edited kernel compiles.
+``benchmarks/results/unseen_faults.md`` describes how the faults were chosen. Each makes a kernel wrong, racy or
+impossible to launch for its problem. It is verified as ``autosched verify`` does, quickly (like candidates) and in full
+(like winners). ``--check`` only checks that each edit applies, and that the edited kernel compiles.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table

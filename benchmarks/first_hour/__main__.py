@@ -1,11 +1,10 @@
-"""README's steps for a new user: an empty home, a fresh clone, and a table of wall-clock and CPU seconds.
+"""Time the steps of README for a new user, with an empty home folder and a fresh clone.
 
     python -m benchmarks.first_hour [--commit HEAD] [--dependencies SITE_PACKAGES] [--skip STEP ...] [--json]
 
-Commands that README shows are taken from the README of the commit.
-CPU seconds are user and system, of the step and all its processes: on a busy machine they are the figure to compare.
-``silence`` is the longest time without output. With ``--dependencies``, a folder of installed packages, only autosched
-itself is installed.
+Commands are taken from the README of the commit. CPU seconds (user and system, with all child processes) are comparable
+between runs, unlike wall-clock seconds on a busy machine. ``silence`` is the longest time without output. With
+``--dependencies``, a folder of installed packages, only autosched is installed.
 """
 
 from __future__ import annotations

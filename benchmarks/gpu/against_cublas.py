@@ -1,11 +1,11 @@
-"""Estimated matmuls on Ampere and Ada compared with cuBLAS: ``python -m benchmarks.gpu.against_cublas``.
+"""Compare estimated matmuls on Ampere and Ada with cuBLAS: ``python -m benchmarks.gpu.against_cublas``.
 
-No kernel is measured or compiled. The time model estimates its own first choice, which is compared with
+Nothing is measured or compiled. The time model's estimate of its first choice is compared with
 
-- cuBLAS as AutoHeuristic recorded it on an A100 (``--folder``, see ``cost_model/autoheuristic.py``), where ours is
-  launched by the model as that machine launched, under its limit of power;
-- cuBLAS (torch.matmul) on an RTX 4090, as published;
-- NVIDIA's own configuration (``pip install 'autosched[heuristics]'``), as the nearest schedule of ours, by our model.
+- cuBLAS as recorded by AutoHeuristic on an A100 (``--folder``, see ``cost_model/autoheuristic.py``);
+  the estimate models the launches and the power limit of the recording machine;
+- published times of cuBLAS (torch.matmul) on an RTX 4090;
+- the schedule nearest to NVIDIA's own configuration (``pip install 'autosched[heuristics]'``), by the same model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONGEST = 2  # maximum ratio of the longest to the shortest side of a square pro
 
 
 def compared(path: Path, problem: Matmul) -> bool:
-    """Return True if a recorded problem is a large one of a transformer, or about square."""
+    """Return True if a recorded problem has sizes of a large transformer layer, or is about square."""
     sides = sorted((problem.m, problem.n, problem.k))
     return sides[0] >= LEAST and ("hf_train" in path.stem or sides[2] <= LONGEST * sides[0])
 

@@ -1,6 +1,6 @@
 """Measure the utilisation of a Ray cluster's GPUs, and losses with a node: ``python -m benchmarks.gpu.fleet``.
 
-It uses eight simulated GPUs on two nodes of this machine, 50 ms per measurement; then the same with one node killed
+Eight simulated GPUs on two nodes of this machine take 50 ms per measurement; in a second run, one node is killed
 midway. The page is printed, or written to ``--out``.
 """
 
@@ -37,7 +37,7 @@ GPUS, MEASURING = 8, 0.05
 
 
 def pretended() -> Device:
-    """Return the GPUs that each node reports."""
+    """Return the simulated GPUs that each node reports."""
     return device("h200")
 
 
@@ -77,7 +77,7 @@ _BESIDE = "and what other work of the machine leaves of them"
 
 
 def _first() -> bool:
-    """Return True if this process and its children can run before all other work of the machine."""
+    """Give this process and its children real-time priority; return True if that was allowed."""
     return os.sched_getscheduler(0) == os.SCHED_RR
 
 

@@ -1,10 +1,10 @@
-"""The time model's estimates of memory-bound operators, compared with a copy of as many bytes.
+"""Compare the time model's estimates of memory-bound operators with a copy of the same number of bytes.
 
     python -m benchmarks.gpu.memory_bound [--device h200] [--samples 1000] > table.md
 
-Nothing is measured. Of each space the schedules that the model puts first, after steps from the best of so many
-samples, are compiled, and the best with its compiled registers and spills is shown: its time, and the bytes that an SM
-waits for from DRAM at a time, of which ``WANTED`` keep the memory of an H200 busy.
+Nothing is measured. In each space, the model's best schedules (found by local steps from the best of ``--samples``
+random schedules) are compiled, and the best one with its compiled registers and spills is shown. The table has its time
+and its bytes in flight per SM, of which ``WANTED`` keep the memory of an H200 busy.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Check on a GPU, in two minutes, the assumptions that were made without one.
+"""Check on a GPU, in two minutes, assumptions of the emulator and constants of the time model.
 
     python -m benchmarks.gpu --minutes 2 --parts probe --out OUT
     python -m benchmarks.gpu.probe OUT/probe.json
 
-The first asks the GPU and writes ``probe.txt``, a page to read, and ``probe.json``. The second holds such a file to
-the constants of today: exit status 1 where one is no longer what that GPU said, 2 where the file cannot be read.
-
-Mechanisms that the emulator takes for granted are run, and their results checked: each is right, or the reason why not
-stands there. One schedule of a large matmul is varied one decision at a time, each timed in turns with all others. What
-the time model would need for its constants to agree with those times stands beside what it assumes.
+The first command runs kernels that are only correct if the emulator's assumptions hold. It also times variants of one
+large matmul schedule, and derives the constants of the time model from these times. It writes ``probe.txt`` and
+``probe.json``. The second command compares such a file with the present constants: exit status 1 if one disagrees, 2 if
+the file cannot be read.
 """
 
 from __future__ import annotations
@@ -63,13 +61,13 @@ VARIED: tuple[tuple[str, dict[str, Value]], ...] = (
 SMALL: dict[str, Value] = {"tile_m": 64, "tile_n": 64, "consumer_warpgroups": 1, "stages": 3, "producer_registers": 0,
                            "raster": "row", "store_buffers": 0, "cluster_m": 1}  # fmt: skip
 ROUNDS = 8
-LONGEST_TRIP = 5000.0  # cycles that are tried for a store's round trip
-AGREES = 0.25  # a constant is as assumed where it is found within this part of what was assumed
+LONGEST_TRIP = 5000.0  # maximum cycles of a store's round trip that the fit tries
+AGREES = 0.25  # maximum relative difference of a derived constant from the assumed one
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """``assumed`` of what the emulator verifies kernels by, and a kernel that is right only where that holds."""
+    """An assumption of the emulator, and the schedule of a kernel that is only correct if it is true."""
 
     name: str
     assumed: str
@@ -139,7 +137,7 @@ def counts_of(changes: Mapping[str, Value], device: Device) -> CostCounts:
 
 
 def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCounts:
-    """Return the same work where TMA takes so many cycles to read a box that it stores, whatever the model assumes."""
+    """Return the same work if TMA takes ``cycles`` to read a box that it stores."""
     waited = work.boxed * analytic.waited_for_boxes(work, device, cycles)
     return dataclasses.replace(
         work, boxed=0, drain_instructions=work.drain_instructions + device.schedulers_per_sm * waited
@@ -147,7 +145,7 @@ def _with_round_trip(work: CostCounts, device: Device, cycles: float) -> CostCou
 
 
 def _limited(device: Device, work: CostCounts, seconds: float) -> Device:
-    """Return the device with the sustained clock at which the model gives ``work`` so many seconds."""
+    """Return the device with the sustained clock at which the model predicts so many seconds for ``work``."""
 
     def of(clock: float) -> Device:
         return dataclasses.replace(device, sustained_clock_hz=clock)
@@ -204,7 +202,7 @@ def _launch(times: Mapping[str, float], device: Device) -> float:
 
 
 def _dram_efficiency(times: Mapping[str, float], device: Device) -> float:
-    """Return the efficiency with which the model gives the copy its time."""
+    """Return the efficiency of DRAM with which the model predicts the measured time of the copy."""
     work, seconds = _copy_counts(COPIED, device), times["copy"] - _launch(times, device) + analytic.LAUNCH_SECONDS
 
     def slower(part: float) -> bool:
@@ -229,7 +227,7 @@ TINY = Copy(8, 8)
 
 
 def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str, Any]:
-    """Run all checks until ``time.monotonic`` reaches ``until``; checks that were not reached are listed."""
+    """Run all checks until ``time.monotonic`` reaches ``until``, and list the checks that were not reached."""
     report: dict[str, Any] = {"device": device.name, "mechanisms": [], "times": {}, "constants": [], "left_out": []}
     if not device.has("wgmma"):
         report["left_out"].append(f"all of it: {device.name} has no wgmma")
@@ -309,7 +307,7 @@ def _counts_of_copy(problem: Problem, schedule: Schedule, device: Device) -> Cos
 
 
 def _copy_schedule(problem: Problem, device: Device) -> Schedule:
-    """Return the schedule of a copy that the model prefers among some."""
+    """Return the fastest of some schedules of a copy, by the model."""
 
     def seconds(schedule: Schedule) -> float:
         return analytic.predict(_counts_of_copy(problem, schedule, device), device)
@@ -329,7 +327,7 @@ def _assumed_seconds(name: str, device: Device) -> float | None:
 def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
     """Return a line for each present constant or assumption that a report contradicts.
 
-    Raises ValueError for a file of another form.
+    Raises ValueError if the file is not such a report.
     """
     try:
         lines = [f"{m['name']}: {m['reason']}" for m in report["mechanisms"] if m["holds"] is False]
@@ -344,7 +342,7 @@ def disagreements(report: Mapping[str, Any], device: Device) -> list[str]:
 
 
 def page(report: Mapping[str, Any], device: Device) -> str:
-    """Return the report to read."""
+    """Return the report as text."""
     lines = [f"Probe of {report['device']}", "", "What the emulator takes for granted:"]
     verdict = {True: "holds", False: "FAILS", None: "not known"}
     for row in report["mechanisms"]:

@@ -36,7 +36,7 @@ _WEIGHTS = (
     (5120, 8192),  # output of attention
     (51200, 5120),  # gate and up
     (5120, 25600),  # down
-    (2112, 7168),  # DeepSeek V3: what queries, keys and values are compressed to
+    (2112, 7168),  # DeepSeek V3: compressed queries, keys and values
     (24576, 1536),  # queries
     (7168, 16384),  # output of attention
     (4096, 7168),  # gate and up of an expert
@@ -119,7 +119,7 @@ def matmuls() -> tuple[tuple[str, Problem], ...]:
 
 
 def others() -> tuple[tuple[str, Problem | str], ...]:
-    """Return (operator, problem) pairs of all operators except matmul, alternating, or the reason for having none."""
+    """Return (operator, problem) pairs of all operators except matmul, alternating; without any, the reason."""
     groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _OTHERS.items()]
     groups += [[(row.name, _typical(row))] for row in operators() if row.name not in (*_OTHERS, "matmul")]
     return in_turns(groups)
@@ -147,7 +147,7 @@ def _typical(row: Operator) -> Problem | str:
 def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     """Return the name and the problem of a tile program, and register it.
 
-    The problem may be that of an operator for which the program is one more template.
+    If the program is a template of an operator, the problem is that operator's.
 
     Raises:
         ValueError: The program or its sizes are invalid.

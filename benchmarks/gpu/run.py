@@ -1,23 +1,14 @@
-"""All checks that need a real GPU, in one command that plans its parts within the given minutes.
+"""Run all checks and benchmarks that need a GPU within the given minutes.
 
     python -m benchmarks.gpu --minutes 25 --out OUT
 
-It needs numpy, cupy and pytest, and NVRTC through cuda-bindings for the kernels. In this order: a probe of what was
-assumed without a GPU; the tests marked gpu; the same candidates on the GPU and in the emulator; schedules drawn at
-random, of which none may be wrong; matmul shapes, tuned and then timed in turns with cuBLAS, torch and Triton; the
-other operators, with cuBLAS for matvec, torch, cupy, and a device copy of as many bytes. All that is timed finds its
-operands in memory; cuBLAS is also compared with while they are in the L2. ``--parts`` does some of the six alone, in
-the same time. What it writes to OUT it writes as it goes:
+The parts are: a probe of assumptions; the tests marked gpu; a comparison of candidates on the GPU and in the emulator;
+randomly drawn schedules, which must all be correct; matmul shapes compared with cuBLAS, torch and Triton; and the other
+operators. Operands are in memory, not in L2; cuBLAS is also compared with operands in L2. ``--parts`` runs some parts.
+``docs/how-to/gpu-session.md`` describes the files in OUT. Earlier results in OUT are kept as ``results-N.json`` and
+``table-N.txt``, and trials of a killed run are added to the recordings.
 
-- ``results.json``: what was left out and why, the device, and a row per test run, candidate and shape;
-- ``table.txt``: the same, short; it is printed at the end, too;
-- ``recordings-N.jsonl.gz``: every measurement; ``python -m measurements.trials.recording`` installs them;
-- ``gpu-tests.xml`` and ``gpu-tests.log``; ``trials-*.jsonl`` of a shape that was under way when the run was killed.
-
-A run into the folder of an earlier one loses nothing of it: results and table stay as ``results-N.json`` and
-``table-N.txt``, recordings are added to, and what a killed run had measured becomes a recording, too.
-
-Exit status 0; 1 with one line on stderr: no GPU can be used, it stopped answering, a check failed, or the run was
+Exit status 0; 1 with one line on stderr if no GPU can be used, it stopped responding, a check failed, or the run was
 interrupted; 2 for bad usage, such as a folder that cannot be written.
 """
 
@@ -78,18 +69,18 @@ from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES, FILE_BYTES = 4, 15 << 20  # of recordings: with the other files at most 8 files of 16 MiB
+FILES, FILE_BYTES = 4, 15 << 20  # maximum of recordings, so that OUT has at most 8 files of 16 MiB
 
 # The parts' shares of the total time. Time that a part does not use goes to the next ones.
 SHARES = {"probe": 0.08, "tests": 0.15, "emulator": 0.07, "sampled": 0.15, "matmul": 0.45, "others": 0.15}
 PARTS = tuple(SHARES)
 RESERVE = 0.03  # for writing the last results
-LEAST_SECONDS = 20.0  # a shape gets no less: fewer shapes tuned well tell more than all of them tuned badly
-REPORT_SECONDS = 5.0  # for tests that are stopped to say what has failed so far
+LEAST_SECONDS = 20.0  # minimum per shape: if time is short, fewer shapes are tuned
+REPORT_SECONDS = 5.0  # for interrupted tests to report their results so far
 FINAL_SHARE = 0.25  # share of a shape's time for the final and the comparison
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")  # compared with the library, a better bound than a copy
 OTHER_ENTRANTS = OTHERS
-WARM_ENTRANTS = ("cublaslt",)  # of those, repeated with operands that are already in the L2
+WARM_ENTRANTS = ("cublaslt",)  # of these, measured again with operands in L2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,9 +96,9 @@ class Plan:
     matmuls: tuple[tuple[str, Problem], ...] | None = None
     agreement: tuple[Problem, ...] = AGREEMENT_PROBLEMS
     sampled: tuple[Problem, ...] = SAMPLED
-    per_problem: int = 4  # candidates that are also emulated
+    per_problem: int = 4  # candidates to run on the GPU and in the emulator
     parts: tuple[str, ...] = PARTS
-    own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, instead of our operators'
+    own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, which replace the built-in operators
 
 
 def _generate(problem: Problem, schedule: Schedule, device: Device) -> Compilable:
@@ -183,7 +174,7 @@ class Benchmark:
     # ---- parts ----
 
     def _probe(self, seconds: float) -> None:
-        """Check on the GPU the assumptions that were made without one, and write a page and a file."""
+        """Run ``probe``, and write its report as text and as JSON."""
         self._say(f"a check of assumptions, for at most {seconds:.0f} s")
         report = probe.probe(self.runner, self.device, time.monotonic() + seconds)
         text = probe.page(report, self.device)
@@ -194,7 +185,7 @@ class Benchmark:
             self._leave_out(f"of the probe: {what}")
 
     def _others(self) -> None:
-        """Tune the shapes of the operators but matmul, or of users' kernels."""
+        """Tune the shapes of all operators except matmul, or of users' kernels."""
         shapes: list[tuple[str, Problem]] = []
         for name, problem in self.plan.own or others():
             if isinstance(problem, str):
@@ -204,10 +195,10 @@ class Benchmark:
         self._shapes(shapes, self._end, OTHER_ENTRANTS)
 
     def _tests(self, seconds: float) -> None:
-        """Run the tests marked gpu in a process of their own.
+        """Run the tests marked gpu in a separate process.
 
-        When its time is over it is interrupted as by Ctrl-C, so that it reports its results; it is killed if that takes
-        long.
+        When its time is over, it is interrupted as by Ctrl-C, so that it reports its results. It is killed if it does
+        not end soon.
         """
         if importlib.util.find_spec("pytest") is None:
             return self._leave_out("the tests: pytest is not installed")
@@ -289,7 +280,7 @@ class Benchmark:
             return row | {"reason": f"{ran.status.value} on the GPU: {ran.reason}"}
         inputs = problem.random_inputs(self.runner.options.seed)
         emulated = emulate(kernel, inputs, time_limit=max(until - time.monotonic(), 1.0))
-        if emulated.status == "timeout":  # an endless wait has another kind of finding
+        if emulated.status == "timeout":  # a slow kernel: an endless wait would be a finding
             return None
         if emulated.status not in ("ok", "findings"):
             return row | {"reason": f"{emulated.status} in the emulator: {emulated.reason}"}
@@ -333,7 +324,7 @@ class Benchmark:
                 raise KeyboardInterrupt
 
     def _shapes(self, shapes: Sequence[tuple[str, Problem]], until: float, entrants: tuple[str, ...]) -> None:
-        """Tune each shape in an equal part of what time is left, and compare it with the library and ``entrants``."""
+        """Tune each shape in an equal share of the remaining time, and compare it with the library and ``entrants``."""
         least = min(LEAST_SECONDS, 0.1 * self.plan.seconds)
         for i, (purpose, problem) in enumerate(shapes):
             left = until - time.monotonic()
@@ -381,7 +372,7 @@ class Benchmark:
         how: str = DEFAULT,
         final_share: float = FINAL_SHARE,
     ) -> TuneResult:
-        """Tune for ``seconds``, but not past ``until``, with the sampler ``how``."""
+        """Tune for ``seconds`` but not beyond ``until``, with the sampler ``how``."""
         templates = templates_for(problem, self.device)
         space = templates.space(problem, self.device)
         task = SearchTask(problem, self.device, templates, space)
@@ -402,8 +393,8 @@ class Benchmark:
                 in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
             )
         )
-        # On a new machine the first reference of a type takes cupy up to half a minute, in which it compiles kernels of
-        # its own. That is taken from the shapes to come, and not from the search of this one.
+        # # On a new machine, cupy compiles kernels for the first reference of a type, for up to half a minute. This
+        # time is not counted to the search of this shape.
         self._prepare(problem, space)
         seconds = min(seconds, max(until - time.monotonic(), 1.0))
         return tuner.run(
@@ -415,7 +406,7 @@ class Benchmark:
     def _prepare(self, problem: Problem, space: Any) -> None:
         """Make the runner prepare and keep a problem's inputs and references.
 
-        Raises RunnerStopped; whatever else is wrong, the trials will tell.
+        Raises RunnerStopped. Other errors are ignored, because the trials report them again.
         """
         try:
             schedule = space.sample(1, self.plan.seed)[0]
@@ -455,12 +446,12 @@ class Benchmark:
     ) -> dict[str, Any]:
         """Return the winner's time over that of the library and of ``entrants``, measured alternately.
 
-        It is measured as tuned, or by ``warm_cache``. Reports those that do not exist.
+        Operands are in memory as in tuning, or in L2 with ``warm_cache``. Reports entrants that are not available.
         """
         if result.best is None:
             return {}
         schedule, problem = result.best.schedule, result.problem
-        if is_library(schedule):  # it won: the fastest schedule is compared
+        if is_library(schedule):  # the library won: its time is compared with the fastest schedule's
             if result.remeasured is None or not result.remeasured.standings:
                 return {}
             schedule = result.entrants[result.remeasured.standings[0].position]
@@ -489,7 +480,7 @@ class Benchmark:
             self._record(read(path), path)
 
     def _record(self, trials: Sequence[Trial], path: Path) -> None:
-        """Move a shape's trials into a recording of limited size."""
+        """Move a shape's trials into a recording file of limited size."""
         recordings = Recording.of(trials)
         if recordings:
             target = self._recordings(self._file)
@@ -506,7 +497,7 @@ class Benchmark:
         return self.plan.out / f"recordings-{number}{recording.SUFFIX}"
 
     def _share(self, part: str) -> float:
-        """Return the seconds of the plan for one part."""
+        """Return the seconds of one part."""
         share = SHARES[part] / sum(SHARES[p] for p in self.plan.parts)
         return max(min(share * (1.0 - RESERVE) * self.plan.seconds, self._end - time.monotonic()), 1.0)
 

@@ -1,7 +1,7 @@
-"""cupy's arrays over nonexistent memory, and launches that return immediately: to time the code before a launch.
+"""A simulated cupy whose launches return immediately, to time the code before a launch.
 
-No GPU is needed. What cupy itself does between ``RawKernel.__call__`` and the driver is left out on both sides of a
-comparison; attributes of arrays cost what they cost with a GPU.
+No GPU is needed, and the arrays have no memory. cupy's own code between ``RawKernel.__call__`` and the driver is
+excluded on both sides of a comparison; attributes of arrays cost as much as with a GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
 
 
 class SimulatedDriver:
-    """Set it as ``sys.modules["cupy"]``, and ask ``empty`` for arrays. ``gpu`` is the number of its only one."""
+    """Set it as ``sys.modules["cupy"]``, and create arrays by ``empty``. ``gpu`` is the number of its only GPU."""
 
     __version__ = cupy.__version__
     ndarray = cupy.ndarray

@@ -1,6 +1,6 @@
-"""A GPU worker that has no GPU: every measurement takes AUTOSCHED_SIMULATED_SECONDS of sleep, and succeeds.
+"""A GPU worker without a GPU: every measurement sleeps for AUTOSCHED_SIMULATED_SECONDS, and succeeds.
 
-It appends the moments at which each began and ended, and the GPU's number, to the file AUTOSCHED_SIMULATED_LOG names.
+It appends start time, end time and GPU number of each measurement to the file AUTOSCHED_SIMULATED_LOG.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS, LOG = "AUTOSCHED_SIMULATED_SECONDS", "AUTOSCHED_SIMULATED_LOG"
 
 
 class SimulatedGpu:
-    """A kernel's time is derived from its cubin's digest, so that it is always the same."""
+    """The worker. It derives a kernel's time from the digest of its cubin, so that it is always the same."""
 
     def __init__(self) -> None:
         self._gpu = 0

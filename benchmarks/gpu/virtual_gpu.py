@@ -1,8 +1,8 @@
 """A GPU and its host in virtual time, on which the unmodified timing code runs.
 
-The host needs time for everything it asks for, and is now and then late; events tick; the GPU begins what it is told a
-while later if it is idle; its clock falls from idle, rises under work, is lowered by the power limit within some
-milliseconds, and by heat for a while. ``steady`` is the true time of a kernel: that of one in an endless row of them.
+Host calls take time, and are sometimes late; events have a resolution; an idle GPU starts a launch with a delay. The
+clock falls when idle, rises under load, and is lowered by the power limit within milliseconds, and sometimes by heat.
+``steady`` is the true time of a kernel: that of a launch in an endless sequence of launches.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from measurements.runners.cuda.nvml import SLOWDOWNS, GpuState
 from measurements.runners.cuda.stream_hold import GIVES_UP_SECONDS
 
 HIGHEST_MHZ, IDLE_MHZ = 1980.0, 345.0
-RISES, FALLS_IDLE, POWER = 8e-3, 50e-3, 4e-3  # seconds: time constants of the clock
+# Seconds: time constants with which the clock rises under load, falls when idle, and falls under the power limit.
+RISES, FALLS_IDLE, POWER = 8e-3, 50e-3, 4e-3
 IDLE_AFTER = 20e-3  # seconds without work
 HOT = 0.6  # factor of the clock while heat lowers it
-BEGINS, GAP, GRAPH_GAP, EVENT = 3e-6, 0.7e-6, 1.2e-6, 0.5e-6  # seconds of the GPU: of an idle one, between two launches
-TICK = 0.5e-6  # of events
-STEP = 100e-6  # within which a clock counts as constant
+# Seconds of the GPU: to start a launch when idle, between two launches, between two of a graph, and for an event.
+BEGINS, GAP, GRAPH_GAP, EVENT = 3e-6, 0.7e-6, 1.2e-6, 0.5e-6
+TICK = 0.5e-6  # seconds: resolution of events
+STEP = 100e-6  # seconds: step in which the clock is updated
 NOT_READY = 600
 
 
@@ -42,7 +44,7 @@ class VirtualKernel:
 
 @dataclass
 class Host:
-    """The clock of a process: as much of ``time`` as timing uses. ``late`` is how often it loses 0.2 ms."""
+    """The functions of ``time`` that timing uses. ``late`` is how often the process is delayed by 0.2 ms."""
 
     rng: np.random.Generator
     late: float = 0.003
@@ -60,7 +62,7 @@ class Host:
 
 @dataclass
 class VirtualGpu:
-    """``cupy`` has as much of cupy as ``launch_timer`` uses; ``state`` is what NVML would tell.
+    """``cupy`` has the part of cupy that ``launch_timer`` uses, and ``state`` is what NVML would report.
 
     ``hot`` are the times in which heat lowers the clock.
     """
@@ -76,7 +78,7 @@ class VirtualGpu:
     def __post_init__(self) -> None:
         self.host = Host(np.random.default_rng(self.seed))
         self._held: list[Callable[[], None]] | None = None
-        self._seen = 0.0  # until when the clock is known
+        self._seen = 0.0  # time until which the clock was updated
         self._released, self.gave_up = 0.0, False
         self.stream = SimpleNamespace(begin_capture=self._begin_capture, end_capture=self._end_capture)
         runtime = SimpleNamespace(eventQuery=lambda event: self._query(event))
@@ -89,7 +91,7 @@ class VirtualGpu:
         )
         self.state = GpuState(self._clock, self._slowdowns)
 
-    # ---- what the host does ----
+    # ---- host ----
 
     def launch(self, kernel: VirtualKernel) -> None:
         """From Python, into the stream or the graph that is being captured."""
@@ -140,7 +142,7 @@ class VirtualGpu:
         self.host.spend(30e-6)
         return (SLOWDOWNS[0x20],) if self._lowered(self.host.now) < 1.0 else ()
 
-    # ---- what the GPU does ----
+    # ---- GPU ----
 
     def _lowered(self, at: float) -> float:
         return HOT if any(start <= at < end for start, end in self.hot) else 1.0
@@ -151,7 +153,7 @@ class VirtualGpu:
     def _idle_until(self, at: float) -> None:
         idle = at - self.free
         if idle > 0:
-            self._towards(HIGHEST_MHZ, POWER, min(idle, IDLE_AFTER))  # power is saved, and the clock may rise
+            self._towards(HIGHEST_MHZ, POWER, min(idle, IDLE_AFTER))  # the power limit allows a higher clock
             if idle > IDLE_AFTER:
                 self._towards(IDLE_MHZ, FALLS_IDLE, idle - IDLE_AFTER)
             self.free = at

@@ -1,15 +1,13 @@
-"""CPU cost of a tuned kernel: overhead over a raw cupy launch, and cold start of a process.
+"""Measure the CPU time of calling a tuned kernel, beyond a raw cupy launch, and the cold start of a process.
 
     python -m benchmarks.overhead.call_overhead [--rounds 200] [--calls 500] [--starts 7] [--json]
 
-Everything is measured in one run over the simulated driver (``gpu/simulated_driver.py``): cupy's own arrays, and
-launches that return at once. Rounds of each way of calling take turns; the raw launch of the same round is
-subtracted, and the median of the differences counts, beside what is between the least of both, which another process
-that shares the core slows least. Times are those of the processor.
+The driver is simulated (``gpu/simulated_driver.py``). Rounds of each way of calling alternate. The overhead is the
+median over the rounds of the difference from the raw launch; the difference of the minima is less affected by other
+processes.
 
-A cold start is a process of its own that has imported cupy, as a program with arrays has: from ``import autosched`` to
-a kernel that can be called, whose answer and cubin an earlier process left in the cache. The first one of all, which
-asks the database and the compiler, is given beside it.
+A cold start is a new process that has imported cupy: from ``import autosched`` to a callable kernel, with the answer
+and the cubin in the cache. The very first start, which queries the database and compiles, is reported separately.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
         path: The database.
         problem: Its problem.
         of: Kernel template of its schedule, which has no workspaces.
-        clustered: If the schedule has clusters of several blocks.
+        clustered: Whether the schedule has clusters of several blocks.
     """
     from datetime import UTC, datetime
 
@@ -123,7 +121,7 @@ def started(path: str) -> tuple[float, float]:
 
 
 def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, float]]:
-    """Seconds beyond a raw launch of each way of calling: the median over the rounds, and the least."""
+    """Return the seconds of each way of calling beyond a raw launch: the median over the rounds, and between minima."""
     from benchmarks.gpu.simulated_driver import SimulatedDriver, launch
 
     sys.modules["cupy"] = cp = SimulatedDriver()  # type: ignore[assignment]
@@ -154,7 +152,7 @@ def overheads(path: str, rounds: int, calls: int) -> dict[str, tuple[float, floa
 def in_turns(
     ways: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], rounds: int, calls: int
 ) -> dict[str, tuple[float, float]]:
-    """Seconds by which the first of each two is slower: the median over the rounds, and between the least of both."""
+    """Return the seconds by which the first of each pair is slower: the median over the rounds, and between minima."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, (ours, base) in ways.items():
@@ -166,7 +164,7 @@ def in_turns(
 
 
 def seconds(call: Callable[[], Any], calls: int) -> float:
-    """Return CPU seconds, which equal wall-clock time on an idle core, since nothing here waits."""
+    """Return the CPU seconds of a call."""
     began = time.thread_time()
     for _ in range(calls):
         call()

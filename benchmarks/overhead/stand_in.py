@@ -13,8 +13,8 @@ _SOURCE = Path(__file__).parent / "stand_in_driver.cpp"
 def compiled_stand_in(folder: Path, name: str = DRIVER) -> Path:
     """Compile the stand-in into a folder.
 
-    A process that loads it takes it for the driver from then on, unless the library has another name. Raises
-    RuntimeError without a C++ compiler.
+    A process that has loaded it uses it as its driver, because it has the same library name. Raises RuntimeError
+    without a C++ compiler.
     """
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:

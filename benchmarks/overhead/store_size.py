@@ -3,11 +3,10 @@
     python -m benchmarks.overhead.store_size 1000000 [--problems N] [--load] [--folder F]
     python -m benchmarks.overhead.store_size 100000 --merge --problems 100
 
-Writes a database of so many trials (2.3 GB for a million), then times ``Store.best``, ``Database.best`` and opening
-with a look-up, as medians of 200: of a database that is at rest, and of one to which a trial was just committed. With
-``--load``, loading all trials of one problem, too. With ``--merge``, two databases are written, of which each has half
-of its problems in common with the other, and the one is merged into the other. Prints JSON; times are those of the
-processor (``_cpu``) and of the wall.
+Creates a database of so many trials (2.3 GB for a million), and times ``Store.best``, ``Database.best`` and opening
+with a look-up (medians of 200), both for an unchanged database and after a recent commit. ``--load`` also loads all
+trials of one problem. ``--merge`` merges two databases that share half of their problems instead. Prints JSON with CPU
+times (``_cpu``) and wall-clock times.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _BATCH = 10_000
 
 
 def fill(path: Path, trials: int, problems: int, first: int = 0) -> list[Matmul]:
-    """Return a database of ``trials`` random trials of ``problems`` problems, from the one called ``first`` on."""
+    """Return a database of ``trials`` random trials of ``problems`` problems, whose numbers begin at ``first``."""
     random, h200 = Random(1 + first), device("h200")
     made = [Matmul(m=64 * (1 + first + i), n=64, k=64) for i in range(problems)]
     schedules = template("matmul").space(made[0], h200).sample(512, 0)
@@ -107,7 +106,7 @@ def seconds(name: str, call: Callable[[], object]) -> dict[str, float]:
 
 
 def look_ups(path: Path, one: Matmul) -> dict[str, float]:
-    """At rest, and when a commit was too recent for answers to be remembered, as while another process is tuning."""
+    """Measure look-ups in an unchanged database, and right after commits, when answers are not cached."""
     found: dict[str, float] = {}
     for state in ("at_rest", "being_written"):
         store, database = Store.open(path, create=False), Database(path)

@@ -1,12 +1,10 @@
-"""Host time of torch's operators: the whole path from the call to the driver's launch function, which returns at once.
+"""Measure the host time of torch operators, from the call to the driver's launch function, which returns immediately.
 
     python -m benchmarks.overhead.torch_host_path [--rounds 200] [--calls 500] [--json]
 
-No GPU is needed: tensors are the CPU's, taken for those of a GPU, and the driver is a stand-in
-(``stand_in_driver.cpp``). Each operator runs from the table in C++ and in Python, where ``cuda.core`` loads the kernels
-and ``cuda.bindings`` launches them, next to ``torch.matmul`` of tiny matrices on the CPU. Rounds of all of them take
-turns in one process; the median over the rounds counts, and the least, which other processes disturb least. Times are
-those of the processor.
+No GPU is needed: CPU tensors are treated as GPU tensors, and the driver is a stand-in (``stand_in_driver.cpp``). Each
+operator runs from the table in C++, and in Python with ``cuda.core`` and ``cuda.bindings``, next to ``torch.matmul`` of
+tiny CPU matrices. Their rounds alternate in one process. Reported are the median and the minimum of CPU times.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.simplefilter("ignore")
         sys.modules["cupy"] = None  # type: ignore[assignment] # as if it were not installed
         stand_in = compiled_stand_in(Path(folder))
-        ctypes.CDLL(str(stand_in))  # the driver of this process, before anything looks for one
+        ctypes.CDLL(str(stand_in))  # before any module looks for the driver
         times = measured(str(stand_in), Path(folder), asked.rounds, asked.calls)
     print(json.dumps(times) if asked.json else shown(times))
     return 0

@@ -17,7 +17,7 @@ def cpu_tensors_as_cuda() -> Iterator[None]:
     with (
         mock.patch.object(torch.Tensor, "is_cuda", property(lambda _: True), create=True),
         mock.patch.object(torch.cuda, "current_stream", lambda index: default),
-        # asked by torch.accelerator.current_stream, which stays torch's own, as do the objects that it gives
+        # called by torch.accelerator.current_stream, which is not replaced
         mock.patch.object(torch._C, "_accelerator_getStream", _default_stream),
     ):
         yield

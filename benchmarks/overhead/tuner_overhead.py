@@ -1,19 +1,17 @@
-"""Overhead of the tuner: its own time per trial, and the utilisation of the GPU and the compilers.
+"""Measure the tuner's own time per trial, and the utilisation of the GPU and the compilers.
 
     python -m benchmarks.overhead.tuner_overhead [--trials 160] [--repeats 3] [--workers 2] [--measure-ms 20]
         [--sampler evolution] [--json]
 
-Three runs of a sampler on an f16 matmul for h200, with an SQLite database:
+Three searches of an f16 matmul for h200, with an SQLite database:
 
-1. a runner that answers at once: all of the time is the tuner's (goal: under 10 ms a trial). Each repeat is the first
-   search of a process of its own, in which no cache is filled yet;
-2. real NVRTC compiles into an empty cache, measurements simulated by sleeping in the worker process: the part of the
-   time that compilers are busy (goal: over 90 %);
-3. the same trials again with the cache full and an empty database: the part that the measuring side is busy (over
-   80 %).
+1. The runner responds immediately, so that all time is the tuner's (goal: under 10 ms per trial). Each
+   repeat is a new process without caches.
+2. NVRTC compiles into an empty cache, and measurements sleep in the worker process. Reported is the share of
+   the time in which the compilers are busy (goal: over 90 %).
+3. The same trials with a full cache and an empty database: the share in which the measuring side is busy (over 80 %).
 
-The first and the last are repeated, and the best counts: other work on the machine only ever makes them worse. A side
-is busy from the moment its process begins a kernel to the moment it is done with it.
+The first and the last are repeated, and the best result counts, because other load only makes them worse.
 """
 
 from __future__ import annotations
@@ -80,7 +78,7 @@ def tune(runner: Runner, database: Path, name: str, trials: int, seed: int) -> t
     templates = TemplateSet([template("matmul")])
     space = templates.space(PROBLEM, H200)
     made = sampler(name, space, seed=seed, estimates=AnalyticEstimates(PROBLEM, templates, H200))
-    made.ask(0)  # one-time costs (the tables of the space, libraries) do not count
+    made.ask(0)  # one-time costs (tables of the space, libraries) are not measured
     space.sample(1, 0)
     with Store.open(database) as store:
         processor = time.process_time()
@@ -136,7 +134,7 @@ def main() -> int:
         prog="python -m benchmarks.overhead.tuner_overhead", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--trials", type=int, default=160)
-    parser.add_argument("--repeats", type=int, default=3, help="of the first and the last run; the best counts")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats of the first and last search; the best counts")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--measure-ms", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,24 +1,13 @@
-"""False alarms and missed slowdowns of ``autosched check``, over the recorded noise of real GPUs.
+"""Simulate false alarms and missed slowdowns of ``autosched check`` with the recorded noise of real GPUs.
 
     python -m benchmarks.regression.guard_power FOLDER [--runs 300] [--entries 100] [--seed 0] [--json]
 
-FOLDER holds files in Kernel Tuner's cache format (.json or .json.gz) with the raw ``times`` of every configuration.
-A run judges ``--entries`` configurations of one file, drawn from the fastest tenth, which are those that a database of
-best schedules would hold. An unchanged entry runs as its own candidate; of a slower one the candidate's times are
-multiplied.
-The procedure is the one that judges on a GPU: rounds until decided, Benjamini-Hochberg, a second process.
-
-Times are drawn in two ways:
-
-- ``independent``: every time of every program anew, with replacement. Where the record drifts, that is noise that
-  pairing cannot cancel, so this is the harder of the two.
-- ``in order``: pieces of half the record, from random places of it. The programs of a round take consecutive times, in
-  alternating order, so that the drift of the recorded run (clocks that rise, caches that warm) stays as it was.
-
-The control of an entry is the next configuration's record. Entry and control have times of tuning as well, drawn
-anew: the check also compares with these, which turns "same" and "faster" into "uncertain" where the machine has moved.
-How often that happens to unchanged entries is *unsettled*; *told* is how often it happens where a driver slowed entry
-and baseline alike by DRIVER since then, and the control not.
+FOLDER has Kernel Tuner caches (.json or .json.gz) with the raw ``times`` of every configuration. A run checks random
+configurations from the fastest tenth of one file, by the procedure that is used on a GPU. Times are drawn either
+independently, or in order: consecutive recorded times, which include the drift of the recording.
+``benchmarks/results/guard_power.md`` explains the method. In addition, the check compares an entry and its control (the
+next configuration) with their times at tuning: *unsettled* is the share of unchanged entries that this makes uncertain,
+and *told* the share that it detects if a driver slows entry and baseline, but not the control.
 """
 
 from __future__ import annotations
@@ -47,20 +36,21 @@ from measurements.trials.trial import Control
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
-QUIET = 0.01  # noise of equal programs below which small slowdowns must be found
+QUIET = 0.01  # noise of equal programs below which small slowdowns should be found
 LEAST_REPEATS = 5
-TUNED_ROUNDS = 100  # of the re-measurement that ends a tuning
+TUNED_ROUNDS = 100  # rounds of the re-measurement at the end of tuning
 DRIVER = 0.05
-PROGRAMS = 3  # of a round: baseline, candidate, baseline again
+PROGRAMS = 3  # per round: baseline, candidate, baseline again
 
 
 @dataclass(frozen=True)
 class Result:
     """Figures of one file, way of drawing, and slowdown.
 
-    They are the number of runs that called something unchanged slower, and the number of slowed entries that were found
-    (of all, and of those whose noise is under QUIET). Among the ``settled`` entries, which are unchanged and which the
-    pairs call same or faster, ``unsettled`` are uncertain by the times of tuning, and ``told`` of a driver.
+    ``false_alarms`` is the number of runs that report an unchanged entry as slower. ``found`` of the ``slowed`` entries
+    were found; for ``found_quiet`` and ``slowed_quiet`` the noise is below QUIET. ``settled`` counts unchanged entries
+    that the pairs report as same or faster. Of these, ``unsettled`` become uncertain by the times at tuning, and
+    ``told`` detect a driver that slows entry and baseline.
     """
 
     file: str
@@ -94,7 +84,7 @@ def _ran(entry: dict[str, Any]) -> bool:
 
 
 class Noise:
-    """Times of the programs of one entry, from its ``record`` and that of its ``control``."""
+    """Draws times for one entry from its recorded times ``record`` and those of its ``control``."""
 
     def __init__(self, record: Record, control: Record, slowdown: float, drawn: str, rng: np.random.Generator) -> None:
         self.record, self.control, self.slowdown, self.drawn, self.rng = record, control, slowdown, drawn, rng
@@ -120,7 +110,7 @@ class Noise:
         return Timing.of(mine), Timing.of(theirs)
 
     def unsettled(self, found: TimeComparison, driver: float = 0.0) -> bool:
-        """Return True if the times at tuning make ``found`` uncertain, after a driver that only slows the entry."""
+        """Return True if the times at tuning make ``found`` uncertain; ``driver`` is the slowdown since then."""
         mine, theirs = self.tuned()
         mine = Timing(*(t / (1 + driver) for t in (mine.median, mine.p25, mine.p75)), mine.count)
         assert found.control is not None
@@ -131,7 +121,7 @@ class Noise:
 def simulate(
     records: Sequence[Record], drawn: str, slowdown: float, runs: int, entries: int, seed: int, file: str
 ) -> Result:
-    """Return ``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
+    """Simulate ``runs`` runs of ``entries`` entries each; with a slowdown, a tenth of them are slowed."""
     limits, effort, rng = SlowdownLimits(), ComparisonEffort(seconds=math.inf), np.random.default_rng(seed)
     false_alarms = doubted = slowed = found_slow = slowed_quiet = found_quiet = settled = unsettled = told = 0
     for _ in range(runs):

@@ -1,6 +1,6 @@
-"""Tile program of matmul compared with the hand-written template: best schedule of each by the time model.
+"""Compare the tile program of matmul with the hand-written template: best schedule of each by the time model.
 
-Both spaces are searched in the same way: random schedules, then steps to better neighbours from the best of them.
+Both spaces are searched in the same way: random schedules, then steps to better neighbours of the best ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Number of modules of a matmul's best schedules: schedules that share their code are compiled once.
+"""Count the modules of a matmul's best schedules: schedules with equal code are compiled once.
 
-``python -m benchmarks.search.compiled_modules [--device D] [--schedules N]`` takes the schedules of the smallest
-estimates for bf16 matmuls of 4096 x 4096 x 4096 and 4096 x 6144 x 4096, which are neighbours of each other, and
-counts how many launches and how many modules they are. Nothing is compiled.
+``python -m benchmarks.search.compiled_modules [--device D] [--schedules N]`` takes the schedules with the shortest
+estimates for two bf16 matmuls, 4096 x 4096 x 4096 and 4096 x 6144 x 4096, and counts their launches and modules.
+Nothing is compiled.
 """
 
 from __future__ import annotations

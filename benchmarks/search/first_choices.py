@@ -1,11 +1,9 @@
-"""First choices of the time model for the matmuls of ``benchmarks.gpu.problems``, compared with NVIDIA's heuristics.
+"""Compare first choices of the time model for the matmuls of ``benchmarks.gpu.problems`` with NVIDIA's heuristics.
 
-``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > first_choices.md``. Nothing is
-measured: a choice is the first guess of the sampler ``bayes`` over all kernel templates of the problem. ``--compile``
-compiles each, too, and ends with their spills, what ptxas serialises, and the CPU time of compiling.
-nvMatmulHeuristics (``pip install 'autosched[heuristics]'``, NVIDIA's licence) names a CUTLASS configuration; what comes
-nearest to it among the legal schedules, which ``tune`` tries too, is judged by our model. Its own times are not used:
-they are for its own kernels.
+``python -m benchmarks.search.first_choices [--device h200] [--shapes N] > first_choices.md``. Nothing is measured: a
+choice is the first proposal of the sampler ``bayes`` over all templates. ``--compile`` compiles each choice and reports
+spills, wgmma that ptxas serialises, and CPU time. The nearest legal schedule to the CUTLASS configuration of
+nvMatmulHeuristics (``pip install 'autosched[heuristics]'``, NVIDIA's licence) is estimated by autosched's time model.
 """
 
 from __future__ import annotations
@@ -161,7 +159,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="h200")
     parser.add_argument("--shapes", type=int, default=None, help="only so many of the shapes")
-    parser.add_argument("--compile", action="store_true", help="compile the choices, and sum up what becomes of them")
+    parser.add_argument("--compile", action="store_true", help="compile the choices, and report spills and CPU time")
     arguments = parser.parse_args()
     on = device(arguments.device)
     made: list[CompiledChoice] = []

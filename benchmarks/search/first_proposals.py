@@ -1,9 +1,8 @@
-"""Time of ``tune`` to its first proposal, for every GPU of the table.
+"""Measure the time from a problem to the first proposal of ``tune``, for every GPU of the table.
 
-``python -m benchmarks.search.first_proposals [--device D ...] > first_proposals.md``. A bf16 matmul of 4096 x 4096 x
-4096 and a softmax of 4096 x 4096: the seconds of this process (not of the clock, which a busy machine stretches) from
-the problem to the first schedule that the sampler ``bayes`` asks for, its space and the estimates of the time model
-included.
+``python -m benchmarks.search.first_proposals [--device D ...] > first_proposals.md``. The problems are a bf16 matmul of
+4096 x 4096 x 4096 and a softmax of 4096 x 4096. The CPU seconds include the space and the estimates of the time model;
+the sampler is ``bayes``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Helion's searches on a recorded space, by classes that Helion documents for other kernels and providers.
+"""Helion's searches on a recorded space, by the classes that Helion documents for other kernels and providers.
 
-The recorded problem is a Helion config space: one user-defined tunable for each parameter, a power of two where the
-values are powers of two in a row, else the position among the values, or an enumeration for text. Helion's own settings
-(warps, stages, ...) are fixed by overrides, so its surrogate sees them as constants. A combination that is not recorded
-is an ``InvalidConfig``, as in Helion's own kernels, and costs nothing. Random configurations are drawn from the
-recorded ones, so that the first population is as large as Helion wants it. Recorded times do not vary, so nothing is
-timed twice. A search that ends before the budget is followed by another one with the next seed, which measures again
-what it needs at no cost.
+The recording becomes a Helion config space with one tunable per parameter: a power of two, a position among the values,
+or an enumeration for text. Helion's own settings (warps, stages, ...) are constant. A combination that is not recorded
+is an ``InvalidConfig`` and costs nothing, and random configurations are drawn from the recorded ones. A search that
+ends before the budget is followed by another one with the next seed, for which known configurations cost nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ SEARCHES = {
     "helion_lfbo_quick": (LFBOTreeSearch, "quick"),
     "helion_pattern": (PatternSearch, "full"),
 }
-RESTARTS = 20  # searches in a row that may find nothing new
+RESTARTS = 20  # maximum consecutive searches that find nothing new
 
 
 class BudgetSpent(Exception):
@@ -50,7 +47,7 @@ class BudgetSpent(Exception):
 
 
 class OptimumFound(Exception):
-    """The search has found the recorded optimum: nothing can change any more."""
+    """The search has found the recorded optimum."""
 
 
 class Tunables:
@@ -61,7 +58,7 @@ class Tunables:
         self._kernel = table.kernel
         self.recorded = list(table.measurements)
         self.by_values = {self._values(schedule): schedule for schedule in self.recorded}
-        legal = self.config(self.recorded[0])  # defaults of fragments have to be a legal configuration
+        legal = self.config(self.recorded[0])  # the defaults of the fragments must be a legal configuration
         self.fragments = {_name(p): _fragment(p, legal[_name(p)]) for p in self._parameters}
 
     def _values(self, schedule: Schedule) -> tuple[Any, ...]:
@@ -230,7 +227,7 @@ def visits(table: Table, method: str, seed: int, budget: int) -> Iterator[Schedu
 
     class Recorded(its):  # type: ignore[misc, valid-type]
         def rebenchmark(self, members: Any, **options: Any) -> None:
-            """Recorded times do not vary."""
+            """Do nothing, because recorded times do not vary."""
 
     with open(os.devnull, "w") as quiet, contextlib.redirect_stderr(quiet):
         for restart in range(budget):

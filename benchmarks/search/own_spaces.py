@@ -1,13 +1,12 @@
-"""Default search in the spaces of the built-in templates, with the time model in place of a GPU.
+"""Run the default search in the spaces of the built-in templates, with the time model instead of a GPU.
 
     python -m benchmarks.search.own_spaces [--trials 300] [--reference 20000] [--repeats 3] [--device h200]
         [--families F ...]
 
-The time of a schedule is the analytic model's, times random noise of 2% that differs between measurements. The sampler
-does not know the model or its features. The reference is the best of ``--reference`` random schedules and of all
-searches, by the model's time without noise. A family is an operator with its first problem of
-``benchmarks/gpu/problems.py``. Families whose kernel states no cost are skipped. Goal: within 2% of the reference.
-Writes ``benchmarks/results/own_spaces.md``. Schedules that cannot be launched are reported as failures.
+The time of a schedule is the time model's with 2% random noise per measurement; the sampler does not use the model. The
+reference is the best of ``--reference`` random schedules and of all searches, without noise. A family is an operator
+with its first problem of ``benchmarks/gpu/problems.py``; families without cost counts are skipped. The goal is within
+2% of the reference. Writes ``benchmarks/results/own_spaces.md``.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def families() -> dict[str, Problem]:
 
 
 def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, repeats: int) -> Family | None:
-    """Search one family; None if a kernel states no cost."""
+    """Search one family; None if a template has no cost counts."""
     templates = TemplateSet([t for t in templates_for(problem, chip) if t.counts is not None])
     if not len(templates):
         return None
@@ -96,7 +95,7 @@ def run(name: str, problem: Problem, chip: Device, trials: int, reference: int, 
 def search(
     log_seconds: Callable[[Schedule], float], made: Sampler, seed: int, trials: int
 ) -> tuple[list[float], float]:
-    """Return ``log_seconds`` of the schedule that looks fastest after each trial, and the sampler's own CPU seconds.
+    """Return ``log_seconds`` of the schedule with the best measurement after each trial, and the sampler's CPU seconds.
 
     A schedule of infinite time is reported as a failure, others with noise.
     """
@@ -162,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.families:
         family = run(name, known[name], device(given.device), given.trials, given.reference, given.repeats)
         if family is None:
-            print(f"own_spaces: {name} states no cost", file=sys.stderr)
+            print(f"own_spaces: {name} has no cost counts", file=sys.stderr)
             continue
         found.append(family)
         text = report(found, given.trials, given.reference, given.repeats, given.device)

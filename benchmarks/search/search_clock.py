@@ -1,12 +1,11 @@
-"""Wall-clock time of a search, simulated on recorded spaces: compiling, measuring and proposing take time.
+"""Simulate the wall-clock time of a search on recorded spaces, including compiling, measuring and proposing.
 
     python -m benchmarks.search.search_clock FOLDER [--files F ...] [--repeats 15] [--cores 2 16]
 
-Each search runs until 95% of the optimum. A compile takes ``--compile-ms`` on one of the cores, a measurement
-``--measure-ms`` on the one GPU, in the order in which they become ready; a proposal takes the CPU time that the sampler
-needs for it here. Compared are ``bayes`` as ``tune`` runs it, with as many out as ``tuning.in_flight`` says and the
-next one proposed whenever one is back, and what ``tune`` did at first: ``evolution`` with batches of 16, the next of
-which is proposed and compiled while one is measured. Prints the table of medians.
+Each search runs until a schedule reaches 95% of the optimum. A compilation occupies one core for ``--compile-ms``, and
+a measurement the only GPU for ``--measure-ms``; a proposal takes the sampler's CPU time on this machine. ``bayes`` with
+the in-flight limit of ``tune`` is compared with ``evolution`` in batches of 16, where a batch is proposed and compiled
+while the previous one is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.union_space import UnionSpace
 
 MOST = 1500  # evaluations of a search
-BATCH = 16  # of before
+BATCH = 16  # of the searcher with batches
 
 
 @dataclass(frozen=True)

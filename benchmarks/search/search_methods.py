@@ -1,13 +1,15 @@
-"""The searches of ``search_quality``: ours, Kernel Tuner's, Optuna's, and the untuned baseline.
+"""The search methods that ``search_quality`` compares.
 
-``bayes``, ``evolution``, ``tpe``, ``random`` are ours, one trial at a time; ``kt_*`` are strategies of Kernel Tuner in
-its simulation mode, with their default options and seeded generators (``diff_evo`` and ``bayes_opt`` have others
-besides); ``optuna_tpe_categorical`` and ``optuna_tpe_ordinal`` are Optuna's TPESampler (the latter multivariate, over
-positions), to which a configuration that is not recorded is told at no cost, until it has proposed DRAWS for each
-evaluation of the budget: to the former as pruned, so that it learns what is recorded, to the latter as failed, as it
-finds less with what it learns from those; ``xgboost_bootstrap`` is the untuned baseline: five small models on resampled
-trials, the largest mean plus deviation of all configurations next. ``helion_lfbo`` is Helion's LFBO tree search at its
-full effort, ``helion_lfbo_quick`` at its quick one, and ``helion_pattern`` its pattern search (``helion_search``).
+- ``bayes``, ``evolution``, ``tpe``, ``random``: autosched's samplers, one trial at a time.
+- ``kt_*``: strategies of Kernel Tuner in its simulation mode, with default options and seeded generators, except for
+  some options of ``diff_evo`` and ``bayes_opt``.
+- ``optuna_tpe_categorical``, ``optuna_tpe_ordinal``: Optuna's TPESampler; the latter is multivariate, over positions.
+  Unrecorded configurations cost nothing, up to DRAWS proposals per evaluation of the budget. They are reported as
+  pruned to the former and as failed to the latter, whichever gave better results.
+- ``xgboost_bootstrap``: a simple baseline of five small models on resampled trials, which tries the configuration with
+  the largest mean plus deviation.
+- ``helion_lfbo``, ``helion_lfbo_quick``, ``helion_pattern``: Helion's LFBO tree search with full and quick effort, and
+  its pattern search (``helion_search``).
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ KERNEL_TUNER = (
 OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
 METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
-DRAWS = 10  # 1 in 37 combinations of gemm is recorded
+DRAWS = 10  # 1 in 37 combinations of the recording gemm is recorded
 RESTRICTIONS = (  # from the published tuning scripts; the ones that give exactly the recorded configurations are used
     (),
     (
@@ -117,7 +119,7 @@ def run(job: Job) -> tuple[Job, Search]:
         timing = table.measurements[schedule].timing
         best = best if timing is None else max(best, table.best_seconds / timing.median)
         quality.append(best)
-        if best == 1.0:  # nothing can change any more
+        if best == 1.0:  # the optimum was found
             quality += [best] * (job.budget - len(quality))
         if len(quality) == job.budget:
             break
@@ -151,7 +153,7 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
-    """Return the restrictions that give the recorded configurations. Raises ValueError if none does."""
+    """Return the restrictions that give the recorded configurations. Raises ValueError if there are none."""
     whole = list(itertools.product(*values.values()))
     coded = {
         name: np.array([row[i] for row in whole], dtype=np.int64)
@@ -161,7 +163,7 @@ def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) 
     for texts in RESTRICTIONS:
         try:
             rules = [parse(text, dict.fromkeys(coded, "int")) for text in texts]
-        except ExpressionError:  # of other parameters
+        except ExpressionError:  # the expression has parameters that this recording does not have
             continue
         legal = np.ones(len(whole), dtype=bool)
         for rule in rules:
@@ -176,7 +178,7 @@ def _kernel_tuner(table: Table, job: Job) -> Iterator[Schedule]:
 
     text, document = _unpacked(job.file)
     quiet = io.StringIO()
-    random.seed(job.seed)  # its strategies use these two random generators
+    random.seed(job.seed)  # Kernel Tuner's strategies use these two random generators
     np.random.seed(job.seed)
     with (
         warnings.catch_warnings(),

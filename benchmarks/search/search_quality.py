@@ -1,16 +1,13 @@
-"""autosched's searches against other tuners' on recorded spaces, by one rule, in one run.
+"""Compare autosched's searches with other tuners on recorded spaces.
 
     python -m benchmarks.search.search_quality FOLDER [--repeats 20] [--budget 200] [--methods M[@FILE][:N] ...]
         [--files F ...] [--journal FILE] [--results FOLDER] [--name search_quality]
 
-FOLDER holds caches of Kernel Tuner (``*.json.gz``). One evaluation is the first visit of a recorded configuration,
-whether or not it ran; every method searches exactly the recorded configurations. Writes the table and the curves with
-their quartiles to ``NAME.{md,json,png}`` in the folder ``build``. Kernel Tuner is the extra ``benchmark``.
-
-The methods are those of ``search_methods``. One with ``@FILE`` is run on that recording alone; the page names what was
-not run. Methods are run one after the other, each on all its recordings. With ``--journal`` a run that was stopped goes
-on where it was: the searches in the file are not made again. A search that has found the optimum is stopped there, as
-its curve is known from then on.
+FOLDER has Kernel Tuner caches (``*.json.gz``). One evaluation is the first visit of a recorded configuration, failed
+ones included, and every method may only visit recorded configurations. ``search_methods`` describes the methods;
+``M@FILE`` runs a method on one recording, ``M@FILE:N`` N times. Tables and curves are written to ``NAME.{md,json,png}``
+in the folder ``build``. Searches in ``--journal`` are not repeated. A search stops when it has found the optimum.
+Kernel Tuner is the extra ``benchmark``.
 """
 
 from __future__ import annotations
@@ -40,8 +37,8 @@ RESULTS = Path("build")  # the committed page is its last table
 def jobs(files: Sequence[Path], methods: Sequence[str], repeats: int, budget: int) -> list[Job]:
     """Return all searches, method by method.
 
-    A method may end in ``@`` and the name of the one recording it is for, and then in ``:`` and a number of searches
-    that is not ``repeats``.
+    ``METHOD@RECORDING`` runs a method on one recording only, and ``METHOD@RECORDING:N`` runs N searches instead of
+    ``repeats``.
 
     Raises ValueError for an unknown method or recording, or if no number follows the colon.
     """

@@ -1,15 +1,14 @@
-"""Whole searches of 10 seconds on a simulated GPU: trials, modules, and the winner's distance from the best schedule.
+"""Simulate whole searches of 10 seconds on a GPU: trials, modules, and the winner's distance from the best schedule.
 
     python -m benchmarks.search.simulated_search [--runs 20] [--seconds 10] [--cores 16] [--device h100]
 
-Every clock is simulated but that of the sampler, whose CPU time on this machine counts. The GPU is
-``benchmarks.gpu.virtual_gpu``: launches are delayed, its clock rises and falls, its power limit lowers the clock by a
-fifth, differently for different kernels. Trials are raced against the incumbent by the code that does so on a GPU
-(``measurements.runners.cuda.race``). A module that is new takes COMPILE seconds of a core.
+All clocks are simulated, except the sampler's CPU time. The GPU is ``benchmarks.gpu.virtual_gpu``, with launch delays,
+a varying clock, and a power limit that lowers the clock by a fifth. Trials are timed in pairs with the incumbent by the
+code that is used on a GPU (``measurements.runners.cuda.race``). A new module takes COMPILE seconds of a core.
 
-The true time of a schedule is the time model's times deviations that the search does not know: of each structure, of
-each value of a parameter, and of the schedule. The best schedule is the best that is known: of a search
-that is handed the true times, with descents from its best and from the winner.
+The true time of a schedule is the time model's, times deviations that the search does not know: per structure, per
+parameter value and per schedule. The best schedule is the best of a search with the true times, and of descents from
+its result and from the winner.
 """
 
 from __future__ import annotations
@@ -50,21 +49,21 @@ from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
-# Standard deviations of log seconds: of a structure, of a value of a parameter, of a schedule.
+# Standard deviations of log seconds: between structures, between values of a parameter, and between schedules.
 STRUCTURE, VALUE, OWN = 0.05, 0.01, 0.008
-SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015  # of the clock under the power limit
-COMPILE = (0.15, 0.5)  # seconds of a core, as measured
-START = 0.3  # seconds in which CUDA starts, while the search is set up
-INPUTS = 0.2  # seconds in which the GPU's process makes the inputs and their reference, before its first trial
-LOAD, VERIFY = 0.5e-3, 1.5e-3  # seconds of the GPU's process: of a new module, and of one launch that is compared
-FINAL = 1.0  # seconds left for the final
-SETTLES, STEADY = 6e-3, 4e-3  # seconds of each entrant in a round of the final: not timed, and timed
+SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015  # mean and deviation of the clock's factor under the power limit
+COMPILE = (0.15, 0.5)  # minimum and maximum seconds of a core, as measured
+START = 0.3  # seconds to start CUDA, at the same time as the search is set up
+INPUTS = 0.2  # seconds of the GPU's process to compute the inputs and the reference before its first trial
+LOAD, VERIFY = 0.5e-3, 1.5e-3  # seconds of the GPU's process: to load a module, and to compare the results of a launch
+FINAL = 1.0  # seconds reserved for the final
+SETTLES, STEADY = 6e-3, 4e-3  # seconds of each finalist per round: untimed, then timed
 COPIES, LIMIT = 4, 1.0
-HIT = 0.01  # a winner so near the best counts
+HIT = 0.01  # maximum relative distance of a winner from the best known schedule
 
 
 def deviate(seed: int, *what: object) -> float:
-    """Return a number of a standard normal distribution that depends on the arguments alone."""
+    """Return a standard normal number that only depends on the arguments."""
     bits = zlib.crc32(repr((seed, *what)).encode())
     return statistics.NormalDist().inv_cdf((bits + 0.5) / 2.0**32)
 
@@ -99,7 +98,7 @@ class Truth:
 
 
 def structure_of(schedule: Schedule) -> tuple[object, ...]:
-    """Return the decisions with the largest effect on a kernel."""
+    """Return the parameters with the largest effect on a kernel, and their values."""
     wanted = ("tile_", "stages", "consumer_warpgroups", "cluster_")
     return (schedule.template, *(item for item in schedule.items if item[0].startswith(wanted)))
 
@@ -116,7 +115,7 @@ class SimulatedGpu:
     truth: Truth
     seed: int
     incumbent: Schedule | None = None
-    seconds: float = math.inf  # of the incumbent
+    seconds: float = math.inf  # measured seconds of the incumbent
     kernels: dict[Schedule, VirtualKernel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -125,7 +124,7 @@ class SimulatedGpu:
         self.timer = LaunchTimer(gpu.cupy, gpu.stream, gpu.state, gpu, gpu.host)  # type: ignore[arg-type]
 
     def raced(self, schedule: Schedule, rule: RaceRule) -> float:
-        """Return the seconds of a schedule: of the incumbent, times the ratio of a race with it."""
+        """Return the seconds of a schedule: the incumbent's seconds times the ratio from a race."""
         gpu, mine = self.gpu, self.kernels.setdefault(schedule, self.truth.kernel(schedule))
         other = mine if self.incumbent is None else self.kernels[self.incumbent]
         reference = mine.steady if self.incumbent is None else self.seconds
@@ -136,7 +135,7 @@ class SimulatedGpu:
         return reference * statistics.median(found.ratios)
 
     def trial(self, schedule: Schedule, ready: float, new_module: bool) -> tuple[float, float]:
-        """Return the measured seconds of a candidate, and when they are known."""
+        """Return the measured seconds of a candidate, and the time when it is measured."""
         host = self.gpu.host
         host.now = max(host.now, ready) + LOAD * new_module + VERIFY
         measured = self.raced(schedule, RaceRule())
@@ -145,7 +144,7 @@ class SimulatedGpu:
         return measured, host.now
 
     def final(self, schedules: Sequence[Schedule], until: float) -> dict[Schedule, float]:
-        """Return the steady seconds of plausible winners: medians of rounds in which each is launched for a while."""
+        """Return the steady seconds of the finalists: medians of rounds of some milliseconds each."""
         times: dict[Schedule, list[float]] = {schedule: [] for schedule in schedules}
         rng = np.random.default_rng(self.seed)
         running = list(schedules)
@@ -172,7 +171,7 @@ class Outcome:
     trials: int
     modules: int
     winner: Schedule
-    log_seconds: float  # the true ones of the winner
+    log_seconds: float  # true log seconds of the winner
     finished: float
 
 
@@ -183,7 +182,7 @@ class Search:
         task: Task of the search.
         truth: True times.
         seed: Seed of the sampler and of the delays.
-        cores: Cores, one of which proposes.
+        cores: Number of cores, one of which proposes.
         seconds: Duration.
         clock: Seconds that the proposing process has computed.
     """
@@ -201,17 +200,17 @@ class Search:
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
         self._modules: dict[str, float] = {}  # time at which each is compiled
-        self._digests: dict[Schedule, str] = {}  # of the code of each proposed schedule
+        self._digests: dict[Schedule, str] = {}  # digest of the code of each proposed schedule
         self._in_flight = InFlightLimit(compilers=cores - 1)
         self._now = self._cpu = 0.0
-        self._waiting: list[tuple[float, int, Schedule, bool]] = []  # time at which each is ready
+        self._waiting: list[tuple[float, int, Schedule, bool]] = []  # by the time when each is ready
         began = self._clock()
         self._sampler = self._made_sampler(seed)
         self._now += max(START, self._clock() - began)
         self._gpu.gpu.host.now = self._now + INPUTS
 
     def _made_sampler(self, seed: int) -> Sampler:
-        # Estimates are computed again, because cached ones of another run would cost nothing.
+        # Estimates are computed again, because cached ones of an earlier run would take no time.
         estimates = AnalyticEstimates(self._task.problem, self._task.templates, self._task.device)
         plan = SearchPlan(trials=10**6, sampler="bayes")
         return sampler_of(self._task, TuneOptions(seed=seed), plan, estimates, recorded=False).sampler

@@ -1,10 +1,9 @@
-"""Time to build a search space: autosched against Kernel Tuner, with the same parameters and restrictions.
+"""Compare the time to build a search space with Kernel Tuner, for equal parameters and restrictions.
 
-Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner gets
-its restrictions as strings, the form its documentation recommends, and its default solver; it lists every legal
-configuration. "build" of this project ends when the space is counted and ready to be sampled, "list" when every legal
-configuration has been written out as columns too. Each figure is the CPU time of the median of three builds, the two
-interleaved in one run; the counts, and the configurations themselves, must agree.
+Run ``pip install kernel_tuner`` first, then ``python benchmarks/search/space_build.py [--out FILE]``. Kernel Tuner uses
+restrictions as strings (as documented) and its default solver, and lists every legal configuration. Here "build" ends
+when the space is counted and ready for sampling, and "list" when all configurations are columns. Figures are median CPU
+times of three interleaved builds. The configurations of both must be equal.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 
 REPEATS = 3
-MAX_THREADS = 1024  # Kernel Tuner applies it to parameters such as block_size_x, which do not exist here
+MAX_THREADS = 1024  # Kernel Tuner has this limit for parameters like block_size_x, which these spaces do not have
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Targets of tile programs: machine code compared with the hand-written template's, spaces, and compile times.
+"""Compare tile programs with hand-written templates: machine code, spaces and compile times.
 
 Instructions are those that one warp executes per iteration of the main loop, read from SASS. Nothing runs on a GPU.
 """
@@ -70,7 +70,7 @@ class Counted:
 
 
 def compiling_seconds(pool: CompilePool) -> float:
-    """Return the CPU seconds of the compilers so far. CPU time is used because the machine has other work."""
+    """Return the CPU seconds of the compilers so far."""
     ticks = 0
     for pid in pool.pids:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()

@@ -1,4 +1,4 @@
-"""GEMM and attention forward in Triton, compiled here, for the main loops of tile programs to be compared with."""
+"""GEMM and attention forward in Triton, whose main loops are compared with those of tile programs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def attention_loop(bm: int, bn: int, d: int, warps: int, stages: int, sm: int = 
 
 
 def _loop(kernel: Any, types: dict[str, str], sizes: dict[str, int], warps: int, stages: int, sm: int) -> Loop:
-    """Return the loop of a kernel whose pointers and sizes are multiples of 16, which Triton checks at run time."""
+    """Return the main loop of a kernel for pointers and sizes that are multiples of 16."""
     names = [*types, *sizes]
     signature = types | dict.fromkeys(sizes, "constexpr")
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in types}

@@ -1,6 +1,6 @@
-"""The process that owns a GPU: each request assembles, launches and compares one recorded launch.
+"""The process that uses a GPU: each request assembles, launches and compares one recorded launch.
 
-A launch that faults breaks the process's GPU context, and one that hangs never ends: the caller then ends the process.
+A faulting launch destroys the process's GPU context, and a hanging one never ends: the caller then kills the process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from search_spaces.launches.launch import BytesArgument, Launch, ScalarArgument
 from search_spaces.launches.operand import Operand
 
 MODULE = "benchmarks.gpu.launches.device"
-HANGS = 5.0  # seconds per launch; hardly any took the emulator longer
+HANGS = 5.0  # seconds per launch; few take longer even in the emulator
 _WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12")
 _ASSEMBLY = 120.0  # seconds
 _NOT_READY = 600  # cudaErrorNotReady
-_abandoned: list[Any] = []  # of launches that hang: unloading a module or freeing memory would wait for them
+_abandoned: list[Any] = []  # modules and arrays of hanging launches: releasing them would wait for the launch
 
 
 class Refused(Exception):
@@ -63,7 +63,7 @@ def handle(request: Mapping[str, Any]) -> dict[str, Any]:
 def outcome(kept: KeptLaunch, launch: Callable[[], Mapping[str, Array]]) -> dict[str, Any]:
     """Return the result of a launch, compared with the expected one.
 
-    A launch that differs is repeated; ``repeats`` is True if the GPU agrees with itself.
+    If the results differ, the launch is repeated; ``repeats`` is True if both results of the GPU are equal.
     """
     try:
         outputs = launch()
@@ -187,7 +187,7 @@ def assembled(text: str, arch: str) -> bytes:
 
 @cache
 def ptxas() -> str | None:
-    """Return the newest ptxas of the PATH and of NVIDIA's nvcc wheels, since a newer NVRTC's PTX needs it.
+    """Return the newest ptxas of the PATH and of NVIDIA's nvcc wheels; PTX of a new NVRTC needs one at least as new.
 
     Returns None if there is none.
     """

@@ -1,8 +1,8 @@
-"""A folder of recorded launches, written by ``pytest --keep-launches FOLDER``, also by several processes at a time.
+"""A folder of recorded launches, written by ``pytest --keep-launches FOLDER``, possibly by several processes.
 
-``launches/NAME.json`` is a launch, ``ptx/DIGEST.ptx`` the module of some, ``arrays/DIGEST.z`` the bytes of an array,
-compressed by zlib. Digests are SHA-256 of what is inside, and NAME is that of all that the launch is and gives: an
-equal one is kept once, under the test that came first.
+``launches/NAME.json`` is a launch, ``ptx/DIGEST.ptx`` a module, and ``arrays/DIGEST.z`` the zlib-compressed bytes of an
+array. Digests are SHA-256 of the contents. NAME is the digest of a launch and its results, so equal launches are stored
+once, with the name of the first test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from search_spaces.hardware.dtypes import SCALAR_DTYPES
 from search_spaces.launches.launch import Launch, ScalarArgument, argument_json, launch_from_json
 from search_spaces.launches.operand import Operand
 
-MOST_EXPECTED = 64 << 10  # bytes of an output that are kept; of a larger one only the digest is
+MOST_EXPECTED = 64 << 10  # maximum bytes of a stored output; of larger outputs only the digest is stored
 READ = ("input", "inout")  # roles of arrays with contents before a launch
 WRITTEN = ("output", "inout")  # and of those with contents after it
 
@@ -34,14 +34,15 @@ class KeptLaunch:
     """A launch without findings in the emulator.
 
     Args:
-        test: The id of the test that emulated it.
-        text: The PTX. ``launch.entry`` is a function of it.
-        launch: As it was; of a kernel only what is a launch.
-        inputs: An array for each operand that is read, and for each symbol.
-        expected: The digest of the bytes that each output has behind it.
-        known: The outputs themselves, if they are small.
-        offsets: By position of the argument: the bytes from the start of its array to the address it points to.
-        notes: The kinds of the emulator's notes on it.
+        test: Id of the test that emulated the launch.
+        text: PTX with the function ``launch.entry``.
+        launch: The launch.
+        inputs: Arrays by the name of each operand or symbol that the launch reads.
+        expected: Digest of each output's bytes after the launch.
+        known: The outputs with at most ``MOST_EXPECTED`` bytes.
+        offsets: For each position of an argument: the bytes between the start of its array and the address that it
+            points to.
+        notes: Kinds of the emulator's notes about the launch.
     """
 
     test: str
@@ -69,12 +70,12 @@ def keep(
     offsets: Mapping[int, int] | None = None,
     notes: Sequence[str] = (),
 ) -> str:
-    """Write a launch and its data, and return its name. The arguments are those of ``KeptLaunch``, and the results.
+    """Write a launch and its data, and return its name. See ``KeptLaunch`` for the arguments.
 
-    Raises OSError, and ValueError for a launch of several steps, or of arrays that no argument leads to.
+    Raises OSError; ValueError if the launch has several steps, or uses arrays that are not arguments.
     """
     if launch.then or launch.unpassed:
-        raise ValueError("only one launch, whose arrays are its arguments, can be kept")
+        raise ValueError("only a single launch can be stored, and only if all its arrays are arguments")
     ptx = text.encode()
     _publish(folder / "ptx" / f"{digest_of(ptx)}.ptx", ptx)
     row = {

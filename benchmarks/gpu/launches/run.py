@@ -3,14 +3,13 @@
     pytest tests/measurements/emulator --keep-launches FOLDER
     python -m benchmarks.gpu.launches FOLDER --out OUT --minutes 5
 
-The first needs no GPU; the second takes what it has written to one. Each launch is assembled for that GPU by ptxas, or
-by the driver where there is none, and launched in one of several processes, which are started again where a launch
-faults or hangs. OUT gets ``results.jsonl``, a row for each launch as soon as it is known, and ``table.txt``. What is
-in OUT already of the same GPU is not launched again. ``--assemble sm_90a`` assembles beforehand, on any machine, and
-leaves the machine code in FOLDER.
+The first command needs no GPU. The second assembles each launch with ptxas, or with the driver if there is no ptxas,
+and launches it in one of several processes, which are restarted after a fault or a hang. OUT/results.jsonl has a row
+for each launch as soon as it is done; launches with a row for the same GPU are not repeated. OUT/table.txt is a
+summary. ``--assemble sm_90a`` assembles all launches in advance on any machine, and stores the machine code in FOLDER.
 
-Exit status 0; 1: no GPU can be used, a launch faulted, hung or could not be read, or the run was interrupted; 2 for bad
-usage.
+Exit status 0; 1 if no GPU can be used, a launch faulted, hung or could not be read, or the run was interrupted; 2 for
+bad usage.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Row = dict[str, Any]
 
 
 def read_rows(path: Path, gpu: str) -> list[Row]:
-    """Return the rows of ``gpu`` in a file of results, but for a line that a kill has cut short."""
+    """Return the rows of ``gpu`` in a file of results, without a line that was truncated by a kill."""
     rows = []
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
@@ -66,7 +65,7 @@ def run(
     module: str = MODULE,
     python_path: Sequence[str] = (),
 ) -> None:
-    """Launch ``wanted`` of ``folder``, those of one module one after another in one process.
+    """Run the launches ``wanted`` of ``folder``; the launches of a module run consecutively in one process.
 
     Args:
         folder: Folder of kept launches.
@@ -148,9 +147,9 @@ def assemble(folder: Path, kept: Sequence[str], arch: str, workers: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.launches", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="what `pytest --keep-launches` has written")
+    parser.add_argument("folder", type=Path, help="folder written by `pytest --keep-launches`")
     parser.add_argument("--out", type=Path, help="folder for the results, made if missing")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="how long it may take (default: as it takes)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="time limit (default: none)")
     parser.add_argument("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes (default 4)")
     parser.add_argument("--assemble", metavar="ARCH", help="only assemble, for example for sm_90a: needs no GPU")
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Runs ``device_child`` and passes on what it prints, line by line, for as long as there is time."""
+"""Runs ``device_child`` until a time limit, and yields its results."""
 
 from __future__ import annotations
 

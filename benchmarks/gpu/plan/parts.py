@@ -1,4 +1,4 @@
-"""The parts of a plan, in the order in which a GPU's minutes should go to them.
+"""The parts of a plan, most important first.
 
 Each part is a function of a ``Session``: it processes its entries, skips those finished by an earlier run, and stops
 when its time is over. Results are written after every entry.

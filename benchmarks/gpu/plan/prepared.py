@@ -2,8 +2,8 @@
 
     python -m benchmarks.gpu --plan FOLDER --prepare --device h200
 
-``plan.json`` lists problems and schedules, the best guess first; ``cubins.zip`` holds a compile cache. A kernel's code
-is generated anew where it runs, so the same version of autosched has to run there.
+``plan.json`` lists problems and schedules, the best guess first; ``cubins.zip`` is a compile cache. The kernels are
+generated again on the GPU's machine, which therefore needs the same version of autosched.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 PER_PROBLEM = 30
-_BEST, _VARIATIONS = 12, 6  # of them; the others are random
-_RANDOM_WITHIN = 1.5  # of the best guess
+_BEST, _VARIATIONS = 12, 6  # schedules of each problem; the others are random
+_RANDOM_WITHIN = 1.5  # maximum estimate of a random schedule, relative to the best guess
 _SAMPLES = 600
-_DIFFERENT = 3  # parameters in which the best differ where possible
+_DIFFERENT = 3  # minimum number of parameters in which the best schedules differ, if possible
 _MOST_BYTES = 1 << 24  # of plan.json
 
 Say = Callable[[str], None]

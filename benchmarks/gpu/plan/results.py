@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Results:
-    """An append-only file. A line that a kill has cut short is dropped."""
+    """An append-only file. A line that was truncated by a kill is ignored."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,15 @@
-"""The command of a plan: prepares it on a CPU, runs its parts on a GPU, and shows the results.
+"""Prepare a plan on a CPU, run its parts on a GPU, and show the results.
 
-    python -m benchmarks.gpu --plan PLAN --prepare --device h200     # on a CPU: chooses schedules and compiles them
-    python -m benchmarks.gpu --plan PLAN --out OUT                   # the parts, what is done, and the commands
-    python -m benchmarks.gpu --plan PLAN --out OUT --part trials     # on the GPU: one part, or several
+    python -m benchmarks.gpu --plan PLAN --prepare --device h200     # on a CPU: choose and compile schedules
+    python -m benchmarks.gpu --plan PLAN --out OUT                   # list parts, progress and commands
+    python -m benchmarks.gpu --plan PLAN --out OUT --part trials     # on the GPU: run one or more parts
 
-Each part ends within its own limit, ``--minutes`` at most, and goes on where an earlier run of it ended. Results are in
-OUT/results.jsonl after each shape, trials in OUT/recordings.jsonl.gz, and OUT/table.md is a page of them.
-``--simulated`` runs the same on a GPU that only pretends to measure, to try a plan out. The tests marked gpu are a
-command of their own: ``python -m benchmarks.gpu --minutes 1 --parts tests --out OUT``.
+Each part ends within its own limit, at most ``--minutes``, and continues where an earlier run of it ended. Results are
+in OUT/results.jsonl after each shape, trials in OUT/recordings.jsonl.gz, and OUT/table.md is a report. ``--simulated``
+tries a plan on a simulated GPU. The tests marked gpu have a separate command: ``python -m benchmarks.gpu --minutes 1
+--parts tests --out OUT``.
 
-Exit status 0; 1 if no GPU can be used, the GPU stopped answering, or a kernel was wrong; 2 for bad usage.
+Exit status 0; 1 if no GPU can be used, the GPU stopped responding, or a kernel was wrong; 2 for bad usage.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for results, made if missing")
     parser.add_argument("--part", nargs="+", choices=list(PARTS), default=[], help="what to run")
     parser.add_argument("--minutes", type=float, default=_MOST_MINUTES, help="for all of --part (default 9)")
-    parser.add_argument("--simulated", action="store_true", help="run on a GPU that only pretends to measure")
+    parser.add_argument("--simulated", action="store_true", help="run on a simulated GPU, with invented times")
     given = parser.parse_args(arguments)
     if not 0 < given.minutes <= 60 or given.per_problem < 1:
         parser.error("--minutes must lie in (0, 60], and --per-problem be at least 1")

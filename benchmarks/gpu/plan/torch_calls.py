@@ -1,7 +1,7 @@
 """Operators of language models in torch: a call on arrays of a problem's sizes, and the number of copies.
 
-Each function takes the fields of a problem, and returns a call of a copy's number, and the number of copies: so many
-that their operands do not stay in the L2.
+Each function takes the fields of a problem. It returns a function of the number of a copy, and the number of copies,
+which is large enough that operands do not stay in L2.
 """
 
 from __future__ import annotations

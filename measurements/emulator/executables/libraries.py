@@ -1,4 +1,4 @@
-"""Libraries that replace CUDA's, compiled once per version of their sources, and inspection of executables."""
+"""Compile the libraries that replace CUDA's, once per version of their sources, and inspect executables."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from measurements.files.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
-# Parts of libcudart: those that all its versions share, and those that depend on VERSION. The files of a part are
-# compiled together, as their headers take most of the time. ``per_thread`` declares functions of others its own way.
+# # Parts of libcudart that all versions share, and parts that depend on VERSION. The files of a part are compiled
+# together, because headers take most of the compile time; ``per_thread`` redeclares functions of other files, so it is
+# separate.
 _SHARED_PARTS = {
     "shared": tuple(f"cudart/{name}.cpp" for name in ("arrays", "launches", "memory", "registration", "streams")),
     "per_thread": ("cudart/per_thread.cpp",),
@@ -33,7 +34,7 @@ RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 1
 DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
 _OF_CORE = ("core.cpp", "call_site.cpp", "guards.cpp", "host_threads.cpp", "order.cpp", "work.cpp")
-_MOST_SEARCHED = 1 << 31  # bytes of a file that are searched
+_MOST_SEARCHED = 1 << 31  # maximum bytes of a file that are searched
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
 # NVIDIA's libraries that are not emulated. NVRTC is not among them, because it compiles without a GPU.
@@ -100,7 +101,7 @@ def _compile(
     compiler: HostCompiler, to: Path, files: Iterable[str], flags: Iterable[str], soname: str, version: str
 ) -> None:
     extra = [f"-Wl,-soname,{soname}"]
-    if version:  # programs request versioned symbols, whose version has the name of the library
+    if version:  # programs request versioned symbols; the version is the name of the library
         script = to.with_name(f"{to.name}.map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
@@ -115,7 +116,7 @@ def _run(compiler: HostCompiler, *arguments: str) -> None:
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
-    """Build a library of the CUDA functions that the program calls and the replacements lack.
+    """Build a library of the CUDA functions that the program calls and that have no replacement.
 
     Each function reports its name and returns cudaErrorNotSupported.
 
@@ -156,18 +157,18 @@ def needed_libraries(program: Path) -> tuple[str, ...]:
 
 
 def opens_driver(program: Path) -> bool:
-    """Return True if a program opens the driver's library itself at run time, since it contains its name.
+    """Return True if a program opens the driver's library at run time, because it contains the library's name.
 
     This is also true of a program that is linked with the static runtime and looks up functions by cuGetProcAddress,
     which has no replacement.
     """
-    if not needed_libraries(program):  # static, or not an executable: its libraries cannot be replaced
+    if not needed_libraries(program):  # statically linked, or not an executable: its libraries cannot be replaced
         return False
     return has_text(program, DRIVER.encode()) and not has_text(program, b"cuGetProcAddress")
 
 
 def has_text(program: Path, text: bytes) -> bool:
-    """Return True if a program has ``text`` in its first 2 GiB, where compilers place data that code refers to."""
+    """Return True if a program contains ``text`` in its first 2 GiB, where compilers place constant data."""
     size = min(program.stat().st_size, _MOST_SEARCHED)
     with program.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
         return content.find(text) >= 0
@@ -187,6 +188,6 @@ def _symbols(which: str, *files: Path) -> set[str]:
 def _binutil(name: str, *arguments: str) -> str:
     path = shutil.which(name)
     if path is None:
-        raise HostFailure(f"{name} is needed to look into programs, and not on the PATH: install binutils")
+        raise HostFailure(f"{name} was not found on the PATH, but is needed to inspect programs: install binutils")
     done = subprocess.run([path, *arguments], capture_output=True, text=True, errors="replace", check=False)
     return done.stdout

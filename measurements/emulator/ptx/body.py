@@ -17,14 +17,14 @@ LOC = re.compile(
 FILE = re.compile(r'\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*')
 _LABEL = re.compile(r"([$%\w.]+)\s*:(?!:)")
 _MNEMONIC = re.compile(r"(?:@(!?)\s*([%$\w]+)\s+)?([a-z]\w*)((?:\.[\w:]+)*)\s*", re.DOTALL)
-# An instruction on its own line, as nearly always in compiler output: the same as _MNEMONIC in one step.
+# Fast path for an instruction on its own line, as in nearly all compiler output; equivalent to _MNEMONIC.
 _LINE = re.compile(r'\s*((?:@(!?)([%$\w]+)[ \t]+)?([a-z]\w*)((?:\.[\w:]+)*)[ \t]*([^;:"/\n]*));')
 
 _Place = tuple[int, int, int]  # file, line, column
 
 
 class Body:
-    """The statements of one function, with the scopes of ``{ }`` flattened. ``files`` are those of ``.file``."""
+    """Parser of one function, which flattens the scopes of ``{ }``. ``files`` are those of ``.file``."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Body:
                 raise PtxError(f"{self.name} has no label {missing}, which {name} lists")
 
     def moved(self) -> bool:
-        """Skip blanks and comments; return whether there were any. Raises PtxError at the end of the text."""
+        """Skip blanks and comments; return True if there were any. Raises PtxError at the end of the text."""
         before = self.cursor.at
         if not self.cursor.skip():
             raise self.cursor.error(f"the body of {self.name} does not end")
@@ -212,9 +212,7 @@ class _Lines:
         self.frames: tuple[Frame, ...] = ()
         self._files = files
         self._outer: dict[_Place, _Place | None] = {}
-        self._known: dict[
-            str, tuple[Frame, ...]
-        ] = {}  # by the text of .loc, as long as no position has another outer one
+        self._known: dict[str, tuple[Frame, ...]] = {}  # by the text of .loc, valid for the current inlined position
 
     def enter(self, loc: re.Match[str]) -> None:
         """Read a .loc directive."""

@@ -23,8 +23,8 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module
 
-# Leaves out textures and CUDA runtime types, and compiles the same PTX a tenth faster. Sources that need them, and all
-# sources if NVRTC is too old for the option, are compiled without it.
+# # This option omits textures and CUDA runtime types, and compiles the same PTX 10% faster. Sources that need them, and
+# all sources if NVRTC is too old for it, are compiled without it.
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"
 _DIGEST = "digest "  # the first line of bytecode; the runner skips it
@@ -35,8 +35,9 @@ _HERE = Path(__file__).parent
 class KernelCompileError(Exception):
     """A kernel cannot be compiled or translated.
 
-    NVRTC rejected it (status compile_error) or took too long (compile_timeout), or the emulator lacks something that it
-    needs (unsupported). ``reason`` is one line with the failing line, ``log`` the compiler's whole output.
+    NVRTC rejected it (status compile_error) or took too long (compile_timeout), or the emulator does not support a
+    feature that it needs (unsupported). ``reason`` is one line with the failing line, ``log`` the compiler's whole
+    output.
     """
 
     def __init__(self, status: EmulationStatus, reason: str, log: str, seconds: float) -> None:
@@ -72,7 +73,7 @@ def compile_to_bytecode(kernel: GeneratedKernel) -> CompiledBytecode:
     """Compile ``kernel`` to bytecode.
 
     Raises:
-        KernelCompileError: If NVRTC rejects it, or it needs something that the emulator lacks (status unsupported).
+        KernelCompileError: If NVRTC rejects it, or it needs a feature that the emulator does not support.
         HostFailure: Without NVRTC, or if the cache cannot be written.
     """
     started = time.monotonic()

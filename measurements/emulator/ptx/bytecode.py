@@ -46,7 +46,7 @@ _WIDE_COUNTER = re.compile(r"%pm\d_64")  # performance counters, always 0
 
 
 class NotExecutable(Exception):
-    """The module has no such kernel, or the kernel needs something that the runtime lacks.
+    """The module has no such kernel, or the kernel needs a feature that the runtime does not support.
 
     The message is one line that names the source line and the PTX line.
     """
@@ -58,8 +58,8 @@ class Bytecode:
 
     Attributes:
         text: Bytecode for the runner.
-        places: A line for each site of its report, in order, with tabs in between: the source line to show, the PTX
-            line with its text, and the lines into which it is inlined.
+        places: A line per site of the report, in order, with fields separated by tabs: the displayed source line, the
+            PTX line with its text, and the lines into which it is inlined.
     """
 
     text: str
@@ -254,7 +254,7 @@ class _Translation:
             bits = operand.bits
             if operand.kind == "d" and width == 4:
                 bits = _f32_of_f64(bits)
-            kind = "e" if operand.kind == "d" and width == 0 else "c"  # its instruction's row gives the width
+            kind = "e" if operand.kind == "d" and width == 0 else "c"  # the instruction's row determines the width
             return f"{kind}{width}:{bits:x}"
         if isinstance(operand, Symbol):
             return self.symbol_token(f, operand, width or 8, site)
@@ -338,7 +338,7 @@ class _Translation:
                 self.instruction(f, i, site, guard)
             except NotExecutable:
                 raise
-            except Exception as error:  # a form that is in no table is unsupported
+            except Exception as error:  # a form without a table entry is unsupported
                 what = f"{error}: " if isinstance(error, Unsupported) and error.args else ""
                 raise NotExecutable(
                     f"{shown_frame(i.frames, i.line)}: not supported: {what}PTX line {i.line}: {i.text}"
@@ -382,7 +382,7 @@ class _Translation:
         self.emit(form, site, guard, negated, f, to, sources)
 
     def with_parameters(self, f: _Frame, i: Instruction, form: Form) -> Form:
-        """Return the form with addressable parameters, needed only if the instruction has its address in a register."""
+        """Return the form with addressable parameters, which is only needed if the address is in a register."""
         if form.key not in ("ld", "st") or form.immediates[3] != 4:
             return form
         address = i.operands[1 if form.key == "ld" else 0]
@@ -475,7 +475,8 @@ class _Translation:
     def with_addresses(self) -> list[str]:
         """Return the functions whose addresses are stored in variables or functions of the module.
 
-        A pointer to one, or to a table of them (that of a class with virtual functions), may come from another launch.
+        A pointer to such a function, or to a table of them (of a class with virtual functions), may come from another
+        launch.
         """
         held = [value for v in self.module.variables for value in v.initial]
         for f in self.module.functions.values():

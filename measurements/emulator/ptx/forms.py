@@ -1,7 +1,7 @@
-"""Forms of instructions in the runtime's terms: a key, flags, registers to write and read, and numbers.
+"""Convert instructions to forms for the runtime: a key, flags, written and read registers, and immediates.
 
 The tables in ``runtime/isa`` list the keys; a form without a row is unsupported. Sources are reordered, and qualifiers
-that only affect speed are dropped; nothing is computed here.
+that only affect speed are dropped.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class OperandReader:
             operands.append(operand)
         return tuple(operands)
 
-    # The operands of nearly all compiler output: same result as _parsed, in fewer steps.
+    # Fast path for the operands of nearly all compiler output, with the same result as _parsed.
 
     def _usual(self, part: str) -> Operand | None:
         """Return a common operand; None if it needs the full grammar."""
@@ -143,7 +143,7 @@ class OperandReader:
             return self._address()
         if token == "{":
             if self._peek() == "}":
-                raise PtxError("a vector of nothing")
+                raise PtxError("an empty vector")
             return Vector(self._items("}"))
         if token == "(":
             return Group(self._items(")"))
@@ -154,7 +154,7 @@ class OperandReader:
             if token == "-" and isinstance(value, Register | RegisterPart):
                 return Minus(value)
             if not isinstance(value, Number):
-                raise PtxError(f"{token} before what is not a number")
+                raise PtxError(f"{token} is not followed by a number")
             if token == "-":
                 return negative(value)
             return value if token == "+" else Number(~value.bits & 2**64 - 1)
@@ -190,10 +190,10 @@ class OperandReader:
             self._pop()
             inside = self._items("]")
             if len(inside) != 1 or not isinstance(inside[0], Vector) or not isinstance(base, Register | Symbol):
-                raise PtxError("an address that is not understood")
+                raise PtxError("an invalid address")
             return Address(base, offset, inside[0].items)
         if self._pop() != "]" or not isinstance(base, Register | Symbol | Number):
-            raise PtxError("an address that is not understood")
+            raise PtxError("an invalid address")
         return Address(base, offset)
 
 

@@ -43,7 +43,7 @@ def parse(text: str) -> Module:
 
 
 def _parsed(text: str) -> Module:
-    # Debug sections contain only numbers, come last, and are as long as everything else.
+    # Debug sections are skipped: they come last, and are as long as all other text.
     debug = re.search(r"^\s*\.section\b", text, re.MULTILINE)
     files = {int(n): _unescape(name) for n, name in FILE.findall(text)}
     text = _INLINE_ASSEMBLY.sub(_at_one_line, text[: debug.start()] if debug else text)
@@ -53,14 +53,14 @@ def _parsed(text: str) -> Module:
 def _at_one_line(assembly: re.Match[str]) -> str:
     """Return inline assembly on one line.
 
-    LLVM adds its line numbers to those of the source, where the next lines are other statements.
+    LLVM adds the line within inline assembly to the source line, which would be the line of another statement.
     """
     lines = _LINE.findall(assembly[0])
     return _LINE.sub(lines[0], assembly[0]) if lines else assembly[0]
 
 
 def _unescape(name: str) -> str:
-    """Return the name of a file on one line, as programs and reports have it."""
+    """Return the unescaped name of a file, on one line."""
     return re.sub(r"\s", " ", re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL))
 
 
@@ -147,7 +147,7 @@ class _PtxParser(Cursor):
         """Return the parameters of a function."""
         end = self.text.find(")", self.at)
         if end < 0:
-            raise self.error("parameters that do not end")
+            raise self.error("a parameter list that does not end")
         inner = without_comments(self.text[self.at + 1 : end])
         self.at = end + 1
         return tuple(self.attempt(None, parameter, m) for m in PARAMETER.finditer(inner))

@@ -43,19 +43,19 @@ namespace {
 
 using ptx::TensorMapSpec;
 
-// The byte of a buffer to which a pointer points.
+// The target of a pointer: a byte of a buffer.
 struct Target {
   std::size_t buffer, offset;
 };
 
-// The eight bytes at ``at`` are the address of ``target``. ``stood``: the host's bytes there.
+// The eight bytes at ``at`` contain the address of ``target`` during the launch. ``stood``: the original bytes.
 struct AddressInMemory {
   std::size_t buffer, at;
   Target target;
   std::uint64_t stood = 0;
 };
 
-// The same in the bytes of a parameter passed by value.
+// The same for a parameter passed by value.
 struct AddressInValue {
   std::size_t parameter, at;
   Target target;
@@ -85,7 +85,7 @@ struct Job {
   std::vector<AddressInMemory> addresses;
   std::vector<AddressInValue> inside;
   std::vector<Unfinished> unfinished;
-  bool lists_writes = false;  // the reader of the data needs to know what was written
+  bool lists_writes = false;  // the caller needs a list of the written bytes
   double time_limit = 60;
 };
 
@@ -96,7 +96,7 @@ Machine* running = nullptr;  // for signal handlers
   std::exit(1);
 }
 
-// ``copied``: writes of the launch stay private; ``kept``: until it ends.
+// ``copied``: writes go to a private copy; ``kept``: which is written back at the end.
 void map_arena(Machine& machine, const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("cannot open the memory of the program");
@@ -183,7 +183,7 @@ Job read_job(Machine& machine, const char* path) {
                : role == "output" ? BufferSpec::Role::output
                : role == "inout"  ? BufferSpec::Role::variable
                                   : BufferSpec::Role::workspace;
-      if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // all of it has been written
+      if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // all bytes are defined
       job.buffers.push_back(b);
       job.offsets.push_back(offset);
     } else if (key == "pointer") {
@@ -196,7 +196,7 @@ Job read_job(Machine& machine, const char* path) {
       std::size_t buffer = 0, offset = 0;
       file >> buffer >> offset;
       if (buffer >= job.buffers.size()) fail("flags of no buffer");
-      job.buffers[buffer].zeroed = false;  // some of its bytes have not been written
+      job.buffers[buffer].zeroed = false;  // some bytes are undefined
       job.defined.push_back({buffer, offset});
     } else if (key == "address") {
       AddressInMemory a{};
@@ -319,13 +319,13 @@ void on_crash(int signal) {
 
 void on_time_limit(int) {
   Machine& machine = *running;
-  // A thread that waits for something that never comes is more informative than the thread that ran last.
+  // A thread that waits forever is more informative than the thread that ran last.
   if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
     const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->asked));
     std::snprintf(
         message, sizeof message,
-        "the time limit ended the launch, in which %s waits here%s%s: it asks again and again and gets the same answer",
+        "the time limit ended the launch, in which %s waits here%s%s: it polls a value that never changes",
         describe(machine, waits->who, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
     report_end(machine.report, "timeout", waits->asked_at, message);
   } else {
@@ -341,7 +341,7 @@ void guard_process(Machine& machine, double time_limit) {
 #endif
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  // If the stack is full, the handler needs another one.
+  // The handler needs a separate stack, in case the stack has overflowed.
   static char handler_stack[64 * 1024];
   stack_t alternate{};
   alternate.ss_sp = handler_stack;
@@ -373,8 +373,8 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
   if (std::memcmp(place, &expected, sizeof expected) == 0) std::memcpy(place, &value, sizeof value);
 }
 
-// Writes of the launch in its copy of a program's memory. If they may depend on undefined values, effect.py decides
-// about them, and receives them as a list.
+// Returns the launch's writes to its copy of a program's memory. If they may depend on undefined values, effect.py
+// receives them as a list, and decides whether they do.
 void hand_over_writes(Machine& machine, bool listed, int data) {
   if (machine.poison != 0 || listed) {
     list_writes(machine, data);
@@ -420,8 +420,7 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
   report_end(machine.report, finished ? "done" : "stopped", 0, "");
 }
 
-// Checks that the kernel's cluster is that of the launch, or the launch has none. Returns false, with a line on stderr,
-// otherwise.
+// Checks that the launch has the kernel's cluster, or none. Otherwise returns false, with a line on stderr.
 bool arrange_cluster(Machine& machine) {
   const Index3 own = machine.program.cluster;
   Index3& c = machine.launch.cluster;
@@ -444,7 +443,7 @@ bool arrange_cluster(Machine& machine) {
   return true;
 }
 
-// Limits that every GPU on which the kernel runs has: those of the smallest one.
+// Checks the limits of the smallest GPU that can run the kernel.
 void check_shared_limit(Machine& machine) {
   constexpr unsigned most_of_any = 227 * 1024, most_of_sm_120 = 99 * 1024;
   const unsigned all = machine.program.static_shared_bytes + machine.launch.dynamic_shared_bytes;

@@ -83,7 +83,7 @@ def test_a_wait_that_outlasts_its_time_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_wider_samples_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = Finding(FindingKind.DEADLOCK, "thread (0, 0, 0) of block (3, 1, 0) waits here for ever", "k.py", 7)
+    finding = Finding(FindingKind.DEADLOCK, "thread (0, 0, 0) of block (3, 1, 0) waits here forever", "k.py", 7)
     run = Emulation("findings", {}, (finding,), (), (), executed=(("add.s32", 4 * 10**7),))
     wide = sample.Sample((10, 10, 1), (0, 13, 99))
     reason = wide.waits(run)

@@ -1,6 +1,6 @@
 """Forms of accesses to a multicast object (PTX ISA 9.7.9.14), which has one replica on a machine with one GPU.
 
-Loads therefore reduce nothing, and each form is an access to global memory.
+So each form is an access to global memory, and load-reductions have one operand.
 """
 
 from __future__ import annotations

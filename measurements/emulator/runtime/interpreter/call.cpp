@@ -1,4 +1,4 @@
-// Device functions: calls, returns, and parameters, which are stored in register files with each lane's bytes
+// Device functions: calls, returns and parameters. A parameter is stored like registers, with each lane's bytes
 // contiguous.
 #include <algorithm>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t deepest = 4096;
 
-// A parameter's bytes of one lane, and their known bits: all if `known` is empty.
+// One lane's bytes of a parameter, and their known bits; if `known` is empty, all bits are known.
 struct Passed {
   std::vector<unsigned char> bytes, known;
   SiteIndex origin = 0;
@@ -51,7 +51,7 @@ bool has_unknown(const Register& r, bool is_register, unsigned lane) {
   return ((is_register ? ~r.defined : r.bits) >> lane & 1u) != 0;
 }
 
-// A register or a parameter of this lane, saved before an inner activation; `restore` returns what follows it.
+// Saves a register or a parameter of this lane before a recursive call; `restore` returns the position after it.
 void save(Warp& w, const Span& r, unsigned lane, std::vector<unsigned char>& to) {
   const Register& head = w.head(r.offset);
   const bool unknown = has_unknown(head, r.is_register, lane);

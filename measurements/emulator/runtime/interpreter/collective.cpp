@@ -1,4 +1,4 @@
-// Collectives of a warp's lanes and barriers of a block's warps: each waits until all have arrived.
+// Collectives of a warp's lanes, and barriers of a block's warps, which wait until all have arrived.
 #include <algorithm>
 
 #include "machine/part.hpp"
@@ -17,7 +17,7 @@ struct Collectives : Unit {
   struct BarrierReduction {
     bool all = true, any = false;
     std::uint32_t count = 0;
-    SiteIndex unknown = 0;  // source of a predicate that some thread does not know
+    SiteIndex unknown = 0;  // source of a predicate that is undefined in some thread
 
     bool is_known(std::int64_t operation) const { return unknown == 0 || (operation == 2 && !all) || (operation == 3 && any); }
   };
@@ -57,7 +57,7 @@ void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
 
 namespace {
 
-// The waiting lanes that belong to the operation of `lane`.
+// The waiting lanes that take part in the same operation as `lane`.
 Lanes companions(const Warp& w, unsigned lane) {
   const Instruction& i = *w.waiting[lane];
   const bool same_place = w.thread[lane].mask == 0 && (i.row->flow == Flow::collective || i.immediate[4] != 0);
@@ -67,7 +67,7 @@ Lanes companions(const Warp& w, unsigned lane) {
     if (t.state != State::gathering || t.mask != w.thread[lane].mask) continue;
     const Instruction& other = *w.waiting[k];
     if (other.row != i.row || other.flags != i.flags || (same_place && &other != &i)) continue;
-    // "The same qualifiers" (PTX ISA, shfl.sync): a shuffle down does not match one that goes up.
+    // "The same qualifiers" (PTX ISA, shfl.sync): shfl.down does not match shfl.up.
     if (i.row->flow == Flow::collective && i.immediates > 1 && other.immediate[1] != i.immediate[1]) continue;
     lanes |= 1u << k;
   }

@@ -26,7 +26,7 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-// Turns after which lanes continue that others of their warp or block may be waiting for.
+// Turns after which lanes for which others of their warp or block may be waiting get to run.
 constexpr unsigned patience = 4096;
 constexpr unsigned patience_before_state = 512;  // polls of each warp before its state is compared
 constexpr std::size_t most_answers = 1 << 14;  // remembered per warp
@@ -34,7 +34,7 @@ constexpr std::size_t most_answers = 1 << 14;  // remembered per warp
 struct Group {
   Lanes lanes = 0;
   std::uint32_t pc = 0;
-  std::uint32_t meets = ~0u;  // the next instruction at which other lanes wait to reconverge
+  std::uint32_t meets = ~0u;  // next instruction at which other lanes wait to reconverge
 };
 
 Lanes runnable_lanes(const Warp& w) {
@@ -45,16 +45,15 @@ Lanes runnable_lanes(const Warp& w) {
   return lanes;
 }
 
-// Lanes whose last poll of an mbarrier was in vain.
+// Lanes whose last poll of an mbarrier was unsuccessful.
 Lanes polling_lanes(const Warp& w, Lanes lanes) {
   Lanes polling = 0;
   for_lanes(lanes, [&](unsigned k) { polling |= static_cast<Lanes>(w.thread[k].polls) << k; });
   return polling;
 }
 
-// Lanes that run next: those deepest in calls, and among these the first in the kernel's text. With `ahead`, the
-// reverse order, and lanes that do not spin first: they may be between the two groups, and hold a lock that the others
-// wait for.
+// Lanes that run next: those deepest in calls, and among these the first in the kernel's text. With `ahead`, the order
+// is reversed, and lanes that do not spin come first, because they may hold a lock for which the others wait.
 Group choose(const Warp& w, Lanes runnable, bool ahead) {
   Group group;
   Lanes candidates = runnable;
@@ -94,7 +93,7 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   };
   if (w.answers.size() > most_answers) w.answers.clear();
   const auto instruction = reinterpret_cast<std::uintptr_t>(&i);
-  // Most lanes ask once: all lanes are examined only if the first one has asked there before.
+  // Most lanes poll once, so all lanes are only examined if the first one has polled here before.
   const auto one = static_cast<unsigned>(__builtin_ctz(lanes));
   const std::uint64_t place = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
   if (w.answers.try_emplace(place, 0).second) {
@@ -126,10 +125,10 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
     return;
   }
   ++machine.idle_polls;
-  // Warps that meet at barriers in between get unchanged answers in other loops, too; a waiting loop changes nothing,
-  // neither in memory nor in its registers.
+  // Unchanged memory alone is not enough, since warps may meet at barriers between polls: a waiting loop changes
+  // neither memory nor its registers.
   if (!machine.idle_polls.met() || machine.idle_polls.vain() < std::uint64_t{patience_before_state} * machine.warp_count) return;
-  // Except for the cycles at which values are ready, which counts.cpp records: they increase in a waiting warp.
+  // Excludes the cycles at which values are ready (counts.cpp), which increase in a waiting warp.
   static std::vector<unsigned char> registers;
   registers.assign(w.registers, w.registers + machine.program.register_bytes);
   for (const Function& f : machine.program.functions) {
@@ -258,7 +257,7 @@ void end_block(Machine& machine) {
 void run_warp(Machine& machine, unsigned index) {
   Warp& w = machine.warps.all[index];
   unsigned turns = 0;
-  bool ahead = w.ahead;  // lanes that got an unchanged answer let the others of their warp run
+  bool ahead = w.ahead;  // lanes that polled an unchanged value let the other lanes of their warp run
   for (;;) {
     Lanes runnable = runnable_lanes(w);
     if (runnable == 0) {
@@ -374,10 +373,10 @@ void run_warp(Machine& machine, unsigned index) {
               compare_answer(w, i, now);
             }
           } else {
-            if (i.flow == Flow::yields) machine.idle_polls = 0;  // blocks alternate here, and none waits
+            if (i.flow == Flow::yields) machine.idle_polls = 0;  // blocks alternate here, so this is not a wait
             const Lanes polling = polling_lanes(w, now);
             execute(w, i, now);
-            // Lanes that have polled in vain twice let the others of their warp run.
+            // Lanes that have polled unsuccessfully twice let the other lanes of their warp run.
             if (i.flow == Flow::polls) w.ahead = (polling & polling_lanes(w, now)) != 0 && !w.ahead;
           }
           place_lanes(w, now, pc + 1);

@@ -15,9 +15,9 @@ void execute(Warp& w, const Instruction& i, Lanes active);
 
 // Collectives and barriers (collective.cpp).
 void start_block_collectives(Machine& machine);
-// Lanes arrive at a collective; it runs once all lanes that it names have arrived.
+// Lanes arrive at a collective, which runs once all lanes of its mask have arrived.
 void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving);
-// Lanes have exited: those that wait for no others continue.
+// Lanes have exited: lanes that only waited for them continue.
 void exit_lanes(Warp& w);
 // Executes collectives and barriers that waiting lanes are ready for; returns true if there were any.
 bool complete_collectives(Warp& w);

@@ -1,5 +1,5 @@
-// printf of device code: vprintf(format, arguments). The arguments follow each other, each aligned to its size, after
-// C++'s default promotions (CUDA C++ Programming Guide, formatted output).
+// printf of device code: vprintf(format, arguments). Arguments are stored one after another, each aligned to its size,
+// after C++'s default promotions (CUDA C++ Programming Guide, formatted output).
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -53,7 +53,7 @@ class Reader {
   unsigned lane_;
 };
 
-// The arguments of one call, in turn.
+// The arguments of one call, in order.
 class Arguments {
  public:
   Arguments(Reader& reader, std::uint64_t at) : reader_(reader), at_(at) {}

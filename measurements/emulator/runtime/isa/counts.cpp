@@ -13,10 +13,10 @@ namespace autosched::emulator::ptx {
 struct Executed {
   enum class Copying { none, copy, commit, wait };
   std::vector<std::uint64_t> counts;           // executions by instruction
-  std::vector<std::uint16_t> latencies;        // latencies by instruction; 0: part of another instruction in machine code
+  std::vector<std::uint16_t> latencies;        // by instruction; 0: merged into another one in machine code
   std::uint64_t warps_ended = 0, cycles = 0;   // sums over the dependency chains of all warps
   std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;  // executions by instruction and shape
-  std::unordered_map<std::uint32_t, std::uint32_t> committed;  // when the block's mbarrier at an address completes
+  std::unordered_map<std::uint32_t, std::uint32_t> committed;  // completion cycle of the block's mbarrier, by address
   std::vector<Copying> copying_of;  // copies by instruction
 };
 
@@ -95,7 +95,7 @@ void begin_counting(Warp& w) {
 }
 
 // The compiler may reorder the instructions of a basic block: each issues when its operands are ready, and the next
-// basic block begins when the last one has issued. A cp.async copy is waited for together with its group.
+// basic block begins when the last one has issued. A cp.async copy completes together with its group.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   Machine& machine = *w.machine;
   ++machine.executed.counts[pc];

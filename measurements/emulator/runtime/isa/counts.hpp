@@ -1,5 +1,5 @@
-// Counts executed instructions for time estimates: how often each is executed, and the length of chains of dependent
-// instructions. Only if the job requests it (launch.count).
+// Counts for time estimates, if the job requests them (launch.count): executions of each instruction, and lengths of
+// chains of dependent instructions.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace autosched::emulator::ptx {
 
-// Some lanes of the warp have executed an instruction together, or (if it is not a plain one) are about to.
+// Counts an instruction that some lanes of the warp have executed together, or (if it is not plain) are about to
+// execute.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc);
-// An instruction whose operands determine its shape has multiplied `shape`, such as "m128n256k16.bf16".
+// Counts a product of an instruction whose operands determine its shape, such as "m128n256k16.bf16".
 void note_product(Machine& machine, const Instruction& i, const std::string& shape);
 // The mbarrier at `address` completes when all products that the warp has issued so far are done; a warp has seen it.
 void note_products_committed(const Warp& w, std::uint32_t address);

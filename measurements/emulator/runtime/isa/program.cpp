@@ -21,7 +21,7 @@
 
 namespace autosched::emulator {
 
-// True if the kernel reads values that distinguish all blocks, or one of their coordinates.
+// Which special registers the kernel reads that distinguish blocks: all of them, or one coordinate.
 struct ReadByBlocks {
   bool tells_all_apart, x, y, z;
 };
@@ -56,7 +56,7 @@ struct ProgramText {
     BufferSpec spec;
     std::vector<unsigned char> bytes;
     std::uint64_t address = 0;
-    bool bound = false;  // to a buffer of the launch, which provides its content
+    bool bound = false;  // True if a buffer of the launch provides its content
   };
   std::vector<Constant> constants;
   std::vector<Special> specials;
@@ -98,8 +98,7 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   return *table;
 }
 
-// The words and numbers of the bytecode's lines. Streams would take longer to read them than many a launch takes to
-// run.
+// Parser of the words and numbers in the bytecode's lines. Streams would take longer than many launches.
 class Text {
  public:
   explicit Text(std::string_view text) : left_(text) {}
@@ -147,7 +146,7 @@ std::string demangled(std::string_view mangled) {
   if (whole == nullptr) return std::string(mangled);
   std::string name = whole;
   std::free(whole);
-  unsigned depth = 0;  // of brackets, inside of which names are those of types
+  unsigned depth = 0;  // nesting depth of brackets, which contain names of types
   for (std::size_t at = name.size(); at-- > 1;) {
     const char c = name[at];
     depth += c == ')' || c == '>' ? 1 : 0;
@@ -174,7 +173,7 @@ std::uint32_t new_slot(Machine& machine, unsigned width) {
   return at;
 }
 
-// The register of an operand; a constant's is created at its first use.
+// The register of an operand. The register of a constant is created at its first use.
 std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   if (t.kind == 'r') return static_cast<std::uint32_t>(Text::integer(t.text, 10));
   const auto key = std::pair{width, t.kind + std::string(t.text)};

@@ -17,7 +17,7 @@ namespace autosched::emulator::ptx {
 constexpr std::uint64_t shared_base = std::uint64_t{1} << 60 | low_word_of_windows,
                         local_base = std::uint64_t{2} << 60 | low_word_of_windows, param_base = std::uint64_t{3} << 60,
                         function_base = std::uint64_t{4} << 60, window_mask = std::uint64_t{15} << 60;
-// True if an address is a generic one of the space that begins at `base`; and its offset in that space.
+// Tests if an address is a generic one of the space that begins at `base`, and gets its offset in that space.
 constexpr bool is_generic_of(std::uint64_t base, std::uint64_t address) { return ((address ^ base) & window_mask) == 0; }
 constexpr std::uint64_t offset_in(std::uint64_t base, std::uint64_t address) { return address - base; }
 
@@ -34,8 +34,8 @@ struct Program {
   bool uses_wgmma = false;
   bool uses_tcgen05 = false;
   bool uses_heap = false;
-  bool truncates_tf32 = false;  // its compiler lets the tensor core drop the low bits of tf32 operands
-  bool rounds_tf32 = false;     // some operands are rounded to tf32, so a missing rounding is a mistake
+  bool truncates_tf32 = false;  // the kernel's compiler relies on the tensor core to drop the low bits of tf32 operands
+  bool rounds_tf32 = false;     // some operands are rounded to tf32, so a missing rounding is a fault
   bool uses_grid_workspace = false;  // as cooperative groups do for this_grid().sync()
   std::uint64_t grid_workspace = 0;  // its address
   unsigned blocks_of_sm = 1;  // .minnctapersm: these blocks share an SM's registers
@@ -47,7 +47,7 @@ struct Program {
 bool load_program(Machine& machine, const char* path);
 // Sets the kernel's arguments as bytes. Returns false, with a line on stderr, if they do not fit its parameters.
 bool set_arguments(Machine& machine, const std::vector<std::string>& bytes);
-// Module-scope variables, to be allocated after the launch's buffers; then their addresses. A bound variable is a
+// Module-scope variables, which are allocated after the launch's buffers, and their addresses. A bound variable is a
 // buffer of the launch.
 void bind_variable(Machine& machine, const std::string& name);
 void place_bound_variable(Machine& machine, const std::string& name, void* address);

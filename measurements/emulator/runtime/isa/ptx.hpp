@@ -43,7 +43,7 @@ enum Flag : std::uint32_t {
   satfinite = 1u << 8,
   shiftamt = 1u << 9,
   read_only = 1u << 10,   // .nc
-  by_l2 = 1u << 11,       // .cg, .volatile, .relaxed: may be how a thread waits for another one
+  by_l2 = 1u << 11,       // .cg, .volatile, .relaxed: may poll for another thread's write
   acquire = 1u << 12,
   release = 1u << 13,
   nontrans = 1u << 14,
@@ -51,7 +51,7 @@ enum Flag : std::uint32_t {
   rounding_shift = 16,  // three bits: Rounding
   rounding_mask = 7u << 16,
   block_scope = 1u << 19,
-  to_integral = 1u << 20,  // .rni and its like
+  to_integral = 1u << 20,  // .rni and similar
   is_volatile = 1u << 21,
 };
 enum class Rounding { none, nearest, zero, down, up, away };
@@ -63,7 +63,7 @@ struct Warp;
 struct Instruction;
 using Execute = void (*)(Warp&, const Instruction&, Lanes);
 
-// Handling of an instruction by the main loop.
+// How the main loop executes an instruction.
 enum class Flow : std::uint8_t {
   plain,       // executes at once, for the active lanes
   branch,      // immediate 0: target
@@ -72,9 +72,9 @@ enum class Flow : std::uint8_t {
   leave,       // ret: of a function, or of the kernel
   exit,
   trap,
-  collective,  // gathers the whole warp where immediate 0 is not 0, else the lanes of the mask in source 0
+  collective,  // waits for the whole warp if immediate 0 is not 0, else for the lanes of the mask in source 0
   barrier,     // of the block
-  yields,      // plain, but lets other warps go on before it
+  yields,      // plain, but lets other warps run before it
   polls,  // the same for an instruction that polls for an event
 };
 
@@ -86,7 +86,7 @@ struct Row {
   const char* operands;  // bytes of destinations, ':', of sources; 0: a predicate; *: any number of any width
   Flow flow = Flow::plain;
   bool strict = false;  // an undefined source is a finding immediately; otherwise it makes the destinations undefined
-  bool own = false;     // the handler itself determines which lanes of its destinations are defined
+  bool own = false;     // the handler determines which lanes of its destinations are defined
   Collective collective{name, flow == Flow::barrier};
 };
 
@@ -157,8 +157,8 @@ struct Local {
   std::vector<Gap> gaps;  // unallocated gaps around alloca's allocations, ascending
 };
 
-// When each lane last executed an instruction through which values leave its registers: some lanes at `tick`, others as
-// in `last`.
+// When each lane last executed an instruction that takes values out of its registers: some lanes at `tick`, others at
+// `last`.
 struct Effect {
   Lanes lanes = 0;
   std::uint64_t tick = 0;
@@ -167,7 +167,7 @@ struct Effect {
 };
 
 // Values that a load has read in the running block, lane by lane: the last address, and the effects of values
-// (dropped.cpp) between which it was read. `returned`: lanes that have gone back to code where they may have read
+// (dropped.cpp) between which it was read. `returned`: lanes that have returned to code where they may have read
 // before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
@@ -176,8 +176,8 @@ struct Reading {
 };
 constexpr std::uint32_t most_readings = 256;  // loads of a kernel
 
-// When a load of shared memory was last executed in the running block, and where each of its lanes read; in which
-// epoch, and in which epoch it was executed before that.
+// The last execution of a load of shared memory in the running block: its time, the address of each lane, its epoch,
+// and the epoch of the previous execution.
 struct LastRead {
   std::uint64_t tick = 0;  // counted like effects
   Epoch epoch = 0, before = 0;
@@ -207,8 +207,8 @@ struct Warp {
   bool knows_parts = false;  // any of `known` was ever written
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
-  std::unordered_map<std::uint64_t, std::uint64_t> answers;  // the last value of polled memory, by address and asking lanes
-  std::unordered_map<const Instruction*, std::uint64_t> states;  // of its registers, at instructions where it polls
+  std::unordered_map<std::uint64_t, std::uint64_t> answers;  // last polled value, by address and lanes
+  std::unordered_map<const Instruction*, std::uint64_t> states;  // digest of its registers, by polling instruction
   bool ahead = false;  // the lanes furthest ahead run next
   const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
   std::vector<Effect> effects;                 // by number

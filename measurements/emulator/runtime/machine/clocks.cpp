@@ -1,4 +1,4 @@
-// Updates of the clocks. The test if one event happened before another runs at every access, so it stays in the header.
+// Updates of the clocks. The happened-before test is in the header, because it runs at every access.
 #include "machine/clocks.hpp"
 
 namespace autosched::emulator {

@@ -1,9 +1,8 @@
 // Happens-before between concurrent threads, as vector clocks over epochs of actors. An actor is a warp or an
 // asynchronous engine: the wgmmas of a warpgroup, the bulk copies of an mbarrier, or the bulk stores of a warp.
-//
-// A warp's epoch ends when the whole warp meets at a barrier or bar.warp.sync. If only some lanes meet, they learn what
-// each other has done. Within an epoch, lanes of one warp are unordered (collectives such as ldmatrix or shfl order
-// nothing in the PTX memory model). A lane that arrives at an mbarrier alone publishes only its own actions: a grant.
+// A warp's epoch ends when the whole warp meets at a barrier or bar.warp.sync. If only some lanes meet, their clocks
+// are merged. Within an epoch, lanes of one warp are unordered (collectives such as ldmatrix or shfl order nothing in
+// the PTX memory model). A lane that arrives at an mbarrier alone publishes only its own actions: a grant.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -52,13 +51,13 @@ constexpr bool is_group(std::uint32_t lanes) {
   return lanes_of(both_of(lane(std::countr_zero(lanes)), lane(31 - std::countl_zero(lanes)))) == lanes;
 }
 
-// The actions of one thread up to an epoch of its warp, known without those of the other lanes.
+// The actions of one thread, without other lanes, up to an epoch of its warp.
 struct Grant {
   Who who;
   Epoch epoch;
 };
 
-// Events known to have happened: for each actor all events up to an epoch, and grants.
+// A set of events that have happened before: for each actor all events up to an epoch, and grants.
 struct View {
   std::vector<Epoch> up_to;
   std::vector<Grant> grants;  // in the order of their threads
@@ -81,8 +80,8 @@ struct View {
   static bool before(const Grant& a, const Grant& b) { return a.who < b.who; }
 };
 
-// The views of the world: what happened before, what of it a proxy fence has made visible to the async proxy, and what
-// came earlier in time, whether or not memory that it wrote is visible.
+// Three sets of earlier events: those that happened before (in the memory model), those of them that a proxy fence has
+// made visible to the async proxy, and those that are earlier in time, even if their writes need not be visible.
 struct Knowledge {
   View seen, fenced, earlier;
   void clear() {
@@ -97,8 +96,8 @@ struct Knowledge {
   }
 };
 
-// Knowledge of some lanes of a warp only: they have seen the end of an mbarrier phase, or waited for their copies.
-// `event` is the source of the knowledge; 0 for several sources.
+// Earlier events of some lanes of a warp only, which observed the end of an mbarrier phase or waited for their copies.
+// `event` is the source; 0 for several sources.
 struct Alone {
   std::uint32_t lanes;
   std::uint64_t event;
@@ -115,15 +114,15 @@ struct Clocks {
   // For each warp: events that happened before the next action of all its lanes, and of some of its lanes.
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
-  std::uint32_t live[max_warps];  // lanes, when one last learnt something alone
-  // Per warp: lanes that have learnt earlier events since they last synchronised with others, and lanes that
-  // synchronised last.
+  std::uint32_t live[max_warps];  // living lanes when a lane last observed an event alone
+  // Per warp: lanes that have observed events since they last synchronised with others, and the lanes that synchronised
+  // last.
   std::uint32_t fresh[max_warps], met[max_warps];
 
   void start_block(unsigned warp_count, Epoch next);
   // The first epoch after all those that the running blocks have used.
   Epoch end() const { return std::max(first, *std::max_element(now, now + actors) + 1); }
-  // Called after other blocks have run in between. Lanes stay unordered with each other.
+  // Called when a block resumes after other blocks. Its lanes stay unordered with each other.
   void resume(Epoch next) {
     resumed = next;
     std::fill_n(now, warps, next);
@@ -139,55 +138,55 @@ struct Clocks {
     const auto& up_to = known[w].seen.up_to;
     return actor < up_to.size() ? up_to[actor] : 0;
   }
-  // Ends the epoch of a warp: its lanes are ordered with each other and share their knowledge.
+  // Ends the epoch of a warp: its lanes are ordered with each other, and their clocks are merged.
   void advance(unsigned w);
   // Ends the epoch of a warp, but its lanes stay unordered with each other.
   void tick(unsigned w) { ++now[w]; }
-  // Warp w learns that an actor has reached an epoch.
+  // Orders warp w after an actor's epoch.
   void learn(unsigned w, unsigned actor, Epoch epoch) {
     auto& up_to = known[w].seen.up_to;
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
     up_to[actor] = std::max(up_to[actor], epoch);
   }
-  // Lanes of a warp learn from an event what happened before it, and that an actor has reached an epoch. `living`: the
-  // lanes that have not exited.
+  // Orders lanes of a warp after an event, after everything that happened before it, and after an actor's epoch.
+  // `living`: lanes that have not exited.
   void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
                    unsigned actor, Epoch epoch);
-  // Merges the oldest event that lanes have learnt into the other knowledge of the same lanes.
+  // Merges the oldest observed event of lanes into the other events of the same lanes.
   static void forget_event(std::vector<Alone>& mine);
-  // Some lanes of a warp synchronize and share their knowledge; `living`: lanes that have not exited. If they form a
-  // group, such as a tile, each also knows the actions of all of them. Any other mask ends the epoch of the whole warp,
-  // since stamps cannot distinguish its lanes from their neighbours.
+  // Some lanes of a warp synchronise and merge their clocks; `living`: lanes that have not exited. If they form a
+  // group, such as a tile, each is ordered after the actions of all of them. Any other mask ends the epoch of the whole
+  // warp, since stamps cannot distinguish its lanes from other lanes.
   void share(unsigned w, std::uint32_t lanes, std::uint32_t living);
-  // Some lanes of a warp, of which `living` have not exited, wait for each other: what any of them did or knew to come earlier
-  // came before all that each does next. Memory that they wrote stays unordered, as shuffles and votes order none.
+  // Some lanes of a warp, of which `living` have not exited, wait for each other. Earlier events of any of them are
+  // earlier in time than the next actions of each. Memory stays unordered, because shuffles and votes do not order it.
   void meet(unsigned w, std::uint32_t lanes, std::uint32_t living) {
     if ((fresh[w] & lanes) != 0 || (lanes & ~met[w]) != 0) meet_anew(w, lanes, living);
   }
-  // Knowledge of a lane of a warp.
+  // Events that happened before the next action of a lane.
   View view_of(unsigned w, unsigned lane) const;
-  // True if lanes of a warp know actions of single lanes.
+  // True if lanes of a warp are ordered after actions of single lanes.
   bool knows_lanes(unsigned w) const { return !alone[w].empty() || !known[w].seen.grants.empty(); }
-  // Lanes exchange values, and share what one has learnt from a flag. Cooperative groups rely on this: one lane
-  // acquires, and a shuffle informs the others. The lanes' own actions stay unordered.
+  // Lanes exchange values, and share the events that one of them has acquired through a flag. Cooperative groups rely
+  // on this: one lane acquires, and a shuffle informs the others. The lanes' own actions stay unordered.
   void share_flags(unsigned w, std::uint32_t lanes);
   // The initial state of a block was written in its first epoch, before all actions of its threads.
   void begin();
-  // Lanes of a warp publish their knowledge and actions to `to`; `whole`: they are all lanes of the warp.
+  // Adds the earlier events and the actions of lanes of a warp to `to`; `whole`: they are all lanes of the warp.
   void publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to);
-  // Adds to `to` all that came before what lanes of a warp do next. Nothing is published: instructions without release
-  // semantics come in order, too.
+  // Adds to `to` all events that are earlier in time than the next actions of lanes of a warp. This is not a release:
+  // instructions without release semantics are also ordered in time.
   void precede(unsigned w, std::uint32_t lanes, bool whole, View& to);
-  // A proxy fence of some lanes: all that they know and have done is visible to the async proxy.
+  // A proxy fence of some lanes: their actions, and everything that happened before, become visible to the async proxy.
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
   // True if an action of this block, by `before` in `epoch`, happened before the current action of `me`.
   bool ordered(Who before, Epoch epoch, Who me) const {
     if (before == me && lane_of(me) != whole_warp) return true;
     return holds(&Knowledge::seen, before, epoch, me);
   }
-  // True if a proxy fence stands between the two.
+  // True if a proxy fence is between the two.
   bool proxied(Who before, Epoch epoch, Who me) const { return holds(&Knowledge::fenced, before, epoch, me); }
-  // True if any lane of warp w knows this action.
+  // True if any lane of warp w is ordered after this action.
   bool any_knows(Who before, Epoch epoch, unsigned w) const;
 
  private:

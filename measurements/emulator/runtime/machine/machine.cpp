@@ -49,8 +49,8 @@ void* reserve_zeroed(Machine& machine, std::size_t bytes) {
     std::exit(1);
   }
 #ifdef MADV_HUGEPAGE
-  // The bookkeeping of a launch takes megabytes, and a page fault per 4 KiB of it takes longer than the work done
-  // there. A sparse launch touches little of a large range.
+  // Huge pages: the bookkeeping of a launch takes megabytes, and page faults of 4 KiB would take longer than its use. A
+  // sparse launch touches little of a large range, and uses small pages.
   if (!machine.launch.sparse) madvise(p, bytes, MADV_HUGEPAGE);
 #endif
   return p;

@@ -30,7 +30,7 @@ struct AsyncCopy {
   unsigned char data[16];
 };
 
-// State covered by a fence.acq_rel.gpu: everything that happened before it.
+// A fence.acq_rel.gpu: the position of everything that happened before it.
 struct Fence {
   Epoch epoch = 0;          // of the fencing thread's warp
   std::uint32_t count = 0;  // fences of that thread so far, this one included
@@ -52,14 +52,14 @@ struct Thread {
   Who who = 0;
   State state = State::exited;
   SiteIndex site = 0;  // of the last instruction
-  bool waited = false;  // in a dependent launch: has waited for the launches before it
+  bool waited = false;  // in a dependent launch: the thread has waited for earlier launches
   bool polls = false;  // waits by polling
   bool spins = false;  // its last poll of memory returned the same value as before
   std::uint64_t asked = 0;
   SiteIndex asked_at = 0;
 
   const Collective* collective = nullptr;  // while gathering
-  unsigned mask = 0;  // while gathering: the lanes that it waits for; 0: the whole warp
+  unsigned mask = 0;  // while gathering: the lanes for which it waits; 0: the whole warp
   unsigned barrier = 0;  // while at_barrier
 
   std::vector<AsyncCopy> copies;
@@ -70,9 +70,9 @@ struct Thread {
 };
 
 struct Launch {
-  unsigned launches = 1;  // of the kernel, one after another, which together compute the outputs
+  unsigned launches = 1;  // successive launches of the kernel, which together compute the outputs
   unsigned calls = 1;     // repetitions of all these launches, each on the memory that the previous one left
-  Epoch began = 0;        // first epoch of the running launch; everything before it is ordered
+  Epoch began = 0;        // first epoch of the running launch; all earlier epochs are ordered before it
   unsigned threads = 0;  // per block
   Index3 cluster{1, 1, 1};  // blocks of a cluster, which run together
   bool clustered = false;   // the launch or the kernel has clusters, even if of a single block
@@ -104,7 +104,7 @@ struct ProgramMemory {
   std::uint64_t begin = 0;
 };
 
-// An actor without lanes: its name in messages, and the meaning of a change to memory that it reads.
+// An actor without lanes: its name in messages, and the kind of finding if memory is changed that it reads.
 struct EngineActor {
   std::string name;
   Kind in_flight;
@@ -186,15 +186,15 @@ struct Machine {
   Dependence& dependence;
   TensorMemories& tensor_memories;
   Counting& counting;
-  const Copied* copied = nullptr;  // of the store that is being executed, where copies are followed
+  const Copied* copied = nullptr;  // copied values of the store that is being executed
   int inputs_file = -1;
   ProgramMemory program_memory;
-  // Content of unwritten memory. 0: the memory as the launch finds it. 1 to 7: constant bytes, which give among others
-  // very large and small numbers and NaN. Larger: pseudorandom bytes (measurements/emulator/effect.py).
+  // Content of undefined memory. 0: unchanged. 1 to 7: constant bytes, including very large and small numbers and NaN.
+  // Larger: pseudorandom bytes (measurements/emulator/effect.py).
   unsigned poison = 0;
   std::uint64_t poison_state = 0;
-  // Report as a note a missing fence or wait that the PTX ISA requires but that has no known effect on a GPU: compilers
-  // other than NVIDIA's leave these out.
+  // If true, missing fences and waits that the PTX ISA requires, but that have no known effect on a GPU, are notes:
+  // compilers other than NVIDIA's omit them.
   Grade grade_of_missing_fences = Grade::fault;
 
   // Happens-before.
@@ -230,12 +230,12 @@ struct Machine {
   std::uint64_t turns_taken = 0;
   PerBlock<std::vector<EngineActor>> engine_actors{parking};  // of the running block, from clocks.warps on
   std::vector<Stretch> stretches;
-  std::size_t last_stretch = 0;  // the one that was found last
+  std::size_t last_stretch = 0;  // index of the last result
   Parked<unsigned> parked_index{parking, block_index};
   Parked<unsigned> parked_turn{parking, turn};
 };
 
-// The linear index in the grid of the n-th block to run: that of `rank` in the n-th cluster.
+// The linear grid index of the n-th block to run, or of block `rank` in the n-th cluster.
 unsigned block_in_grid(Machine& machine, unsigned n, unsigned rank);
 inline unsigned cluster_blocks(Machine& machine) {
   return machine.launch.cluster.x * machine.launch.cluster.y * machine.launch.cluster.z;
@@ -260,7 +260,7 @@ inline bool of_running(Machine& machine, Epoch epoch) {
          (epoch >= machine.clocks.first && block_of_epoch(machine, epoch) == machine.block_index);
 }
 
-// Reserves zeroed memory. Pages take memory when they are first accessed.
+// Reserves zeroed memory. Pages are allocated at their first access.
 void* reserve_zeroed(Machine& machine, std::size_t bytes);
 
 // The clocks of blocks that start, in epochs from `first` on, without other actors than their warps.

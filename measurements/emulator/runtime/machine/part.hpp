@@ -1,4 +1,4 @@
-// Registration of a part of the machine by the file that defines it. The header of the machine only names its type.
+// Registration of a part of the machine by the file that defines it. The header of the machine only declares its type.
 #pragma once
 #include <type_traits>
 

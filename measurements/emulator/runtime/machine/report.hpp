@@ -20,11 +20,11 @@ struct SourceSite {
 // Findings so far, and the output to which they are written.
 struct Report {
   int output = STDOUT_FILENO;
-  std::vector<std::uint64_t> counts;  // how often each kind was found, by site and grade; those without a site come first
+  std::vector<std::uint64_t> counts;  // number of findings by kind, site and grade; findings without a site come first
   std::vector<SourceSite> sites = {{"", "", 0}};
 };
 
-// Strings must stay.
+// Strings must stay valid.
 SiteIndex add_site(Report& report, const SourceSite& site);
 const SourceSite& source_site(Report& report, SiteIndex index);
 unsigned site_count(Report& report);
@@ -74,7 +74,7 @@ enum class Kind {
 constexpr Kind last_kind = Kind::uninitialized_tensor_memory;
 const char* kind_name(Kind kind);
 
-// A note is a finding that violates the PTX ISA as written but is harmless in practice.
+// A note is a finding that violates the PTX ISA, but is harmless in practice.
 enum class Grade { fault, note };
 
 // Counts a finding and returns whether it is the first of its kind and grade at its site.
@@ -88,13 +88,13 @@ void write_graded(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIn
     __attribute__((format(printf, 6, 7)));
 // Downgrades a reported fault to a note.
 void lower_to_note(Report& report, Kind kind, SiteIndex site, const char* why);
-// Reports a finding with a printf-style message. A macro, because a fault may happen a million times: the message is
-// made for the first alone.
+// Reports a finding with a printf-style message. It is a macro, because a fault may happen a million times, and only
+// the first message is formatted.
 #define FINDING(REPORT, KIND, SITE, ...)                                                       \
   do {                                                                                 \
     if (count_finding(REPORT, Kind::KIND, SITE)) write_finding(REPORT, Kind::KIND, SITE, __VA_ARGS__); \
   } while (false)
-// The same of two accesses, with its grade.
+// The same for a finding on two accesses, with its grade.
 #define FINDING_OF_TWO(REPORT, KIND, GRADE, SITE, OTHER, ...)                                                     \
   do {                                                                                                    \
     if (count_finding(REPORT, Kind::KIND, SITE, GRADE)) write_graded(REPORT, Kind::KIND, GRADE, SITE, OTHER, __VA_ARGS__); \
@@ -112,12 +112,12 @@ void report_chains(Report& report, std::uint64_t warps, std::uint64_t cycles);
 // the findings. It allocates nothing, since signal handlers call it.
 void report_end(Report& report, const char* status, SiteIndex site, const char* message);
 
-// Bytes of a program's memory that held no value before the launch, and hold none now.
+// Reports bytes of a program's memory that were undefined before the launch and still are.
 void report_unknown(Report& report, std::uint64_t address, std::uint64_t bytes);
 // Reports the launch's accesses to a range of a program's memory.
 void report_use(Report& report, std::uint64_t address, std::uint64_t bytes, unsigned use);
 
-// The launch has waited for all earlier launches with which it might overlap (griddepcontrol.wait).
+// Reports that the launch has waited for all earlier launches with which it might overlap (griddepcontrol.wait).
 void report_waited(Report& report);
 
 // Digest of the final content of a launch's variables.

@@ -19,7 +19,7 @@ struct Counting {
     std::uint64_t ideal = 0;  // wavefronts without conflicts
     std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not requested before
   };
-  // The requested sectors, and the block that requested each last: an open hash table.
+  // Open hash table of the requested sectors, with the block that requested each last.
   class Sectors {
    public:
     // 0: requested by this block before; 1: by another one; 2: by none.

@@ -1,4 +1,4 @@
-// Values that differ in their last bits, like sums of the same terms in another order (isa/values/nearly_equal.cpp).
+// Values that only differ in their last bits, like sums of the same terms in different orders (nearly_equal.cpp).
 #pragma once
 #include "machine/report.hpp"
 

@@ -11,8 +11,8 @@ struct Machine;
 void fill_poison(Machine& machine, void* to, std::size_t bytes);
 // Results of comparisons with undefined values, for 32 lanes.
 std::uint32_t poison_answers(Machine& machine);
-// Ends a launch at a decision for which most values give the same answer, such as equality: runs with particular values
-// cannot show that no value matters.
+// Ends a launch at a decision that has the same result for most values, such as equality: runs with a few values cannot
+// show that no value matters.
 void leave_undecided(Machine& machine);
 
 }  // namespace autosched::emulator

@@ -35,12 +35,11 @@ bool is_fenced_after(Machine& machine, const TensorUse& other, Who me) {
 void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing,
                  const char* did, const char* name) {
   if (other.epoch < machine.clocks.first) return;
-  // For one thread, products of one shape follow each other, and anything after a copy, whose shape is 0, sees its
-  // data.
+  // Products of one thread with the same shape are ordered, and a copy (shape 0) is ordered before everything after it.
   if (other.who == use.who && (other.shape == use.shape || other.shape == 0)) return;
   if (!machine.clocks.ordered(other.who, other.epoch, me)) {
     FINDING(machine.report, tcgen05_in_flight, machine.self->site,
-            "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing says that it has ended",
+            "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing waits for its completion",
             describe(machine, me, machine.block_index).c_str(), name, doing, column,
             describe(machine, other.who, machine.block_index).c_str(), did, place(machine.report, other.site).c_str());
     return;
@@ -101,8 +100,8 @@ void end_block_tensor_memory(Machine& machine) {
       FINDING(machine.report, tensor_memory_misuse, a.site,
               "a block exits without tcgen05.dealloc of the %u columns at %u of tensor memory", a.columns, a.column);
     }
-    // Other blocks of the SM wait in tcgen05.alloc while one has the permit. More than half of the columns keep them out
-    // anyway.
+    // Other blocks of the SM wait in tcgen05.alloc while one block has the permit. With more than half of the columns
+    // they would wait anyway.
     if (memory.most != 0 && memory.most <= tensor_columns / 2 && !memory.relinquished) {
       FINDING_OF_TWO(machine.report, tensor_memory_misuse, machine.grade_of_missing_fences, memory.allocated_at, 0,
                      "a block that allocates %u columns of tensor memory exits without tcgen05.relinquish_alloc_permit: until "
@@ -161,7 +160,7 @@ void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigne
 
 void report_undefined_tensor_memory(Machine& machine, unsigned column, Who me, const char* name) {
   FINDING(machine.report, uninitialized_tensor_memory, machine.self->site,
-          "%s: %s reads column %u of tensor memory where nobody has written",
+          "%s: %s reads column %u of tensor memory that was never written",
           describe(machine, me, machine.block_index).c_str(), name, column);
 }
 
@@ -180,7 +179,7 @@ void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column,
 
 void fence_before_thread_sync(Machine& machine, unsigned warp) {
   for (auto& [key, a] : machine.tensor_memories.actors) {
-    // Only operations that the warp has waited for are certainly before the fence.
+    // Only completed operations are certainly before the fence.
     if (warp_of(a.issuer) == warp && a.issued != 0) a.fenced = std::max(a.fenced, machine.clocks.seen(warp, a.actor));
   }
 }

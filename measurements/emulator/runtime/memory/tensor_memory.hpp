@@ -29,7 +29,7 @@ struct TensorUse {
   SiteIndex site = 0;
   std::uint32_t shape = 0;    // of a product: consecutive products of one shape need no wait in between
 };
-// The next operation of an actor, by self at self->site.
+// Begins an actor's next operation, by self at self->site.
 TensorUse issue_tensor_work(Machine& machine, TensorActor& actor, std::uint32_t shape = 0);
 // Last epoch of an actor's operations.
 inline Epoch last_tensor_epoch(Machine& machine, const TensorActor& a) { return machine.clocks.first + a.issued - 1; }
@@ -58,7 +58,7 @@ struct TensorMemory {
 };
 TensorMemory& tensor_memory(Machine& machine, unsigned rank);  // of a block of the cluster
 void start_block_tensor_memory(Machine& machine);
-void end_block_tensor_memory(Machine& machine);  // a finding if columns or the permit to allocate were not given back
+void end_block_tensor_memory(Machine& machine);  // a finding if columns or the permit were not released
 
 // Returns true if all columns exist and are allocated; otherwise reports a finding at self->site.
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name);
@@ -69,7 +69,7 @@ std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column,
 void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
                        const TensorUse& use, Who me, const char* name);
 void report_undefined_tensor_memory(Machine& machine, unsigned column, Who me, const char* name);
-// A finding if an operation on these columns may be unfinished, as far as `me` knows.
+// Reports a finding if an operation on these columns need not have finished before the action of `me`.
 void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Who me, const char* name);
 
 // tcgen05.fence of some lanes of a warp.

@@ -18,9 +18,9 @@ struct Uninitialized {
 };
 const Uninitialized* uninitialized_at(Machine& machine, SiteIndex site);
 void note_uninitialized(Machine& machine, Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other = 0);
-// The value is used: a fault. Returns false if nothing was recorded for that site.
+// Called when the value is used, which is a fault. Returns false if nothing was recorded for that site.
 bool report_uninitialized(Machine& machine, SiteIndex origin);
-// Undefined reads, or decisions without effect, of which nothing has come: notes of the launch.
+// Reports undefined reads without an effect, and decisions without an effect, as notes.
 void report_unused_values(Machine& machine);
 
 }  // namespace autosched::emulator

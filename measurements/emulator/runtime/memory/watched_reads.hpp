@@ -1,4 +1,4 @@
-// Reads of data that another thread writes, which are faults if something comes of the value (isa/values/dropped.cpp).
+// Reads of data that another thread writes, which are faults if the value has an effect (isa/values/dropped.cpp).
 #pragma once
 #include <string>
 
@@ -6,17 +6,17 @@
 
 namespace autosched::emulator {
 
-// Watches a value that was read while another thread writes it: if nothing comes of it, the finding of that kind at
-// self->site is a note. ``just_now``: earlier actions of the reader do not matter.
+// Watches a value that was read while another thread writes it: without an effect, the finding of that kind at
+// self->site is a note. ``just_now``: only later actions of the reader matter.
 void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool just_now, const char* address = nullptr,
                 unsigned bytes = 0);
 // The same for a read of shared memory before a write at self->site.
 void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address);
-// Such a finding is a fault for another reason.
+// Records that such a finding is a fault for another reason.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
 void settle_watched_reads(Machine& machine);  // of the running blocks, which have ended
 void lower_harmless_races(Machine& machine);  // called after the launch
-// True if a store stores nothing but constants.
+// True if an instruction only stores constants.
 bool stores_constant(Machine& machine, SiteIndex store);
 // True if a decision depends on what an instruction loads, such as a flag.
 bool decides(Machine& machine, SiteIndex load);

@@ -1,6 +1,7 @@
-// Happens-before between threads that run together, by flags: what a thread has done before a fence is known to a
-// thread that reads a flag written after that fence, once the reader has fenced, too. PTX ISA, memory consistency
-// model: release and acquire patterns, and synchronizes-with. Barriers and mbarriers do not need this.
+// Happens-before between threads that run together, by flags: the actions of a thread before a fence happen before
+// those of a thread that reads a flag written after that fence, once the reader has executed a fence, too. PTX ISA,
+// memory consistency model: release and acquire patterns, and synchronizes-with. Barriers and mbarriers do not need
+// this.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -12,19 +13,19 @@
 
 namespace autosched::emulator {
 
-// Knowledge that threads of the running blocks have released and observed through flags.
+// Events that threads of the running blocks have released and observed through flags.
 struct BlockOrder : Unit {
   using Unit::Unit;
 
-  // Knowledge released by a flag's writers.
+  // Events released by a flag's writers.
   struct Release {
     std::shared_ptr<const Knowledge> what;
-    std::uint64_t event;  // its own event
+    std::uint64_t event;  // the event of this release
     unsigned rank;
     bool narrow;
   };
   struct Order {
-    std::shared_ptr<const Knowledge> fenced;  // what the thread knew and had done at its last fence
+    std::shared_ptr<const Knowledge> fenced;  // events before the thread's last fence
     bool narrow = false;
     std::vector<Release> observed;  // since that fence
   };

@@ -1,5 +1,5 @@
-// Happens-before between blocks: what a block publishes by a fence followed by an atomic, and which blocks have read it
-// by an atomic followed by a fence.
+// Happens-before between blocks: a block publishes earlier actions by a fence followed by an atomic, and another block
+// acquires them by an atomic followed by a fence.
 #include <algorithm>
 #include <bitset>
 #include <memory>
@@ -11,7 +11,8 @@
 
 namespace autosched::emulator::global_shadow {
 
-// True if addresses may be in a map. Most queried ones are not, and looking them up in the map takes a division.
+// A filter that tests if an address may be in a map. Most queried addresses are not, and a map look-up takes a
+// division.
 class AddressFilter {
  public:
   void add(const void* address) { bits_[index(address)] = true; }
@@ -26,7 +27,7 @@ class AddressFilter {
   std::bitset<std::size_t{1} << log_bits> bits_;
 };
 
-// Actions that blocks have published, and the blocks that know them.
+// Actions that blocks have published, and the blocks that are ordered after them.
 struct GlobalOrder : Unit {
   using Unit::Unit;
 
@@ -52,7 +53,7 @@ struct GlobalOrder : Unit {
     }
   };
   using ReleasePointer = std::shared_ptr<const Release>;
-  // A release that this block has read through an atomic; it counts for threads that are ordered after a later fence.
+  // A release that this block has read by an atomic; it applies to threads that are ordered after a later fence.
   struct Acquire {
     ReleasePointer release;
     Who who;  // the atomic
@@ -86,7 +87,7 @@ struct GlobalOrder : Unit {
   // State of the running block.
   struct Learnt {
     std::vector<Acquire> acquires;
-    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // knowledge of all its threads, by block
+    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // acquired by all threads, by releasing block
     unsigned fences = 0;
     struct {
       ReleasePointer release;
@@ -95,12 +96,12 @@ struct GlobalOrder : Unit {
       Who who = 0;
     } latest_release;
   };
-  // Knowledge of a thread at a strong write, with or without a fence: its block, and the actions of others that it had
-  // seen.
+  // Events before a strong write of a thread, with or without a fence: those of its block, and the actions of other
+  // blocks that it had observed.
   struct Shown {
     unsigned block, rank;
     View seen;
-    std::vector<std::uint32_t> others;  // over everything that was shown
+    std::vector<std::uint32_t> others;  // numbers of earlier entries
   };
   struct Glimpse {
     std::uint32_t what;
@@ -127,7 +128,7 @@ using Glimpse = GlobalOrder::Glimpse;
 
 namespace {
 
-// Several releases of one block that a thread learns are merged into one.
+// Several releases of one block that a thread acquires are merged into one.
 void add(std::vector<ReleasePointer>& releases, const ReleasePointer& next) {
   for (ReleasePointer& known : releases) {
     if (known->block != next->block || known->rank != next->rank) continue;
@@ -153,7 +154,7 @@ bool nobody_knows(Machine& machine, Who who, Epoch epoch) {
   return true;
 }
 
-// New knowledge of a thread about a block replaces the old one, if others do not need that.
+// A newly acquired release of a block replaces the thread's older one, unless other threads need it.
 bool replaces(const Acquire& next, const Acquire& old) {
   return old.who == next.who && old.release->block == next.release->block && old.release->rank == next.release->rank &&
          next.release->holds(*old.release);
@@ -167,7 +168,7 @@ void settle(Machine& machine) {
   acquires.erase(settled, acquires.end());
 }
 
-// Actions that are covered by fences of this thread, and by those of others that are ordered before.
+// Actions that are covered by fences of this thread, and by earlier fences of other threads.
 ReleasePointer current_release(Machine& machine) {
   if (machine.global_order.learnt.fences == 0) return nullptr;
   const Epoch epoch = machine.clocks.now[machine.self->warp];
@@ -250,7 +251,7 @@ void synchronize(Machine& machine, void* address) {
   if (const ReleasePointer mine = current_release(machine)) {
     machine.global_uses.any_release = true;
     add(here, mine);
-    // Causality is transitive: what this thread has acquired is passed on.
+    // Causality is transitive: a release includes what this thread has acquired.
     for (const auto& [block, releases] : machine.global_order.learnt.by_all) {
       for (const ReleasePointer& release : releases) add(here, release);
     }

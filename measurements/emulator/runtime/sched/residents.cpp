@@ -1,6 +1,6 @@
-// Decides which blocks (or clusters) run when. They run one after another, unless they wait: a block whose threads all
-// poll memory and get unchanged answers lets others run, and continues later. As on a GPU, a limited number of blocks
-// may have begun; others begin when one of these ends. If blocks alternate, each runs up to its next memory access.
+// Schedules blocks (or clusters). They run one after another, unless they wait: a block whose threads all poll
+// unchanged memory lets others run, and continues later. As on a GPU, a limited number of blocks is resident; others
+// start when one of these ends. If blocks alternate, each runs up to its next memory access.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@
 
 namespace autosched::emulator {
 
-// The blocks that have begun and not ended.
+// The resident blocks, which have started and not ended.
 struct Residents {
   unsigned slots = 1;                // slots created so far; the running block is not stored in its slot
   unsigned running = 0;              // slot of the running block
@@ -90,8 +90,8 @@ unsigned take_waiting(Machine& machine) {
   return slot;
 }
 
-// Reports a finding for each line at which threads of the running blocks wait for something that never comes. In a loop
-// with barriers some threads may be at a barrier.
+// Reports a finding for each line at which threads of the running blocks wait forever. In a loop with barriers, some
+// threads may be at a barrier.
 bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_barriers) {
   bool any = false;
   for (const Thread& t : machine.threads) {
@@ -104,14 +104,14 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
       std::snprintf(others, sizeof others, ", while %u blocks have not begun, as they do when one of %u ends", all - begun,
                     machine.residents.count());
     }
-    write_finding(machine.report, Kind::deadlock, t.asked_at, "%s waits here for ever%s%s%s",
-                  describe(machine, t.who, machine.block_index).c_str(), where.empty() ? "" : ": nobody changes ",
+    write_finding(machine.report, Kind::deadlock, t.asked_at, "%s waits here forever%s%s%s",
+                  describe(machine, t.who, machine.block_index).c_str(), where.empty() ? "" : ": nothing changes ",
                   where.c_str(), others);
   }
   return any;
 }
 
-// ``in_vain``: they poll repeatedly, and do not just wait for each other.
+// ``in_vain``: they poll repeatedly, instead of waiting for each other.
 void report_endless(Machine& machine, unsigned begun, unsigned all, bool in_vain) {
   auto& waiting = machine.residents.waiting;
   for (;;) {
@@ -131,7 +131,7 @@ std::size_t bytes_of_residents(Machine& machine) {
          shared_books_bytes(machine);
 }
 
-// Returns how many blocks may have begun and not ended. Ends the process if a cooperative launch has more than fit.
+// Returns the maximum number of resident blocks. Ends the process if a cooperative launch has more blocks.
 unsigned most_residents(Machine& machine, unsigned units) {
   const std::size_t fit = std::max<std::size_t>(most_bytes / std::max<std::size_t>(bytes_of_residents(machine), 1), 1);
   if (machine.launch.cooperative && units > fit) {
@@ -151,7 +151,7 @@ bool run_launch(Machine& machine, unsigned first, unsigned units) {
   unsigned steps = 0;
   start(machine, left.take());
   machine.launch.began = machine.clocks.first;
-  // Recomputed after each turn, as the running blocks may cancel the last unit in it.
+  // Recomputed after each turn, because the running blocks may cancel the last unit.
   const auto may_start = [&] { return left.left() && machine.residents.count() < most; };
   for (;;) {
     const Turn turn = machine.launch.interleaved ? run_step(machine) : run_blocks(machine, may_start() || !waiting.empty());

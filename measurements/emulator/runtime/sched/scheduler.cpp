@@ -98,7 +98,7 @@ constexpr unsigned patience_of_pollers = 2048;  // polls of each warp without pr
 constexpr unsigned patience_of_turns = 8;       // polls of each warp without progress after which other blocks run
 constexpr unsigned patience_where_warps_meet = 8;  // factor for turns with barriers in between
 constexpr unsigned patience_of_loops = 256;     // for long loops
-constexpr unsigned furthest = 24;               // waits that a warp may be ahead of others in one round
+constexpr unsigned furthest = 24;               // number of waits by which a warp may be ahead of others in one round
 
 bool all_exited(Machine& machine) {
   return std::all_of(machine.threads.begin(), machine.threads.end(), [](const Thread& t) { return t.state == State::exited; });

@@ -69,7 +69,7 @@ def test_a_report_names_it_with_its_rate_and_metrics(database: Path, capsys: pyt
 
 @pytest.mark.parametrize("most", range(12, 40))
 def test_no_word_is_cut_in_the_middle(most: int) -> None:
-    text = "updates element 0 of bins, which nobody has written"
+    text = "updates element 0 of bins, which was never written"
     shown = formatting.cut(text, most)
     assert len(shown) <= most and shown.endswith("...")
     assert set(shown.removesuffix("...").split()) <= set(text.replace(",", "").split()) | set(text.split())

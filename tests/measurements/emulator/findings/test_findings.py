@@ -172,10 +172,10 @@ def test_deadlock_says_who_is_where(run: Callable[..., Emulation], test_kernel: 
     case = next(case for case in CASES if case.kernel == "barrier_in_a_branch")
     emulation, _ = emulate_case(case, True, run, test_kernel)
     (gone_around,) = emulation.findings
-    assert "is gone around by threads that go on behind it (threads 32-63: exited)" in gone_around.message
+    assert "is bypassed by threads that continue after it (threads 32-63: exited)" in gone_around.message
     case = next(case for case in CASES if case.kernel == "barriers_that_miss_each_other")
     emulation, _ = emulate_case(case, True, run, test_kernel)
-    assert "barrier 1 of block 0 waits for 64 threads and 32 have come" in emulation.findings[0].message
+    assert "barrier 1 of block 0 waits for 64 threads, but only 32 arrive" in emulation.findings[0].message
 
 
 def test_a_wild_pointer_names_the_array(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:

@@ -136,4 +136,4 @@ def test_what_is_no_answer() -> None:
     done = run(
         BODY.replace("    wait(b, parity);\n", "    wait(b, parity); if (t == 0) answer.x = 7; __syncthreads();\n")
     )
-    assert any("no answer of try_cancel" in f.message for f in done.findings), done.findings
+    assert any("not an answer of try_cancel" in f.message for f in done.findings), done.findings

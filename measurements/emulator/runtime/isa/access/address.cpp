@@ -1,4 +1,4 @@
-// Addresses and their state spaces: cvta, isspacep, and what a pointer means to an instruction: PTX ISA 9.7.9.
+// Addresses and their state spaces: cvta, isspacep, and the conversion of an instruction's address (PTX ISA 9.7.9).
 #include "isa/access/memory.hpp"
 #include "isa/program.hpp"
 #include "memory/global/buffers.hpp"

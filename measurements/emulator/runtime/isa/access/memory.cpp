@@ -37,7 +37,7 @@ bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const 
 
 constexpr unsigned most_bytes = 64;  // per access
 
-// The bits that a thread knows of what it reads or writes; `whole`: all.
+// The known bits of a value that a thread reads or writes; `whole`: all bits are known.
 struct Knowledge {
   bool whole = true;
   SiteIndex origin = 0;  // source of the unknown bits
@@ -172,7 +172,7 @@ void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, con
 
 namespace {
 
-// The addresses of lanes that are all in global memory; false if one may not be.
+// Gets the lanes' addresses in global memory; returns false if one may be in another space.
 bool global_addresses(Warp& w, const Instruction& i, const Request& r, Lanes active, std::uint64_t* addresses) {
   if ((r.space != Space::global && r.space != Space::generic) || i.width_of_source(0) != 8) return false;
   const std::uint64_t* const bases = w.values<std::uint64_t>(i.source(0));
@@ -201,7 +201,7 @@ bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
       !read_input(machine, addresses, active, r.bytes())) {
     return false;
   }
-  for_lanes(active, [&](unsigned k) { w.thread[k].site = i.site; });  // their position, in case the launch ends here
+  for_lanes(active, [&](unsigned k) { w.thread[k].site = i.site; });  // source line, in case the launch ends here
   run_as(w, static_cast<unsigned>(std::bit_width(active)) - 1);
   count_global(machine, i, active, addresses, r.bytes(), load_name(i, Space::global));
   if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, active);
@@ -308,7 +308,8 @@ bool moves_at(Machine& machine, SiteIndex site) {
                      [&](const Instruction& i) { return i.copies && i.site == site; });
 }
 
-// True if the unknown elements of a vector store were never computed, only left out, next to known ones.
+// True if a vector store has both known elements and elements that were never written (rather than computed from
+// undefined values).
 bool is_padding(Machine& machine, const Instruction& i, const Request& r, const Knowledge& known) {
   const unsigned bytes = r.element.bytes;
   const auto whole = [&](unsigned s) { return are_ones(known.bits + s * bytes, bytes); };
@@ -349,7 +350,7 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
         if (is_padding(machine, i, r, known)) {
           FINDING_OF_TWO(
               machine.report, undefined_register, Grade::note, i.site, SiteIndex{0},
-              "%s stores a vector with elements that were never written on the path taken: padding, if nobody reads them",
+              "%s stores a vector with elements that were never written on the path taken: padding, if they are never read",
               describe_self(machine).c_str());
         } else {
           report_undefined(w, i, known.origin, k);
@@ -426,7 +427,7 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
 void nothing(Warp&, const Instruction&, Lanes) {}
 void sleep(Warp& w, const Instruction&, Lanes) { ++w.machine->idle_polls; }
 
-// The emulated machine has no time, but loops that wait for time to pass must end; sooner if nothing else happens.
+// Clock registers count reads, so that loops that wait for time to pass end; faster if nothing else happens.
 void clock(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   machine.ticks += 100 + 1000 * machine.idle_polls.vain();

@@ -13,7 +13,7 @@ const char* space_name(Space space);
 
 struct Place {
   Space space;
-  std::uint64_t offset;  // in its window; for global memory the host address
+  std::uint64_t offset;  // offset in the window of the space; for global memory the host address
   bool good = true;
 };
 // Resolves a generic address, or reports a finding for one of another space.

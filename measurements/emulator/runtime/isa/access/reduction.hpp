@@ -20,7 +20,7 @@ struct Reducing {
 
 // Combines the element at `from` into the one at `to`.
 void reduce(unsigned char* to, const unsigned char* from, Reducing r);
-// The same for `bytes` of elements of global memory, each updated like an atomic.
+// The same for an array of `bytes` in global memory; each element is updated atomically.
 void reduce_global(Machine& machine, std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r,
                    const char* name);
 

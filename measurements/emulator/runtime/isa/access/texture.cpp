@@ -21,7 +21,7 @@ struct Textures {
 
 namespace {
 
-// The texture of a handle; nullptr, and a finding, if there is none.
+// The texture of a handle; nullptr with a finding if there is none.
 const Texture* texture_of(Machine& machine, std::uint64_t handle, const char* instruction) {
   const auto found = machine.textures.by_handle.find(handle);
   if (found != machine.textures.by_handle.end()) return &found->second;
@@ -73,7 +73,7 @@ Texel fetch(Machine& machine, const Texture& t, const std::int64_t at[3]) {
   return texel;
 }
 
-// Maps a coordinate by the texture's mode; false if the border's color applies.
+// Maps a coordinate according to the address mode; returns false if the texel has the border color.
 bool inside(Texture::Mode mode, std::int64_t extent, std::int64_t& at) {
   if (at >= 0 && at < extent) return true;
   switch (mode) {
@@ -169,7 +169,7 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
       if (floats) {
         texel = sample(machine, *t, x, layer);
       } else {
-        bool all = true;  // outside of linear memory the result is 0
+        bool all = true;  // a fetch outside of linear memory returns 0
         for (unsigned d = 0; d < dimensions; ++d) all = all && at[d] >= 0 && at[d] < t->extent[d];
         if (all) texel = fetch(machine, *t, at);
       }

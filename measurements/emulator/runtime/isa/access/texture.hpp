@@ -1,4 +1,4 @@
-// Texture and surface objects: 64-bit handles of arrays in global memory, stored texel by texel, row by row.
+// Texture and surface objects: 64-bit handles of row-major arrays of texels in global memory.
 #pragma once
 #include <cstdint>
 #include <istream>

@@ -53,7 +53,7 @@ constexpr u32 leading_zeros(T a) {
   if (a == 0) return bits_of<T>;
   return static_cast<u32>(__builtin_clzll(a)) - (64 - bits_of<T>);
 }
-// The position of the most significant bit that is not a sign; as a shift amount, that to bring it to the top.
+// The position of the most significant bit that is not a sign bit, or the shift that moves it to the top.
 template <class T, bool AsShift>
 constexpr u32 find_leading(T a) {
   using U = std::make_unsigned_t<T>;
@@ -161,8 +161,8 @@ void on_predicates(Warp& w, const Instruction& i, Lanes active, F f) {
   Lanes& d = w.head(i.destination(0)).bits;
   d = (d & ~active) | (f(a, b) & active);
 }
-// `deciding`: result of one side alone if the other side cannot change it. The other side may then be undefined,
-// because compilers evaluate it only under a condition.
+// `deciding`: value of one operand that determines the result. The other operand may then be undefined, because
+// compilers only evaluate it under a condition.
 template <class F>
 void on_deciding(Warp& w, const Instruction& i, Lanes active, Lanes deciding, F f) {
   const Register a = w.head(i.source(0)), b = w.head(i.source(1));

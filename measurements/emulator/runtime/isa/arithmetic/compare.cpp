@@ -49,7 +49,7 @@ Lanes compare(const T* a, const T* b, Lanes active, std::int64_t how) {
   }
 }
 
-// Values as they are compared: half floats as f32, flushed ones as zero.
+// Converts values for a comparison: half floats to f32, flushed subnormals to zero.
 template <class T>
 void load(Warp& w, const Instruction& i, unsigned source, T* to) {
   const T* from = w.values<T>(i.source(source));
@@ -66,8 +66,8 @@ void load_half(Warp& w, const Instruction& i, unsigned source, unsigned values, 
   for (unsigned k = 0; k < warp_size; ++k) to[k] = Convert(from[k * values + which]);
 }
 
-// Result of a comparison, joined with the predicate if there is one, and the lanes in which it is defined. If one of
-// the two alone decides the result (PTX ISA 9.7.6: BoolOp), the other one may be undefined.
+// Result of a comparison, combined with the predicate if there is one, and the lanes in which it is defined. If one of
+// the two determines the result (PTX ISA 9.7.6: BoolOp), the other one may be undefined.
 struct Joined {
   Lanes value, defined;
 };
@@ -125,7 +125,7 @@ void set_joined(Warp& w, const Instruction& i, Lanes active, Joined a, Joined b)
   set_predicate(w, i, active, 0, a);
   if (i.destinations > 1) set_predicate(w, i, active, 1, b);
 }
-// All results are known before one is written: a destination may be the predicate that they are joined with.
+// All results are computed before one is written, because a destination may be the predicate operand.
 void set_predicates(Warp& w, const Instruction& i, Lanes active, Lanes first, Lanes second) {
   const Lanes known = knowing(w, i);
   set_joined(w, i, active, join(w, i, first, known), join(w, i, second, known));

@@ -1,4 +1,4 @@
-// cvt and mov: PTX ISA 9.7.9. Common conversions are rows of their own; the last row does all others.
+// cvt and mov: PTX ISA 9.7.9. Common conversions have separate rows; the last row implements all others.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -57,7 +57,7 @@ std::uint64_t integer_of_integer(std::int64_t to, const Value& x, bool saturate)
       y = below_zero ? 0 : std::min(x.bits, high);
     }
   }
-  // In a wider register: extended.
+  // Extends the result to a wider register.
   const unsigned unused = 64 - n;
   return is_signed(to) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(y << unused) >> unused)
                        : y << unused >> unused;
@@ -350,7 +350,7 @@ std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane) 
   const unsigned bits = bits_of_integer(from);
   const std::uint64_t asked = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
   if (!is_integer(to) || (i.flags & sat) != 0) return all(known(0), asked) ? ~std::uint64_t{0} : 0;
-  // Bits that are moved; those above are zeros, or known as the sign is.
+  // Known bits after a move; the upper bits are zeros, or known if the sign is.
   const auto extended = [](std::uint64_t x, std::int64_t type) {
     const unsigned unused = 64 - bits_of_integer(type);
     if (unused == 0) return x;

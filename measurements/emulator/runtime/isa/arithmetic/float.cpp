@@ -29,7 +29,7 @@ inline T after(T y, std::uint32_t flags) {
   return y;
 }
 
-// F over the sources, with the flags of the instruction.
+// Applies F to the sources, with the flags of the instruction.
 template <class T, unsigned Count, class F>
 void execute(Warp& w, const Instruction& i, Lanes active, F f) {
   T* d = w.values<T>(i.destination(0));

@@ -154,7 +154,7 @@ constexpr u32 pairwise(u32 a, u32 b) {
   return low | static_cast<u32>(high) << 16;
 }
 
-// With .sat (s32 only), .relu, or as they are.
+// Applies .sat (s32 only) or .relu.
 template <auto F, auto Saturating, class T>
 void with_saturation(Warp& w, const Instruction& i, Lanes active) {
   i.flags& sat ? map2<Saturating, T, T>(w, i, active) : map2<F, T, T>(w, i, active);

@@ -1,5 +1,5 @@
-// Conversions of pairs of numbers of four to eight bits that have neither a sign, infinities nor NaN all at once, and arithmetic of
-// f32 with operands of 16 bits (sm_100 and later): PTX ISA 9.7.9.22 and 9.7.5.
+// Conversions of pairs of numbers of four to eight bits, and f32 arithmetic with 16-bit operands (sm_100 and later):
+// PTX ISA 9.7.9.22 and 9.7.5.
 #include <cmath>
 
 #include "isa/numbers/round.hpp"
@@ -51,7 +51,7 @@ void to_pair(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Immediate: the narrow type. Of scales two bf16 come, of others two f16.
+// Immediate: the narrow type. Scales are converted to two bf16, other types to two f16.
 void from_pair(Warp& w, const Instruction& i, Lanes active) {
   const std::int64_t type = i.immediate[0];
   const unsigned bits = bits_of(type), mask = (1u << bits) - 1;

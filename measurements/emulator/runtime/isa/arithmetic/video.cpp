@@ -123,7 +123,7 @@ void scalar(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Further immediates: parts of a register (2, 4), which of them are written, and for each those of (b, a) that it is made of.
+// Further immediates: parts of a register (2 or 4), the written parts, and for each part its source parts in (b, a).
 void simd(Warp& w, const Instruction& i, Lanes active) {
   const Common v = common(i);
   const std::int64_t* const further = i.immediate + common_immediates;
@@ -144,8 +144,9 @@ void simd(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// a * b + c. Immediates: whether a and b are signed, the product is negated, c is, 1 is added; the shift; the parts of a and b.
-// c is signed whatever the types are, and so is a whole a or b; a sum without a sign is shifted as 64 bits.
+// a * b + c. Immediates: whether a and b are signed, whether the product is negated, whether c is negated, whether 1 is
+// added; the shift; the parts of a and b. c, and a whole a or b, are always signed; an unsigned sum is shifted as 64
+// bits.
 void multiply_add(Warp& w, const Instruction& i, Lanes active) {
   const bool signed_a = i.immediate[0] != 0, signed_b = i.immediate[1] != 0, minus_product = i.immediate[2] != 0,
              minus_c = i.immediate[3] != 0, plus_one = i.immediate[4] != 0;

@@ -1,5 +1,5 @@
 // Bulk copies without tensors, copies in flight to an mbarrier, and groups of copies that read shared memory: PTX ISA
-// 9.7.9.25 to 9.7.9.27. What a bulk store reads stays in use until its thread waits for the group.
+// 9.7.9.25 to 9.7.9.27. The source of a bulk store stays in use until its thread waits for the group.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/async/bulk.hpp"
@@ -17,7 +17,7 @@ namespace autosched::emulator::ptx {
 struct BulkCopies : Unit {
   using Unit::Unit;
 
-  // The bulk stores of a warp, counted from 1: each is done when the actor's epoch of its number is.
+  // The bulk stores of a warp, counted from 1. Store n is complete at the actor's epoch n.
   struct Lane {
     std::vector<std::uint32_t> groups;  // the last store of each group
     std::uint32_t last = 0;             // the last store, including those not committed
@@ -136,8 +136,8 @@ std::optional<Reducing> reducing(const Instruction& i, unsigned first) {
                   static_cast<unsigned>(i.immediate[first + 2])};
 }
 
-// Sources: to (shared), from, bytes, mbarrier, and for multicast the blocks of the cluster as bits. Immediates: their
-// offsets (to, from, mbarrier), whether from is shared, whether to several blocks, the reduction.
+// Sources: to (shared), from, bytes, mbarrier, and for multicast a bit mask of the cluster's blocks. Immediates:
+// offsets of to, from and mbarrier, whether from is shared, whether it is multicast, the reduction.
 void load(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 5);
@@ -218,7 +218,7 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The bytes of each 16 that a mask selects.
+// The bytes that a mask of 16 bits selects in each 16 bytes.
 void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask,
                   const char* name) {
   for (std::uint32_t at = 0; at < bytes;) {
@@ -301,8 +301,8 @@ void start_bulk_load(Machine& machine, BulkLoad load) {
   machine.idle_polls = 0;
 }
 
-// Without a seed, all copies that the mbarrier counts complete in order, but never before a thread has polled in vain;
-// with a seed, any order is possible.
+// Without a seed, the copies that an mbarrier counts complete in order, after a thread has polled unsuccessfully. With
+// a seed, any order is possible.
 void land_some(Machine& machine, std::uint32_t address) {
   if (!seeded(machine)) {
     for (std::size_t k = 0; k < machine.bulk_copies.under_way.size();) {
@@ -333,7 +333,7 @@ void start_block_bulk(Machine& machine) {
 void end_block_bulk(Machine& machine) {
   for (const BulkLoad& load : machine.bulk_copies.under_way) {
     FINDING(machine.report, bulk_copy_in_flight, load.site,
-            "a bulk copy of %s has not come in when its block ends: nobody waits for it",
+            "a bulk copy of %s has not completed when its block ends: no thread waits for it",
             describe(machine, load.thread->who, machine.block_index).c_str());
   }
   machine.bulk_copies.under_way.clear();

@@ -9,15 +9,14 @@ namespace autosched::emulator::ptx {
 void start_block_bulk(Machine& machine);
 void end_block_bulk(Machine& machine);
 
-// The actor that reads shared memory for a bulk store, and its epoch.
+// Actor and epoch of a bulk store's reads of shared memory.
 struct StoreReader {
   unsigned actor;
   Epoch epoch;
 };
 StoreReader start_bulk_store(Warp& w, unsigned lane, SiteIndex site);
 
-// The blocks of the cluster that a source names, as bits; 0, and a finding, if it names none, or blocks that do not
-// exist.
+// The bit mask of cluster blocks in a source; 0 with a finding if it is empty or contains blocks that do not exist.
 Lanes blocks_of_multicast(Warp& w, const Instruction& i, unsigned source, unsigned lane, const char* name);
 
 }  // namespace autosched::emulator::ptx

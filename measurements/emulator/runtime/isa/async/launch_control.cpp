@@ -1,5 +1,5 @@
-// Cluster launch control: PTX ISA 9.7.13.17. A cluster asks for the position in the grid of a cluster that has not
-// begun, which is then never launched. The answer arrives in shared memory like a bulk copy, counted by an mbarrier.
+// Cluster launch control: PTX ISA 9.7.13.17. A cluster requests the grid position of a cluster that has not started,
+// which is then never launched. The answer arrives in shared memory like a bulk copy, and is counted by an mbarrier.
 #include "machine/part.hpp"
 #include "isa/async/launch_control.hpp"
 #include "memory/shared/async.hpp"
@@ -8,7 +8,7 @@
 
 namespace autosched::emulator::ptx {
 
-// True if a cluster may ask for another one.
+// State of a cluster's requests.
 struct LaunchControl : Unit {
   using Unit::Unit;
 
@@ -74,7 +74,7 @@ const Answer* answer_of(Warp& w, const Instruction& i, unsigned lane) {
   Machine& machine = *w.machine;
   const auto* const answer = reinterpret_cast<const Answer*>(value_bytes(w, i.source(0), answer_bytes, lane));
   if (answer->mark == canceled_mark || answer->mark == refused_mark) return answer;
-  FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel of what is no answer of try_cancel",
+  FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel of bytes that are not an answer of try_cancel",
           describe_self(machine).c_str());
   return nullptr;
 }

@@ -1,5 +1,5 @@
 // mbarrier instructions: PTX ISA 9.7.13.15. A phase ends with its last arrival once all bytes that it expects have
-// arrived. Threads that have seen the end of the phase know what the arriving threads knew.
+// arrived. Threads that observe the end of a phase are ordered after everything that the arriving threads had observed.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/counts.hpp"
@@ -26,10 +26,10 @@ namespace {
 
 constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1;
 
-// A thread that waits for a phase must see its end before the next phase ends: a parity distinguishes two phases, not
-// three, and a state is valid for the current phase and the previous one. Otherwise, in another order of events the
-// waiter would look too late, and wait forever. The next phase waits for its arrivals and copies, one of which must
-// come later. Lanes of a warp may diverge until they wait for each other.
+// A thread that waits for a phase must observe its end before the next phase ends: a parity only distinguishes two
+// phases, and a state is only valid for the current phase and the previous one. Otherwise the waiter could poll too
+// late in another order of events, and wait forever. So one of the next phase's arrivals or copies must be ordered
+// after the wait. Lanes of a warp may diverge until they wait for each other.
 void check_waiters(Machine& machine, Mbarrier& m) {
   for (const PhaseSeen& seen : m.seen) {
     Lanes late = 0;
@@ -78,14 +78,14 @@ void expect_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, const char*
   }
 }
 
-// One arrival that counts as `count`. Returns false if the phase does not expect so many.
+// Counts an arrival `count` times. Returns false if the phase does not expect so many.
 bool arrive(Machine& machine, Mbarrier& m, std::int64_t count, const char* instruction) {
   if (count < 1 || count > m.left) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
             "%s: %s counts as %lld at the mbarrier at %s, whose phase %u waits for %lld more of %u arrivals%s",
             describe_self(machine).c_str(), instruction, static_cast<long long>(count), describe_shared(machine, m.address).c_str(),
             m.phase, static_cast<long long>(m.left), m.arrivals,
-            m.left == 0 ? " and for bytes that have not come" : "");
+            m.left == 0 ? " and for bytes that have not arrived" : "");
     m.left = 0;
   } else {
     m.left -= count;
@@ -149,8 +149,7 @@ constexpr const char* arrival_names[2][3] = {
     {"mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete"},
     {"mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete"}};
 
-// A state is opaque to the kernel, except for mbarrier.pending_count: the phase, and above it the number of pending
-// arrivals.
+// A state contains the phase, and in the upper bits the number of pending arrivals (for mbarrier.pending_count).
 constexpr unsigned pending_shift = 32;
 
 // Sources: address, and count or bytes. Immediates: offset, Arrival, whether source 1 exists, whether it drops, which
@@ -180,7 +179,7 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     Lanes together = 0;
     for_lanes(left, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
     left &= ~together;
-    // The knowledge of all lanes is published before any of them may end the phase.
+    // All lanes publish their clocks before any of them may end the phase.
     if (!(i.flags & by_l2)) {
       machine.clocks.publish(w.index, together, whole && together == active, m.joining);
     } else {
@@ -234,8 +233,8 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
   Lanes ended = 0, found = 0;
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
-  // They may have asked just before the phase ended: all of them, as lanes that ask together get one answer. Loops that
-  // continue until a vote of all lanes succeeds would otherwise hardly ever end.
+  // The poll may have happened just before the phase ended. Lanes that poll together get the same answer, as otherwise
+  // loops that continue until a vote of all lanes succeeds would hardly ever end.
   const bool asks_early = seeded(machine) && random_below(machine, 2) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -389,7 +388,7 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
     return nullptr;
   }
   Mbarrier& m = found->second;
-  // Within a block a barrier suffices: Triton's kernels have nothing else.
+  // Within a block a barrier is sufficient; Triton's kernels only have a barrier.
   const bool fenced = m.fenced || rank_of_address(address) == machine.self->rank;
   if (!check_mbarrier_visible(machine, address, instruction, to_engine) && to_engine && !fenced) {
     FINDING_OF_TWO(
@@ -451,7 +450,7 @@ void report_waiting_for_mbarriers(Machine& machine) {
           "%s waits for the end of phase %u of the mbarrier at %s, which never comes: in phase %u, %lld of %u arrivals and %lld bytes are missing%s",
           describe(machine, t.who, machine.block_index).c_str(), m.awaited[t.linear] - 1,
           describe_shared(machine, address).c_str(), m.phase, static_cast<long long>(m.left), m.arrivals,
-          static_cast<long long>(m.bytes), m.bytes < 0 ? " (more have come than were expected)" : "");
+          static_cast<long long>(m.bytes), m.bytes < 0 ? " (more arrived than were expected)" : "");
     }
   }
 }

@@ -11,7 +11,7 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
-// Lanes that have seen the end of the latest phase, and when.
+// Lanes that have observed the end of the latest phase, and the time.
 struct PhaseSeen {
   unsigned warp;
   std::uint32_t lanes;
@@ -29,8 +29,8 @@ struct Mbarrier {
   bool fenced = false;         // its initialisation is visible to the async proxy and other blocks
   unsigned initializer = 0;    // the initialising thread
   SiteIndex site = 0;          // of its initialisation
-  Knowledge joining, released;  // knowledge of the arrivals of this phase, and of the finished phases
-  std::vector<std::uint32_t> awaited;  // by thread: the phase that it has found unfinished, plus 1
+  Knowledge joining, released;  // clocks of the arrivals of this phase, and of the finished phases
+  std::vector<std::uint32_t> awaited;  // by thread: the phase that it last found unfinished, plus 1
   std::vector<PhaseSeen> seen;         // each lane at most once
 
   Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
@@ -42,12 +42,12 @@ void report_waiting_for_mbarriers(Machine& machine);
 
 // The mbarrier at an address, or nullptr and a finding. `to_engine`: for use by the async proxy.
 Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine = false);
-// The running phase of the mbarrier at an address cannot end before the running thread's next action.
+// True if the current phase of the mbarrier at an address cannot end before the running thread's next action.
 void precede_phase(Machine& machine, std::uint32_t address);
 // Bytes of a bulk copy have arrived.
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site);
-// An arrival that happens once everything that an actor has done up to an epoch is done (0: no actor), as requested by
-// tcgen05.commit: threads that see the phase end know that, and what the lane knew.
+// An arrival (of tcgen05.commit) once an actor has completed everything up to an epoch (0: no actor). Threads that
+// observe the end of the phase are ordered after that, and after everything that the lane had observed.
 void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch,
                    const char* instruction);
 // A fence of the running thread that makes the initialisation of its mbarriers visible.
@@ -67,9 +67,9 @@ struct BulkLoad {
   const char* async_proxy;  // the instruction that writes through it; nullptr for st.async
   std::optional<Reducing> reducing;  // the reduction; none: a plain copy
 };
-// Starts the copy: its bytes must not be accessed until it completes.
+// Starts the copy, whose bytes must not be accessed until it completes.
 void start_bulk_load(Machine& machine, BulkLoad load);
-// A thread polls a phase of the mbarrier at `address` and finds it unfinished: copies may complete.
+// Called when a thread finds the phase of the mbarrier at `address` unfinished, so that copies may complete.
 void land_some(Machine& machine, std::uint32_t address);
 
 // The shared-memory address of a source operand, in the cluster. False, with a finding, if it is invalid.

@@ -25,12 +25,12 @@ std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
 
 constexpr unsigned gathered_rows = 4;  // number of rows of tile::gather4 and tile::scatter4
 
-// A box at its position: rows of `row_bytes`, `pitch` bytes apart in shared memory.
+// A box at its position in the tensor, with rows of `row_bytes` that are `pitch` bytes apart in shared memory.
 struct Box {
   unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
   unsigned row_bytes, pitch, rows;
-  std::int64_t first[5] = {};           // of a box that is not a column of pixels
-  bool gathered = false;  // the second coordinate is that of the first of four rows, and the others follow it
+  std::int64_t first[5] = {};           // first coordinates of a box in tiled mode
+  bool gathered = false;  // four gathered rows, whose coordinates follow the first one
   std::vector<std::array<std::int64_t, 5>> pixels;  // im2col: positions of the pixels
 
   // Pixels of im2col, starting at the coordinates, row by row of the bounding box and image by image. `offsets`:
@@ -71,7 +71,7 @@ struct Box {
     row_bytes = counts[0] * map.unit_bytes();
     pitch = map.slice_bytes != 0 ? row_bytes : std::max<unsigned>(row_bytes, map.swizzle_bytes);
   }
-  // Range of shared memory from the first row to the end of the last one, within which 16-byte pieces are permuted.
+  // Bytes of shared memory from the first row to the end of the last one.
   int reach(const EncodedTensorMap& map) const {
     const unsigned bytes = rows * pitch, span = std::max<unsigned>(map.swizzle_bytes, 1);
     return static_cast<int>((bytes + span - 1) / span * span);
@@ -88,7 +88,7 @@ struct Box {
   }
 };
 
-// Elements in the first dimension, which im2col takes unchanged.
+// Elements in the first dimension, which are the same in im2col mode.
 unsigned step_of_first(const EncodedTensorMap& map) { return map.im2col != 0 ? 1 : map.element_strides[0]; }
 
 // Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
@@ -175,7 +175,7 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
-// True if a box can start at its coordinates. An H100 ends a launch with an illegal instruction otherwise.
+// True if a box can start at its coordinates. Otherwise an H100 ends the launch with an illegal instruction.
 bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes,
                  const char* name) {
   const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
@@ -187,7 +187,7 @@ bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32
   }
   if (map.slice_bytes == 0 && std::int64_t{coordinates[0]} * map.element_bytes % 16 != 0) {
     FINDING(machine.report, misaligned_access, machine.self->site,
-            "%s: %s starts at element %d of the first dimension, which is no multiple of 16 bytes (elements of %u)",
+            "%s: %s starts at element %d of the first dimension, which is not a multiple of 16 bytes (elements of %u)",
             describe_self(machine).c_str(), name, coordinates[0], map.element_bytes);
     return false;
   }
@@ -288,8 +288,8 @@ void load(Warp& w, const Instruction& i, Lanes active) {
 }
 
 // True if this reduction of a map's elements is supported: the same types as the form without tensors (PTX ISA,
-// cp.reduce.async.bulk). An H100 ends a launch with an illegal instruction for sums of narrow integers; others have not
-// been tried there.
+// cp.reduce.async.bulk). An H100 ends a launch with an illegal instruction for sums of narrow integers; other
+// reductions have not been tried on a GPU.
 bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   using enum Reducing::Operation;
   const bool integer = map.kind <= ElementKind::signed_integer, wide = map.element_bytes >= 4;

@@ -67,7 +67,7 @@ std::string complaint(const Map& m) {
       return text("its element_stride %u is %u, not 1 to %u", d, m.element_strides[d], most_element_stride);
     }
     if (d + 1 < m.rank && (m.strides[d] % unit != 0 || m.strides[d] >= strides_end)) {
-      return text("its global_stride %u is %llu bytes, no multiple of %u below 2^40", d,
+      return text("its global_stride %u is %llu bytes, not a multiple of %u below 2^40", d,
                   static_cast<unsigned long long>(m.strides[d]), unit);
     }
   }
@@ -80,7 +80,7 @@ std::string complaint(const Map& m) {
     }
   }
   const unsigned inner = m.box[0] * m.element_bytes;
-  if (inner % 16 != 0) return text("its box_dim 0 is %u bytes, no multiple of 16", inner);
+  if (inner % 16 != 0) return text("its box_dim 0 is %u bytes, not a multiple of 16", inner);
   if (m.slice_bytes == 0 && m.swizzle_bytes != 0 && inner > m.swizzle_bytes) {
     return text("its box_dim 0 is %u bytes, and its swizzle_mode is of %u bytes", inner, m.swizzle_bytes);
   }
@@ -127,7 +127,7 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
   }
 }
 
-// True if the memory contains a map or zeros, whose fields can be replaced.
+// True if the memory contains a map, or zeros, so that fields can be replaced.
 bool begin_map(Machine& machine, Map& m) {
   if (m.what == Map::mark) return true;
   const Map zeros{};
@@ -269,7 +269,7 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   m.loaded_as = static_cast<std::uint8_t>(spec.loaded_as);
   for (unsigned d = 0; d < spec.rank; ++d) {
     m.given |= Map::bit_of(MapField::global_dim, d);
-    m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);  // a tensor may have 2^32
+    m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);  // sizes may be 2^32
     give(MapField::box_dim, d, spec.box[d]);
     give(MapField::element_stride, d, spec.element_strides[d]);
     if (d + 1 < spec.rank) give(MapField::global_stride, d, spec.strides[d]);

@@ -1,4 +1,4 @@
-// Tensor maps: the emulator's own encoding of search_spaces/launches/tensor_map.py, in the 128 bytes that are opaque to
+// Tensor maps: the emulator's encoding of search_spaces/launches/tensor_map.py in the 128 bytes, which are opaque to
 // kernels.
 #pragma once
 #include <cstdint>
@@ -99,8 +99,8 @@ struct EncodedTensorMap {
 static_assert(sizeof(EncodedTensorMap) == 128);
 
 std::string encoded(const TensorMapSpec& spec, void* base);
-// Reads the tensor map at a generic address for an instruction of the running thread; false, with a finding, if there
-// is none, or no tensor can have it.
+// Reads the tensor map at a generic address for an instruction of the running thread. Returns false with a finding if
+// there is none, or if it is invalid.
 bool map_at(Machine& machine, std::uint64_t address, const char* instruction, EncodedTensorMap& map);
 
 }  // namespace autosched::emulator::ptx

@@ -68,7 +68,7 @@ void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
     const float* c = w.values<float>(rc[v]);
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       const unsigned row = lane / 4 + 8 * (v / 2), col = lane % 4 * 2 + v % 2;
-      float sum = c[lane];  // products are exact, and each sum is rounded to f32, in the order of k
+      float sum = c[lane];  // products are exact and added in the order of k; each sum is rounded to f32
       for (unsigned l = 0; l < k; ++l) sum = static_cast<float>(sum + a[row][l] * b[l][col]);
       d[v][lane] = sum;
     }

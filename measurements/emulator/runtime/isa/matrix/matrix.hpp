@@ -51,7 +51,7 @@ inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsig
   return bits == 64 ? all : all >> (bits * (index % per)) & ((std::uint64_t{1} << bits) - 1);
 }
 
-// Kernels that round no operand to tf32 rely on truncation, like CUTLASS, which adds half of the last place before.
+// Kernels that round no operand to tf32 rely on truncation. CUTLASS adds half of the last place before.
 inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bits) {
   if (!machine.program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
     FINDING_OF_TWO(machine.report, unrounded_tf32, machine.program.rounds_tf32 ? Grade::fault : Grade::note, i.site, 0,

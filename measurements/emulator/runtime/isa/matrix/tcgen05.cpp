@@ -1,6 +1,6 @@
-// tcgen05 except for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. An instruction takes effect when it is issued;
-// until its completion is waited for, accesses to what it reads or writes are reported. So results do not depend on
-// when the hardware executes it.
+// tcgen05 except for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. An instruction takes effect when it is issued.
+// Until a wait for its completion, accesses to its operands and results are reported, so accepted kernels do not depend
+// on the time of execution.
 #include "machine/part.hpp"
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
@@ -13,13 +13,13 @@
 
 namespace autosched::emulator::ptx {
 
-// Loads of tensor memory that warps have not waited for, and allocations that they wait for.
+// Pending loads of tensor memory, and allocations for which warps wait.
 struct TensorLoads : Unit {
   using Unit::Unit;
 
   // Loads of a warp: their registers must not be accessed before the warp waits.
   struct Loads {
-    std::uint32_t issued = 0, waited = 0;  // over all blocks: the number of a load is stored in the headers of its registers
+    std::uint32_t issued = 0, waited = 0;  // counted over all blocks, as register headers contain them
   };
   PerBlock<std::vector<Loads>> loads{parking};  // by warp
   PerBlock<std::vector<SiteIndex>> asking{parking};  // by warp: the tcgen05.alloc that cannot be served yet
@@ -40,7 +40,7 @@ std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char
   return values[0];
 }
 
-// The blocks whose tensor memory an instruction of a group uses. Returns false, with a finding, if the group does not
+// Gets the blocks whose tensor memory an instruction uses. Returns false with a finding if its cta_group does not
 // exist.
 bool check_group(Machine& machine, unsigned blocks, const char* name) {
   if (blocks == 1 || cluster_blocks(machine) % 2 == 0) return true;
@@ -218,7 +218,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
         to[t] = (to[t] & 0xffffu) | memory.word(column + 1, lane) << 16;
         known = known && (unwritten[column + 1] >> lane % quarter_lanes & 1u) == 0;
       }
-      if (!known) {  // not a fault until it is used
+      if (!known) {  // only a fault when the value is used
         head.defined &= ~(1u << t);
         head.origin = i.site;
         if (machine.poison != 0) fill_poison(machine, &to[t], sizeof to[t]);
@@ -279,7 +279,7 @@ void fence(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
-// Sources: mbarrier, and the blocks of the cluster whose mbarriers are meant. Immediates: offset, blocks, multicast.
+// Sources: mbarrier, and for multicast the mask of cluster blocks. Immediates: offset, blocks, multicast.
 void commit(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.commit";
@@ -318,7 +318,7 @@ struct CopyShape {
 };
 constexpr CopyShape copy_shapes[] = {{128, 2}, {4, 2}, {128, 1}, {64, 1}, {64, 1}, {32, 1}};
 
-// The lanes that receive row `row`, as a list.
+// The lanes that receive row `row`.
 std::vector<unsigned> lanes_of_row(Copied shape, unsigned row) {
   switch (shape) {
     case Copied::lanes_4x256b: return {row * quarter_lanes};
@@ -428,7 +428,7 @@ void report_waiting_for_tensor_memory(Machine& machine) {
   for (unsigned w = 0; w < machine.tensor_loads.asking.size(); ++w) {
     if (machine.tensor_loads.asking[w] == 0) continue;
     FINDING(machine.report, barrier_not_reached, machine.tensor_loads.asking[w],
-            "%s waits for columns of tensor memory, which nobody frees",
+            "%s waits for columns of tensor memory, which are never freed",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str());
   }
 }

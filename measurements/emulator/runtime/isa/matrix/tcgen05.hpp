@@ -15,8 +15,7 @@ void track_tensor_loads(Warp& w, const Instruction& i);
 
 // Decodes the descriptor of a matrix in shared memory; a finding at self->site if it is unsupported.
 Descriptor read_descriptor(Machine& machine, std::uint64_t bits, const char* name);
-// Reads 16 bytes of the shared memory of a block of the cluster, on behalf of an operation of self; all ones if that is
-// impossible.
+// Reads 16 bytes of a cluster block's shared memory for an operation of self; all ones if they cannot be read.
 void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use,
                   const char* name, void* to);
 

@@ -78,10 +78,10 @@ struct Product {
   Element a, b;
   bool transposed_a, transposed_b, negated_a, negated_b, saturates, ue8m0;
   unsigned sums;  // 0 f16, 1 f32, 2 s32
-  unsigned scale_a, scale_b;  // bytes of the scales' words
+  unsigned scale_a, scale_b;  // byte ids in the words of scales
 };
 
-// The product that a descriptor describes; a finding for an invalid one.
+// Decodes an instruction descriptor; reports a finding if it is invalid.
 bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsigned blocks, unsigned scale_block, Product& p) {
   const auto field = [bits](unsigned first, unsigned count) { return bits >> first & ((1u << count) - 1); };
   const bool scaled = is_scaled(kind);
@@ -241,7 +241,7 @@ struct Operands {
   int power;  // D is divided by this power of two first
 };
 
-// Multiplies the rows of A that the block of rank `rank` has by all of B, `b`: [k][n].
+// Multiplies the rows of A of the block with rank `rank` by all of B, `b`: [k][n].
 template <class T>
 void multiply(Machine& machine, const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b,
               TensorActor& actor, const TensorUse& use) {
@@ -338,7 +338,7 @@ template <class T>
 void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
   const unsigned first = p.blocks == 1 ? machine.self->rank : machine.self->rank / 2 * 2;
   TensorActor& actor = tensor_actor(machine, machine.self->who, TensorWork::products);
-  // Products with the same sums and the same shape may follow each other without a wait.
+  // Products with the same accumulators and shape are ordered without a wait.
   const TensorUse use = issue_tensor_work(machine, actor, static_cast<std::uint32_t>(p.kind + 1) << 20 | p.m << 10 | p.n);
   std::vector<T> b(std::size_t{p.k} * p.n);
   const double sign = p.negated_b ? -1 : 1;

@@ -1,6 +1,6 @@
-// wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction. The operation's
-// operands and results stay in use until the warp waits for it; earlier accesses are reported. So results do not depend
-// on when the hardware reads, and a kernel whose results would is reported.
+// wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction. Operands and
+// results stay in use until the warp waits for the operation, and earlier accesses are reported. So kernels whose
+// results depend on the time of execution are reported.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/numbers/encodings.hpp"
@@ -36,10 +36,10 @@ struct Wgmmas : Unit {
   struct State {
     std::uint32_t before = 0;   // operations of the warp in earlier blocks
     std::uint32_t issued = 0;   // in this block
-    std::uint32_t done = 0;     // how many of them have been waited for
+    std::uint32_t done = 0;     // number of completed operations
     std::uint32_t fences = 0, fences_before = 0;
     std::vector<std::uint32_t> groups;  // number of issued operations at each commit
-    std::uint32_t awaited = 0;  // operations that it currently waits for
+    std::uint32_t awaited = 0;  // number of operations that must complete for the current wait
   };
   PerBlock<std::vector<State>> states{parking};  // by warp
   PerBlock<std::vector<Group>> groups{parking};  // by warpgroup
@@ -158,8 +158,8 @@ void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descrip
 unsigned row_of(unsigned v, unsigned lane) { return lane / 4 + 8 * (v / 2 % 2); }
 unsigned column_of(unsigned v, unsigned lane) { return v / 4 * 8 + lane % 4 * 2 + v % 2; }
 
-// d += a * b, row by row and eight columns at a time, products one by one in the order of k. `kept` is the number of
-// stored elements per row of a, and `line(row, l)` is the line of b, among k, to multiply with each.
+// Computes d += a * b by rows and groups of eight columns, adding products in the order of k. `kept` is the number of
+// stored elements per row of a, and `line(row, l)` the row of b by which stored element l is multiplied.
 template <class T, class Line, class Product>
 void multiply_rows(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line, Product product) {
   for (unsigned r = 0; r < rows_of_warp; ++r) {
@@ -288,7 +288,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     FINDING(machine.report, invalid_argument, i.site,
             "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
   }
-  // All four warps execute the same operations in the same order.
+  // Checks that all four warps execute the same operations in the same order.
   const std::uint32_t operation = s.issued++;
   if (operation - g.first >= g.operations.size()) g.operations.push_back({i.site, a_bits, b_bits, columns, 0, {}, {}});
   Operation& o = g.operations[operation - g.first];
@@ -322,7 +322,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   const bool negate_b = i.immediate[9] != 0;
   std::vector<float>& b = o.right;
   b.resize(std::size_t{columns} * k);
-  // Every warp's read is checked; all use the first one's values.
+  // The reads of every warp are checked, but all use the values that the first warp read.
   read_matrix(w, g, operation, Descriptor::of_wgmma(b_bits), b_transposed, b_type, 0, columns, k,
               [&](unsigned col, unsigned l, float x) { b[(col / 8 * k + l) * 8 + col % 8] = negate_b ? -x : x; });
 

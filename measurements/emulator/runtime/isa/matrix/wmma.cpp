@@ -16,9 +16,9 @@ namespace wmma_instructions {
 using namespace matrix;
 
 // The distribution of wmma fragments to lanes is unspecified. Here word `word` of a tile in storage order is in
-// register slot / 32 of lane slot % 32. A rotation that differs between operands and orders makes a fragment that is
-// loaded in one order and multiplied in the other wrong here, too. f16 multiplicands have twice the registers that they
-// need: the second half is a copy, and mma takes odd words from it, so that a kernel must treat all registers alike.
+// register slot / 32 of lane slot % 32. A rotation that depends on the operand and its order exposes fragments that are
+// loaded in one order and multiplied in another. f16 multiplicands have twice the registers that they need: the second
+// half is a copy, and mma takes odd words from it, so that a kernel must treat all registers alike.
 enum Operand { operand_a, operand_b, operand_c };
 struct Fragment {
   unsigned rows, cols;
@@ -152,7 +152,7 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   }
   if (shared) count_wmma(machine, i, f, which, Store, name, space == Space::generic ? offset_in(shared_base, address) : address, stride);
   if (which == operand_c && !f.row_major) {
-    // Registers of accumulators are in row order: a column is gathered element by element.
+    // Accumulator registers are in row order, so a column is gathered element by element.
     for (unsigned col = 0; col < f.cols; ++col) {
       unsigned char data[32 * 4];  // accumulators have whole bytes
       const unsigned element_bytes = f.element_bits / 8;

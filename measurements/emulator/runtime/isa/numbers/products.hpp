@@ -1,4 +1,4 @@
-// Products of matrices in memory, compiled as loops rather than as a handful of handlers.
+// Products of matrices in memory, as loops that are shared by several instructions.
 #pragma once
 #include <cstdint>
 

@@ -124,7 +124,8 @@ class HostRounding {
   bool changed_;
 };
 
-// An approximate result: exact, or off by `relative` (and `absolute`) in the direction that the value's bits select.
+// An approximate result: exact, or with an error of `relative` (and `absolute`), whose sign depends on the value's
+// bits.
 inline double approximated(Machine& machine, double exact, double relative, double absolute = 0) {
   if (!machine.program.perturb || !std::isfinite(exact) || exact == 0) return exact;
   const auto bits = __builtin_bit_cast(std::uint64_t, exact) * 0x9e3779b97f4a7c15ull;

@@ -16,12 +16,12 @@ struct Barriers : Unit {
   struct Barrier {
     unsigned expected = 0;  // threads
     unsigned arrived = 0;
-    bool whole = true;  // of the block, regardless of its number of threads
+    bool whole = true;  // the barrier includes all threads of the block, regardless of their number
     SiteIndex site = 0;             // first arrival
     std::vector<unsigned> waiting;  // warps that continue when it completes
     Knowledge joined;
     std::vector<std::pair<unsigned, Epoch>> arrivals;  // warps, each with its epoch
-    std::vector<std::pair<unsigned, Epoch>> before;    // those of its previous completion
+    std::vector<std::pair<unsigned, Epoch>> before;    // arrivals of its previous completion
   };
   PerBlock<std::vector<Barrier>> list{parking};  // of all resident blocks
 };
@@ -44,8 +44,8 @@ bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
   return there >= b.expected;
 }
 
-// A barrier of the whole block continues without threads that have exited, as in hardware since Volta. A thread that
-// skips it and has an effect after it has not waited.
+// A barrier of the whole block does not wait for threads that have exited, as in hardware since Volta. If such a thread
+// skipped the barrier and had effects afterwards, it should have waited.
 void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned rank) {
   constexpr unsigned last_note = 75;  // last architecture for which it is a note
   const auto exited = [rank, &machine](const Thread& t) {
@@ -54,7 +54,7 @@ void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned ran
   const auto skipped = [&](const Thread& t) { return exited(t) && skipped_barrier(machine, t, b.site); };
   if (std::any_of(machine.threads.begin(), machine.threads.end(), skipped)) {
     FINDING(machine.report, barrier_not_reached, b.site,
-            "barrier %u of block %u is gone around by threads that go on behind it (%s)", id,
+            "barrier %u of block %u is bypassed by threads that continue after it (%s)", id,
             block_in_grid(machine, machine.block_index, rank), describe_others(machine, skipped).c_str());
   } else if (machine.program.target != 0 && machine.program.target <= last_note &&
              std::any_of(machine.threads.begin(), machine.threads.end(), exited)) {
@@ -65,7 +65,7 @@ void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned ran
   }
 }
 
-// The warps that continue.
+// Completes the barrier, and returns the warps that continue.
 std::vector<unsigned> complete(Machine& machine, Barrier& b, unsigned id, unsigned rank) {
   if (b.whole) report_exited(machine, b, id, rank);
   for (const unsigned v : b.waiting) {
@@ -107,7 +107,7 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
   b.arrived += whole_block ? machine.warp_lanes[w] : warp_size;
   const Epoch arrival = machine.clocks.now[w];
   machine.clocks.advance(w);
-  // In another order of the warps this arrival would belong to the previous use of the barrier.
+  // In another order of the warps, this arrival would count for the previous use of the barrier.
   for (const auto& [v, epoch] : b.before) {
     if (v != w && machine.clocks.seen(w, v) < epoch) {
       FINDING(machine.report, invalid_argument, machine.self->site,
@@ -157,7 +157,7 @@ void report_waiting_at_barriers(Machine& machine) {
       return t.rank != rank || (t.state == State::at_barrier && t.barrier == id);
     };
     FINDING(machine.report, barrier_not_reached, b.site,
-            "barrier %u of block %u waits for %u threads and %u have come, the rest never do (%s)", id,
+            "barrier %u of block %u waits for %u threads, but only %u arrive (%s)", id,
             block_in_grid(machine, machine.block_index, rank), b.expected, b.arrived,
             describe_others(machine, [&](const Thread& t) { return !waits_here(t); }).c_str());
   }

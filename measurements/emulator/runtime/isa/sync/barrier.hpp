@@ -13,7 +13,7 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
 // All threads of a warp have exited: barriers of the whole block wait only for the others (Volta and later). Returns
 // the numbers of the completed barriers, each with the warps that continue.
 std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(Machine& machine, unsigned w);
-// Threads wait at a barrier that others never reach.
+// Reports barriers at which threads wait for others that never arrive.
 void report_waiting_at_barriers(Machine& machine);
 void start_block_barriers(Machine& machine);
 

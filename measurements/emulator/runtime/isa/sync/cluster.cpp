@@ -22,7 +22,7 @@ struct Cluster : Unit {
     unsigned free = 0;
   };
   PerBlock<ClusterBarrier> barrier{parking};
-  PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: knowledge published by its last fence for the cluster
+  PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: clocks that its last fence published to the cluster
   PerBlock<std::vector<Pool>> pools{parking};                // by block
   PerBlock<std::vector<unsigned>> registers_of{parking};     // by warp, of a thread
   PerBlock<std::vector<SiteIndex>> asks{parking};            // by warp: where it waits for registers
@@ -34,7 +34,8 @@ using Pool = Cluster::Pool;
 
 constexpr unsigned registers_of_sm = 65536, most_registers = 256;
 
-// Most registers of a block: as many blocks as its kernel demands (.minnctapersm) share the registers of an SM.
+// Maximum registers of a block: the registers of an SM are shared by the blocks that the kernel requires
+// (.minnctapersm).
 unsigned registers_of_block(Machine& machine) { return registers_of_sm / machine.program.blocks_of_sm; }
 
 bool is_live(Machine& machine, unsigned w) {
@@ -85,7 +86,7 @@ void wait(Warp& w, const Instruction& i, Lanes lanes) {
   }
   machine.clocks.known[w.index].join(machine.cluster.barrier.joining[phase % 2]);
   ++machine.cluster.barrier.waited[w.index];
-  // The phase after the next one begins when all have left this one.
+  // The phase after the next one can only begin when all warps have left this phase.
   bool all = true;
   for (unsigned v = 0; v < machine.warp_count; ++v)
     all = all && (machine.cluster.barrier.waited[v] > phase || !is_live(machine, v));
@@ -138,7 +139,7 @@ void set_registers(Warp& w, const Instruction& i, Lanes) {
   }
   Pool& pool = machine.cluster.pools[w.index / block_warps(machine)];
   unsigned& mine = machine.cluster.registers_of[w.index];
-  // If the compiler was free to choose, its choice is unknown here.
+  // Without launch bounds, the compiler's number of registers is unknown here.
   if (mine != most_registers && (more ? wanted < mine : wanted > mine)) {
     FINDING(machine.report, invalid_argument, i.site, "setmaxnreg.%s to %u registers by a warp that has %u",
             more ? "inc" : "dec", wanted, mine);
@@ -181,7 +182,7 @@ void start_block_cluster(Machine& machine) {
   machine.cluster.barrier.waited.assign(machine.warp_count, 0);
   machine.cluster.barrier.joining.assign(2, Knowledge{});
   machine.cluster.fenced.assign(machine.warp_count, Knowledge{});
-  // The compiler chooses the initial number of registers; at most this.
+  // Upper limit of the initial number of registers, which the compiler chooses.
   const unsigned first = std::min(registers_of_block(machine) / (block_warps(machine) * warp_size) / 8 * 8, most_registers);
   machine.cluster.pools.assign(cluster_blocks(machine),
                                Pool{registers_of_block(machine) - first * block_warps(machine) * warp_size});

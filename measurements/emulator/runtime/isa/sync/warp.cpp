@@ -31,7 +31,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
-  SiteIndex undecided[warp_size] = {};  // why a lane does not know its source lane; 0: it does
+  SiteIndex undecided[warp_size] = {};  // source of an undefined source-lane number, by lane; 0: defined
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
     for (const unsigned s : {2u, 3u}) {
@@ -171,13 +171,13 @@ void elect(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// Ends a warp's epoch for the lanes that synchronise. Other lanes keep their own knowledge and actions.
+// Ends a warp's epoch for the lanes that synchronise. The clocks of other lanes are unchanged.
 void synchronize(Warp& w, const Instruction&, Lanes lanes) {
   Machine& machine = *w.machine;
   if (lanes == live_lanes(w)) {
     machine.clocks.advance(w.index);
   } else {
-    // Lanes that have exited are ordered before those that name them.
+    // Lanes that have exited are ordered before lanes whose masks contain them.
     const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
     machine.clocks.share(w.index, w.values<u32>(of(w, first).source(0))[first] | lanes, live_lanes(w));
   }

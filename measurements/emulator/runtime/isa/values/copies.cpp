@@ -43,7 +43,7 @@ void until_all(Machine& machine, Registers& found, Step step) {
   }
 }
 
-// Registers from which stores take values, and the registers moved to them. Registers of warp-wide instructions are not
+// Registers that stores read, and registers that are moved to these. Registers of warp-wide instructions are not
 // followed.
 Registers stored_registers(Machine& machine) {
   Registers stored;

@@ -1,5 +1,6 @@
-// Decides what becomes of values that lanes load while others write them. Lanes that hold copies of what others store
-// (as in Triton's layouts), and code that prefetches, load values that they then drop: such a race is harmless.
+// Decides whether values that lanes load while other lanes write them have an effect. Lanes with copies of data that
+// others store (as in Triton's layouts), and prefetching code, load values that they do not use: such a race is
+// harmless.
 //
 // The possible destinations of a value are determined from the kernel's code: forwards from the load through registers,
 // in any order of the instructions. Its effects are the instructions through which it leaves registers: stores,
@@ -28,17 +29,17 @@ namespace autosched::emulator {
 
 using namespace ptx;
 
-// Reads of values that other lanes write, and the fate of these values.
+// Reads of values that other lanes write, and the later effects of these values.
 struct DroppedValues : Unit {
   using Unit::Unit;
 
-  // Destinations of a value. ``lost``: it goes where it is not followed, such as into an address, a decision, or a
-  // device function. ``reach``: it goes to lanes whose numbers differ from its own in these bits.
+  // Destinations of a value. ``lost``: it is used where it is not followed, such as in an address, a branch or a device
+  // function. ``reach``: it goes to lanes whose numbers differ from its own in these bits.
   struct Use {
     bool decides = false, lost = false;
     std::uint32_t reach = 0;
     std::vector<std::uint32_t> effects;
-    std::vector<Guard> skipped;  // guards of what branches decided by it skip
+    std::vector<Guard> skipped;  // guards of the code that branches on it skip
     std::vector<const Instruction*> ends;  // loads after which nothing can depend on it
   };
   struct Watched {
@@ -76,7 +77,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> be
 
 bool is_shuffle(const Instruction& i) { return std::string_view(i.row->name) == "shfl"; }
 
-// The bits set in any of the numbers that a register may hold; nothing if they are not constants.
+// The union of the bits of all constants that a register may contain; nothing if a value is not a constant.
 std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
   if (const auto number = constant_number(machine, slot)) return number;
   std::optional<std::uint64_t> bits;
@@ -118,7 +119,8 @@ bool has_effect(const Instruction& i) {
   return i.flow != Flow::plain || i.destinations == 0 || is_one_of(name, {"st", "atom", "red", "cp."});
 }
 
-// Registers that hold the loaded value, the result of a compare-and-swap that checks it, and what was computed from it.
+// Registers with the loaded value, with the result of a compare-and-swap that checks it, and with values computed from
+// it.
 struct Flowing {
   std::unordered_set<std::uint32_t> loaded, checked, tainted;
 };
@@ -179,7 +181,7 @@ bool takes(const Instruction& i, const Slots& slots) {
                      [&](std::uint32_t at) { return holds(slots, at); });
 }
 
-// The registers that hold the value, or what was computed from it, after an instruction.
+// The registers that contain the value, or values computed from it, after an instruction.
 Slots pass(Machine& machine, const Instruction& i, Slots held, Use& use) {
   if (i.guard != 0 && holds(held, i.guard)) decide(machine, i, use);
   const std::uint32_t* const sources = i.operand + i.destinations;
@@ -325,7 +327,7 @@ bool is_used(Machine& machine, const Watched& one) {
 
 bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
-// True if the fate of a read at a line is still undecided.
+// True if it is undecided whether a read at a line has an effect.
 bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   const auto [race, is_new] = machine.dropped.races.try_emplace(race_of(kind, machine.self->site), false);
   if (race->second || goes_nowhere(use_of(machine, load))) return false;
@@ -333,7 +335,7 @@ bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   return !race->second;
 }
 
-// A thread that writes later has read the old value itself: that is not a race, although it is recorded with the reads
+// A thread that reads a value and writes it later does not race with itself, although its read is recorded with those
 // of other lanes.
 std::uint32_t others_of(Machine& machine, Who reader, bool just_now) {
   const std::uint32_t lanes = lanes_of(reader);
@@ -358,7 +360,7 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     machine.dropped.watched.push_back(of_line);
     return;
   }
-  // The loads of that line that have read this location; and since when, if they have always read the same.
+  // The loads of that line that have read this location, and since when they have read the same value.
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   const auto first = reinterpret_cast<std::uint64_t>(address);
   bool any = false;
@@ -389,7 +391,7 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer
     if (only_computes(*i)) continue;
     const LastRead* const r = i->reading == 0 ? nullptr : w.last_reads[i->reading].get();
     if (i->reading != 0 && r == nullptr) continue;
-    // It is unknown which of several unordered writes was read.
+    // It is unknown which of several unordered writes the load read.
     const bool is_known =
         r != nullptr && (r->before == 0 || machine.clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
     if (is_known && !r->holds(address)) continue;
@@ -416,13 +418,13 @@ void lower_harmless_races(Machine& machine) {
   for (const auto& [race, is_fault] : machine.dropped.races) {
     if (!is_fault)
       lower_to_note(machine.report, static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race),
-                    "nothing comes of the value that is read");
+                    "the value that is read has no effect");
   }
 }
 
 namespace {
 
-// First use of the loaded value in the kernel's text: there it leaves its register, or decides something.
+// First use of the loaded value in the kernel's text: an effect, or a decision.
 std::size_t first_use(Machine& machine, std::size_t load) {
   const Instruction& from = machine.program.code[load];
   std::unordered_set<std::uint32_t> tainted(from.operand, from.operand + from.destinations);

@@ -1,11 +1,11 @@
-// Fate of values in registers: numbers of the instructions through which they leave a lane, and values that loads have
+// Effects of values in registers: the instructions through which values leave a lane, and the values that loads have
 // read.
 #pragma once
 #include "isa/ptx.hpp"
 
 namespace autosched::emulator {
 
-// True if a thread that has exited has skipped a barrier and had an effect after it.
+// True if an exited thread had skipped a barrier and had an effect afterwards.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier);
 
 }  // namespace autosched::emulator

@@ -37,7 +37,7 @@ struct NearlyEqualStores {
   struct Stored {
     Formats formats = 0;
     bool is_known = true;  // otherwise words are assumed to be f32 if possible
-    std::vector<Term> terms;  // if there are 16-bit numbers among them, the last terms come first
+    std::vector<Term> terms;  // terms of 16-bit numbers come in reverse order
     NumberFormat coarsest = f64;
     double largest[num_formats] = {};
   };
@@ -155,7 +155,7 @@ unsigned first_term(const Instruction& i) {
 
 constexpr std::size_t most_terms = 256;
 
-// Value that an instruction stores, as far as its registers determine it.
+// Number format and terms of a stored value, derived from its registers.
 Stored stored_by(Machine& machine, SiteIndex site) {
   std::unordered_multimap<std::uint32_t, const Instruction*> makers;
   std::deque<std::uint32_t> open, computed;
@@ -179,7 +179,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
       }
     }
   };
-  // Each visit returns the first source from which to continue.
+  // Each visit returns the first source to visit next.
   go_back(open, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
     adds = adds || making.adds;

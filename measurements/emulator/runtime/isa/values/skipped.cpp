@@ -33,13 +33,12 @@ Makers makers_of(const std::vector<Instruction>& code) {
 }
 
 // Appends the instructions that compute a register to `steps`, in the order of their execution. Returns false if it
-// depends on more than constants and special registers. ``met``: registers that are in `steps`, and those that cannot
-// be.
+// depends on more than constants and special registers. ``met``: registers that have been visited.
 bool add_steps(const Makers& makers, std::uint32_t slot, std::unordered_map<std::uint32_t, bool>& met,
                std::vector<const Instruction*>& steps) {
   const auto found = makers.find(slot);
   if (found == makers.end()) return true;  // a constant or a special register
-  // A register that depends on itself is met before it is done.
+  // A register that depends on itself is visited again before it is done.
   const auto [known, is_new] = met.try_emplace(slot, false);
   if (!is_new) return known->second;
   const Instruction* const maker = found->second;

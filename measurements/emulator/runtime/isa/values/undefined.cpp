@@ -1,4 +1,4 @@
-// Propagation of undefined bits through instructions, and findings where they decide something. As in valgrind's
+// Propagation of undefined bits through instructions, and findings where a decision depends on them. As in valgrind's
 // memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision", USENIX 2005):
 // bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
 #include "machine/part.hpp"
@@ -57,7 +57,7 @@ u64 known_of_or(Warp& w, const Instruction& i, unsigned k) {
 }
 u64 known_of_xor(Warp& w, const Instruction& i, unsigned k) { return known(w, i, 0, k) & known(w, i, 1, k); }
 
-// A bit is known if all rows of the table that the known bits allow agree.
+// A bit is known if all entries of the table that are possible for the known bits agree.
 u64 known_of_lop3(Warp& w, const Instruction& i, unsigned k) {
   u64 zero = 0, one = 0;
   for (unsigned row = 0; row < 8; ++row) {
@@ -270,7 +270,7 @@ SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
 
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
   const std::string_view name = i.row->name;
-  // The last of several exchanges wins, in an unknown order.
+  // The order of several exchanges, and so the final value, is unknown.
   if (name.starts_with("atom.cas") || name.starts_with("atom.exch") || name.starts_with("match")) leave_undecided(*w.machine);
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }
@@ -338,7 +338,7 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
 }
 
 namespace {
-// True if a result is a truth value, or nearly so: most operands give the same answer.
+// True if a result has only few values, such as a comparison: most operands give the same result.
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;
@@ -406,7 +406,7 @@ void report_unused_values(Machine& machine) {
   for (const auto& [site, read] : machine.unknown_values.uninitialized) {
     if (read.kind == Kind::uninitialized_shared_read || was_found(machine.report, read.kind, site)) continue;
     if (count_finding(machine.report, read.kind, site, Grade::note)) {
-      write_graded(machine.report, read.kind, Grade::note, site, read.other, "%s; nothing comes of it", read.text.c_str());
+      write_graded(machine.report, read.kind, Grade::note, site, read.other, "%s; it has no effect", read.text.c_str());
     }
   }
 }

@@ -1,5 +1,5 @@
 // Undefined values: bits of registers that a lane has never written, and values computed from them. Moving them is not
-// a fault; a finding is reported where they decide something.
+// a fault; a finding is reported where a decision or a store depends on them.
 #pragma once
 #include "isa/ptx.hpp"
 
@@ -25,10 +25,10 @@ void undefine(Warp& w, std::uint32_t at, unsigned width, Lanes lanes, SiteIndex 
 // Source of a register's unknown bits: the instruction that first read them, or else this one.
 SiteIndex origin_of(Warp& w, std::uint32_t at, const Instruction& i);
 
-// Executes an instruction whose sources are not known in all lanes, for `undefined` lanes. A strict instruction causes
-// a finding; for others, those bits of the results are known that no unknown source bit can change.
+// Executes an instruction whose sources are undefined in the lanes `undefined`. A strict instruction causes a finding.
+// For others, result bits that no unknown source bit can change are known.
 void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefined);
-// Reports that lanes decide upon, or store, undefined values.
+// Reports that a decision or a store of lanes depends on undefined values.
 void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned lane);
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined);
 void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined);

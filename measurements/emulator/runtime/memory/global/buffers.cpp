@@ -70,8 +70,8 @@ SmallFloats small_floats(BufferSpec::Content content) {
   }
 }
 
-// Fills a page of a sparse input from its element ``first`` on, with integers from 1 to 3 and a sign, so that sums are
-// exact and no term is zero; or with bits, but never all ones.
+// Fills a page of a sparse input from its element ``first`` on, with integers 1 to 3 of either sign, so that sums are
+// exact and no term is zero; or with random bits that are not all ones.
 template <class Element>
 void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size_t count) {
   const bool are_bits = spec.content == BufferSpec::Content::bits;
@@ -91,7 +91,7 @@ void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size
   }
 }
 
-// Contents of an array that was never written.
+// Initial contents of an undefined array.
 void fill_empty(Machine& machine, char* begin, std::size_t bytes) {
   if (machine.poison != 0) {
     fill_poison(machine, begin, bytes);
@@ -152,8 +152,8 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
   for_marks_apart(machine, visit);
 }
 
-// Accesses of one line at addresses outside of all memory after which the launch ends. A GPU ends it at the first one.
-// Later ones may reveal further faults, but a walk along host pointers would continue until the time limit.
+// Number of accesses of one line outside of all memory after which the launch ends. A GPU ends it at the first one.
+// Later accesses may reveal further faults, but a loop over host pointers would run until the time limit.
 constexpr std::uint64_t most_wild = std::uint64_t{1} << 20;
 
 namespace {
@@ -190,15 +190,15 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
 
 void note_unset_read(Machine& machine, Buffer& b) {
   if (b.unset_read == 0) b.unset_read = machine.self->site;
-  if (b.writable()) return;  // the kernel itself may set it later
+  if (b.writable()) return;  // the kernel may set it later
   if (!b.spec.unset) {
     FINDING(machine.report, unset_symbol, machine.self->site,
-            "%s reads bytes of %s, a __constant__ variable, that nobody has set: they are zero", describe_self(machine).c_str(),
+            "%s reads bytes of %s, a __constant__ variable, that was never set: they are zero", describe_self(machine).c_str(),
             b.spec.name.c_str());
     return;
   }
   FINDING(machine.report, unset_symbol, machine.self->site,
-          "%s reads %s, a __constant__ variable that nobody has set: it is zero", describe_self(machine).c_str(),
+          "%s reads %s, a __constant__ variable that was never set: it is zero", describe_self(machine).c_str(),
           b.spec.name.c_str());
 }
 
@@ -227,7 +227,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
       continue;
     }
     const std::size_t body = (spec.bytes + page - 1) / page * page;
-    // The pages are not reserved: a page takes memory when it is first accessed.
+    // A page is allocated at its first access.
     void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zone == MAP_FAILED) {
       std::perror("emulator: cannot reserve a buffer");
@@ -282,9 +282,9 @@ std::string locate_global(Machine& machine, const void* address) {
 
 namespace {
 
-// The block that wrote each of some elements last; all ones: none.
+// The block that last wrote each element of a range; all ones: none.
 void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
-  Mark last = 0;  // of the stamp of a warp, which neighbouring elements mostly share
+  Mark last = 0;  // cached, because adjacent elements mostly have the stamp of one warp
   std::uint32_t block = ~0u;
   for (std::size_t i = 0, alike = 1; i < count; i += alike) {
     const std::size_t cell = first + i, word = cell / b.cells_of_word;

@@ -19,30 +19,30 @@ struct BufferSpec {
   // (measurements/emulator/sparse.py). `file`: the contents of the job's file of inputs from byte `seed` on.
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
-  void* address = nullptr;  // its existing address, in memory that others have mapped
-  bool unset = false;       // a variable of the program that has no value until something writes it
-  // For each byte, whether it holds a value when the launch begins; nullptr: all do (`zeroed`), or none.
+  void* address = nullptr;  // existing address in mapped memory of a program
+  bool unset = false;       // a variable of the program that is undefined until it is written
+  // For each byte, whether it is defined when the launch begins; nullptr: all are (`zeroed`), or none.
   unsigned char* defined = nullptr;
   struct Stretch {
     std::size_t first, end;
   };
-  std::vector<Stretch> unknown;  // ranges of a program's memory that hold no value when the launch begins, ascending
+  std::vector<Stretch> unknown;  // ranges of a program's memory that are undefined when the launch begins, ascending
 };
 // Allocates the buffers with guard zones; returns their addresses.
 std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpec>& specs);
-// For each byte of a buffer with flags: bit 0 if it holds a value now, bit 1 if the launch has written it, and from bit
-// 2 on how the launch has used it.
+// For each byte of a buffer with flags: bit 0 if it is defined now, bit 1 if the launch has written it, and from bit 2
+// on how the launch has used it.
 void flag_used_bytes(Machine& machine, std::size_t buffer, unsigned char* flags);
-// Poisons bytes of arrays without a value; afterwards restores 0xFF in those that still have none.
+// Poisons undefined bytes of arrays; afterwards restores 0xFF in bytes that are still undefined.
 void fill_unwritten(Machine& machine);
 void clear_unwritten(Machine& machine);
 // Digest of the values that the launch has written to variables other than the caller's arrays.
 std::uint64_t digest_of_variables(Machine& machine);
 // Copies the launch's writes from its copy of a program's memory back to it.
 void keep_writes(Machine& machine);
-// The same as a list: addresses, lengths (8 bytes each) and bytes.
+// Writes the same as a list: addresses, lengths (8 bytes each) and bytes.
 void list_writes(Machine& machine, int file);
-// The ranges of it that held no value before, and were not written.
+// Reports the ranges of it that were undefined before and were not written.
 void report_still_unknown(Machine& machine);
 // Reports the launch's accesses to a program's memory.
 void report_uses(Machine& machine);

@@ -1,4 +1,5 @@
-// Memory that a launch may access before it has waited for earlier launches in its stream, which it may overlap.
+// Checks that a dependent launch does not access memory of earlier launches in its stream before it has waited for
+// them.
 #include "memory/global/dependence.hpp"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace autosched::emulator {
 
 using namespace global_shadow;
 
-// Memory used by launches that the running one may overlap.
+// Memory of launches that the running launch may overlap.
 struct Dependence : Unit {
   using Unit::Unit;
 

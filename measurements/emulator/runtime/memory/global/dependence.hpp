@@ -6,13 +6,12 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Before the launch: bytes that earlier launches in its stream write, or may write; with `only_read` bytes that they
-// read.
+// Called before the launch with bytes that earlier launches in its stream may write, or (`only_read`) may read.
 void add_unfinished(Machine& machine, const void* begin, std::size_t bytes, bool only_read);
 void start_block_dependence(Machine& machine);
-// The running thread waits for those launches: their writes are visible to threads that are ordered after that.
+// The running thread waits for those launches. Their writes are visible to threads that are ordered after the wait.
 void wait_for_launches(Machine& machine);
-// The running thread lets later launches begin.
+// The running thread allows later launches to start.
 void launch_dependents(Machine& machine);
 // True if a block has waited before it let later launches begin: all earlier launches have then ended before these.
 bool waited_for_launches(Machine& machine);

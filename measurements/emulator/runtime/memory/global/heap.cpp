@@ -1,5 +1,5 @@
-// The heap of device code: malloc and free (CUDA C++ Programming Guide, dynamic global memory allocation). It lives as
-// long as the region that contains it and its bookkeeping: in a program's memory longer than a launch.
+// The heap of device code: malloc and free (CUDA C++ Programming Guide, dynamic global memory allocation). The heap and
+// its bookkeeping are in one region, which in an executable outlives a launch.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ struct Heap {
     std::uint32_t made, freed;  // positions in the texts; freed: 0 until it is freed
     std::uint32_t made_in, freed_in;  // launch numbers
   };
-  // At the start of the region, which is initially zero. It is followed by quarters: the data, flags of their defined
-  // bytes, the allocations by offset, and the texts.
+  // Header of the region, which is initially zero. The data, flags of their defined bytes, the allocations by offset,
+  // and the texts follow, a quarter of the region each.
   struct Books {
     std::uint64_t used, live, count, texts;
     std::uint64_t first;  // of the allocations that are not freed
@@ -44,7 +44,7 @@ using Allocation = Heap::Allocation;
 using Books = Heap::Books;
 
 constexpr std::size_t alignment = 16, gap = 16, page = 4096;
-// Freed memory is not reused, so that uses of it are detected: a launch needs more room than is allocated at any time.
+// Freed memory is not reused, to detect its use, so a launch needs more memory than is allocated at any time.
 constexpr std::size_t least_room = std::size_t{64} << 20;
 
 void open(Machine& machine, char* region, std::size_t bytes) {
@@ -172,7 +172,7 @@ bool check_heap(Machine& machine, const void* address, int bytes, const char* in
   const Allocation* const a = allocation_at(machine, offset);
   if (a == nullptr) {
     FINDING(machine.report, out_of_bounds_global, machine.self->site,
-            "%s: %s of %d bytes in the heap, of which nothing is allotted", describe_self(machine).c_str(), instruction, bytes);
+            "%s: %s of %d bytes in the heap, outside of every allocation", describe_self(machine).c_str(), instruction, bytes);
     return false;
   }
   const std::size_t at = offset - a->offset;

@@ -8,14 +8,14 @@
 
 namespace autosched::emulator {
 
-// The heap of device code (global/heap.cpp): addresses, 0 for none. At self->site. A heap that outlives this process is
-// in a region of the program's memory, including its bookkeeping. ``most``: largest number of allocated bytes.
-// ``resets``: how often the host has emptied it. ``copied``: the region is a copy.
+// malloc and free at self->site (global/heap.cpp); address 0 for a failure. A heap that outlives this process is in a
+// region of the program's memory, including its bookkeeping. ``most``: largest number of allocated bytes. ``resets``:
+// how often the host has emptied it. ``copied``: the region is a copy.
 void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t most, std::uint64_t resets, bool copied);
 bool heap_is_used(Machine& machine);  // by earlier launches
 std::size_t heap_used_bytes(Machine& machine);  // of the buffer
 BufferSpec heap_spec(Machine& machine);
-void keep_heap(Machine& machine);  // saves for the next launch which of its bytes hold a value
+void keep_heap(Machine& machine);  // saves the flags of defined bytes for the next launch
 std::uint64_t heap_malloc(Machine& machine, std::uint64_t bytes);
 void heap_free(Machine& machine, std::uint64_t address);
 

@@ -30,7 +30,7 @@ constexpr unsigned readers[] = {1, 2};  // indices of a buffer's marks
 Stamp stamp(Machine& machine, bool atomic, bool narrow = false) {
   return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, atomic, narrow};
 }
-// True if an atomic write of block scope does not count as an atomic for the running block.
+// True if an atomic write of block scope is not atomic with respect to the running block.
 bool too_narrow(Machine& machine, const Stamp& write, bool narrow) {
   return (narrow || write.narrow) && !of_running(machine, write.epoch);
 }
@@ -50,7 +50,7 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
                  race.did, place(machine.report, race.other.site).c_str(),
                  same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)", why);
   if (grade == Grade::note) return;
-  // A note if nothing comes of the value that a thread has read.
+  // A note if the value that a thread has read has no effect.
   if (race.doing[0] == 'r') {
     watch_read(machine, Kind::global_race, machine.self->site, machine.self->who, true, nullptr, 0);
   } else if (race.did[0] == 'r' && (same_block || goes_nowhere(machine, race.other.site))) {
@@ -76,8 +76,8 @@ bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& 
   });
 }
 
-// Index of the marks in which a read is recorded: reads by plain loads race with atomics and are kept, others are not.
-// 0: nowhere.
+// Index of the marks that record a read; 0: not recorded. Reads by plain loads race with atomics, so they are kept
+// separately.
 unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& mine) {
   const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)),
                          stamp_of(machine, b.mark(machine, readers[1], cell))};
@@ -120,12 +120,12 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
     if (write.epoch == 0) {
       if (!b.held_value(cell)) {
         if (known == nullptr) {
-          FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s reads %s, which nobody has written",
+          FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s reads %s, which was never written",
                   describe_self(machine).c_str(), element(b, cell).c_str());
           return true;
         }
         note_uninitialized(machine, Kind::uninitialized_global_read, machine.self->site, [&] {
-          return describe_self(machine) + " reads " + element(b, cell) + ", which nobody has written";
+          return describe_self(machine) + " reads " + element(b, cell) + ", which was never written";
         });
         if (whole) std::memset(known, 0xff, static_cast<std::size_t>(bytes));
         whole = false;
@@ -151,7 +151,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
   return whole;
 }
 
-// True if the write is by the same thread of a block that does the same work.
+// True if the write is by the corresponding thread of a block that does the same work.
 bool by_replica(Machine& machine, const Stamp& write) {
   const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.who));
   return write.who == machine.self->who &&
@@ -166,7 +166,7 @@ CopyOf& copy_in(Machine& machine, std::size_t cell) {
   return machine.global_uses.copies[cell % most_copies];
 }
 
-// The location from which the running thread has loaded what it stores in a cell; 0: it is not a copy.
+// The location from which the running thread has loaded the value that it stores in a cell; 0: not a copy.
 std::uint64_t source_of(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
   const char* const begin = b.begin + cell * b.cell_bytes;
   if (begin < static_cast<const char*>(address)) return 0;  // written in part, or at a misaligned address
@@ -192,8 +192,8 @@ bool is_untouched(Machine& machine, std::uint64_t place, int bytes) {
   return true;
 }
 
-// True if the running thread and the last writers have loaded what they store from the same locations, which nothing
-// writes.
+// True if the running thread and the last writers store values that they loaded from the same locations, which the
+// launch does not write.
 bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int bytes) {
   if (machine.copied == nullptr) return false;
   const Cells cells = cells_of(b, address, bytes);
@@ -209,8 +209,8 @@ bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int
   return true;
 }
 
-// True if the running thread stores what it has loaded from the same location, unchanged: for others that is no more
-// than a read.
+// True if the running thread stores the unchanged value that it has loaded from this location, which is equivalent to a
+// read for other threads.
 bool stores_back(Machine& machine, const Buffer& b, const void* address, const void* from, int bytes) {
   if (machine.copied == nullptr || b.spec.role != BufferSpec::Role::variable) return false;
   if (std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) return false;
@@ -223,13 +223,13 @@ bool stores_back(Machine& machine, const Buffer& b, const void* address, const v
   return true;
 }
 
-// Concurrent writes by two threads: equal values are harmless if both may write at all, and nearly equal values are not
-// a bug.
+// Concurrent writes by two threads: equal values are harmless in the cases below, and nearly equal values are not a
+// fault.
 void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing,
                        const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
-  // A flag, a value that all threads of a block have computed, or several blocks that do the same work; not an element
-  // of two tiles.
+  // Cases: a flag, a value that all threads of a block compute, or several blocks that do the same work. An element
+  // that two tiles compute is not among them.
   const bool by_block =
       b.spec.role == BufferSpec::Role::variable && (of_running(machine, write.epoch) || by_replica(machine, write));
   if (same && ((by_block && write.site == machine.self->site) ||
@@ -250,7 +250,7 @@ void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, cons
 bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& read, bool atomic) {
   const char* const doing = atomic ? "updates" : "writes";
   const bool is_ordered = (atomic && read.atomic) || ordered(machine, read);
-  // A thread that has used a value, and said so, has read it, even without a fence.
+  // A thread that has signalled by a strong access that it used a value has read it, even without a fence.
   const bool is_seen = !is_ordered && glimpsed(machine, read) && used_before_signal(machine, read.site);
   if (!is_ordered && !is_seen) {
     report_race(machine, b, cell, {doing, read, "read"});
@@ -301,7 +301,7 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
         reported = true;
       } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.mark(machine, 0, cell) & was_read) == 0 &&
                  (write.who != machine.self->who || !of_running(machine, write.epoch))) {
-        FINDING(machine.report, lost_write, machine.self->site, "%s writes %s over what %s wrote at %s and nobody has read",
+        FINDING(machine.report, lost_write, machine.self->site, "%s writes %s over the value that %s wrote at %s, which was never read",
                 describe_self(machine).c_str(), element(b, cell).c_str(),
                 describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
                 place(machine.report, write.site).c_str());
@@ -453,7 +453,7 @@ unsigned char* update_global(Machine& machine, void* address, int bytes, const c
     const std::size_t cell = cells_of(*b, address, bytes).begin;
     if (!b->written(machine, cell) && !b->held_value(cell)) {
       leave_undecided(machine);
-      FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s updates %s, which nobody has written",
+      FINDING(machine.report, uninitialized_global_read, machine.self->site, "%s updates %s, which was never written",
               describe_self(machine).c_str(), element(*b, address).c_str());
     }
     glimpse(machine, address);

@@ -6,9 +6,9 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Accesses of one thread, at self->site, that are not counted. ``relaxed``: does not race with atomics. ``narrow``: of
-// block scope. ``known``: for a lazy read, which reports no finding for undefined bytes, but returns here which bytes
-// are defined, and whether all are.
+// Accesses of one thread, at self->site, without counting transactions. ``relaxed``: does not race with atomics.
+// ``narrow``: of block scope. ``known``: for a lazy read, which reports no finding for undefined bytes, but returns
+// here which bytes are defined, and whether all are.
 bool read_global(Machine& machine, void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
                  bool narrow = false, unsigned char* known = nullptr);
 // True if lanes read the same number of bytes each from one array that the kernel only reads, at aligned addresses:

@@ -1,4 +1,4 @@
-// Effects of a launch on memory that outlives it: the bytes that it has written and read, and those without a value.
+// Effects of a launch on a program's memory: the bytes that it has written and read, and the undefined bytes.
 #include <unistd.h>
 
 #include <algorithm>

@@ -31,15 +31,16 @@ struct Stamp {
 };
 // A stamp in 4 bytes: the lane, and the number of its warp's stamp (stamps.cpp). 0: none.
 using Mark = std::uint32_t;
-constexpr Mark was_read = 1u << 31;  // for a write: whether it has been read
+constexpr Mark was_read = 1u << 31;  // flag of a write that has been read
 constexpr unsigned lane_shift = 26, number_bits = 25;
 constexpr Mark numbers = (1u << number_bits) - 1;
-// In the mark of a word of several cells: it is that of the first cell, and each next cell has the next lane.
+// Flag of the mark of a word with several cells: the mark is that of the first cell, and the next cells have the next
+// lanes.
 constexpr Mark spread = 1u << number_bits;
-// In the write mark of a word whose cells have separate marks (marks.cpp).
+// Flag of the write mark of a word whose cells have separate marks (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
 Mark mark_of(Machine& machine, const Stamp& stamp);
-// Accesses to the launch's buffers, except for what each buffer stores itself.
+// Records of accesses to the launch's buffers, except those in the buffers.
 struct GlobalUses {
   static constexpr std::size_t fewest = std::size_t{1} << 16;  // stamps between two garbage collections (stamps.cpp)
   std::vector<Stamp> stamps = std::vector<Stamp>(1);  // stamps of lane 0; number 0 is unused
@@ -52,7 +53,7 @@ struct GlobalUses {
     Mark marks[3][most_cells];
   };
   std::vector<Parts> kept_apart;
-  std::vector<Mark> unused;  // unused places in it
+  std::vector<Mark> unused;  // unused positions in it
 
   // Locations from which the contents of cells were loaded, for as many cells with recently stored copies as fit.
   struct CopyOf {
@@ -82,14 +83,15 @@ struct Buffer {
   BufferSpec spec;
   char* begin;
   // For memory that the kernel may write, by cell: one per element, or several if the kernel stores parts of elements.
-  // The last write (0), and two readers since that represent all (1, 2): those by plain loads remain under atomics. A
-  // mark belongs to a word: one cell, or several with less than 4 bytes together. Only accessed parts take memory.
+  // The last write (0), and two later readers that represent all readers (1, 2); those by plain loads are kept after
+  // atomics. A mark belongs to a word: one cell, or several with less than 4 bytes together. Only accessed parts are
+  // allocated.
   Mark* marks[3];
   unsigned cell_bytes;
   unsigned cells_of_word;
   unsigned char* touched;  // for a sparse launch, one per page: whether it has its content, and readers of written data
   std::vector<unsigned char> pages;  // flags of a program's memory, one per page: whether it was written, read, ...
-  SiteIndex unset_read = 0;  // for a variable that nothing has set: where it is read
+  SiteIndex unset_read = 0;  // for a variable that was never set: the line that reads it
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
@@ -144,7 +146,7 @@ struct Buffer {
   void forget_marks(Machine& machine);
   bool written(Machine& machine, std::size_t cell) const { return (mark(machine, 0, cell) & ~was_read) != 0; }
   Stamp write(Machine& machine, std::size_t cell) const { return stamp_of(machine, mark(machine, 0, cell) & ~was_read); }
-  // True if the memory of a cell held a value when the launch began.
+  // True if the memory of a cell was defined when the launch began.
   bool held_value(std::size_t cell) const {
     if (!spec.unknown.empty()) return holds_values(cell * cell_bytes, (cell + 1) * cell_bytes);
     if (spec.defined == nullptr) return spec.zeroed;
@@ -158,7 +160,7 @@ struct Buffer {
   }
 };
 
-// Before a write or a read: marks the accessed pages.
+// Called before a write or a read, to mark the accessed pages.
 inline void note_pages(Buffer& b, const void* address, int bytes, unsigned char what) {
   if (b.pages.empty()) return;
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
@@ -185,7 +187,7 @@ inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
 void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
 void for_marks_apart(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
 
-bool any_variable(Machine& machine);  // whether the launch has an array that its kernel may write in any way
+bool any_variable(Machine& machine);  // whether the launch has a variable array that its kernel may write
 Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr: none
 // True for buffers that are neither variables nor the heap; in a sparse launch their pages are generated on first
 // access.
@@ -195,9 +197,9 @@ void touch(Machine& machine, Buffer& b, const void* address, int bytes);
 void check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, bool writes, const char* instruction);
 // The buffer of an access, or nullptr (and a finding) if it is in none.
 Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction, bool writes = false);
-// Poisons the bytes without a value in the pages that are read, once per page.
+// Poisons undefined bytes in the pages that are read, once per page.
 void fill_unknown(Machine& machine, Buffer& b, const void* address, int bytes);
-// A read of a variable that nothing has set, which is a finding, at the latest after the launch.
+// Records a read of a variable that was never set, for a finding now or after the launch.
 void note_unset_read(Machine& machine, Buffer& b);
 // Returns true if an access to the heap is inside of an allocation; otherwise reports a finding.
 bool check_heap(Machine& machine, const void* address, int bytes, const char* instruction);
@@ -214,12 +216,12 @@ inline bool ordered(Machine& machine, const Stamp& before) {
   }
   return acquired(machine, before);
 }
-// True if the other block has communicated its action to this one by strong accesses, with or without fences.
+// True if strong accesses, with or without fences, have communicated the other block's action to this block.
 bool glimpsed(Machine& machine, const Stamp& before);
-// Acquires the knowledge that a strong write there has communicated.
+// Acquires the events that a strong write at the address has communicated.
 void glimpse(Machine& machine, const void* address);
-void show(Machine& machine, const void* address);  // communicates this thread's knowledge by a strong write
-void forget_glimpses(Machine& machine);                  // those of an earlier launch
+void show(Machine& machine, const void* address);  // communicates this thread's earlier events by a strong write
+void forget_glimpses(Machine& machine);                  // forgets the communication of an earlier launch
 void acquire_from(Machine& machine, const void* address);  // acquires actions that others have published there
 void synchronize(Machine& machine, void* address);         // and publishes
 void forget_releases(Machine& machine, const void* address);

@@ -23,8 +23,8 @@ struct WrittenMaps {
   struct Acquire {
     Stamp by;
     std::uint32_t lanes;
-    std::uint64_t writes;  // writes that the map had seen
-    bool released;         // all of them
+    std::uint64_t writes;  // digest of the writes to the map at that time
+    bool released;         // all writes were released
   };
   std::vector<Release> releases;
   std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // by address
@@ -38,7 +38,7 @@ using Acquire = WrittenMaps::Acquire;
 namespace {
 
 constexpr int map_bytes = 128;
-constexpr std::size_t most_kept = 4096;  // fences of each kind; the oldest are forgotten
+constexpr std::size_t most_kept = 4096;  // maximum fences of each kind; the oldest are dropped
 
 Stamp stamp_of_map(Machine& machine, bool narrow) {
   return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, false, narrow};
@@ -50,7 +50,7 @@ void keep(std::vector<T>& list, T one) {
   list.push_back(std::move(one));
 }
 
-// The last writes of a map's bytes, as one number; 0 if there are none.
+// A digest of the last writes to a map's bytes; 0 if there are none.
 std::uint64_t writes_of(Machine& machine, const Buffer& b, const Cells& cells) {
   std::uint64_t sum = 0;
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
@@ -142,7 +142,7 @@ void check_tensor_map_acquired(Machine& machine, const void* address, const char
           element(*b, address).c_str(), describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
           place(machine.report, write.site).c_str(),
           unreleased ? "no fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) follows the write"
-                     : "no fence.proxy.tensormap::generic.acquire of it by this block stands in between");
+                     : "no fence.proxy.tensormap::generic.acquire of it by this block is in between");
 }
 
 }  // namespace autosched::emulator

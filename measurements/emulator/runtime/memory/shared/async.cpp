@@ -108,13 +108,13 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
-  // The engine uses another block's memory: knowing that it has ended, as by tcgen05.commit, suffices.
+  // The engine uses another block's memory: an observed completion, as by tcgen05.commit, is sufficient.
   if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
     touch_block(machine, rank, who_of(actor, whole_warp), epoch);
   }
   const unsigned char* from = bytes_at(machine, place);
   if (!machine.launch.check) return from;
-  Stamp checked{};  // not the stamp of a byte: those never written have epoch 0
+  Stamp checked{};  // initially not the stamp of any byte (unwritten bytes have epoch 0)
   for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
     if (machine.shared_uses.pending[a].what != Under::nothing) {
       report_pending(machine, a, me, "reads", false);
@@ -124,7 +124,7 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     if (write.epoch != 0 && write.epoch == checked.epoch && write.who == checked.who && write.site == checked.site) continue;
     checked = write;
     if (write.epoch < machine.clocks.first) {
-      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s: %s reads %s, which nobody has written yet",
+      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s: %s reads %s, which was not written yet",
               describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str());
       break;
     }
@@ -134,7 +134,7 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     }
     if (!by_engine(machine, write.who) && !machine.clocks.proxied(write.who, write.epoch, me)) {
       FINDING(machine.report, missing_proxy_fence, machine.self->site,
-              "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async stands in between",
+              "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async is in between",
               describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(),
               describe_here(machine, write.who).c_str(), emulator::place(machine.report, write.site).c_str());
       break;
@@ -182,7 +182,7 @@ void check_exits(Machine& machine) {
     }
     if (known) continue;
     FINDING(machine.report, block_exited, use.site,
-            "%s uses shared memory of block %u of its cluster, which may have exited: nothing lets it know",
+            "%s uses shared memory of block %u of its cluster, which may have exited: nothing orders the access before its exit",
             describe_here(machine, use.who).c_str(), use.rank);
   }
 }

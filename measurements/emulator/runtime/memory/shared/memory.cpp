@@ -26,7 +26,7 @@ struct SharedMemory : Unit {
   unsigned dynamic_begin = 0;
   unsigned char* static_memory = nullptr;
   unsigned char* dynamic_memory = nullptr;
-  unsigned char* reserved_memory = nullptr;  // for kernels that ask for its address, as cooperative groups do
+  unsigned char* reserved_memory = nullptr;  // for kernels that read its address, such as those with cooperative groups
   std::vector<SharedArray> arrays;  // static arrays
   Parked<unsigned char*> parked_memory[3] = {{parking, static_memory}, {parking, dynamic_memory}, {parking, reserved_memory}};
 };
@@ -80,7 +80,7 @@ std::string of_rank(Machine& machine, unsigned rank) {
   return cluster_blocks(machine) == 1 ? "" : " of block " + std::to_string(rank) + " of the cluster";
 }
 
-// The copy writes to shared memory.
+// A cp.async copy, which writes to shared memory.
 void land(Machine& machine, const AsyncCopy& copy) {
   std::memcpy(bytes_at(machine, copy.shared), copy.data, static_cast<std::size_t>(copy.bytes));
   if (!machine.launch.check) return;
@@ -250,7 +250,7 @@ void note_unknown_shared(Machine& machine, unsigned address, int bytes, const un
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
     if (bits[k] == 0xff) continue;
     const auto [found, fresh] = machine.shared_uses.unknown.try_emplace(place + k, SharedUses::Unknown{bits[k], origin});
-    if (!fresh) found->second.known &= bits[k];  // values of several threads, one of which is unknown, too
+    if (!fresh) found->second.known &= bits[k];  // a value of another thread is also unknown
   }
 }
 
@@ -296,7 +296,7 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
   check_alignment(machine, shared, bytes, "cp.async");
   copy.shared = place;
   if (machine.launch.check) {
-    // From now until the wait the bytes may change at any moment.
+    // The bytes may change at any time until the wait.
     check_write(machine, place, bytes, machine.self->who);
     for (int i = 0; i < bytes; ++i)
       machine.shared_uses.pending[place + static_cast<unsigned>(i)] = {Under::cp_async, machine.self->who, machine.self->site};
@@ -307,7 +307,7 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
 void commit_copies(Machine& machine) { ++machine.self->group; }
 
 void wait_copies(Machine& machine, int in_flight) {
-  // Groups complete in the order of their commits; the open group is not waited for.
+  // Groups complete in the order of their commits. There is no wait for the open group.
   auto& copies = machine.self->copies;
   std::size_t landed = 0;
   while (landed < copies.size() && copies[landed].group + static_cast<unsigned>(in_flight) < machine.self->group) {

@@ -10,9 +10,9 @@ namespace autosched::emulator {
 
 constexpr unsigned reserved_shared_bytes = 1024;  // of the window, before the kernel's variables
 
-// In a cluster an address contains its block, as in hardware: the rank of the block in bits 24 and up, which kernels
-// use (bit 24 distinguishes the blocks of a pair) and which must be left out of a matrix descriptor. The highest bit is
-// then set as well: an address without it belongs to the running thread's block.
+// In a cluster an address contains the rank of its block in bits 24 and up, as in hardware. Kernels use these bits (bit
+// 24 distinguishes the blocks of a pair), and must mask them in a matrix descriptor. The highest bit is then set as
+// well: an address without it belongs to the running thread's block.
 constexpr unsigned rank_shift = 24;
 constexpr std::uint32_t names_block = 0x80000000u;
 constexpr std::uint32_t address_in_block(std::uint32_t address, unsigned rank) {
@@ -23,23 +23,23 @@ inline unsigned rank_of_address(std::uint32_t in_cluster) { return in_cluster >>
 
 void name_shared(Machine& machine, std::string name, unsigned begin, unsigned bytes);  // a static array
 void reserve_shared(Machine& machine, std::size_t static_bytes);
-void allot_shared(Machine& machine);  // to blocks that are not resident yet
+void allot_shared(Machine& machine);  // for blocks that are not resident yet
 std::size_t shared_books_bytes(Machine& machine);  // upper limit of its size, including bookkeeping
 void start_block_shared(Machine& machine);
 void end_block_shared(Machine& machine);
 unsigned dynamic_shared_address(Machine& machine);
-// Accesses of one thread, at self->site, that are not counted. Out-of-bounds bytes are read as 0xFF. ``lazily``: false
-// if bytes were never written, or hold undefined values, which is not a fault until they are used.
+// Accesses of one thread, at self->site, that are not counted. Out-of-bounds bytes are read as 0xFF. ``lazily``:
+// returns false for bytes that are undefined, which is not a fault until they are used.
 bool read_shared(Machine& machine, void* to, unsigned address, int bytes, const char* instruction, bool lazily = false);
 void write_shared(Machine& machine, unsigned address, const void* from, int bytes, const char* instruction);
-// The known bits of shared memory for a thread whose lazy read was not fully known, and the source of the other bits;
-// and sets the known bits of what it has just written.
+// Get the known bits of a thread's last lazy read, and the source of the other bits; set the known bits of its last
+// write.
 SiteIndex known_shared(Machine& machine, unsigned address, int bytes, unsigned char* bits);
 void note_unknown_shared(Machine& machine, unsigned address, int bytes, const unsigned char* bits, SiteIndex origin);
 // Checks an atomic update and returns its bytes, or nullptr if they are out of bounds.
 unsigned char* update_shared(Machine& machine, unsigned address, int bytes, const char* instruction);
 bool shared_window_holds(Machine& machine, unsigned address, int bytes);
-// Accesses of such sites do not race with each other: atomics, volatile and relaxed loads and stores.
+// Marks a site whose accesses do not race with each other: atomics, volatile and relaxed loads and stores.
 void mark_strong(Machine& machine, SiteIndex site);
 void mark_volatile(Machine& machine, SiteIndex site);
 std::string describe_shared(Machine& machine, unsigned address);

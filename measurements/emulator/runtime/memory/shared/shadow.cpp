@@ -27,8 +27,8 @@ bool is_volatile(Machine& machine, SiteIndex site) {
 }
 bool reads_data(Machine& machine, SiteIndex load) { return is_volatile(machine, load) && !decides(machine, load); }
 
-// True if two accesses may come in any order. A volatile read of data may not, as volatile orders nothing. ``load``:
-// the one that reads; 0: neither does.
+// True if two accesses do not race in any order. A volatile read of data does race, because volatile orders nothing.
+// ``load``: the access that reads; 0: none.
 bool both_strong(Machine& machine, const Stamp& other, SiteIndex load) {
   return strong(machine, other.site) && strong(machine, machine.self->site) &&
          !(load != 0 && is_volatile(machine, other.site) && is_volatile(machine, machine.self->site) && reads_data(machine, load));
@@ -39,7 +39,7 @@ bool is_unordered(Machine& machine, const Stamp& write, Who me) {
          !both_strong(machine, write, 0);
 }
 
-// The pending race of a byte that a write by `me` leaves unresolved, or nullptr.
+// The pending race of a byte if a write by `me` does not resolve it, else nullptr.
 Racing* open_race(Machine& machine, unsigned a, Who me) {
   if (machine.shared_uses.racing.empty()) [[likely]] return nullptr;
   const auto found = machine.shared_uses.racing.find(a);
@@ -50,7 +50,7 @@ Racing* open_race(Machine& machine, unsigned a, Who me) {
              : nullptr;
 }
 
-// True if all bytes of an access have the same state, as nearly always; otherwise they are checked byte by byte.
+// True if all bytes of an access have the same state, as in most cases. Otherwise they are checked one by one.
 template <class T>
 bool uniform(const T* each, int bytes) {
   return std::memcmp(each, each + 1, static_cast<std::size_t>(bytes - 1) * sizeof(T)) == 0;
@@ -84,7 +84,7 @@ bool is_fenced(Machine& machine, const Stamp& use, Who me) {
 // True if an access to a byte happened before the action of `me` and, with `Async`, is_fenced.
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
-  // A lane publishes the fences of all lanes of its warp, although it need not know their actions.
+  // A lane publishes the fences of all lanes of its warp, even if it is not ordered after their actions.
   return machine.clocks.ordered(use.who, use.epoch, me) &&
          (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
 }
@@ -150,7 +150,7 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
                                         : Kind::async_read_before_wait;
     if (count_finding(machine.report, kind, machine.self->site)) {
       write_graded(machine.report, kind, Grade::fault, machine.self->site, other.site,
-                   "%s %s %s, which %s %s (%s), and nothing says that it is done", describe_here(machine, me).c_str(), doing,
+                   "%s %s %s, which %s %s (%s), and nothing waits for its completion", describe_here(machine, me).c_str(), doing,
                    describe_place(machine, address).c_str(), describe_here(machine, other.who).c_str(), did,
                    place(machine.report, other.site).c_str());
     }
@@ -159,7 +159,7 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
   FINDING_OF_TWO(machine.report, shared_race, grade, machine.self->site, other.site, "%s%s",
                  describe_race(machine, address, me, doing, other, did).c_str(), why);
   if (grade == Grade::note) return;
-  // A note if nothing comes of the value that a thread has read.
+  // A note if the value that a thread has read has no effect.
   if (doing[0] == 'r') {
     watch_read(machine, Kind::shared_race, machine.self->site, me, true);
   } else if (did[0] == 'r') {
@@ -177,7 +177,7 @@ void report_pending(Machine& machine, unsigned address, Who me, const char* doin
             doing, describe_place(machine, address).c_str(), place(machine.report, p.site).c_str());
   } else if (p.what == Under::bulk_copy) {
     if (writing) {
-      FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a bulk copy of %s at %s is under way to it",
+      FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a bulk copy of %s at %s is in flight to it",
               describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
               describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
     } else {
@@ -187,7 +187,7 @@ void report_pending(Machine& machine, unsigned address, Who me, const char* doin
               describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
     }
   } else if (writing) {
-    FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a cp.async of %s at %s is under way to it",
+    FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a cp.async of %s at %s is in flight to it",
             describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
             describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
   } else {
@@ -254,12 +254,12 @@ bool shadow_read(Machine& machine, unsigned address, int bytes, Who me, bool laz
     if (write.epoch < machine.clocks.first) {
       if (lazily) {
         note_uninitialized(machine, Kind::uninitialized_shared_read, machine.self->site, [&] {
-          return describe_here(machine, me) + " reads " + describe_place(machine, a) + ", which nobody has written yet";
+          return describe_here(machine, me) + " reads " + describe_place(machine, a) + ", which was not written yet";
         });
         whole = false;
         continue;
       }
-      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s reads %s, which nobody has written yet",
+      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s reads %s, which was not written yet",
               describe_here(machine, me).c_str(), describe_place(machine, a).c_str());
       return true;
     }
@@ -420,8 +420,8 @@ void shadow_write(Machine& machine, unsigned address, int bytes, Who me, const v
       mark_written(machine, a, 1, me, machine.self->site);
       continue;
     }
-    // The first writer's stamp stays. This one's is recorded as that of a read: a thread that changes the byte must
-    // come after both.
+    // The stamp of the first writer is kept. This write is recorded like a read, so that a thread that changes the byte
+    // must be ordered after both.
     machine.shared_uses.together[a] |= 1u << warp % 32;
     machine.shared_uses.readers[a] |= 1u << warp % 32;
     reads_of(machine, warp)[a] = {machine.clocks.now[warp], me, machine.self->site};
@@ -432,7 +432,7 @@ void check_taken(Machine& machine, unsigned address, int bytes, Who me) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     if (machine.shared_uses.last_write[a].epoch >= machine.clocks.first) continue;
     leave_undecided(machine);
-    FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which nobody has written yet",
+    FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which was not written yet",
             describe_here(machine, me).c_str(), describe_place(machine, a).c_str());
     break;
   }
@@ -446,7 +446,7 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
     if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.who, under->second.epoch, me))
       continue;
     if (machine.clocks.ordered(machine.shared_uses.last_write[a].who, machine.shared_uses.last_write[a].epoch, me))
-      continue;  // after an atomic that came later
+      continue;  // the write is before a later atomic
     report_race(machine, a, me, "updates", under->second, "wrote");
     return false;
   }

@@ -14,7 +14,7 @@ struct Stamp {
   Who who;
   SiteIndex site;
 };
-// Operations in flight to a byte, or the reason why it is not data.
+// State of a byte: operations in flight to it, or the reason why it is not data.
 enum class Under : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
 struct Pending {
   Under what;
@@ -53,10 +53,10 @@ struct SharedUses : Unit {
     SiteIndex origin;
   };
   PerBlock<std::unordered_map<unsigned, Unknown>> unknown{parking};
-  // The last write of a place that was not an atomic, under later atomics.
+  // The last write of a position that was not an atomic, if atomics followed.
   PerBlock<std::unordered_map<unsigned, Stamp>> under_atomics{parking};
-  // Bytes to which several threads have written different values, in any order: the writers, and where the second one
-  // was found. Another write by one of them does not resolve this; only a write after all of them does.
+  // Bytes to which several threads have written different values in any order: the writers, and the line of the second
+  // write. Only a write that is ordered after all of them resolves this.
   struct Racing {
     std::vector<Stamp> writers;
     SiteIndex origin;
@@ -73,8 +73,8 @@ T* zeroed_array(Machine& machine, std::size_t count) {
 }
 
 constexpr unsigned nowhere = ~0u;  // the place of addresses outside of any block's shared memory
-// The place of bytes of the running thread's block, or of the one that the address names. `touches`: the running thread
-// accesses it.
+// The position of bytes in the running thread's block, or in the block that the address contains. `touches`: the
+// running thread accesses it.
 unsigned find(Machine& machine, std::uint32_t address, int bytes, bool touches = true);
 unsigned char* bytes_at(Machine& machine, unsigned place);
 std::string describe_place(Machine& machine, unsigned place);
@@ -86,8 +86,8 @@ inline bool by_engine(Machine& machine, Who who) { return warp_of(who) >= machin
 // Checks and records an access of `me` at self->site; a problem is reported at most once. ``lazily``: an undefined
 // value is not a fault yet; it is recorded (note_uninitialized), and false is returned.
 bool shadow_read(Machine& machine, unsigned place, int bytes, Who me, bool lazily = false);
-// Returns whether there is no problem. Threads may write one value with one instruction: lanes of a warp, of which
-// "only one thread performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT
+// Returns whether there is no problem. Threads may write the same value with the same instruction: lanes of a warp, for
+// which "only one thread performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT
 // architecture), and warps that hold copies of one value, as in Triton's layouts. ``from``: the written value. If it
 // differs only in its last bits from what the same instruction has written for another thread, `nearly` is set. If
 // another thread has written another value, `torn` is set, and it is a fault if any of the values is used before a
@@ -106,11 +106,11 @@ bool check_under_atomics(Machine& machine, unsigned place, int bytes, Who me);
 void check_taken(Machine& machine, unsigned place, int bytes, Who me);
 void mark_updated(Machine& machine, unsigned place, int bytes, Stamp update);
 void forget_earlier_writes(Machine& machine);
-// The stored value is used: a finding if it is undefined.
+// Called when a stored value is used; reports a finding if it is undefined.
 void check_known(Machine& machine, unsigned place, int bytes);
 void report_race(Machine& machine, unsigned place, Who me, const char* doing, const Stamp& other, const char* did,
                  Grade grade = Grade::fault, const char* why = "");
-// Reports an access of a thread to a byte that is not data yet, or never.
+// Reports an access of a thread to a byte that is not data (now or ever).
 void report_pending(Machine& machine, unsigned place, Who me, const char* doing, bool writing);
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction);
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction);

@@ -217,7 +217,7 @@ def test_faults_in_making_and_taking(old: str, new: str, kind: FindingKind, said
     [
         ("box", 1, 257, "its box_dim 1 is 257"),
         ("box", 2, 0, "its box_dim 2 is 0"),
-        ("box", 0, 12, "its box_dim 0 is 24 bytes, no multiple of 16"),
+        ("box", 0, 12, "its box_dim 0 is 24 bytes, not a multiple of 16"),
         ("element_strides", 1, 9, "its element_stride 1 is 9"),
         ("strides", 0, 24, "its global_stride 0 is 24 bytes"),
         ("strides", 1, 2**40, "its global_stride 1 is"),

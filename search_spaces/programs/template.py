@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
@@ -47,6 +47,7 @@ def template(program: Program) -> KernelTemplate:
     )
 
 
+@lru_cache(maxsize=256)  # asked for each kernel of a search
 def _why_not(problem: ProgramProblem, device: Device) -> str | None:
     """Return the compiler's error in one line, or what the device lacks."""
     try:

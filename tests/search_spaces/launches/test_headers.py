@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from search_spaces.launches.headers import Headers, included
 
-TEXTS = st.dictionaries(st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3}){0,2}\.cuh", fullmatch=True), st.text(max_size=20))
+NAMES = st.from_regex(r"[a-z]{1,3}(/[a-z]{1,3}){0,2}\.cuh", fullmatch=True)
+TEXTS = st.dictionaries(NAMES, st.text("a/é\n ", max_size=20))
 
 
 @given(TEXTS, TEXTS)

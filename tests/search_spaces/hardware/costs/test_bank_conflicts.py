@@ -146,6 +146,7 @@ def test_copy_traffic_equals_walking_the_threads(axis, vector, columns, threads)
     shape = (32, 64) if axis == "cols" else (64, 32)
     for text in sampled_layouts(2)[::3]:
         layout = SharedLayout.parse(text, shape)
+        offsets = (layout.offsets() if axis == "cols" else layout.offsets().T).tolist()
         piece = min(vector, layout.contiguity(axis))
         warps = defaultdict(lambda: [-1] * 32)
         rows = threads // columns
@@ -155,8 +156,7 @@ def test_copy_traffic_equals_walking_the_threads(axis, vector, columns, threads)
                     for part in range(vector // piece):
                         line = i * rows + thread // columns
                         position = (j * columns + thread % columns) * vector + part * piece
-                        offset = layout(line, position) if axis == "cols" else layout(position, line)
-                        warps[thread // 32, i, j, part][thread % 32] = offset * 2
+                        warps[thread // 32, i, j, part][thread % 32] = offsets[line][position] * 2
         cycles = sum(count(a, piece * 2) for a in warps.values())
         ideal = sum(count_ideal(a, piece * 2) for a in warps.values())
         assert copy_traffic(layout, 2, axis, vector, columns, threads) == Traffic(len(warps), cycles, ideal)
@@ -173,13 +173,13 @@ def walk_fragments(row, operand, layout, size):
     fragment = row.fragment(operand)
     cycles = ideal = 0
     rows, cols = fragment.shape
+    addresses = layout.offsets().astype(int) * size
     for r0 in range(0, layout.shape[0], rows):
         for c0 in range(0, layout.shape[1], cols):
             if row.unit == "fma":
                 held_rows, held_cols = fragment.positions
                 for value in range(0, fragment.values, access.vector):
-                    offsets = layout(r0 + held_rows[LANES, value], c0 + held_cols[LANES, value])
-                    lanes = (offsets.astype(int) * size).tolist()
+                    lanes = addresses[r0 + held_rows[LANES, value], c0 + held_cols[LANES, value]].tolist()
                     cycles += count(lanes, access.vector * size)
                     ideal += count_ideal(lanes, access.vector * size)
             elif row.type_a == "tf32" and row.unit == "wmma":
@@ -187,16 +187,15 @@ def walk_fragments(row, operand, layout, size):
                     for j in (0, 1):
                         g, t = LANES // 4, LANES % 4
                         r, c = (g + 8 * i, t + 4 * j) if operand == "a" else (t + 4 * i, g + 8 * j)
-                        cycles += count((layout(r0 + r, c0 + c).astype(int) * size).tolist(), size)
+                        cycles += count(addresses[r0 + r, c0 + c].tolist(), size)
                         ideal += 1
             else:
                 chunk = 16 // size
                 down, right = (8, chunk) if access.axis == "cols" else (chunk, 8)
                 for r in range(r0, r0 + rows, down):
                     for c in range(c0, c0 + cols, right):
-                        step = (1, 0) if access.axis == "cols" else (0, 1)
-                        lines = [layout(r + i * step[0], c + i * step[1]) * size for i in range(8)]
-                        cycles += count_phase(lines, 16)
+                        lines = addresses[r : r + 8, c] if access.axis == "cols" else addresses[r, c : c + 8]
+                        cycles += count_phase(lines.tolist(), 16)
                         ideal += 1
     return cycles, ideal
 

@@ -1,0 +1,46 @@
+"""Columns of needs have for each row what ``estimates.needs`` says of it alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autosched.programs.loading import load_program, problem
+from search_spaces.hardware.devices import device
+from search_spaces.programs.planning import estimates
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.template import template
+from search_spaces.spaces.columns import Columns
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
+
+
+@pytest.mark.parametrize(
+    ("place", "sizes"),
+    [
+        ("gemm_relu.py", {"m": 64, "n": 96, "k": 64}),
+        ("softmax_rows.py:row_softmax", {"m": 40, "n": 200}),
+        ("attention.py:full_attention", {"h": 1, "g": 1, "s": 64, "d": 64}),
+    ],
+)
+def test_of_every_row_whether_it_fits_or_not(place: str, sizes: dict[str, int]) -> None:
+    p = problem(load_program(str(EXAMPLES / place)), **sizes)
+    found, space, rng = choices(p), template(p.program).space(p, device("h100")), np.random.default_rng(0)
+    live = next(a for a in space.attributes if a.name == "live_registers")
+    plan = next(rule for rule in space.rules if rule.name == "plan")
+    fitting = 0
+    for _ in range(2):  # the second time with other rows
+        codes = {q.name: rng.integers(0, len(q.values), 300) for q in space.parameters}
+        rows = Columns.coded(codes, {q.name: q.values for q in space.parameters}, 300)
+        registers, allowed = live.evaluate(rows), plan.evaluate(rows)
+        values = {name: rows.decode(name) for name in (*plan.needs, *live.needs)}
+        for row in range(300):
+            one = {name: column[row] for name, column in values.items()}
+            needs = estimates.needs(found.inference(one), {name: one[name] for name in plan.needs})
+            extra = (int(one.get("fragment_buffers", 1)) - 1) * needs.fragments
+            assert registers[row] == needs.registers + extra
+            assert allowed[row] == (needs.why_not is None and needs.registers <= 1024)
+            fitting += needs != estimates.NOTHING
+    assert fitting

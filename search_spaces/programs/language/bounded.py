@@ -48,7 +48,10 @@ def certain(
     bounds = np.where(finite, bounds, np.where(sure, 0.0, np.inf))
     if not type_.is_float:
         return values, bounds
-    least, most = np.abs(values) - bounds, np.abs(values) + bounds
+    most = np.abs(values) + bounds
+    if not (finite & (most > largest)).any():
+        return values, bounds
+    least = np.abs(values) - bounds
     if type_ == F32:
         beyond, perhaps = finite & (least > _LARGEST), finite & (most > _LARGEST)
     else:

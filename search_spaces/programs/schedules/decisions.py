@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.fragments import WARP
@@ -55,6 +57,7 @@ def operand_names(staged: Staged, threads: str) -> dict[str, str]:
     return {**own, "columns": f"copy_columns_{name}", "threads": threads, **shape}
 
 
+@lru_cache(maxsize=64)
 def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
     """Return every decision of the program, by the user's names."""
     found = choices(problem)

@@ -33,7 +33,13 @@ _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
 DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
-_OF_CORE = ("core.cpp", "call_site.cpp", "guards.cpp", "host_threads.cpp", "order.cpp", "work.cpp")
+_OF_CORE = tuple(
+    f"{name}.cpp"
+    for name in ("session", "memory", "modules", "launches", "call_site", "guards", "host_threads", "order", "work")
+)
+_OF_DRIVER = tuple(
+    f"driver/{name}.cpp" for name in ("devices", "modules", "launches", "tensor_maps", "memory", "streams")
+)
 _MOST_SEARCHED = 1 << 31  # maximum bytes of a file that are searched
 _FUNCTION = re.compile(r"(?:__)?cu(?:da)?[A-Z_]\w*")
 _NEEDED = re.compile(r"\(NEEDED\)\s+Shared library: \[([^\]]+)\]")
@@ -70,7 +76,7 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
             _compile(compiler, work / soname, _OF_A_VERSION, [*objects, *flags], soname, soname)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            driver = pool.submit(_compile, compiler, work / DRIVER, ("driver.cpp",), linked, DRIVER, "")
+            driver = pool.submit(_compile, compiler, work / DRIVER, _OF_DRIVER, linked, DRIVER, "")
             objects = list(pool.map(lambda part: _object(compiler, part, work), _SHARED_PARTS))
             list(pool.map(runtime, RUNTIMES))
             driver.result()

@@ -1,0 +1,18 @@
+// What the files of the libcuda replacement share. Device pointers are 64-bit numbers, and handles are pointers to the
+// types of core.hpp.
+#pragma once
+#include <cstdint>
+
+#include "core.hpp"
+
+#define API extern "C" __attribute__((visibility("default")))
+// Releases of the interface end in _v2 and so on; programs are compiled to call one of them.
+#define BOTH(NAME, PARAMETERS, ARGUMENTS) \
+  API int NAME##_v2 PARAMETERS { return NAME ARGUMENTS; }
+
+namespace autosched::program::driver {
+
+using DevicePointer = std::uint64_t;
+inline void* pointer(DevicePointer p) { return reinterpret_cast<void*>(p); }
+
+}  // namespace autosched::program::driver

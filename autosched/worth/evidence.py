@@ -34,11 +34,13 @@ class Evidence:
         problem_key: The problem that was searched.
         seconds: Measured seconds of each schedule, in the order of their first trials.
         predicted: The time model's seconds of the same schedules.
+        sustained: Seconds of the fastest schedule of the final, which was timed under sustained load; None without one.
     """
 
     problem_key: str
     seconds: tuple[float, ...]
     predicted: tuple[float, ...]
+    sustained: float | None = None
 
     @cached_property
     def fields(self) -> Mapping[str, Any]:
@@ -62,8 +64,8 @@ class Evidence:
 
     @property
     def correction(self) -> float:
-        """Ratio of the best measured time to the smallest predicted time."""
-        return self.best / min(self.predicted)
+        """Ratio of the best measured time, under sustained load if known, to the smallest predicted time."""
+        return (self.sustained or self.best) / min(self.predicted)
 
     def best_of(self, trials: int) -> float:
         """Return the mean ratio of the best time of ``trials`` random schedules to the best time of all."""
@@ -111,7 +113,10 @@ def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
     ]
     if len(pairs) < LEAST_SCHEDULES:
         return None
-    return Evidence(recorded.problem_key, *(tuple(column) for column in zip(*pairs, strict=True)))
+    seconds, guesses = (tuple(column) for column in zip(*pairs, strict=True))
+    finals = (t.seconds for t in recorded.trials if t.ok and t.rank is not None and not is_library(t.schedule))
+    sustained = min((final for final in finals if final is not None), default=None)
+    return Evidence(recorded.problem_key, seconds, guesses, sustained)
 
 
 def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from autosched.samplers.first_choices.model_choice import predicted_seconds
 from measurements.trials import recording
+from measurements.trials.vendor_library import is_library
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
@@ -45,9 +46,6 @@ def winner(problem: Problem, device: Device) -> tuple[Schedule, float] | None:
         found = recording.find(problem.key(), device.name)
     except recording.RecordingError:
         return None
-    times = {
-        trial.schedule: trial.measurement.timing.median
-        for trial in (() if found is None else found.trials)
-        if trial.ok and trial.rank is not None and trial.measurement.timing is not None
-    }
+    finals = (t for t in (() if found is None else found.trials) if t.ok and t.rank is not None)
+    times = {t.schedule: t.seconds for t in finals if t.seconds is not None and not is_library(t.schedule)}
     return min(times.items(), key=lambda item: item[1], default=None)

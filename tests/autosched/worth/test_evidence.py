@@ -1,5 +1,6 @@
 """Recorded searches as evidence: regrets, corrections, and the best of a shorter search."""
 
+import dataclasses
 import itertools
 import math
 
@@ -21,6 +22,7 @@ def test_the_first_choice_is_what_the_model_predicts_fastest() -> None:
     one = evidence((3.0, 2.0, 4.0), (1.0, 2.0, 1.5))
     assert one.regret == 1.5  # the first schedule, against the second
     assert one.correction == 2.0
+    assert dataclasses.replace(one, sustained=2.5).correction == 2.5
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3])

@@ -172,8 +172,8 @@ class IncrementalPosterior:
         """Return the prediction at every point, given the observed ``values`` [count]; NaN for pending ones."""
         n, variance = self._n, self.variance
         if trend is None:
-            weights = _solve(self._factor, self.impute_pending(values)).astype(np.float32)
-            mean = (weights @ self._solved[:n]).astype(np.float64)
+            whitened = _solve(self._factor, self.impute_pending(values)).astype(np.float32)
+            mean = (whitened @ self._solved[:n]).astype(np.float64)
         else:
             slope, precision = self._slope(values, trend)
             rest = self.impute_pending(values - slope * trend.observed)

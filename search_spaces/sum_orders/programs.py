@@ -46,9 +46,9 @@ def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, .
     if found.first.products:
         parts.insert(0, OrderPart(PRODUCTS, ("intrinsic", *domains), _products(found)))
     if sums := list(_sums(found.first)):
-        shaping = tuple(shaping_names(problem, device))
         carried = tuple(sum_name(i) for i in range(len(found.first.sums)))
-        parts += [OrderPart(f"sum {k + 1}", (*shaping, *carried), _sum(found, k)) for k, _ in enumerate(sums)]
+        names = tuple(dict.fromkeys((*domains, *shaping_names(problem, device), *carried)))
+        parts += [OrderPart(f"sum {k + 1}", names, _sum(found, k)) for k, _ in enumerate(sums)]
     if any(_is_atomic_sum(o) for o, _ in found.first.trace.walk()):
         parts.append(OrderPart("atomics", (), lambda: "in the order of blocks", lambda: True))
     return tuple(parts)
@@ -116,11 +116,16 @@ def _joined(found: Inference, made: Numbers, operation: ir.ReduceTile | ir.Scan,
     after = ""
     carried = [k for k, reduced in enumerate(found.sums.values()) if reduced is operation]
     # The sum starts at zero, so with a single iteration both ways give the same result.
-    repeated = found.trace.turns()[found.inside[operation.result.id][-1]] > 1 if carried else False
+    repeated = _own_turns(found, found.inside[operation.result.id][-1]) > 1 if carried else False
     if repeated and values.get(sum_name(carried[0])) == AFTER:
         after = ", threads joined after the loop"
     digits = _digits(of, operation.dimension, in_pairs=isinstance(operation, ir.ReduceTile))
     return f"{operation.kind}{size} over {digits}{after}"
+
+
+def _own_turns(found: Inference, number: int) -> int:
+    """Return the largest number of iterations of a loop that one block runs."""
+    return -(-found.trace.turns()[number] // max(1, found.loops[number].parts))
 
 
 def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
@@ -162,9 +167,12 @@ def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator
     if shared_loop(found.first) is not None:
 
         def parts(**values: Value) -> str:
-            shared = shared_loop(found.inference(values))
+            inference = found.inference(values)
+            shared = shared_loop(inference)
             assert shared is not None
-            return f"{shared[0].parts} blocks share the loop" if shared[0].parts > 1 else ""
+            # Blocks without iterations have neutral states, which change nothing.
+            count = min(shared[0].parts, inference.trace.turns()[shared[0].number])
+            return f"{count} blocks share the loop" if count > 1 else ""
 
         yield OrderPart("blocks of a loop", domains, parts)
     if not is_splittable(found):

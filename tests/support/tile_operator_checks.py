@@ -85,13 +85,18 @@ def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
         del sys.modules[name]
 
 
-def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1) -> bool:
-    """Return True if a planted fault is refused, or reported for random inputs or one of the edge cases."""
+def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1, **values: str | int) -> bool:
+    """Return True if a planted fault is refused, or reported for random inputs or one of the edge cases.
+
+    The schedule is the first sampled one that has ``values``.
+    """
     faulty = planted(problem, old, new)
     if tile_template(type(faulty)).why_not(faulty, device(gpu)) is not None:
         return True
+    drawn = sampled(problem, gpu, 1000 if values else 1, seed)
+    schedule = next(s for s in drawn if values.items() <= s.values.items())
     try:
-        kernel = kernel_of(faulty, gpu, sampled(problem, gpu, 1, seed)[0])
+        kernel = kernel_of(faulty, gpu, schedule)
     except ValueError:  # the fault has changed the space
         kernel = kernel_of(faulty, gpu, sampled(faulty, gpu, 1, seed)[0])
     if outcome(problem, kernel) != "ok":

@@ -31,8 +31,7 @@ class Emitter(PipelinedLoops):
         self._operations(operations)
         self.finish()
         self.code.flush()
-        if self.columns and not self.sums_stay:
-            self._free_tensor(operations[-1].source)
+        self._free_tensor(operations[-1].source)
 
     def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
         for operation in operations:

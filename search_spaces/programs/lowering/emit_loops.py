@@ -12,6 +12,7 @@ from search_spaces.programs.lowering.placed import copy_type, place_lines
 from search_spaces.programs.lowering.refs import register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.opaque import read_behind
+from search_spaces.programs.planning.splits import combining_loop
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.tails import but_the_last
 from search_spaces.programs.planning.unrolling import unroll_of
@@ -42,7 +43,7 @@ class PipelinedLoops(SharedLoops):
                     self.of(self.found.states[operation.state]).registers,
                 )
                 self.states[operation.state] = self.declare("state", type_, registers)
-        outside, self.loop = self.loop, loop.number if outside_ring(self.loop, [*ring, *boxes]) else self.loop
+        outside, self.loop = self.loop, self._exchanging_in(loop, [*ring, *boxes])
         self.loops += 1
         if ring or boxes:
             if boxes:
@@ -69,6 +70,15 @@ class PipelinedLoops(SharedLoops):
                 del self.partial[reduce.result.id]
         if split is not None and self.shares(loop):
             self._join_splits(split, loop.source)
+
+    def _exchanging_in(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> int | None:
+        """Return the loop whose memory for exchanges is used in ``loop``: ``estimates.outermost``, or a loop in a ring.
+
+        Inner loops without a ring use the outer loop's.
+        """
+        if self.loop is None and loop.number == combining_loop(self.found):
+            return None
+        return loop.number if self.loop is None or ring else self.loop
 
     def _plain_turns(self, loop: ir.Loop, count: str) -> None:
         """Emit a loop without a ring."""
@@ -180,8 +190,3 @@ class PipelinedLoops(SharedLoops):
         self._operations(loop.body)
         self.finish()
         self.turns, self.stores = turns, stores
-
-
-def outside_ring(loop: int | None, ring: Sequence[StagedNumbers | BoxedNumbers]) -> bool:
-    """Return True if a loop's exchanges have separate memory. Inner loops without a ring share the outer loop's."""
-    return loop is None or bool(ring)

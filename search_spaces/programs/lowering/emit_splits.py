@@ -40,6 +40,7 @@ class SharedLoops(Products):
         counts = list(self._part_registers(split).values())
         self.finish()
         self.code.flush()
+        self._free_tensor(source)  # most blocks end here
         apart = sum(counts) * threads
         place = self.memory.exchange(None, LAST_BLOCK)
         only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"

@@ -51,6 +51,7 @@ class TensorMemory(Stores):
         self._starts: dict[int, int] = {}  # first columns of the products, by result
         self._parities: list[str] = []  # of the mbarriers of products whose sums are read immediately
         self._sums: list[tuple[ir.Mma, int]] = []  # the loop's products, and the states they add to
+        self._freed = False
         if found.products and in_tensor_memory(str(values["intrinsic"])):
             self.columns = tensor_columns(found, str(values["intrinsic"]))
             self._starts = dict(zip(self.columns, accumulate(self.columns.values(), initial=0), strict=False))
@@ -204,6 +205,10 @@ class TensorMemory(Stores):
         return type_, tile
 
     def _free_tensor(self, source: ir.Source) -> None:
+        """Emit the deallocation of tensor memory, unless there is none any more."""
+        if not self.columns or self._freed:
+            return
+        self._freed = True
         self.code.add(f"{self.barrier}  // everybody has read tensor memory", source)
         self._enter("if (warp == 0) {")
         self.code.add("ptx::tcgen05_fence_after_sync();")

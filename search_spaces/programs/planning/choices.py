@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from search_spaces.hardware.block_scaling import BlockFormat
 from search_spaces.hardware.devices import Device
@@ -14,7 +16,9 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.inference.infer import infer
 from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.index import ZERO
 from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.planning.splits import combining_loop, shared_loop
 from search_spaces.programs.planning.tensor_memory import why_not_in_tensor_memory
 from search_spaces.programs.planning.ways import (
     boxed_names,
@@ -28,6 +32,7 @@ from search_spaces.spaces.parameters import Value
 
 MOST_CHOICES = 1024  # limit of combinations of p.choose, each of which is traced
 Combination = tuple[int, ...]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +79,50 @@ class Choices:
         tensor = any(map(in_tensor_memory, names))
         return () if tensor and any(map(why_not_in_tensor_memory, self.inferences.values())) else names
 
+    @cached_property
+    def shaping(self) -> tuple[str, ...]:
+        """Names of the sizes on which tiles depend: all but numbers of blocks that share a loop."""
+        if shared_loop(self.first) is None:
+            return tuple(self.domains)
+        traces = {values: _without_parts(found) for values, found in self.inferences.items()}
+        return _deciding(tuple(self.domains), traces)[0]
+
     def inference(self, values: Mapping[str, Value]) -> Inference:
-        """Return the inference of one schedule."""
-        return self.inferences[tuple(int(values[name]) for name in self.domains)]
+        """Return the inference of one schedule. Sizes that are not ``shaping`` may be missing."""
+        chosen = (
+            values[name] if name in self.shaping else values.get(name, of[0]) for name, of in self.domains.items()
+        )
+        return self.inferences[tuple(map(int, chosen))]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
         """Return the names that a number depends on, and the number for each combination of their values."""
         table = {values: size(found) for values, found in self.inferences.items()}
-        names, kept = list(self.domains), []
-        for at, name in enumerate(names):
-            seen: dict[Combination, int] = {}
-            if any(seen.setdefault(v[:at] + v[at + 1 :], n) != n for v, n in table.items()):
-                kept.append(name)
-        places = [names.index(name) for name in kept]
-        return tuple(kept), {tuple(v[i] for i in places): n for v, n in table.items()}
+        return _deciding(tuple(self.domains), table)
+
+
+def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[tuple[str, ...], dict[Combination, _T]]:
+    """Return the names that the table's results depend on, and the result for each combination of their values."""
+    kept = []
+    for at, name in enumerate(names):
+        seen: dict[Combination, _T] = {}
+        if any(seen.setdefault(v[:at] + v[at + 1 :], n) != n for v, n in table.items()):
+            kept.append(name)
+    places = [names.index(name) for name in kept]
+    return tuple(kept), {tuple(v[i] for i in places): n for v, n in table.items()}
+
+
+def _without_parts(found: Inference) -> tuple[object, ...]:
+    """Return what the tiles of a program with a shared loop depend on: not how many blocks share it."""
+
+    def without(operation: ir.Operation) -> ir.Operation:
+        if isinstance(operation, ir.Loop) and operation.parts:
+            return dataclasses.replace(operation, parts=1)
+        if isinstance(operation, ir.Loop) and operation.number == combining_loop(found):
+            return dataclasses.replace(operation, stop=ZERO)
+        return operation
+
+    trace = found.trace
+    return trace.extent, trace.tile, tuple(map(without, trace.operations))
 
 
 @lru_cache(maxsize=64)

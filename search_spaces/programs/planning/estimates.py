@@ -17,7 +17,7 @@ from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, anchor_numbers, numbers, product_numbers, warps_of
 from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind
 from search_spaces.programs.planning.scans import scan_bytes
-from search_spaces.programs.planning.splits import fetched_states, shared_loop
+from search_spaces.programs.planning.splits import combining_loop, fetched_states
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
 from search_spaces.programs.planning.ways import fragments, in_tensor_memory, is_boxed, is_opaque
 from search_spaces.spaces.parameters import Value
@@ -195,16 +195,15 @@ def _used(found: Inference, opaque: bool) -> _Used:
     heavy = [(id_, spread) for id_ in found.heavy for spread in found.computed_in(found.made[id_].result)]
     outside = [spread for id_, spread in heavy if not found.inside[id_]]
     # Parts of a split loop are combined element by element while they are loaded, when there are no fragments.
-    others, shared = fetched_states(found), shared_loop(found)
-    combining = {number for number, loop in found.loops.items() if shared is not None and shared[1] in loop.body}
-    in_loops = [(id_, spread) for id_, spread in heavy if found.inside[id_]]
+    others = fetched_states(found)
+    inside = [spread for id_, spread in heavy if found.inside[id_] and combining_loop(found) not in found.inside[id_]]
     if not found.states:
         for operation in found.made.values():
             outside += _in_registers(found, opaque, operation.result, found.computed_in(operation.result))
     return _Used(
         held=tuple(held.items()),
         states=tuple(spread for state, spread in found.states.items() if state not in others),
-        inside=tuple(dict.fromkeys(s for id_, s in in_loops if combining.isdisjoint(found.inside[id_]))),
+        inside=tuple(dict.fromkeys(inside)),
         outside=tuple(dict.fromkeys(outside)),
         grouped=tuple(dict.fromkeys(grouped)),
         moved=tuple(dict.fromkeys(moved)),
@@ -264,8 +263,11 @@ def _fragments(found: Inference, made: Numbers) -> int:
 
 
 def outermost(found: Inference, around: Iterable[int]) -> int | None:
-    """Return the loop whose ring is live while the code in all loops of ``around`` runs; None outside of loops."""
-    return next((number for number in around if number in found.loops), None)
+    """Return the loop whose ring is live while the code in all loops of ``around`` runs; None outside of loops.
+
+    No ring is live while parts of a split loop are combined.
+    """
+    return next((number for number in around if number in found.loops and number != combining_loop(found)), None)
 
 
 def _exchanges(

@@ -88,6 +88,15 @@ def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
 
 
 @cache
+def combining_loop(found: Inference) -> int | None:
+    """Return the loop in which the program combines the parts of a split loop."""
+    shared = shared_loop(found)
+    if shared is None:
+        return None
+    return next(number for number, loop in found.loops.items() if shared[1] in loop.body)
+
+
+@cache
 def fetched_states(found: Inference) -> frozenset[int]:
     """Return the states that hold another part while the program combines the parts of a split loop."""
     shared = shared_loop(found)

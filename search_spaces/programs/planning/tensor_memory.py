@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import Literal
 
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
@@ -27,8 +28,15 @@ def why_not_in_tensor_memory(found: Inference) -> str | None:
         return "the program multiplies no matrices"
     if sums_stay(found):
         return None
-    if shared_loop(found) is not None:
-        return "blocks that share a loop end before the last one, and tensor memory is freed at the end of the program"
+    shared = shared_loop(found)
+    if shared is not None and any(found.inside[operation.result.id] != (shared[0].number,) for operation in products):
+        return "blocks that share a loop free tensor memory at its end, and the program multiplies elsewhere, too"
+    right = next((o for o in products if not is_staged(found, o.b, _spread(found, o, "right"))), None)
+    if right is not None:
+        return (
+            f"tcgen05 takes b from shared memory, where loads alone put it: that of the mma at {right.source} is "
+            "computed, or its window is not one that a ring copies"
+        )
     for operation in products:
         if operation.a.dtype.bits != STORED_BITS and is_computed(found, operation):
             return (
@@ -51,8 +59,12 @@ def sums_stay(found: Inference) -> bool:
 
 def is_computed(found: Inference, operation: ir.Mma) -> bool:
     """Return True if the left operand of a product is computed, so that threads have to store it to shared memory."""
-    spread = Spread("left", operation.a.shape, found.product_of[operation.result.id])
-    return not is_staged(found, operation.a, spread)
+    return not is_staged(found, operation.a, _spread(found, operation, "left"))
+
+
+def _spread(found: Inference, operation: ir.Mma, side: Literal["left", "right"]) -> Spread:
+    shape = (operation.a if side == "left" else operation.b).shape
+    return Spread(side, shape, found.product_of[operation.result.id])
 
 
 @cache

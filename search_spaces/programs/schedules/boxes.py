@@ -198,7 +198,7 @@ def _tensor_memory_rule(found: Choices) -> Rule:
         "tensor_memory",
         with_home(why_not),
         "tensor memory has room for the sums of all blocks",
-        names={"intrinsic": "intrinsic", "min_blocks": "min_blocks", **{n: n for n in found.domains}},
+        names={"intrinsic": "intrinsic", "min_blocks": "min_blocks", **{n: n for n in found.shaping}},
     )
 
 

@@ -17,7 +17,7 @@ from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.ping_pong import alternates
-from search_spaces.programs.planning.splits import Split, shared_loop, split_of
+from search_spaces.programs.planning.splits import Split, combining_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared
 from search_spaces.programs.planning.unrolling import unroll_of
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
@@ -160,10 +160,9 @@ def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
     It fetches as many parts at a time as its loop is unrolled, and one block per tile does so. The loads of a sum that
     the program does not combine itself overlap.
     """
-    shared = shared_loop(found)
-    if shared is None:
+    joins = combining_loop(found)
+    if joins is None:
         return 0.0
-    joins = next(n for n, loop in found.loops.items() if shared[1] in loop.body)
     return float(math.ceil((split.count - 1) / (unroll_of(found, config, joins) or 1)))
 
 

@@ -162,7 +162,7 @@ def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
     found = choices(problem)
     known = [p.name for p in parameters(problem, device)]
     prefixes = ("subgroups_m", "subgroups_n", "width_", "lanes_", "warps", "intrinsic")
-    return {name: name for name in known if name in found.domains or name.startswith(prefixes)}
+    return {name: name for name in known if name in found.shaping or name.startswith(prefixes)}
 
 
 def constants(problem: ProgramProblem) -> dict[str, int]:
@@ -184,7 +184,7 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     listed += stream_attributes(found, device)
     for s in operands:
         listed += _operand_attributes(s, computing)
-    for place, name in tail_names(found.inferences.values()).items() if found.domains else ():
+    for place, name in tail_names(found.inferences.values()).items() if found.shaping else ():
         listed.append(_peelable(found, place, name))
     shaping = shaping_names(problem, device)
 
@@ -226,7 +226,7 @@ def _peelable(found: Choices, place: int, name: str) -> Attribute:
         return int(list(inference.loops)[place] in peelable(inference))
 
     doc = "whether the last turn alone reaches beyond arrays"
-    return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in found.domains})
+    return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in found.shaping})
 
 
 def _threads(found: Choices, name: str) -> Attribute:

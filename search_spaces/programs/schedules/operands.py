@@ -11,7 +11,9 @@ from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning.choices import Choices
-from search_spaces.programs.planning.splits import LAUNCHES, PARTS, shared_loop
+from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.splits import LAUNCHES, PARTS, combining_loop, shared_loop
+from search_spaces.programs.planning.unrolling import unrollable
 from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.schedules.decisions import COPY_COLUMNS, operand_names
 from search_spaces.programs.schedules.streams import is_splittable
@@ -22,6 +24,7 @@ from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
 FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
+EVEN_WAVES = 4  # the same for shared loops, whose parts also balance blocks of different lengths
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
@@ -107,6 +110,8 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
 
 def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     """Return rules that drop splits without benefit."""
+    if shared_loop(found.first) is not None:
+        return _sharing_pruning(found, device)
     if not is_splittable(found):
         return ()
     enough = FULL_WAVES * device.sm_count
@@ -123,3 +128,42 @@ def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
             "{stages} stages are more than the iterations of one of {split_k} splits of {turns}",
         ),
     )
+
+
+def _sharing_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Return rules that drop parts of a shared loop without iterations or benefit."""
+    shared = shared_loop(found.first)
+    assert shared is not None
+    loop, _ = shared
+    enough = EVEN_WAVES * device.sm_count
+    rules = [
+        Rule(
+            "parts_waves",
+            lambda parts, blocks: (parts == 1) | (blocks < enough),
+            f"{{parts}} blocks share the loop, but {{blocks}} tiles alone already give each of the {device.sm_count} "
+            f"SMs of {device.name} {EVEN_WAVES} blocks or more",
+            names={"parts": PARTS, "blocks": "blocks"},
+        )
+    ]
+    stages = stage_names(found.first).get(loop.number)
+    if stages is not None:
+        turns = stages.replace("stages", "turns")
+        rules.append(
+            Rule(
+                "parts_turns",
+                lambda parts, stages, turns: (parts == 1) | (stages <= ceil_div(turns, parts)),
+                "{stages} stages are more than the iterations of one of {parts} blocks that share {turns}",
+                names={"parts": PARTS, "stages": stages, "turns": turns},
+            )
+        )
+    unroll = unrollable(found.first).get(combining_loop(found.first) or 0)
+    if unroll is not None:
+        rules.append(
+            Rule(
+                f"{unroll}_parts",
+                lambda unroll, parts: (unroll == 1) | (unroll < 2 * (parts - 1)),
+                "half of {unroll} already unrolls the loop that combines {parts} parts completely",
+                names={"unroll": unroll, "parts": PARTS},
+            )
+        )
+    return tuple(rules)

@@ -121,7 +121,9 @@ def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
     for loop in peeled(found, schedule.values):  # two iterations without masks
         stages[loop] = stages.get(loop, 1) + 1
     shared = shared_loop(found)
-    splits = int(schedule.values.get("split_k", 1)) if shared is None else shared[0].parts
+    if shared is not None:  # parts differ by one iteration at most, and the longest one refills its ring
+        return {number: shared[0].parts * stages.get(number, 1) for number in found.loops}
+    splits = int(schedule.values.get("split_k", 1))
     return {number: _whole_turns(splits, stages.get(number, 1)) for number in found.loops}
 
 

@@ -200,7 +200,7 @@ def _tile_bytes(found: Choices, place: int, name: str) -> Attribute:
     def size(layout: str, **values: Value) -> int:
         return shared_tile_bytes(found.inference(values).trace.shared[place], layout)
 
-    names = {"layout": f"layout_{name}", **{n: n for n in found.domains}}
+    names = {"layout": f"layout_{name}", **{n: n for n in found.shaping}}
     return Attribute(f"bytes_{name}", each(size), f"shared bytes of {name}", names=names)
 
 

@@ -14,6 +14,7 @@ from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices
 from search_spaces.programs.planning.memory import EXCHANGES, stage_names
 from search_spaces.programs.planning.numbers import warps_across
+from search_spaces.programs.planning.scratch import flag_bytes
 from search_spaces.programs.planning.tails import MASKED, PEELED, tail_names
 from search_spaces.programs.planning.unrolling import unrollable
 from search_spaces.programs.planning.ways import is_boxed
@@ -144,10 +145,11 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
         )
     )
     if any(p.name == "exchange" for p in parameters(problem, device)):
+        flag = flag_bytes(first)
         rules.append(
             Rule(
                 "exchange_used",
-                lambda exchange, **scratch: (sum(scratch.values()) > 0) | (exchange == EXCHANGES[0]),
+                lambda exchange, **scratch: (sum(scratch.values()) > flag) | (exchange == EXCHANGES[0]),
                 "nothing is exchanged through shared memory, so its layout {exchange} does not matter",
                 names={"exchange": "exchange", **{p: scratch_name(p) for p in places(first)}},
             )
@@ -160,7 +162,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
 def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
     """Return rules that peel a loop only if that removes masks from iterations that run."""
     rules: list[Rule] = []
-    if found.domains:
+    if found.shaping:
         rules.append(
             Rule(
                 f"{name}_peelable",

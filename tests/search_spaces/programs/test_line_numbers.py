@@ -59,7 +59,7 @@ def test_each_line_of_a_kernel_stands_at_one_of_its_operations(place: str) -> No
     own = template(p.program)
     where = next(gpu for gpu in (A100, H100, RTX5090) if own.why_not(p, gpu) is None)
     for schedule in own.space(p, where).sample(3, 1):
-        operations = choices(p).inference(schedule).trace.walk()
+        operations = choices(p).inference(schedule.values).trace.walk()
         known = {f'#line {o.source.line} "{o.source.file}"' for o, _ in operations}
         for directive, line in places(own.kernel(p, schedule, where).source):
             assert directive in known, line

@@ -23,6 +23,7 @@ from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.problem import Problem
+from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.cross_entropy import CrossEntropy, CrossEntropyBackward
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
@@ -68,6 +69,9 @@ def problems() -> dict[str, Problem]:
         found[f"decode, batch 4, cache of {cache or 'f16'}"] = DecodeAttention(
             batch=4, heads=32, kv_heads=8, entries=128, page=64, cache=cache
         )
+    found["attention, 256 queries behind 16384 keys"] = Attention(1, 8, 8, 256, 16384, causal=1)
+    found["attention, 8 heads, 2048 positions"] = Attention(1, 8, 8, 2048, causal=1)
+    found["attention, 32 heads, 8192 positions"] = Attention(1, 32, 8, 8192, causal=1)
     for m in (32768, 65536):
         found[f"64 experts, m {m}, bf16"] = GroupedMatmul(m=m, n=4096, k=7168, groups=64)
         found[f"64 experts, m {m}, e4m3"] = GroupedMatmul(

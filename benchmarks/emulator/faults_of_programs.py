@@ -36,7 +36,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
     Fault("the keys of the next sequence are seen", "bounds", "attention", Attention(batch=4, heads=4, kv_heads=4, queries=1000, head_size=64, packed=1), {}, PROGRAM,
           "else p.columns(j, bn) < p.columns(last, 1)", "else p.columns(j, bn) < s", device="a100"),
     Fault("a sink weighs nothing", "values", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=500, head_size=64, sinks=1), {}, PROGRAM,
-          "p.state(first), p.state(p.full((bm, 1), 1.0))", "p.state(first), p.state(p.full((bm, 1), 2.0**-24))", device="a100"),
+          "total * fade + more_total", "total * fade + more_total * 2.0**-24", device="a100"),
     Fault("stages of attention are one group short", "orders", "attention", WHOLE, {"stages": (3, 4)}, RING,
           "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();", "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 1 : 0)>();", device="a100"),
     Fault("no barrier between the turns of a loop", "barriers", "attention", WHOLE, {"stages": (3, 4)}, RING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar, Protocol, Self
@@ -13,6 +13,7 @@ import numpy as np
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import F32, FLOAT_DTYPES, I32
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
@@ -192,14 +193,14 @@ class Attention(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **more: Any) -> None:
-        """Write the program: each block has a tile of queries of one head, and loops over keys (online softmax)."""
+        """Write the program: blocks share the keys of a tile of queries of one head, and combine an online softmax."""
         if o.packed:
             sizes, s = dict(o.sizes), q.shape[0]
             h, g, d, e = (sizes[name] for name in "hgde")
             b, t = sizes["b"], s
         else:
             (b, h, s, d), (_, g, t, e) = q.shape, v.shape
-        bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
+        bm, bn, parts = p.choose(bm=(64, 128), bn=(32, 64, 128), parts=(1, 2, 4, 8, 16))
         wide, tall = (-(-size // DEPTH) * DEPTH for size in (d, e))
         sequence, head, tile = p.blocks((b, h, s), (1, 1, bm))
         group = head // (h // g)
@@ -221,12 +222,18 @@ class Attention(TileProblem):
         def of_head(name: str) -> Any:
             return p.load(p.window(more[name], (0, head), (1, 1)))
 
-        if o.sinks:
-            first = p.broadcast(of_head("sinks") * (LOG2_E / factor), dim=0, size=bm)
-            top, total = p.state(first), p.state(p.full((bm, 1), 1.0))
-        else:
-            top, total = p.state(p.full((bm, 1), -inf)), p.state(p.zeros((bm, 1)))
+        def fades(peak: Any, *others: Any) -> list[Any]:
+            """Return the factors of sums relative to other maxima, so that they are relative to ``peak``."""
+            centre = p.where(peak == -inf, 0.0, peak * factor)
+            return [p.exp2(other * factor - centre) for other in others]
+
+        def combine(one: Any, other: Any) -> Any:
+            peak = p.maximum(one[0], other[0])
+            first, second = fades(peak, one[0], other[0])
+            return peak, *(one[n] * first + other[n] * second for n in (1, 2))
+
         slope = of_head("slopes") if o.alibi else None
+        top, total = p.state(p.full((bm, 1), -inf)), p.state(p.zeros((bm, 1)))
         acc = p.state(p.zeros((bm, tall)))
         stop = p.minimum(last, i + (bm + behind)) if o.causal else last
         if o.packed:
@@ -234,7 +241,7 @@ class Attention(TileProblem):
         start = begin
         if o.window:
             start = p.maximum(begin, p.maximum(i + (behind - o.window + 1), 0) // bn * bn)
-        for j in p.steps(stop, bn, first=start):
+        for j in p.split(stop, bn, first=start, parts=parts, states=(top, total, acc), combine=combine):
             keys, values = (
                 p.load(p.window(array, (j, column), (bn, size)))
                 for array, column, size in zip(arrays, columns, (wide, tall), strict=True)
@@ -251,10 +258,16 @@ class Attention(TileProblem):
                 seen = seen & (p.columns(j, bn) > p.rows(i + (behind - o.window), bm))
             z = p.where(seen, z, -inf)
             peak = p.maximum(top, p.reduction("maximumf", z, dim=1))
-            centre = p.where(peak == -inf, 0.0, peak * factor)
-            weights, fade = p.exp2(z * factor - centre), p.exp2(top * factor - centre)
+            weights, fade = fades(peak, z, top)
             total.set(total * fade + p.reduction("add", weights, dim=1))
             acc.set(p.mma(weights.cast(o.dtype), values, acc * fade))
+            top.set(peak)
+        if o.sinks:
+            sink = p.broadcast(of_head("sinks") * (LOG2_E / factor), dim=0, size=bm)
+            peak = p.maximum(top, sink)
+            fade, more_total = fades(peak, top, sink)
+            total.set(total * fade + more_total)
+            acc.set(acc * fade)
             top.set(peak)
         result = (acc / p.where(total == 0.0, 1.0, total)).cast(o.dtype)
         below = {"rows_below": last} if o.packed else {}
@@ -312,6 +325,14 @@ class Attention(TileProblem):
             total = weights.sum(axis=1, keepdims=True) + (0.0 if sink is None else np.exp(sink - centre))
             result = weights @ v / np.where(total == 0.0, 1.0, total)
             return result, (centre + np.log(total))[:, 0]
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield scores that are far below zero and rise along the keys, so that later parts have larger maxima."""
+        x, types = self.loaded(inputs), {name: self.operand(name).dtype for name in ("q", "k")}
+        rise = np.linspace(-2.0, -1.0, self.keys) * 512.0 / (self.scale or self.head_size**-0.5)
+        k = (np.abs(x["k"]) + 0.5) * rise.reshape((-1, 1, 1) if self.packed else (-1, 1)) / self.head_size
+        made = {"q": types["q"].store(np.abs(x["q"]) + 0.5), "k": types["k"].store(np.maximum(k, -256.0))}
+        yield StressInputs(("scores: low and rising",), {**inputs, **made})
 
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return a problem with two sequences, two groups of two heads, and a few tiles of queries and keys."""

@@ -19,6 +19,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import EmptySpace
 from search_spaces.spaces.sum_order import OrderRule, OrderTerm, SumOrder
 from search_spaces.sum_orders.orders import restricted, sum_order
+from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.cross_entropy import CrossEntropy
 
 PROBLEMS: list[tuple[Problem, str]] = [
@@ -181,3 +182,22 @@ def test_a_pick_per_iteration_has_many_terms(loaded: bool) -> None:
     orders = [sum_order(kernels, own, s, where) for s in kernels.space(own, where).sample(20, 0)]
     texts = {order["sum 1"] for order in orders if order is not None}
     assert (texts == {"exact, one term"}) == (not loaded)
+
+
+def test_blocks_that_share_a_loop_are_named_up_to_its_iterations() -> None:
+    problem, where = Attention(1, 1, 1, 70, 150, head_size=32, dtype="f16"), device("a100")
+    templates = templates_for(problem, where)
+    drawn = templates.space(problem, where).sample(2000, 1)
+    schedule = next(s for s in drawn if (s["bn"], s["sum_1"]) == (32, "after_loop") and s["parts"] != 1)
+
+    def order(parts: int, **values: str) -> SumOrder:
+        own = schedule.replace(parts=parts, split_launches=1, unroll=1, **values)
+        found = sum_order(templates.of(own), problem, own, where)
+        assert found is not None
+        return found
+
+    one, two, four, eight, sixteen = (order(parts) for parts in (1, 2, 4, 8, 16))
+    assert len({one, two, four}) == 3
+    assert eight == sixteen  # both have one of the five iterations in each of five blocks
+    assert order(4, sum_1="in_loop") != four
+    assert order(8, sum_1="in_loop") == eight

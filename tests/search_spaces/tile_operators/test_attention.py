@@ -11,6 +11,8 @@ from tile_operator_checks import interpreted, is_found, kernel_of, outcome, samp
 from cost_models.analytic import predict
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
+from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.splits import combining_loop
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.tile_template import tile_template
@@ -62,7 +64,9 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
 
 def test_tiles_that_tma_copies() -> None:
     problem = CASES["causal, sums"]
-    schedule = next(s for s in sampled(problem, "h100", 1000) if s.values["filled_by"] == "tma")
+    schedule = next(
+        s for s in sampled_with(problem, "h100", 1000, intrinsic="wgmma_m64k16_f16") if s.values["filled_by"] == "tma"
+    )
     assert outcome(problem, kernel_of(problem, "h100", schedule)) == "ok"
 
 
@@ -77,14 +81,14 @@ FAULTS = {
     "queries see the next key": ("<= p.rows(i + behind, bm)", "<= p.rows(i + behind + 1, bm)", "causal, sums"),
     "a window of one more": ("behind - o.window), bm)", "behind - o.window - 1), bm)", "window behind a prefix"),
     "values are not rescaled": ("values, acc * fade", "values, acc", "plain"),
-    "sinks are not in the sums": ("p.full((bm, 1), 1.0)", "p.full((bm, 1), 0.0)", "biased, with sinks"),
+    "sinks are not in the sums": ("total * fade + more_total", "total * fade", "biased, with sinks"),
     "slopes of the first head": ("more[name], (0, head)", "more[name], (0, 0)", "biased, with sinks"),
     "the next sequence is overwritten": ('{"rows_below": last} if o.packed', '{} if o.packed', "packed"),
     "keys of another group": ("group = head // (h // g)", "group = head // h", "plain"),
     "the cap is left out": ("p.tanh(z * (scale / o.soft_cap)) * o.soft_cap", "z * scale", "heads of 40, capped"),
     "logarithms to another base": ("* (1.0 / LOG2_E)", "* 1.0", "causal, sums"),
-    "sums are not rescaled": ("total.set(total * fade +", "total.set(total +", "plain"),
-    "the largest score is forgotten": ("            top.set(peak)\n", "", "plain"),
+    "sums are not rescaled": ("total * fade + p.reduction", "total + p.reduction", "plain"),
+    "the largest score is forgotten": ("            top.set(peak)\n        if", "        if", "plain"),
     "another scale": ("o.scale or d**-0.5", "o.scale or d**-0.4", "plain"),
     "the first keys are left out": ("start = begin\n", "start = begin + bn\n", "plain"),
     "the first keys of a window are left out": ("o.window + 1), 0) // bn * bn)", "o.window + 1), 0) // bn * bn + bn)",
@@ -118,6 +122,101 @@ def test_planted_faults_are_found(fault: str) -> None:
 def test_some_planted_faults_are_found(fault: str) -> None:
     old, new, case = FAULTS[fault]
     assert is_found(CASES[case], old, new)
+
+
+SHARED = replace(SMALL, heads=2, kv_heads=1, queries=70, keys=290, causal=1, log_sum_exp=1, sinks=1)
+
+
+def sharing(problem: Attention, gpu: str, **values: str | int) -> Schedule:
+    """Return a schedule in which blocks share the keys, with the given values."""
+    way = values.get("intrinsic")
+    drawn = sampled(problem, gpu, 3000) if way is None else sampled_with(problem, gpu, 3000, intrinsic=str(way))
+    return next(s for s in drawn if s.integer("parts") > 1 and values.items() <= s.values.items())
+
+
+@pytest.mark.parametrize(
+    ("gpu", "values"),
+    [
+        ("a100", {"parts": 4, "split_launches": 1}),
+        ("h100", {"parts": 2, "split_launches": 2, "intrinsic": "wgmma_m64k16_f16", "filled_by": "warp"}),
+        ("b200", {"parts": 2, "split_launches": 1, "intrinsic": "tcgen05_m64k16_f16"}),
+    ],
+)
+def test_blocks_share_keys(gpu: str, values: dict[str, str | int]) -> None:
+    schedule = sharing(SHARED, gpu, **values)
+    assert outcome(SHARED, kernel_of(SHARED, gpu, schedule)) == "ok"
+
+
+def test_blocks_without_keys_leave_neutral_parts() -> None:
+    problem = replace(SHARED, queries=300, keys=140, sinks=0)
+    schedule = sharing(problem, "a100", parts=2, bm=64, bn=32)
+    assert outcome(problem, kernel_of(problem, "a100", schedule)) == "ok"
+
+
+def test_sharing_keys_is_predicted_to_pay_for_few_queries() -> None:
+    problem, chip = Attention(1, 8, 8, 256, 16384, causal=1), device("h100")
+    template = tile_template(Attention)
+    schedule = sharing(problem, "h100", parts=8, bm=128, bn=64, min_blocks=1)
+    assert template.counts is not None
+    shared, alone = (
+        predict(template.counts(problem, template.config(problem, s, chip), chip), chip)
+        for s in (schedule, schedule.replace(parts=1, split_launches=1, unroll=1))
+    )
+    assert 4 * shared < alone
+
+
+def test_tiles_do_not_depend_on_the_number_of_blocks_that_share_keys() -> None:
+    found = choices(SHARED.tile_problem())
+    assert (tuple(found.domains), found.shaping) == (("bm", "bn", "parts"), ("bm", "bn"))
+
+
+def test_a_reduced_problem_has_keys_for_each_part() -> None:
+    problem = Attention(1, 8, 8, 256, 16384, causal=1)
+    schedule = sharing(problem, "a100", parts=8, bm=64)
+    small = tile_template(Attention).proxy(problem, schedule)  # type: ignore[misc]
+    turns = -(-small.keys // schedule.integer("bn"))
+    assert 8 * schedule.integer("stages") < turns < 8 * schedule.integer("stages") + 8
+
+
+COMBINING_FAULTS = {
+    "both parts fade as the first": ("other[n] * second", "other[n] * first"),
+    "parts are relative to the first one's maximum": ("peak = p.maximum(one[0], other[0])", "peak = one[0]"),
+    "the first part's maximum is kept": ("return peak, *(", "return one[0], *("),
+    "the first parts are forgotten": ("one[n] * first + other", "other"),
+    "parts do not fade": ("one[n] * first + other[n] * second", "one[n] + other[n]"),
+    "sums of exponentials are those of one part": (
+        "peak, *(one[n] * first + other[n] * second for n in (1, 2))",
+        "peak, one[1], one[2] * first + other[2] * second",
+    ),
+    "sinks are relative to the largest score": ("fades(peak, top, sink)", "fades(top, top, sink)"),
+}
+PART_FAULTS = {  # in the generated code
+    "parts overlap": ("first_turn = split * all_turns / 4;", "first_turn = max(split * all_turns / 4 - 1, 0);"),
+    "the last iteration is left out": ("(split + 1) * all_turns / 4", "(split + 1) * (all_turns - 1) / 4"),
+    "the last part is left out": ("turn_{loop} < 3;", "turn_{loop} < 2;"),
+    "parts are read before they are all there": ("if (!is_last_block", "if (split != 3 && !is_last_block"),
+    "part 1 twice": ("parts + ((turn_{loop} + 1))", "parts + ((1))"),
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", COMBINING_FAULTS)
+def test_faults_of_combining_are_found(fault: str) -> None:
+    assert is_found(SHARED, *COMBINING_FAULTS[fault], parts=4, split_launches=1)
+
+
+@pytest.mark.parametrize("fault", ["both parts fade as the first", "the first part's maximum is kept"])
+def test_some_faults_of_combining_are_found(fault: str) -> None:
+    assert is_found(SHARED, *COMBINING_FAULTS[fault], parts=4, split_launches=1)
+
+
+@pytest.mark.parametrize("fault", PART_FAULTS)
+def test_faults_of_parts_are_found(fault: str) -> None:
+    kernel = kernel_of(SHARED, "a100", sharing(SHARED, "a100", parts=4, split_launches=1))
+    loop = combining_loop(choices(SHARED.tile_problem()).first)
+    old, new = (text.replace("{loop}", str(loop)) for text in PART_FAULTS[fault])
+    assert old in kernel.source
+    assert outcome(SHARED, replace(kernel, source=kernel.source.replace(old, new))) != "ok"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -163,6 +262,11 @@ def test_warpgroups_take_turns() -> None:
                 line.strip() for line in kernel.source.splitlines()
             }
             assert outcome(problem, kernel) == "ok", schedule
+
+
+def test_warpgroups_take_turns_over_a_part_of_the_keys() -> None:
+    schedule = next(s for s in ping_pong(TURNS, 20) if s.integer("parts") > 1)
+    assert outcome(TURNS, kernel_of(TURNS, "h100", schedule)) == "ok"
 
 
 @pytest.mark.parametrize("left_out", ["tile::wait_for_turn(warp / 4);", "tile::end_turns(warp / 4);"])

@@ -44,7 +44,8 @@ class DecodeAttention(TileProblem):
     Positions of a page beyond the length are read with weight 0, so they must contain finite numbers.
 
     Raises ValueError for sizes below 1, more than 8 queries, a page that is not a power of two from 16 to 1024, a head
-    size that is not a multiple of 16 from 16 to 256, and heads that are not a multiple of kv_heads.
+    size that is not a multiple of 16 from 16 to 256, heads that are not a multiple of kv_heads, a cache of 2^40
+    elements or more, and one of which pages x page x kv_heads is 2^31 or more.
     """
 
     operator: ClassVar[str] = "decode_attention"
@@ -94,6 +95,8 @@ class DecodeAttention(TileProblem):
             raise ValueError(f"queries must be at most {MOST_QUERIES}, not {self.queries}: use attention for more")
         if self.pages * self.page * self.kv_heads * self.head_size >= 2**40:
             raise ValueError("the cache is too large: keep it under 2^40 elements")
+        if self.pages * self.page * self.kv_heads >= 2**31:
+            raise ValueError("the cache is too large: keep pages x page x kv_heads under 2^31")
 
     @property
     def group(self) -> int:
@@ -200,10 +203,11 @@ class DecodeAttention(TileProblem):
                 number = p.broadcast(number, dim=0, size=bn)
                 inside = p.rows(j, bn) % page
                 if o.order == "positions":
-                    place, first = number * page + inside, group * d
+                    place, first, pages = number * page + inside, group * d, k.shape[0] // page
                 else:
-                    place, first = (number * g + p.rows(group, 1)) * page + inside, 0
-                windows = [p.window(t, (p.where(number < 0, -1, place), first), (bn, d)) for t in (k, v)]
+                    place, first, pages = (number * g + p.rows(group, 1)) * page + inside, 0, k.shape[0] // (g * page)
+                known = (number >= 0) & (number < pages)  # rows of other numbers may not fit into 32 bits
+                windows = [p.window(t, (p.where(known, place, -1), first), (bn, d)) for t in (k, v)]
             keys, values = (p.load(window).cast(o.dtype) for window in windows)
             z = p.mma(keys, query)
             if scales:

@@ -83,6 +83,17 @@ def test_planted_faults_are_found(fault: str) -> None:
     assert is_found(CASES[case] if case else SMALL, old, new, **values)
 
 
+@pytest.mark.parametrize("name", ["pages of 16", "pages of 16, heads outside, bf16", "several queries"])
+def test_entries_whose_rows_exceed_32_bits_are_outside_of_the_cache(name: str) -> None:
+    problem = CASES[name]
+    inputs = problem.random_inputs(1)
+    inputs["lengths"][:] = problem.entries * problem.page
+    far = [2**28, 2**28 + 1, 2**27 + 1, 2**31 - 1, -(2**28), problem.pages]
+    inputs["table"][...] = np.resize(far, inputs["table"].shape)
+    inputs["table"][:, 0] = 0
+    assert outcome(problem, kernel_of(problem, "a100", sampled(problem, "a100", 1)[0]), inputs) == "ok"
+
+
 def test_a_large_problem_is_reduced_with_its_schedule() -> None:
     large = DecodeAttention(batch=16, heads=32, kv_heads=8, entries=128, page=64)
     template, chip = tile_template(DecodeAttention), device("h100")
@@ -98,6 +109,8 @@ def test_json_and_refusals() -> None:
     for wrong in ({"kv_heads": 3}, {"page": 24}, {"head_size": 40}, {"queries": 9}, {"dtype": "f32"}, {"batch": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             replace(SMALL, **wrong)
+    with pytest.raises(ValueError, match=r"2\^31"):
+        replace(SMALL, pages=2**26, head_size=16)
 
 
 def test_a_call_is_a_problem() -> None:

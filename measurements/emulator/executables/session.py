@@ -1,4 +1,4 @@
-"""Answer the requests of an executable with emulated launches, which its replacement libraries send (library/session.cpp).
+"""Answer an executable's requests, which its replacement libraries send (library/session.cpp), with emulated launches.
 
 A message consists of two lengths, a text and bytes; an answer consists of a length and a text. Device memory is one
 file. The program and the runner of each launch map it at the same address, so pointers are valid in both, and nothing

@@ -102,7 +102,7 @@ def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[Lau
 
 
 def counted_in() -> Literal["machine code", "PTX"]:
-    """Return "machine code" if nvdisasm is installed. Launches that cannot be matched are always counted in PTX."""
+    """Return the kind of code that is counted here. A launch whose machine code does not match is counted in PTX."""
     return "machine code" if why_ptx() is None else "PTX"
 
 

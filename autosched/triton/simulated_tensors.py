@@ -35,7 +35,7 @@ _WAITING = (
     "masked_select",
     "_unique2",
     "unique_dim",
-)  # the host
+)  # operators for which the host waits
 _BUILT_IN = ("aten", "prim", "prims", "inductor", "quantized", "mkldnn", "profiler", "rngprims", "higher_order")
 
 

@@ -79,7 +79,7 @@ class TunerParts:
 
 
 class Tuner:
-    """Search with the given parts, which the caller closes."""
+    """Search with the given runner, sampler and other parts. The caller closes them."""
 
     def __init__(self, parts: TunerParts) -> None:
         self._parts = parts

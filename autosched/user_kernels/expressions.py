@@ -105,7 +105,7 @@ class Expression:
 
 
 def parse(text: str, names: Mapping[str, Type]) -> Expression:
-    """Parse ``text`` as an expression over ``names``. A float name may stand for a column of texts that spell floats.
+    """Parse ``text`` as an expression over ``names``. Values of float names may also be strings such as "0.5".
 
     Raises ExpressionError for text outside the language, an unknown name, and incompatible types.
     """

@@ -128,7 +128,7 @@ def not_run(plan: LaunchPlan, made: int) -> tuple[str, ...]:
     kinds = {run.order.blocks for run in runs}
     names = dict.fromkeys(order.blocks for order in all_orders()[1:])
     orders = [f"order={name}" for name in names if name not in kinds]
-    seeds = [] if any(run.order.seed for run in runs) else ["a seed of turns"]
+    seeds = [] if any(run.order.seed for run in runs) else ["turns=SEED"]
     twice = [] if any(run.launches > 1 for run in runs) else ["launches=2"]
     perturbed = [] if any(run.perturb for run in runs) else ["perturb"]
     return (*orders, *seeds, *twice, *perturbed)

@@ -121,7 +121,7 @@ def lacks(text: str | None) -> tuple[str, ...]:
 
 
 def summary(text: str) -> str:
-    """Return one line on the verified parts; a database may hold any other object."""
+    """Return one line on the verified parts. ``text`` may be any JSON, since it is read from a database."""
     said = _read(text)
     try:
         assert said is not None

@@ -123,7 +123,7 @@ struct Kernels {
   unsigned count;
 };
 
-// ---- Expressions of manifests: Python's arithmetic ----------------------------------------------------------------------
+// ---- Expressions of manifests: Python's arithmetic ------------------------------------------------------------------
 
 namespace expression {
 // `ok` is set to false if a value is undefined: for a division by zero, and for 2^62 and more.
@@ -182,7 +182,7 @@ void store(unsigned char (&to)[8], T value) { std::memcpy(to, &value, sizeof val
 inline unsigned side(Int value, bool& ok) { return value < 0 || value > 0x7fffffff ? (ok = false, 0u) : static_cast<unsigned>(value); }
 }  // namespace expression
 
-// ---- Selection -----------------------------------------------------------------------------------------------------------
+// ---- Selection ------------------------------------------------------------------------------------------------------
 
 enum class Match : std::uint8_t {
   exact,    // tuned or selected for exactly this problem
@@ -339,7 +339,7 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
   return {};
 }
 
-// ---- The driver --------------------------------------------------------------------------------------------------------------
+// ---- The driver -----------------------------------------------------------------------------------------------------
 
 namespace driver {
 
@@ -476,7 +476,7 @@ inline Error current_device(int& ordinal) {
   return {};
 }
 
-// ---- Launching -----------------------------------------------------------------------------------------------------------------
+// ---- Launching ------------------------------------------------------------------------------------------------------
 
 namespace detail {
 

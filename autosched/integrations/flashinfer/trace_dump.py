@@ -60,7 +60,7 @@ class Definition:
         return make(self, {**self.sizes, **sizes})
 
     def shape(self, array: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape of an array for sizes of the axes."""
+        """Return the shape of an array, given the sizes of the axes."""
         return tuple(sizes[axis] for axis in self.arrays[array][0])
 
     def type_of(self, array: str) -> str:

@@ -121,7 +121,7 @@ class LaunchTable {
     }
   }
 
-  // Must be read before an entry to add is created.
+  // Number to pass to `add`. Call this before the entry is created, so that `add` notices a `clear` in between.
   Word generation() const { return generation_.load(); }
 
   // Publishes an entry, replacing one with the same key, unless the table was cleared after `generation`.

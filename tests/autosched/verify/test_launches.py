@@ -76,7 +76,7 @@ def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None
 
 def test_what_was_not_run_is_named_by_its_argument() -> None:
     assert not_run(QUICK, 1) == (
-        "order=random", "order=descending", "order=interleaved", "a seed of turns", "launches=2", "perturb"
+        "order=random", "order=descending", "order=interleaved", "turns=SEED", "launches=2", "perturb"
     )  # fmt: skip
     assert not_run(THOROUGH, 5) == ("perturb",)
     assert not_run(THOROUGH, 1) == not_run(QUICK, 1)

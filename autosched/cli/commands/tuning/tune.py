@@ -102,8 +102,8 @@ class EqualBits:
         typer.Option(
             "--same-bits-as",
             metavar="FILE|DB[#N]",
-            help="Search only schedules whose results have the bits of this one: a schedule in a JSON file, or trial N "
-            "of a database (default: its best of this problem, else of another batch of it).",
+            help="Search only schedules whose results are bit-identical to those of a given schedule: a JSON file, or "
+            "trial N of a database (default: the best one for this problem, else for another batch size).",
         ),
     ] = None
     batch_invariant: Annotated[

@@ -4,8 +4,8 @@
 
 namespace autosched {
 
-// Adds m elements after every n lines of `line` elements. The first step is given the line, so that the address is
-// linear in it, and constant differences of addresses become immediates.
+// Inserts `Elements` elements after every `Lines` lines of `Line` elements. `first`, for a pad that is the first step,
+// takes the line as an argument: then constant differences of addresses become immediates.
 template <int Elements, int Lines>
 struct Pad {
   static constexpr int period = 0;

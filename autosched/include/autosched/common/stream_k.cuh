@@ -57,8 +57,8 @@ struct StreamK {
 // other adds them to its own. The result does not depend on their order, because addition is commutative. No block
 // waits for one that may not have started: the waiting block knows that the other has finished multiplying.
 //
-// Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is 4 bytes of
-// shared memory, and `barrier` is a named barrier of these threads, which call all functions together.
+// Each pair has two `counters` (tickets, and stored sums), which are zero before and after the launch. `flag` is 4
+// bytes of shared memory, and `barrier` is a named barrier of these threads, which call all functions together.
 template <int Threads>
 struct SharedTile {
   unsigned* counters;

@@ -46,7 +46,8 @@ struct Tcgen05Type<signed char> {
   static constexpr unsigned code = 1, sums = 2;
 };
 
-// Instruction descriptor: M x N sums, matrices of T. MajorA, MajorB: 1 if a tile is contiguous along m or n, 0 if along k.
+// Instruction descriptor: M x N sums, matrices of T. MajorA, MajorB: 1 if a tile is contiguous along m or n, 0 if along
+// k.
 template <class T, int M, int N, int MajorA, int MajorB>
 inline constexpr unsigned tcgen05_instruction = Tcgen05Type<T>::sums << 4 | Tcgen05Type<T>::code << 7 |
                                                 Tcgen05Type<T>::code << 10 | unsigned(MajorA) << 15 |

@@ -5,8 +5,8 @@
 
 namespace autosched {
 
-// Start of a matrix in this block's shared memory, encoded for descriptors: in units of 16 bytes, without bits 24 and above.
-// Those bits are the block's rank in its cluster, and would change the leading byte offset.
+// Start of a matrix in this block's shared memory, encoded for descriptors: in units of 16 bytes, without bits 24 and
+// above. Those bits are the block's rank in its cluster, and would change the leading byte offset.
 __device__ __forceinline__ unsigned encoded_start(unsigned address) { return (address & 0x3ffff) >> 4; }
 
 // A tile of Extent (along m or n) x TileK elements as adjacent boxes, each of `lines` lines of `line` bytes: the
@@ -26,9 +26,8 @@ struct WgmmaOperand {
   static_assert(across % width == 0, "rule layout: a tile of an operand needs whole boxes");
   static_assert(Extent % 8 == 0 && TileK * int(sizeof(T)) % k_bytes == 0, "rule layout: tiles need whole core matrices");
 
-  // Distance in bytes between groups of 8 lines, or between boxes. Which one is the leading byte offset depends on the
-  // layout. With a swizzle it is that between boxes; it is unused along k, where a box has the whole k of a
-  // multiplication.
+  // The descriptor's two distances in bytes: one between groups of 8 lines, the other between boxes. The leading one is
+  // between boxes, except along Extent without a swizzle. Along k with a swizzle it is unused.
   static constexpr int group_bytes = 8 * line;
   static constexpr int leading = AlongK ? (Swizzle ? 16 : box_bytes) : (Swizzle ? box_bytes : group_bytes);
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;

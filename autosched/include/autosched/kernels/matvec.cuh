@@ -3,12 +3,12 @@
 //
 // The schedule is a LoweringConfig (search_spaces/layouts/lowering_config.py) over (m, n, k): a block computes
 // tile_m x tile_n of out and walks k in steps of tile_k, its tiles along k. Along n and k,
-// coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the thread
-// being 1 along n. The order of a sum is arbitrary, so a thread's vector that is wider than a load consists of parts
-// that alternate between lanes, and a warp's load is contiguous. Every thread computes all m rows of the block. If not
-// expanded, each element of a thread's vector has its own accumulator until the loop ends. If expanded, the vector is
-// summed inside the loop, by successive FMAs on one accumulator, or, for several m, by mma.sync, directly from the
-// loaded registers.
+// coordinates are those of its NestedLayout: ((subgroup * batches + batch) * lanes + lane) * thread + element, the
+// thread being 1 along n. The order of a sum is arbitrary, so a thread's vector that is wider than a load consists of
+// parts that alternate between lanes, and a warp's load is contiguous. Every thread computes all m rows of the block.
+// If not expanded, each element of a thread's vector has its own accumulator until the loop ends. If expanded, the
+// vector is summed inside the loop, by successive FMAs on one accumulator, or, for several m, by mma.sync, directly
+// from the loaded registers.
 //
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
 // aligned loads, starting with the one that contains the row's first element. Positions along k count from the start

@@ -1,7 +1,8 @@
-// C = epilogue(A * B) by mma.sync: one block computes a tile of C, for one split of K. A producer warp issues TMA copies into
-// a ring of stages, from which the other warps multiply. Each stage has a "full" and an "empty" mbarrier, so that the
-// multiplying warps do not wait for each other. With stream_k a block computes several tiles, and parts of the last ones:
-// stages of the next part are filled while the present results are stored, which then have their own memory.
+// C = epilogue(A * B) by mma.sync: one block computes a tile of C, for one split of K. A producer warp issues TMA
+// copies into a ring of stages, from which the other warps multiply. Each stage has a "full" and an "empty" mbarrier,
+// so that the multiplying warps do not wait for each other. With stream_k a block computes several tiles, and parts of
+// the last ones: stages of the next part are filled while the present results are stored, which then have their own
+// memory.
 //
 // Config: the parameters and attributes of search_spaces/templates/tma_matmul/space.py, and what its lowering.py adds:
 //   problem    m, n, k, batch, order_a, order_b, scale, has_bias, activation, reduction (none),

@@ -3,8 +3,8 @@
 // With copy "cp.async", tile by tile to shared memory and back (TileCopy), `stages` tiles ahead.
 // With "ld.global" the same through registers: a thread loads a block of block_rows x vector_x elements and, where
 // block_rows > 1, transposes it in registers, so that it can store whole pieces of out's rows.
-// With layout "none" the transposed blocks are stored directly to out: a thread stores the elements that it loads (XeTile
-// RFC, appendix 2.3), and no shared memory is needed.
+// With layout "none" the transposed blocks are stored directly to out: a thread stores the elements that it loads
+// (XeTile RFC, appendix 2.3), and no shared memory is needed.
 //
 // Layout maps (row, column) of the tile of x. Loads and stores are a grid of threads each (wg_maps whose subgroups are
 // threads), columns along the array that is contiguous on that side. Vectors divide the contiguous extents, so that a

@@ -1,22 +1,22 @@
-// C = epilogue(A * B) on Hopper: a producer warp, alone or in a warpgroup that releases registers, issues TMA copies of tiles
-// of A and B into a ring of stages, and `consumer_warpgroups` warpgroups multiply them by wgmma. Each stage has a "full"
-// mbarrier, and an "empty" one at which every consumer arrives. The folder wgmma_matmul has the ring and the work of a
-// block (plan), the copies (producers), a consumer's work for a tile (consumers), its multiplications (main_loop), the
-// exchange of sums between blocks that share a tile (exchange), and the stores.
+// C = epilogue(A * B) on Hopper: a producer warp, alone or in a warpgroup that releases registers, issues TMA copies of
+// tiles of A and B into a ring of stages, and `consumer_warpgroups` warpgroups multiply them by wgmma. Each stage has a
+// "full" mbarrier, and an "empty" one at which every consumer arrives. The folder wgmma_matmul has the ring and the
+// work of a block (plan), the copies (producers), a consumer's work for a tile (consumers), its multiplications
+// (main_loop), the exchange of sums between blocks that share a tile (exchange), and the stores.
 //
 // A block may compute several tiles of C in sequence without stopping the copies: its consumers share the rows of each,
-// or alternate (ping_pong). With stream_k the k-tiles of the last tiles are distributed evenly over all blocks, which start
-// with them. The blocks of a cluster compute neighbouring tiles; each multicasts a share of their common operands.
-// `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is column-major in memory, and the bias
-// belongs to its rows.
+// or alternate (ping_pong). With stream_k the k-tiles of the last tiles are distributed evenly over all blocks, which
+// start with them. The blocks of a cluster compute neighbouring tiles; each multicasts a share of their common
+// operands. `transposed`: A, B and C are the transposes of the problem's b, a and out, so C is column-major in memory,
+// and the bias belongs to its rows.
 //
 // An operand that TMA cannot copy (its lines are not a multiple of 16 bytes apart) is copied by all producer threads
-// (access_a, access_b: the alignment of its lines in bytes, 0 for TMA). Each of them arrives at the stage's "full" mbarrier
-// after the proxy fence that makes its writes visible to wgmma.
+// (access_a, access_b: the alignment of its lines in bytes, 0 for TMA). Each of them arrives at the stage's "full"
+// mbarrier after the proxy fence that makes its writes visible to wgmma.
 //
 // Config: the parameters and attributes of search_spaces/templates/wgmma_matmul/space.py, and the problem: m, n, k,
-// batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, stream_k_blocks, several_tiles and hilbert, and the types T (of A and B), Sum (of a
-// register of accumulators) and Out.
+// batch, order_a, order_b, scale, has_bias, activation, transposed, access_a, access_b, stream_k_blocks, several_tiles
+// and hilbert, and the types T (of A and B), Sum (of a register of accumulators) and Out.
 #pragma once
 #include <autosched/kernels/wgmma_matmul/consumers.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>
@@ -39,8 +39,8 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
       Plan::threads_copy;
   using Producers = WgmmaProducers<Config>;
 
-  // Synchronises the block, or the cluster if its copies use other blocks' barriers and shared memory. The fence after the
-  // initialisation of the barriers makes them visible to the other blocks.
+  // Synchronises the block, or the cluster if its copies use other blocks' barriers and shared memory. The fence after
+  // the initialisation of the barriers makes them visible to the other blocks.
   __device__ static __forceinline__ void sync() {
     if constexpr (cluster > 1) {
       ptx::cluster_arrive_relaxed();

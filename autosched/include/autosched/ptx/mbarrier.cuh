@@ -1,4 +1,4 @@
-// mbarrier: PTX ISA 9.7.13.15. Addresses are those of 8 bytes in this block's shared memory.
+// mbarrier: PTX ISA 9.7.13.15. A barrier is given by the address of its 8 bytes in this block's shared memory.
 #pragma once
 
 namespace autosched::ptx {

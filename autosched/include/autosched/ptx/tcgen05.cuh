@@ -53,7 +53,8 @@ __device__ __forceinline__ void tcgen05_commit(unsigned barrier) {
   }
 }
 
-// Operand types. f8f6f4 accepts e4m3 or e5m2 for each operand; the last three have block scales (tcgen05_block_scale.cuh).
+// Operand types. f8f6f4 accepts e4m3 or e5m2 for each operand; the last three have block scales
+// (tcgen05_block_scale.cuh).
 enum class Tcgen05Kind { f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4, mxf4nvf4 };
 
 // d += a @ b, or d = a @ b if `accumulate` is 0. a and b are matrix descriptors, k is 32 bytes, and the instruction

@@ -17,7 +17,7 @@ __device__ __forceinline__ auto combine(T* to, const F& f) {
   }
 }
 
-// The V elements from `to` on, one or two of f16 or bf16, each with its number added. Native: red has the type.
+// Adds x[0], ... to the V (1 or 2) elements of f16 or bf16 at `to`. Native: the instruction red supports the type.
 template <class T, int V, bool Native>
 __device__ __forceinline__ void add_halves(T* to, const float* x) {
   if constexpr (V == 2) {

@@ -1,11 +1,11 @@
 // Operands of a tile program's products that wgmma and tcgen05 read from shared memory: boxes filled by TMA or by
 // cp.async.
 //
-// L: decisions about one operand: T, left (true if it is the a of its products), row_major (true if lines of memory
-// are rows of it), extent (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (the
-// matrix as it lies in memory, contiguous along minor), threads (that copy), tma, anywhere (tiles begin at any line), access (bytes that lines are aligned to),
-// stage_bytes, advance (0: it stays, 1: along major, 2: along minor), groups (warpgroups along m) and fragments (of 64 rows,
-// of one of them).
+// L: constants of one operand: T, left (true for a of a @ b), row_major (true if lines of memory are its rows), extent
+// (of its tile, along m or n) and depth (along k), swizzle (bytes), array_major and array_minor (sizes of the array in
+// memory, contiguous along minor), threads (that copy), tma, anywhere (tiles may begin at any line), access (bytes that
+// lines are aligned to), stage_bytes, advance (between iterations; 0: none, 1: along major, 2: along minor), groups
+// (warpgroups along m) and fragments (of 64 rows, per warpgroup).
 #pragma once
 #include <autosched/intrinsics/wgmma.cuh>
 #include <autosched/intrinsics/wgmma_copy.cuh>

@@ -1,11 +1,11 @@
 // The operands of a tile program's products: a tile's position in shared memory, and the fragments of a warp.
 //
-// L: what is decided about one tile: T, Layout, row_major, rows and columns, array_major and array_minor (the array as it
-// lies in memory, contiguous along minor), threads, copy_async, anywhere (tiles begin at any place of the array),
-// copy_columns, vector, copy_store, stage_bytes, alignment (of every tile's address, in bytes) and advance (0: it stays,
-// 1: along major, 2: along minor). Of an operand also I (the intrinsic), left (whether it is the a of its products),
-// transposed (ldmatrix.trans), access_vector, groups (subgroups side by side along m or n), group_size (of a sub-tile) and
-// fragments (of a subgroup, along m or n).
+// L: constants of one tile: T, Layout, row_major, rows, columns, array_major and array_minor (sizes of the array in
+// memory, contiguous along minor), threads, copy_async, anywhere (tiles may begin at any element of the array),
+// copy_columns, vector, copy_store, stage_bytes, alignment (of every tile's address, in bytes) and advance (between
+// iterations; 0: none, 1: along major, 2: along minor). For an operand also I (the intrinsic), left (true for a of a @
+// b), transposed (ldmatrix.trans), access_vector, groups (number of subgroups along m or n), group_size (of a sub-tile)
+// and fragments (of a subgroup, along m or n).
 #pragma once
 #include <autosched/common/numeric.cuh>
 #include <autosched/common/shared_layout.cuh>

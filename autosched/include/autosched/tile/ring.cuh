@@ -75,10 +75,10 @@ __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int st
   }
 }
 
-// Runs `body(stage address, iteration)` for each of `steps`, with the loads of later steps in flight. A step has one commit
-// group, one wait and one barrier; a single stage needs a second barrier before it is filled again. If `last` differs from
-// `body`, it runs in the last iterations, and the others only load tiles that are inside the arrays. Begun: the first loads
-// have been started, and `loads` is at the following ones.
+// Runs `body(stage address, iteration)` for each of `steps`, with the loads of later steps in flight. A step has one
+// commit group, one wait and one barrier; a single stage needs a second barrier before it is filled again. If `last`
+// differs from `body`, it runs in the last iterations, and the others only load tiles that are inside the arrays.
+// Begun: the first loads have been started, and `loads` is at the following ones.
 template <class C, bool Begun = false, class Loads, class Body, class Last>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body, const Last& last) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
@@ -166,7 +166,8 @@ __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared,
         if (whole || left > 1) read(tile, 0, 0);
       }
       if (step == 0) {
-        // Stage `fill` was read in the previous iteration; all threads have finished reading it before the last barrier.
+        // Stage `fill` was read in the previous iteration; all threads have finished reading it before the last
+        // barrier.
         if (whole || left > ahead) loads.template start<whole>(stage_at(fill));
         loads.advance();
         ptx::cp_async_commit_group();

@@ -182,8 +182,8 @@ __device__ __forceinline__ float nibble(int word, int column, int first, int cou
 // are exact.
 //
 // Times 16, f16 takes 4 instructions for the two pairs in the lower or upper bytes of the halves. Both bytes beside the
-// exponent are `bytes` = 1024 + a + 16 b, and the lower four bits of them `lower` = 1024 + 16 zero + a. So 16 (a - zero)
-// is 16 lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes - lower.
+// exponent are `bytes` = 1024 + a + 16 b, and the lower four bits of them `lower` = 1024 + 16 zero + a. So 16 (a -
+// zero) is 16 lower - 16 (1024 + 17 zero), and 16 (b - zero) is bytes - lower.
 template <class T, int times>
 __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
   constexpr bool half = is_same<T, f16>;

@@ -1,4 +1,5 @@
-// The operands of a matmul, a and b: how fragments are read from a tile in shared memory, and how threads copy a tile there.
+// The operands of a matmul, a and b: how fragments are read from a tile in shared memory, and how threads copy a tile
+// there.
 #pragma once
 #include <autosched/common/shared_layout.cuh>
 #include <autosched/common/tile_copy.cuh>

@@ -37,8 +37,8 @@ __device__ __forceinline__ bool combine_splits(typename WarpTile<C>::Accumulator
   return true;
 }
 
-// Exchanges sums with the blocks that share a tile. Returns true if this block then has the sums of all k-tiles. `shared`
-// has 4 unused bytes; with stream_k `barrier` is a named barrier of the C::threads multiplying threads.
+// Exchanges sums with the blocks that share a tile. Returns true if this block then has the sums of all k-tiles.
+// `shared` has 4 unused bytes; with stream_k `barrier` is a named barrier of the C::threads multiplying threads.
 template <class C>
 __device__ __forceinline__ bool has_all(typename WarpTile<C>::Accumulators& acc, const MatmulWork<C>& work,
                                         unsigned shared, float* partials, unsigned* counters, int barrier) {

@@ -34,8 +34,9 @@ struct MatmulWork {
   __device__ static __forceinline__ MatmulWork alone(LaunchRaster order) {
     return MatmulWork(int(blockIdx.x), int(threadIdx.x), order);
   }
-  // With stream_k everything is reloaded from shared memory when it is needed, including the zero in the thread's index.
-  // Otherwise the compiler keeps addresses of loop-invariant values in registers across all tiles, and spills others.
+  // With stream_k everything is reloaded from shared memory when it is needed, including the zero in the thread's
+  // index. Otherwise the compiler keeps addresses of loop-invariant values in registers across all tiles, and spills
+  // others.
   __device__ static __forceinline__ MatmulWork now(unsigned shared, LaunchRaster order) {
     return kept_at(shared + unsigned(now_at), order);
   }

@@ -1,5 +1,6 @@
-// Definitions shared by all parts of tcgen05_matmul: types, sizes, the shared-memory layout, and the rules that a config
-// satisfies; the blocks of a pair; the sequence of tiles of C that a block computes; the rings of stages and of sums.
+// Definitions shared by all parts of tcgen05_matmul: types, sizes, the shared-memory layout, and the rules that a
+// config satisfies; the blocks of a pair; the sequence of tiles of C that a block computes; the rings of stages and of
+// sums.
 #pragma once
 #include <autosched/common/choice.cuh>
 #include <autosched/common/finish.cuh>
@@ -85,8 +86,8 @@ struct Tcgen05Plan {
   __device__ static __forceinline__ int warp() { return int(ptx::shfl_idx(threadIdx.x / 32, 0)); }
   __device__ static __forceinline__ int rank() { return pair == 1 ? 0 : int(blockIdx.x) % 2; }
 
-  // Address in the first block of a pair that corresponds to `address` in either block: the cluster addresses of the two
-  // blocks differ by one bit.
+  // Address in the first block of a pair that corresponds to `address` in either block: the cluster addresses of the
+  // two blocks differ by one bit.
   __device__ static __forceinline__ unsigned in_first(unsigned address) {
     return pair == 1 ? address : address & 0xfeffffffu;
   }
@@ -117,7 +118,8 @@ struct Tcgen05Plan {
     }
   };
 
-  // Roles that iterate over a block's tiles: a thread that copies and requests tiles, one that multiplies, the epilogue warps.
+  // Roles that iterate over a block's tiles: a thread that copies and requests tiles, one that multiplies, the epilogue
+  // warps.
   enum class Role { copies, multiplies, finishes };
 
   // Calls body(work) for every tile or part of a tile that this block computes.

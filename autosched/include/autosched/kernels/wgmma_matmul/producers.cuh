@@ -1,5 +1,5 @@
-// The copies of wgmma_matmul: tiles of A and B into a ring of stages, by one thread that issues TMA, or by all threads of
-// its warp or warpgroup.
+// The copies of wgmma_matmul: tiles of A and B into a ring of stages, by one thread that issues TMA, or by all threads
+// of its warp or warpgroup.
 #pragma once
 #include <autosched/intrinsics/wgmma_copy.cuh>
 #include <autosched/kernels/wgmma_matmul/plan.cuh>

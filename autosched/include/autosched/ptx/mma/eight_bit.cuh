@@ -1,4 +1,5 @@
-// mma.sync of 8-bit types: PTX ISA 9.7.14.5 (fragment layouts: m16n8k32 in 9.7.14.5.10). d += a * b; sums of s8 wrap around.
+// mma.sync of 8-bit types: PTX ISA 9.7.14.5 (fragment layouts: m16n8k32 in 9.7.14.5.10). d += a * b; sums of s8 wrap
+// around.
 #pragma once
 
 namespace autosched::ptx {

@@ -31,9 +31,10 @@ __device__ __forceinline__ unsigned copy_for_one(unsigned x) {
 }
 
 // d += a @ b, or d = a @ b where `accumulate` is 0: d of 64 x N, whose row is lane / 4 + 16 * warp (+ 8 for registers
-// 2 and 3 of each four) and whose column is 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd ones); a of 64 x k and b of
-// k x N by their descriptors, k being 32 bytes. MajorA and MajorB are 1 where the tile lies along m or n, 0 where it lies
-// along k. Here for 16-bit types; ptx/wgmma/along_k.cuh has the others, ptx/wgmma/in_f16.cuh those InF16: sums in f16.
+// 2 and 3 of each four) and whose column is 2 * (lane % 4) + 8 * (register / 4) (+ 1 for odd ones); a of 64 x k and b
+// of k x N by their descriptors, k being 32 bytes. MajorA and MajorB are 1 where the tile lies along m or n, 0 where it
+// lies along k. Here for 16-bit types; ptx/wgmma/along_k.cuh has the others, ptx/wgmma/in_f16.cuh those InF16: sums in
+// f16.
 template <class T, int N, bool InF16 = false>
 struct Wgmma;
 

@@ -210,7 +210,7 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
         first = np.minimum(1.0, resident * device.sm_count / t.blocks)
         chain = chain + t.chain_loads * max(MEMORY_SECONDS * device.clock_hz - CHAIN_LOAD, 0.0) * first
     waiting = exposed * chain / resident + START / resident
-    # # Blocks start and end independently, so the number of waves is not rounded up, but SMs are partly idle in the
+    # Blocks start and end independently, so the number of waves is not rounded up, but SMs are partly idle in the
     # last one.
     share = np.where(per_sm > 4 * resident, t.blocks / device.sm_count + TAIL * resident, per_sm)
     cycles = np.maximum(share * (busy + waiting), chain + START)

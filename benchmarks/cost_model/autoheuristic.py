@@ -29,7 +29,7 @@ from search_spaces.operators.matmul import Matmul
 LIBRARY = "extern_mm"  # name of cuBLAS; every other choice is a Triton configuration
 _CONFIG = re.compile(r"type=triton_BLOCK-M=(\d+)_BLOCK-K=(\d+)_BLOCK-N=(\d+)_numstages=(\d+)_numwarps=(\d+)$")
 _DTYPES = {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32"}
-# # Matmuls of a100_mm move up to 1.73 TB/s, 85% of the data sheet. Those of h100_mm move up to 2.40 TB/s, so that H100
+# Matmuls of a100_mm move up to 1.73 TB/s, 85% of the data sheet. Those of h100_mm move up to 2.40 TB/s, so that H100
 # had less than 3.35 TB/s. 2.5 TB/s fits its recordings best.
 _DRAM_BANDWIDTH = {"h100": 2.5e12}
 

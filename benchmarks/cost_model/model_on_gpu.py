@@ -108,7 +108,7 @@ def _spilled(used: Resources) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cost_model.model_on_gpu", description=__doc__)
     parser.add_argument("files", type=Path, nargs="*", help="recordings (default: the installed ones)")
-    parser.add_argument("--program", action="append", default=[], help="a tile program whose recordings are read")
+    parser.add_argument("--program", action="append", default=[], help="tile program of the recordings")
     given = parser.parse_args(arguments)
     try:
         for place in given.program:

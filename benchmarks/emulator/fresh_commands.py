@@ -208,7 +208,7 @@ def main() -> int:
     parser.add_argument("--before", type=Path, help="a tree of an earlier commit")
     parser.add_argument("--depth", nargs="+", choices=("quick", "full"), default=["quick", "full"])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--size", type=int, default=4096, help="every extent of the problems")
+    parser.add_argument("--size", type=int, default=4096, help="value of every size of the problems")
     arguments = parser.parse_args()
     trees = {"now": HERE}
     if arguments.before is not None:

@@ -24,7 +24,7 @@ Passes = Callable[[str], bool]  # returns True if a verification of this text ha
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# # Opcodes whose results mostly differ if an operand differs. Copies are followed until a branch, a store or an address
+# Opcodes whose results mostly differ if an operand differs. Copies are followed until a branch, a store or an address
 # uses them.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")

@@ -85,7 +85,7 @@ _SQUARE = Matmul(512, 512, 512, a="bf16")
 MECHANISMS: tuple[Mechanism, ...] = (
     Mechanism("boxes larger than the tensor", "TMA fills what lies outside with zeros", Matmul(40, 48, 72), {}),
     *_clusters(),
-    Mechanism("stmatrix and TMA stores", "a box leaves as it was written", _SQUARE, {"store_buffers": 1}),
+    Mechanism("stmatrix and TMA stores", "TMA stores boxes of shared memory unchanged", _SQUARE, {"store_buffers": 1}),
     Mechanism(
         "sums of 8-bit floats", "what tensor cores cut off lies within the tolerances",
         Matmul(512, 512, 4096, a="e4m3", b="e4m3", out="f32", order_b="col"), {"tile_k": 128},

@@ -393,7 +393,7 @@ class Benchmark:
                 in_flight=InFlightLimit(compilers=os.cpu_count() or 1),
             )
         )
-        # # On a new machine, cupy compiles kernels for the first reference of a type, for up to half a minute. This
+        # On a new machine, cupy compiles kernels for the first reference of a type, for up to half a minute. This
         # time is not counted to the search of this shape.
         self._prepare(problem, space)
         seconds = min(seconds, max(until - time.monotonic(), 1.0))

@@ -89,7 +89,7 @@ class BoostedTreeSettings:
         """
         fields = {field.name: type(field.default) for field in dataclasses.fields(cls)}
         if set(data) != set(fields):
-            raise ValueError("its settings are not those of this version")
+            raise ValueError("its settings were written by another version")
         for name, kind in fields.items():
             value = data[name]
             if type(value) is not kind and not (kind is float and type(value) is int):

@@ -51,7 +51,7 @@ def _by_operator(
     for one in merged(observations):
         by_operator.setdefault(one.problem.operator, []).append(one)
     if not by_operator:
-        raise ValueError("there is nothing to learn from")
+        raise ValueError("there are no trials to train on")
     return tuple(_operator_model(name, by_operator[name], settings, judged) for name in sorted(by_operator))
 
 

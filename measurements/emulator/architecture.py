@@ -21,7 +21,7 @@ _OF_ARCH = "__CUDA_ARCH_"  # prefix of all architecture macros
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Words of kernels that need sm_100a: tensor memory, and TMA copies of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
-# # Words of kernels that need sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare for
+# Words of kernels that need sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare for
 # them.
 _HOPPER = (
     *("wgmma", "setmaxnreg", "mbarrier", "mapa", "stmatrix", "griddepcontrol", "elect.sync", "cp.async.bulk"),

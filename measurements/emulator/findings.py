@@ -167,7 +167,7 @@ class ExecutedLine(NamedTuple):
     times: int
 
 
-# # Fences and waits that compilers omit: some emit no machine code (Triton and CUTLASS's tutorials omit them), and the
+# Fences and waits that compilers omit: some emit no machine code (Triton and CUTLASS's tutorials omit them), and the
 # fence after mbarrier.init is unnecessary if a cluster barrier follows, which releases and acquires.
 _LEFT_OUT = frozenset(
     {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}

@@ -71,7 +71,7 @@ def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
 
     Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors unless the GPU is an sm_90.
     """
-    made = cp.zeros(128, np.uint8)  # cupy's addresses are multiples of 512, and 128 are needed
+    made = cp.zeros(128, np.uint8)  # the address must be a multiple of 128; cupy's are multiples of 512
     fields = fields_of(tensor_map, address).view(np.dtype((np.void, FIELDS.itemsize)))
     _builder(cp, int(cp.cuda.Device().id))((1,), (1,), (made, fields))
     return np.asarray(cp.asnumpy(made), np.uint8)

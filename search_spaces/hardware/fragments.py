@@ -43,7 +43,7 @@ class Fragment:
             return
         if self.layout.rounds(self.lanes // WARP) > 1:
             raise ValueError(
-                f"fragment: the layout uses {self.layout.subgroups} warps, more than {self.lanes} lanes make up"
+                f"fragment: the layout uses {self.layout.subgroups} warps, but the fragment has {self.lanes // WARP}"
             )
         # For the fma rows, A and B repeat over lanes.
         self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)

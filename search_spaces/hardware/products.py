@@ -12,7 +12,7 @@ from typing import NamedTuple
 # "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10, L4, L40S)
 # takes another sixteenth.
 
-# # l2_gb_s is an estimate of the sustained read bandwidth of L2, which the vendor does not publish. A100: 4.2 TB/s
+# l2_gb_s is an estimate of the sustained read bandwidth of L2, which the vendor does not publish. A100: 4.2 TB/s
 # (Nsight, 40 GB model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM,
 # suits recorded matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 12.1 TB/s, which the Triton matmul of
 # 1152x2048x10112 with tiles of 64x128 moves (AutoHeuristic, h100_mm, 98 us); those recordings show no limit but the
@@ -122,7 +122,7 @@ class GpuProduct(NamedTuple):
     sms_of_gpcs: tuple[int, ...] = ()  # see Device
 
 
-# # SMs per GPC of GH100 with 132 SMs, chosen to agree with two observations. With clusters of 4 blocks, times on an
+# SMs per GPC of GH100 with 132 SMs, chosen to agree with two observations. With clusters of 4 blocks, times on an
 # H100 (2026-11-27) imply that 30 or 31 clusters run at a time. With clusters of 8 blocks, 15 run on the H100s of
 # accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. Chips differ. The same is assumed for H200, which has the
 # same chip with as many SMs.

@@ -108,7 +108,7 @@ class LeadingDimension:
     ) -> Access | Refusal:
         """Return the wmma.load access, or why the layout has no leading dimension."""
         rows, cols = fragment
-        # # Most layouts fail on the first row of fragments, so it is checked first. Two periods of the layout are
+        # Most layouts fail on the first row of fragments, so it is checked first. Two periods of the layout are
         # enough to check all fragments and the alignment of their origins.
         seen = layout.first_lines(cols if layout.transposed else rows)
         first = seen.offsets()[:rows, :cols]

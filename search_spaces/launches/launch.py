@@ -50,7 +50,7 @@ class ScalarArgument:
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
 
     def passing(self, value: Any) -> Self:
-        """Return the argument of a call with another value. Raises ValueError for one outside of ``limits``."""
+        """Return this argument with another value. Raises ValueError for a value outside of ``limits``."""
         low, high = self.limits or (self.value, self.value)
         number = value.item() if isinstance(value, np.generic) else value
         if self.dtype.is_float and isinstance(number, int) and not isinstance(number, bool):

@@ -147,7 +147,7 @@ class LoweringConfig:
         for d in range(first, self.rank):
             size = self.expand_dims[d]
             if size < 2:
-                raise ValueError(f"expand_dims[{d}] is {size}: appended dimensions come last and hold at least 2")
+                raise ValueError(f"expand_dims[{d}] is {size}: appended dimensions come last and have at least size 2")
             if self.thread[d] != size or self.workgroup[d] or self.partial_reduction[d]:
                 raise ValueError(
                     f"expand_dims[{d}] is {size}: the appended dimension needs thread {size}, workgroup 0 and "

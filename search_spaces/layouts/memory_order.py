@@ -60,7 +60,7 @@ class MemoryOrder:
         return np.broadcast_arrays(strips, places)  # type: ignore[return-value]
 
 
-# # Fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8, and columns 2 t, 2 t
+# Fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8, and columns 2 t, 2 t
 # + 1, 2 t + 8 and 2 t + 9, with g = lane / 4 and t = lane % 4. Its 16 bytes of a fragment are contiguous. Words of
 # eight numbers of four bits, which have numbers of four fragments: a lane has words t and t + 4 of both rows.
 FRAGMENT_WORDS = MemoryOrder(16, 8, ((0, 3), (1, 2), (1, 0), (1, 1), (0, 0), (0, 1), (0, 2)))

@@ -39,8 +39,8 @@ class NestedLayout:
     """The distribution of a tile of rank r over subgroups and threads; every field has r integers.
 
     A tile field counts the tiles of the next level; it is not a size in elements. Raises ValueError unless all fields
-    have the same rank, tiles are at least 1, a stride of 0 has a tile of 1, and the virtual ids of sum(stride * virtual
-    id) are the same virtual ids. Ids may have gaps.
+    have the same rank, tiles are at least 1, a stride of 0 has a tile of 1, and the virtual ids can be computed from
+    the id sum(stride * virtual id). Ids may have gaps.
     """
 
     subgroup_tile: tuple[int, ...]

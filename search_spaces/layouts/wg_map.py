@@ -206,7 +206,7 @@ class WgMap:
             if data[dim] % factor:
                 raise ValueError(
                     f"broadcast_size is {factor} but sg_data[{dim}] of the result is {data[dim]}: "
-                    "it must divide, or a subgroup needs part of an element's copies"
+                    "it must divide, or a subgroup would need only some copies of an element"
                 )
             data[dim] //= factor
         return self._derived(self.sg_layout, (data[0], data[1]))

@@ -213,7 +213,7 @@ def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> Floa
 
 
 def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
-    # # e^89 overflows f32, and e^-104 is zero, so levels that differ by 200 expose a missing subtraction of the
+    # e^89 overflows f32, and e^-104 is zero, so levels that differ by 200 expose a missing subtraction of the
     # maximum.
     levels = 256.0 * rng.permutation(np.resize(np.arange(-8, 9), count))[:, None]
     lines = levels - np.minimum(0.5 * np.arange(length), 1024.0)

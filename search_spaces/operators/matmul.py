@@ -40,7 +40,7 @@ RESULT_DTYPES = FLOAT_DTYPES | {"i32": I32}
 FP8 = ("e4m3", "e5m2")
 REDUCTIONS = ("none", "row_sum", "row_max", "column_sum", "column_max")
 
-# # Significant bits that tensor cores keep of a sum of products of 8-bit floats: about 14 on Hopper (DeepSeek-V3, arXiv
+# Significant bits that tensor cores keep of a sum of products of 8-bit floats: about 14 on Hopper (DeepSeek-V3, arXiv
 # 2412.19437, section 3.3.2), and on Ada (SageAttention2, arXiv 2411.10958, section 3.2: FP22).
 FP8_SUM_BITS = 14
 FP8_PRODUCTS = 32  # products along k of one instruction
@@ -422,7 +422,7 @@ class Matmul(Problem):
         }
 
     def _smaller(self) -> float:
-        """Return the factor of stress inputs that keeps sums of products up to 3 times 8 below 2^15 in f16."""
+        """Return the scale of stress inputs, so that k products of at most 24 have a sum below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:

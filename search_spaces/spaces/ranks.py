@@ -55,7 +55,7 @@ def draw_ranks(count: int, n: int, seed: int, replace: bool = False) -> list[int
     words = _words(seed)
     if replace:
         return [_below(count, words) for _ in range(n)]
-    # The first n steps of a Fisher-Yates shuffle of range(count), of which only the moved entries are held.
+    # The first n steps of a Fisher-Yates shuffle of range(count), of which only the moved entries are stored.
     moved: dict[int, int] = {}
     ranks = []
     for i in range(min(n, count)):

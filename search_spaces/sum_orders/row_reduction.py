@@ -33,7 +33,7 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
         if lanes_k == subgroups_k == 1:  # one thread adds the row in ascending order
             return f"one thread, vectors of {vector}" if by_vector(passes) else "one thread"
         one_tree = subgroups_k <= lanes_k and (unroll == 1 or subgroups_k == 1)
-        # # Lanes, then warps, combine pairwise with their neighbours. Combining states other than sums is not
+        # Lanes, then warps, combine pairwise with their neighbours. Combining states other than sums is not
         # symmetric: the compiler fuses one of two products into an FMA, so the bits differ between lanes.
         if one_tree and not by_vector(passes):
             return f"{subgroups_k * lanes_k} threads, vectors of {vector}"

@@ -270,7 +270,7 @@ class QuantizedMatmul(TileProblem):
     def reduced(self, turns: ReducedLoops) -> Self:
         """Return a problem with a few tiles of out, and k of several groups that exercises each part of the loop."""
         needed = max((turns.count + 1) * turns.chosen["bk"], 2 * self.group)
-        widest = 2 * SPAN  # k remains divisible by it if it was: the choices of bk depend on that
+        widest = 2 * SPAN  # k % widest is preserved, since the choices of bk depend on it
         k = min(self.k, -(-needed // widest) * widest + self.k % widest)
         bm = turns.chosen["bm"]  # the choices of bm depend on m
         m = min(self.m, -(-_row_tiles(self.m)[-1] // (2 * bm)) * bm + (self.m % bm or bm))

@@ -26,7 +26,7 @@ from search_spaces.launches.operand import Operand
 
 MOST_EXPECTED = 64 << 10  # maximum bytes of a stored output; of larger outputs only the digest is stored
 READ = ("input", "inout")  # roles of arrays with contents before a launch
-WRITTEN = ("output", "inout")  # and of those with contents after it
+WRITTEN = ("output", "inout")  # roles of arrays with contents after a launch
 
 
 @dataclass(frozen=True, eq=False)

@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with file:
         rows = [row for row in read_rows(results, gpu) if row["launch"] in set(kept)]
         known = {row["launch"] for row in rows}
-        if file.tell() and not results.read_bytes().endswith(b"\n"):  # a kill has cut the last line short
+        if file.tell() and not results.read_bytes().endswith(b"\n"):  # the last line was truncated by a kill
             file.write("\n")
 
         def heard(row: Row) -> None:

@@ -274,7 +274,7 @@ PARTS: dict[str, tuple[Part, float]] = {
     "host": (host_time, 60.0),
     "language": (language_models, 150.0),
 }
-"""Each part with the seconds that it is given."""
+"""Each part, with its time limit in seconds."""
 
 
 def _generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedKernel:

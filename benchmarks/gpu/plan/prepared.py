@@ -64,8 +64,8 @@ class Prepared:
 def choose(problem: Problem, device: Device, count: int = PER_PROBLEM, seed: int = 0) -> list[Schedule]:
     """Return schedules to measure, the time model's first choice first.
 
-    Two fifths are the model's best that differ in several parameters, a fifth are neighbours of the very best, each
-    changed in one decision; the others are random, not much slower than the best by the model.
+    Two fifths are the fastest by the model that differ from each other in several parameters. One fifth differs from
+    the model's first choice in one decision. The others are random, not much slower than the first choice by the model.
 
     Raises:
         ValueError: No template takes the problem, or its space is empty.

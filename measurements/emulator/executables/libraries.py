@@ -19,7 +19,7 @@ from measurements.files.work_folders import temporary_folder
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
-# # Parts of libcudart that all versions share, and parts that depend on VERSION. The files of a part are compiled
+# Parts of libcudart that all versions share, and parts that depend on VERSION. The files of a part are compiled
 # together, because headers take most of the compile time; ``per_thread`` redeclares functions of other files, so it is
 # separate.
 _SHARED_PARTS = {

@@ -23,7 +23,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module
 
-# # This option omits textures and CUDA runtime types, and compiles the same PTX 10% faster. Sources that need them, and
+# This option omits textures and CUDA runtime types, and compiles the same PTX 10% faster. Sources that need them, and
 # all sources if NVRTC is too old for it, are compiled without it.
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"

@@ -412,7 +412,7 @@ class GpuWorker:
             elif operand.name in data.slots:
                 slots.append(data.slots[operand.name])
             else:
-                raise LaunchRefused(f"the kernel has an operand {operand.name} that its problem lacks")
+                raise LaunchRefused(f"the kernel has an operand {operand.name} that its problem does not have")
         with _file(blobs[kernel.cubin]) as path:
             program = LoadedModule(LoadedLaunch(cp, launch, path), slots)
         program.loaded.fill_symbols({slot.operand.name: slot.array(0) for slot in slots})

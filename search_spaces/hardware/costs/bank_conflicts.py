@@ -162,7 +162,7 @@ def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
     return period * (WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES))
 
 
-# # A layout repeats every few lines, so accesses to these lines are counted once for tiles of all sizes.
+# A layout repeats every few lines, so accesses to these lines are counted once for tiles of all sizes.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
     """Return (part, n) such that accesses cost n times as much on ``layout`` as on the part.
 

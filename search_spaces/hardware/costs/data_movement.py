@@ -176,8 +176,8 @@ def copy_plan(
     together = layout.contiguity(region.axis)
     if method == "cp.async" and (vector_bytes not in ASYNC_BYTES or together < vector):
         return Refusal(
-            f"cp.async moves 4, 8 or 16 bytes that stay together, but a vector of {vector} elements is {vector_bytes} "
-            f"bytes and layout {layout.text} keeps {together} elements of a line together"
+            f"cp.async copies 4, 8 or 16 contiguous bytes, but a vector of {vector} elements has {vector_bytes} "
+            f"bytes, and layout {layout.text} stores {together} elements of a line contiguously"
         )
     return CopyPlan(
         region=region,
@@ -306,7 +306,7 @@ def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout
     Its number of lines is normalised, so that tiles of many sizes share one count.
     """
     if axis == layout.line_axis:
-        # # The sampled warps cover whole periods, or lie within the first one. Accesses that start whole periods apart
+        # The sampled warps cover whole periods, or lie within the first one. Accesses that start whole periods apart
         # cost the same (see ``aligned_period``).
         period = aligned_period(layout, element_bytes)
         return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)

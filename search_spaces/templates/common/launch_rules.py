@@ -9,7 +9,7 @@ MOST_BLOCKS = 2**31 - 1  # limit of a grid along x, the only axis that kernels u
 
 
 def grid_rule(blocks: str = "blocks") -> Rule:
-    """Return the rule that refuses grids of more than MOST_BLOCKS blocks; column ``blocks`` has at least as many."""
+    """Return the rule that refuses grids of more than MOST_BLOCKS blocks, by a column with an upper bound of them."""
     return Rule(
         "grid",
         lambda count: count <= MOST_BLOCKS,

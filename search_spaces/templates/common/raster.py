@@ -19,7 +19,7 @@ def raster(*, hilbert: bool = False, at_launch: bool = False) -> Parameter:
     """Return the parameter ``raster``: by rows, by columns, or by bands of some rows, each by columns.
 
     Args:
-        hilbert: True if a Hilbert curve is also possible, on which finding a tile takes ``hilbert_rounds``.
+        hilbert: True if the order may also be a Hilbert curve (see ``hilbert_rounds`` for its cost).
         at_launch: True if the order is a kernel argument.
     """
     values = (*RASTER_GROUPS, *((HILBERT,) if hilbert else ()))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 LEAST_IDLE = 0.01  # share of all blocks' time that stream-K must save, as exchanging sums takes that long
-# # Round trips to L2 of a block that shares two tiles with its neighbours: for each tile a ticket, a flag, and the data
+# Round trips to L2 of a block that shares two tiles with its neighbours: for each tile a ticket, a flag, and the data
 # that are stored before them or read after them.
 TRIPS_TO_EXCHANGE = 8
 BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads at a time
-# # Round trips of a block with split-K: storing and counting its sums, and on average one to read the sums of a split,
+# Round trips of a block with split-K: storing and counting its sums, and on average one to read the sums of a split,
 # which the last block of a tile adds (``autosched/common/last_block.cuh``).
 TRIPS_OF_SPLIT = 3
 ADDITIONS = 1.5 / 4 / 32  # warp instructions per byte: a quarter of a store, of a load and of an addition
@@ -25,7 +25,8 @@ def exchanged_bytes(tile_m: int, tile_n: int) -> float:
 def trips_to_exchange(exchanged: float, threads: int) -> float:
     """Return the round trips to L2 of a block whose ``threads`` read ``exchanged`` bytes of sums.
 
-    Tickets and flags take some, and each 16 bytes of a thread one, as there are no registers for more loads at a time.
+    Tickets and flags take TRIPS_TO_EXCHANGE round trips. Each load of BYTES_AT_A_TIME by a thread takes one more,
+    because it has no registers for several loads at a time.
 
     H100, 2026-11-27: stream-K takes 20 us longer than it saves if a thread reads 32 times, 60 us if it reads 48 times.
     """

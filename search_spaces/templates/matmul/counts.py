@@ -24,7 +24,7 @@ from search_spaces.templates.common.stream_k import (
 from search_spaces.templates.matmul.decisions import whole_tile
 from search_spaces.templates.matmul.lowering import SIDES, copy, reduction_parts, tile, wg_maps
 
-# # Registers in addition to the lower bound: 24 sampled kernels (sm_90a, NVRTC 13.5, 2026-11-22) needed 22 more in the
+# Registers in addition to the lower bound: 24 sampled kernels (sm_90a, NVRTC 13.5, 2026-11-22) needed 22 more in the
 # median, and 46 at the 90th percentile; none spilled.
 MORE_REGISTERS = 22
 

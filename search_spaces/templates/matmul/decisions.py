@@ -24,9 +24,9 @@ from search_spaces.templates.common.shared_tiles import stage_bytes
 from search_spaces.templates.common.tiling import Tiling
 from search_spaces.templates.matmul.stream_k import KEPT_BYTES, early_copies, launched_blocks, stream_k
 
-EPILOGUE_PAD = (
-    8  # elements of padding per row of the epilogue's tile: 32 bytes in f32, the step of wmma.store; 16 in out's type
-)
+# Elements of padding per row of the epilogue's tile. With them, rows of f32 remain multiples of 32 bytes, as wmma.store
+# requires, and rows of 16-bit types multiples of 16 bytes.
+EPILOGUE_PAD = 8
 MIN_BLOCKS = (1, 2, 3, 4)
 COPY_COLUMNS = (1, 2, 4, 8, 16, 32, 64, 128)  # threads of a copy along contiguous memory
 REGISTER_OVERHEAD = 24  # registers for addresses and counters, the fewest seen in compiled kernels

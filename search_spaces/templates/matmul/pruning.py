@@ -37,11 +37,11 @@ NARROW = 16  # rows or columns of out below which tensor-core fragments, at leas
 FULL_WAVES = 2  # blocks per SM above which more blocks add no parallelism
 WIDE_TILE = 64  # side of a tile from which loads cost less than arithmetic
 FEW_THREADS = 128  # one warp per scheduler of an SM
-# # Registers per fragment register of a step, if two buffers of f32 are rounded to tf32 (cvt.rna) while others are
+# Registers per fragment register of a step, if two buffers of f32 are rounded to tf32 (cvt.rna) while others are
 # loaded. Of 37 sampled schedules near the limit, 20 of the 25 with fewer registers spill 8 to 296 bytes, and 2 of the
 # other 12 (NVRTC 13.5, sm_90a, 2026-11-22). f16, which is not rounded, does not spill there.
 ROUNDING_REGISTERS = 2
-# # Registers in addition to the lower bound, without which first choices for sm_75, sm_100 and sm_120 spilled (NVRTC
+# Registers in addition to the lower bound, without which first choices for sm_75, sm_100 and sm_120 spilled (NVRTC
 # 13.5, 2026-11-24): for copies through registers, for copies of less than a register at a time, and for two fragment
 # buffers.
 STAGED_REGISTERS, ELEMENT_REGISTERS, BUFFER_REGISTERS = 8, 16, 24

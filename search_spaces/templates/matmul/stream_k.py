@@ -131,8 +131,8 @@ def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, 
         if stream_k == 0 or min_blocks >= fit:
             return None
         return (
-            f"stream-K would launch {min_blocks} blocks for each SM, which holds {fit} of {tile_m}x{tile_n}x{tile_k} "
-            f"tiles in {stages} stages: together they hide more than even shares of k save"
+            f"stream-K launches {min_blocks} blocks per SM, but {fit} blocks with {tile_m}x{tile_n}x{tile_k} tiles and "
+            f"{stages} stages fit on an SM, and are faster without stream-K because they hide more latency"
         )
 
     return (

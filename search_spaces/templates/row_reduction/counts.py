@@ -23,7 +23,7 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     state_words = problem.state_words(config.text("passes"))
     element = problem.input_dtype.bytes
     warps = threads // device.warp_size
-    # # A split row is finished by its last block, or by all blocks in a second launch or as a cluster. The counts below
+    # A split row is finished by its last block, or by all blocks in a second launch or as a cluster. The counts below
     # are those of an average block; nothing overlaps the last block's finish of the last row.
     writes = problem.normalizes
     second_launch, in_cluster = config["finish"] == "second_launch", config["finish"] == "cluster"

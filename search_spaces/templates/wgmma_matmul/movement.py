@@ -30,7 +30,7 @@ BY_TMA, BY_THREADS = "tma", "cp.async"  # values of copy_a and copy_b
 _WARPGROUP = 4  # warps
 LEAST_COPY_BYTES = 4  # smallest size of cp.async
 ISSUED_PER_COPY = 4  # instructions per copy, including the predicate and addresses
-# # A word that is shifted into place is read, exchanged and written. On an H100 (2026-11-27) a warp takes 90 cycles per
+# A word that is shifted into place is read, exchanged and written. On an H100 (2026-11-27) a warp takes 90 cycles per
 # word, including waits for its copy, regardless of other warps on the SM.
 ISSUED_PER_SHIFT = 14
 SHIFT_CYCLES = 90.0

@@ -83,8 +83,8 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         needed, of_block = tiles_that_end_together(tiles, resident)
         if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_per_block} tiles, but {needed} from each of {resident} blocks, which run at "
-                f"a time on {device.name}, are all {tiles}"
+                f"a block computes {tiles_per_block} tiles, but the {resident} blocks that run at a time on "
+                f"{device.name} compute all {tiles} with {needed} tiles each"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 

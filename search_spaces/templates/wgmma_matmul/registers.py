@@ -12,12 +12,12 @@ from search_spaces.spaces.rules import Rule
 REGISTER_STEP = 8  # setmaxnreg (PTX ISA, "setmaxnreg")
 REGISTER_OVERHEAD = 26  # registers of a consumer in addition to accumulators: ptxas' minimum (message C7602)
 END_REGISTERS = 16  # additional, if columns have their own scale or bias, or for a long activation
-# # Additional registers for boxes of out: for one box, and for more. With 32 registers in addition to 208 accumulators
+# Additional registers for boxes of out: for one box, and for more. With 32 registers in addition to 208 accumulators
 # some kernels spilled 4 to 56 bytes, and with 40 in addition to 192 those with two boxes 4 bytes (NVRTC 13.5,
 # 2026-11-22). Of 60 kernels sampled near these limits, two still spill 4 bytes. With the main loop of 2026-11-24, only
 # 256x192 with a long activation spills (272 bytes) of ten kernels beyond the limit.
 STORE_REGISTERS = 8
-# # Additional registers for boxes of out with stream-K, for one consumer without register reallocation: 128x176 spilled
+# Additional registers for boxes of out with stream-K, for one consumer without register reallocation: 128x176 spilled
 # 4 bytes with 29 spare registers, and 192x128 spilled 104 bytes with 5 (f32 out, bias+gelu, NVRTC 13.5, 2026-11-28).
 STREAM_K_REGISTERS = 40
 MOST_REGISTERS = 240  # largest number per thread of two consumers, next to a copying warpgroup

@@ -371,8 +371,8 @@ def _columns_rule(problem: Matmul) -> Rule:
     return Rule(
         "columns",
         lambda tile_n: np.equal(tile_n % COLUMNS_APART, 0) | (tile_n <= CLOSE_COLUMNS) | np.equal(tile_n, covering),
-        f"tile_n is {{tile_n}}, but from {CLOSE_COLUMNS} on only multiples of {COLUMNS_APART} are tried, and the "
-        f"one that covers n = {problem.n}",
+        f"tile_n is {{tile_n}}, but above {CLOSE_COLUMNS} only multiples of {COLUMNS_APART} are tried, and the "
+        f"smallest tile that covers n = {problem.n}",
     )
 
 

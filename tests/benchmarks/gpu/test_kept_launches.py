@@ -236,7 +236,7 @@ def test_an_equal_launch_is_kept_once_and_another_one_beside_it(tmp_path: Path) 
 
 
 def test_launches_of_several_steps_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="only one launch"):
+    with pytest.raises(ValueError, match="only a single launch"):
         keep(tmp_path, "t", ADD_ONE, dataclasses.replace(LAUNCH, then=(LAUNCH,)), {"a": VALUES}, {"o": VALUES})
     assert names(tmp_path) == ()
 

@@ -91,7 +91,7 @@ def test_operators_are_learned_apart() -> None:
 def test_too_little_to_learn_from_is_refused() -> None:
     with pytest.raises(ValueError, match="copy has 6 usable times, and training needs 10"):
         train([observations(NEW, rows=6)], QUICK)
-    with pytest.raises(ValueError, match="nothing to learn from"):
+    with pytest.raises(ValueError, match="there are no trials to train on"):
         train([], QUICK)
 
 

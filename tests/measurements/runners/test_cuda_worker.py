@@ -432,7 +432,7 @@ def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
     answer = opened(FakeCupy(), arrays).handle(Message(request, BLOBS))
     assert (answer["status"], answer["reason"]) == (
         Status.LAUNCH_ERROR,
-        "the kernel has an operand another that its problem lacks",
+        "the kernel has an operand another that its problem does not have",
     )
 
 

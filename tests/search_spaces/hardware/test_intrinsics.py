@@ -84,7 +84,7 @@ def test_a_warpgroup_fragment_is_one_more_row():
     for lanes in (0, 48):
         with pytest.raises(ValueError, match="whole warps"):
             Fragment((64, 16), 8, layout, lanes=lanes)
-    with pytest.raises(ValueError, match="uses 4 warps, more than 32 lanes"):
+    with pytest.raises(ValueError, match="uses 4 warps, but the fragment has 1"):
         Fragment((64, 16), 8, layout)
 
 

@@ -36,7 +36,7 @@ _MAX_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceA
 _ALIGNMENT = 16  # bytes, alignment of any caller's array: required by TMA and kernels of 8-bit types
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
 _TIMED = 5  # replays of each algorithm, of which the median counts
-_TOGETHER, _REPLAY_MS = 20, 2.0  # maximum launches in a replay; fewer if these alone take so long
+_TOGETHER, _REPLAY_MS = 20, 2.0  # maximum launches in a replay, and milliseconds above which a replay has fewer
 
 Multiply = Callable[..., None]  # arguments: device addresses of a, b, out, and of scale_a and scale_b if present
 

@@ -107,7 +107,7 @@ void map_arena(Machine& machine, const char* path, std::uint64_t base, std::size
   } else {
     close(fd);
   }
-  if (at != reinterpret_cast<void*>(base)) fail("cannot map the memory of the program where it has it");
+  if (at != reinterpret_cast<void*>(base)) fail("cannot map the program's memory at its address");
 }
 
 Job read_job(Machine& machine, const char* path) {
@@ -203,13 +203,13 @@ Job read_job(Machine& machine, const char* path) {
       file >> a.buffer >> a.at >> a.target.buffer >> a.target.offset;
       if (a.buffer >= job.buffers.size() || a.target.buffer >= job.buffers.size() ||
           a.at + sizeof a.stood > job.buffers[a.buffer].bytes) {
-        fail("an address of no buffer");
+        fail("an address outside of every buffer");
       }
       job.addresses.push_back(a);
     } else if (key == "inside") {
       AddressInValue a{};
       file >> a.parameter >> a.at >> a.target.buffer >> a.target.offset;
-      if (a.target.buffer >= job.buffers.size()) fail("an address of no buffer");
+      if (a.target.buffer >= job.buffers.size()) fail("an address outside of every buffer");
       job.inside.push_back(a);
     } else if (key == "fill") {
       std::string name;
@@ -238,7 +238,7 @@ Job read_job(Machine& machine, const char* path) {
     } else if (key == "unknown") {
       std::size_t buffer = 0, first = 0, bytes = 0;
       file >> buffer >> first >> bytes;
-      if (buffer >= job.buffers.size() || first + bytes > job.buffers[buffer].bytes) fail("unknown bytes of no buffer");
+      if (buffer >= job.buffers.size() || first + bytes > job.buffers[buffer].bytes) fail("undefined bytes outside of every buffer");
       job.buffers[buffer].unknown.push_back({first, first + bytes});
     } else if (key == "uses") {
       file >> job.uses;

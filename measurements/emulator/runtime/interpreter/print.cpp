@@ -163,7 +163,7 @@ void print(Warp& w, const Instruction& i, Lanes active) {
     if (machine.printed_bytes > most) return;
     machine.printed_bytes += text.size();
     report_print(machine.report, machine.printed_bytes > most
-                                     ? "\n[more is printed than CUDA's buffer of 1 MiB holds: the rest is left out]\n"
+                                     ? "\n[CUDA's print buffer of 1 MiB is full: the rest is left out]\n"
                                      : text.substr(0, longest).c_str());
   });
 }

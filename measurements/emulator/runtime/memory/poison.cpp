@@ -46,7 +46,7 @@ std::uint32_t poison_answers(Machine& machine) {
 
 void leave_undecided(Machine& machine) {
   if (machine.poison == 0) return;
-  report_end(machine.report, "timeout", 0, "no run can tell whether anything depends on what was never written");
+  report_end(machine.report, "timeout", 0, "this launch cannot show whether a result depends on memory that was never written");
   std::_Exit(0);
 }
 

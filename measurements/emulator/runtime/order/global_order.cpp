@@ -31,8 +31,8 @@ class AddressFilter {
 struct GlobalOrder : Unit {
   using Unit::Unit;
 
-  // Actions that a block has published by a fence followed by an atomic: everything that is covered, and for each
-  // thread the events before so many of its fences.
+  // Actions that a block has published by a fence followed by an atomic: all actions in `covered`, and the actions
+  // of each thread before its fence number `fences[thread]`.
   struct Release {
     unsigned block = 0, rank = 0;
     View covered;

@@ -48,7 +48,7 @@ def test_two_blocks_of_an_sm_share_its_registers() -> None:
     source = hopper.CLUSTER_SOURCE.read_text().replace("__launch_bounds__(256)", "__launch_bounds__(256, 2)")
     a, b = hopper.operands(64, 128, 64)
     done = emulate(hopper.clustered(64, 128, 64, source), hopper.inputs(a, b), time_limit=30)
-    assert any("of 32768 to spare" in finding.message for finding in done.findings), done.reason
+    assert any("of the block's 32768 are free" in finding.message for finding in done.findings), done.reason
     fewer = source.replace("inc.sync.aligned.u32 232", "inc.sync.aligned.u32 200").replace(" 40;", " 56;")
     done = emulate(hopper.clustered(64, 128, 64, fewer), hopper.inputs(a, b))
     assert done.ok, done.reason

@@ -81,7 +81,7 @@ void restore(Warp& w, const Instruction& i, Lanes active) {
       run_as(w, k);
       machine.self->site = i.site;
       FINDING(machine.report, invalid_argument, i.site,
-              "%s: stackrestore of %#llx, which stacksave has not given to this function since", describe_self(machine).c_str(),
+              "%s: stackrestore of %#llx, which is not a result of stacksave in this call", describe_self(machine).c_str(),
               static_cast<unsigned long long>(saved));
       return;
     }

@@ -72,7 +72,7 @@ void expect_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, const char*
   m.bytes += bytes;
   if (m.bytes > most_bytes || m.bytes < -most_bytes) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
-            "%s: %s makes the mbarrier at %s expect %lld bytes, and it counts to %lld", describe_self(machine).c_str(),
+            "%s: %s makes the mbarrier at %s expect %lld bytes, more than its maximum of %lld", describe_self(machine).c_str(),
             instruction, describe_shared(machine, m.address).c_str(), static_cast<long long>(m.bytes),
             static_cast<long long>(most_bytes));
   }
@@ -242,7 +242,7 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, address)) return;
     Mbarrier* m = mbarrier_at(machine, address, name);
-    if (m == nullptr) {  // loops must end
+    if (m == nullptr) {  // invalid: the wait succeeds, so that the thread's loop ends
       ended |= 1u << k;
       return;
     }
@@ -265,7 +265,7 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     }
     if (i.immediate[1] == 0 && m->phase > operand + 1) {
       FINDING(machine.report, mbarrier_misuse, machine.self->site,
-              "%s: %s with the state of phase %llu of the mbarrier at %s, which is already in phase %u: a state is good for the "
+              "%s: %s with the state of phase %llu of the mbarrier at %s, which is already in phase %u: a state is valid for the "
               "current phase and the one before",
               describe_self(machine).c_str(), name, static_cast<unsigned long long>(operand),
               describe_shared(machine, address).c_str(), m->phase);
@@ -393,7 +393,7 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
   if (!check_mbarrier_visible(machine, address, instruction, to_engine) && to_engine && !fenced) {
     FINDING_OF_TWO(
         machine.report, missing_mbarrier_fence, machine.grade_of_missing_fences, machine.self->site, m.site,
-        "%s: %s uses the mbarrier at %s, whose initialization at %s no fence.mbarrier_init or fence.proxy.async makes visible to bulk copies",
+        "%s: %s uses the mbarrier at %s, but its initialization at %s is not visible to bulk copies: add fence.mbarrier_init or fence.proxy.async",
         describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str(),
         place(machine.report, m.site).c_str());
     m.fenced = true;

@@ -103,7 +103,7 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
   } else if (kind == kind_f16 && p.a != p.b) {
     wrong = "f16 by bf16";
   } else if (p.saturates && kind != kind_i8) {
-    wrong = "saturation, which integers alone have";
+    wrong = "saturation, which only integers have";
   } else if ((p.negated_a || p.negated_b) && kind == kind_i8) {
     wrong = "negated integers";
   } else if (p.transposed_a || p.transposed_b) {
@@ -377,7 +377,7 @@ void mma(Warp& w, const Instruction& i, Lanes active) {
   const std::int64_t kind = i.immediate[1];
   if ((active & (active - 1)) != 0) {
     FINDING(machine.report, invalid_argument, i.site,
-            "lanes %u and others of warp %u execute %s at once: one thread of a block does",
+            "lanes %u and others of warp %u execute %s together, but one thread of a block must execute it",
             static_cast<unsigned>(__builtin_ctz(active)), w.index, name);
   }
   for_lanes(active, [&](unsigned k) {

@@ -47,7 +47,7 @@ bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
 // A barrier of the whole block does not wait for threads that have exited, as in hardware since Volta. If such a thread
 // skipped the barrier and had effects afterwards, it should have waited.
 void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned rank) {
-  constexpr unsigned last_note = 75;  // last architecture for which it is a note
+  constexpr unsigned last_note = 75;  // the finding is a note up to this architecture
   const auto exited = [rank, &machine](const Thread& t) {
     return t.rank == rank && t.state == State::exited && t.lane < machine.warp_lanes[t.warp];
   };

@@ -207,7 +207,7 @@ void report_waiting_for_cluster(Machine& machine) {
   for (unsigned w = 0; w < machine.warp_count; ++w) {
     if (machine.cluster.asks[w] == 0) continue;
     FINDING(machine.report, barrier_not_reached, machine.cluster.asks[w],
-            "%s waits for registers, and its block has only %u of %u to spare: setmaxnreg asks for too many",
+            "%s waits for registers, but only %u of the block's %u are free: setmaxnreg requests too many",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str(),
             machine.cluster.pools[w / block_warps(machine)].free, registers_of_block(machine));
   }

@@ -237,7 +237,7 @@ void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, cons
     report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
   } else if (same && by_block && copies_the_same(machine, b, address, bytes)) {
     report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note,
-                "; both have loaded it from one place, which nobody writes");
+                "; both write a value that they have loaded from the same address, which is never written");
   } else if (from != nullptr && !same && by_block && write.site == machine.self->site &&
              nearly_equal(machine, address, from, bytes, machine.self->site)) {
     report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");

@@ -45,7 +45,7 @@ struct GlobalUses {
   static constexpr std::size_t fewest = std::size_t{1} << 16;  // stamps between two garbage collections (stamps.cpp)
   std::vector<Stamp> stamps = std::vector<Stamp>(1);  // stamps of lane 0; number 0 is unused
   static constexpr unsigned num_latest = 1u << 12;
-  Mark latest[num_latest] = {};  // by site and warp: the probable number of the stamp
+  Mark latest[num_latest] = {};  // by a hash of site, kind and warp: the number of the last stamp with this hash
   std::size_t full = fewest;  // number of stamps at which unused ones are collected
 
   static constexpr unsigned most_cells = 4;  // per word (marks.cpp)

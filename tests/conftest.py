@@ -6,8 +6,10 @@ import gc
 import itertools
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from threading import Timer
@@ -200,3 +202,16 @@ def no_full_verification_of_winners() -> None:
     from autosched.tuning.winner import winner_verification
 
     winner_verification.VERIFICATION_SECONDS = 0.0
+
+
+@pytest.fixture
+def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the processes of workers from one that has imported PyTorch, which takes each of them 2.5 s of CPU time."""
+    from measurements.workers import worker
+
+    class Forks:
+        PIPE, TimeoutExpired = subprocess.PIPE, subprocess.TimeoutExpired
+        Popen = partial(forked_python.Popen, torch=True)
+
+    monkeypatch.setattr(worker, "subprocess", Forks)
+    monkeypatch.setattr(worker, "_has_ended", lambda pid: not Path(f"/proc/{pid}").exists())  # it is no child of ours

@@ -84,15 +84,15 @@ def report_ended(running: dict[int, socket.socket]) -> None:
             connection.send(f"{status} {usage.ru_utime + usage.ru_stime}".encode())
 
 
-def take_descriptors(received: list[int], wanted: list[int]) -> None:
-    """Move the descriptors that were received to the numbers of ``wanted``, and close all others."""
-    above = max(*wanted, *received) + 1
+def take_streams(received: list[int]) -> None:
+    """Make the descriptors that were received the standard streams, and close all others."""
+    above = max(2, *received) + 1
     for offset, descriptor in enumerate(received):
         os.dup2(descriptor, above + offset)
-    for offset, number in enumerate(wanted):
-        os.dup2(above + offset, number)
+    for number in range(3):
+        os.dup2(above + number, number)
     for entry in os.listdir("/proc/self/fd"):
-        if int(entry) not in wanted:
+        if int(entry) > 2:
             with suppress(OSError):  # the list's own is closed already
                 os.close(int(entry))
 
@@ -127,22 +127,22 @@ def writer(descriptor: int, errors: str) -> io.TextIOWrapper:
 
 
 def run(arguments: list[str]) -> None:
-    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does."""
+    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does; after ``-P`` without its folder."""
     main = sys.modules["__main__"] = ModuleType("__main__")
     sys.orig_argv = [sys.executable, *arguments]
     paths = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    how, *rest = arguments
+    safe = arguments[0] == "-P"
+    how, *rest = arguments[1:] if safe else arguments
+    first = {"-m": os.getcwd(), "-c": ""}.get(how, os.path.dirname(os.path.realpath(how)))
+    sys.path[:0] = paths if safe else [first, *paths]
     if how == "-m":
-        sys.path[:0] = [os.getcwd(), *paths]
         sys.argv = ["-m", *rest[1:]]
         runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]  # as the interpreter does
     elif how == "-c":
-        sys.path[:0] = ["", *paths]
         sys.argv = ["-c", *rest[1:]]
         exec(compile(rest[0], "<string>", "exec"), main.__dict__)
     else:
-        sys.path[:0] = [os.path.dirname(os.path.realpath(how)), *paths]
-        sys.argv = arguments
+        sys.argv = [how, *rest]
         main.__file__ = os.path.abspath(how)
         exec(compile(Path(how).read_bytes(), main.__file__, "exec"), main.__dict__)
 
@@ -180,7 +180,7 @@ if __name__ == "__main__":
     request, descriptors = serve(place, int(owner))
     failure = None
     try:
-        take_descriptors(descriptors, [0, 1, 2, *request["pass_fds"]])
+        take_streams(descriptors)
         become(request)
         run(request["arguments"])
     except BaseException as error:

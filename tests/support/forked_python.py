@@ -26,14 +26,14 @@ from typing import Any
 COMMANDS = (
     *("autosched.cli", "autosched.tuning", "autosched.samplers", "autosched.user_kernels", "autosched.regression"),
     *("autosched.verify", "autosched.programs", "cost_models", "measurements", "search_spaces"),
-    *("numpy.random", "scipy", "cuda.bindings.nvrtc"),
+    *("numpy.random", "scipy", "cuda.bindings.nvrtc", "pytest", "hypothesis"),
 )
-TORCH = (*COMMANDS, "torch", "triton.language", "pytest")
+TORCH = (*COMMANDS, "torch", "triton.language")
 OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of the process that all servers end with: the first of pytest
 _FOLDER = gettempdir()  # some tests set TMPDIR
 
 # What a child can take over. With other options or options of Python (-W, -I), a new interpreter is started.
-_OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "start_new_session", "pass_fds"}
+_OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "start_new_session"}
 _OF_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED"}
 # So it is with other values of these variables and of all others of Python, which are read at the start.
 _OF_START = ("LANG", "LC_", "LD_", "PYTHON")
@@ -58,7 +58,6 @@ class Popen(subprocess.Popen[Any]):
                 "environment": dict(environment),
                 "folder": os.path.abspath(options.get("cwd") or os.curdir),
                 "start_new_session": options.get("start_new_session", False),
-                "pass_fds": options.get("pass_fds", ()),
             }
         super().__init__(args, **options)
 
@@ -68,7 +67,7 @@ class Popen(subprocess.Popen[Any]):
             return
         pipes = stdin, _, _, stdout, _, stderr = given[10:16]  # -1 where there is no pipe
         streams = [number if pipe == -1 else pipe for number, pipe in enumerate((stdin, stdout, stderr))]
-        socket.send_fds(self._server, [json.dumps(self._request).encode()], [*streams, *self._request["pass_fds"]])
+        socket.send_fds(self._server, [json.dumps(self._request).encode()], streams)
         self.pid = int(_answer(self._server))
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -129,11 +128,11 @@ def _answer(server: socket.socket) -> str:
 
 
 def _can_fork(args: Sequence[Any], environment: Mapping[str, str]) -> bool:
-    program, how, *_ = map(os.fspath, [*args, "-"])
+    program, how, *_ = map(os.fspath, [*args, "-"])  # without an argument, Python reads stdin
     return (
         sys.platform == "linux"
         and program == sys.executable
-        and (how in ("-c", "-m") or not how.startswith("-"))
+        and (how in ("-c", "-m", "-P") or not how.startswith("-"))
         and _of_start(environment) == _of_start(os.environ)
     )
 

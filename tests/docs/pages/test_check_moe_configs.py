@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="Triton is not installed: pip install 'auto
 
 from autosched.cli import main
 
-pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("forked_workers")]
 
 REPOSITORY = Path(__file__).parents[3]
 PAGE = (REPOSITORY / "docs" / "tutorial" / "check-moe-configs.md").read_text()

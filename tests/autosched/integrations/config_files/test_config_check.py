@@ -22,7 +22,7 @@ from autosched.integrations.config_files.installed import kernel_for
 from autosched.integrations.config_files.verify_config import verify_config
 from search_spaces.hardware.devices import device
 
-pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
+pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("forked_workers")]
 
 SMALL = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 2, "num_warps": 2, "num_stages": 3}
 DEFAULT = SMALL | {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 128, "num_warps": 8, "num_stages": 4}

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import forked_python
 import pytest
 from cases import representative
 from slow_tests import updated
@@ -29,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def outcomes(folder: Path, *options: str) -> dict[str, str]:
     """Run pytest and return the outcome of each test and skipped module."""
     command = [sys.executable, "-m", "pytest", "-q", "-rA", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = forked_python.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     lines = [line.split() for line in done.stdout.splitlines() if line.startswith(("PASSED", "FAILED", "SKIPPED"))]
     return {" ".join(words[1:3]) if words[0] == "SKIPPED" else words[1]: words[0] for words in lines}
 

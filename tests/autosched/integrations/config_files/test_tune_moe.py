@@ -298,6 +298,7 @@ def test_a_gpu_is_given_the_layer_at_its_true_sizes(layer: Layer) -> None:
 
 @needs_compiler
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("forked_workers")
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # Each worker imports torch, which takes seconds.
     monkeypatch.setattr("autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1)

@@ -23,15 +23,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return forked_python.run(command, torch=True, cwd=folder, capture_output=True, text=True, check=True)
-
-
 def test_the_program_prints_what_the_page_says(tmp_path: Path) -> None:
     _, program = blocks("python")
     (tmp_path / "program.py").write_text(program)
     for printed in re.findall(r"`(\d answered, \d tuned)`", PAGE):
-        assert run(tmp_path, sys.executable, "program.py").stdout == f"{printed}\n"
+        command = [sys.executable, "program.py"]
+        done = forked_python.run(command, torch=True, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{printed}\n"
 
 
 def test_the_command_starts_the_program(tmp_path: Path) -> None:
@@ -39,4 +37,6 @@ def test_the_command_starts_the_program(tmp_path: Path) -> None:
     (tmp_path / "serve.py").write_text(program.rpartition("print(")[0])
     (command,) = blocks("sh")
     words = [sys.executable if word == "python" else word for word in shlex.split(command)[1:]]
-    assert "0 tunings answered, 1 new" in run(tmp_path, sys.executable, "-m", "autosched", *words).stderr
+    started = [sys.executable, "-m", "autosched", *words]
+    done = subprocess.run(started, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "0 tunings answered, 1 new" in done.stderr

@@ -236,7 +236,9 @@ def test_a_newer_program_needs_a_newer_device() -> None:
 
 def test_a_program_runs_under_the_name_of_its_link() -> None:
     """Python finds a virtual environment's packages by its own name, since the interpreter there is a link."""
-    done = run(Path(sys.executable), "-c", "import sys; print(sys.prefix)", options=("--driver",))
+    program = [sys.executable, "-c", "import sys; print(sys.prefix)"]
+    command = [sys.executable, "-m", "autosched", "run", "--driver", *program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert (done.returncode, done.stdout) == (2, f"{sys.prefix}\n"), done.stderr
 
 

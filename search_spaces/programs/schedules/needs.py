@@ -49,10 +49,11 @@ class _NeedsOfRows(NamedTuple):
     numbers: IntArray
 
 
-_last: _NeedsOfRows | None = None
+_last: _NeedsOfRows | None = None  # of any program: one table per program would take too much memory
 
 
 def _needs_of_rows(found: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
+    """Return the needs of these rows, which are not computed again if the last call had the same rows."""
     global _last
     last = _last  # another thread may replace it
     if last is None or last.found is not found or not _equal(last.columns, columns):

@@ -297,7 +297,7 @@ def test_some_planted_faults_are_found(fault: str) -> None:
 
 
 def test_edge_cases_agree_with_kernels() -> None:
-    problem = replace(SMALL, batch=1, heads=1, kv_heads=1, queries=40, head_size=16, causal=1)
+    problem = replace(SMALL, batch=1, heads=1, kv_heads=1, queries=40, causal=1)
     kernel = kernel_of(problem, "a100", sampled(problem, "a100", 1)[0])
     for case in problem.stress_inputs(1):
         assert outcome(problem, kernel, case.inputs) == "ok", case.cases

@@ -318,6 +318,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         if isinstance(result, str):
             shown = " and ".join(t.value.dtype.name for t in tiles)
             hint = ': use .cast("f32")' if any(t.value.dtype not in (F32, I32) for t in tiles) else ""
+            hint = ': use // or .cast("f32")' if function == "divide" and of_numbers == I32 else hint
             fail(function, f"arithmetic is in {result}, not {shown}{hint}")
         values: list[ir.Value | float] = []
         for a in read:

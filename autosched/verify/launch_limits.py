@@ -68,7 +68,6 @@ _INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
     (r"mbarrier\.", 80),
     (r"redux\.sync", 80),
 )
-_COMPILED = tuple((re.compile(pattern), needs) for pattern, needs in _INSTRUCTIONS)
 
 
 def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKernel | None = None) -> str:
@@ -145,12 +144,12 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
 
 
 def _instructions(device: Device, instructions: tuple[str, ...]) -> str:
-    lacking = [(pattern, needs) for pattern, needs in _COMPILED if not _has(device, needs)]
+    lacking = [(pattern, needs) for pattern, needs in _INSTRUCTIONS if not _has(device, needs)]
     # Keep the first instruction of each opcode, without its guard predicate.
     plain = (i.partition(" ")[2].lstrip() if i.startswith("@") else i for i in reversed(instructions))
     for instruction in reversed({i.partition(" ")[0]: i for i in plain}.values()):
         for pattern, needs in lacking:
-            if pattern.match(instruction):
+            if re.match(pattern, instruction):
                 since = f"sm_{needs} and later" if isinstance(needs, int) else ", ".join(needs)
                 return (
                     f"{device.name} ({device.arch}) does not support this instruction, which needs {since}: "

@@ -7,7 +7,7 @@ PTX that ``compiler`` generated. A change of either makes the verdict stale.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autosched.verify.coverage import Coverage
 from measurements.compiler.nvcc import NvccMissing, toolchain_of
@@ -15,7 +15,9 @@ from measurements.compiler.nvrtc import NvrtcMissing
 from measurements.emulator import emulator_version, ptx_digest
 from measurements.files.text import one_line
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.spaces.sum_order import SumOrder
+
+if TYPE_CHECKING:  # most verifications require no order of sums
+    from search_spaces.spaces.sum_order import SumOrder
 
 ABSENT = "it has no verification"
 UNSAID = "its coverage is unknown (stored by an older version): renew it with autosched verify"
@@ -73,8 +75,12 @@ def is_batch_invariant(text: str | None) -> bool:
 def order(text: str | None) -> SumOrder | None:
     """Return the order of sums that a stored verification required; None if it required none."""
     said = None if text is None else _read(text)
+    if said is None:
+        return None
+    from search_spaces.spaces.sum_order import SumOrder
+
     try:
-        return None if said is None else SumOrder.from_json(said.get("sum_order"))
+        return SumOrder.from_json(said.get("sum_order"))
     except ValueError:
         return None
 

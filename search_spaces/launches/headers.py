@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -21,10 +21,18 @@ SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
 OUR_PACKAGE = "autosched"  # package whose headers every kernel may include
 
 
+def package_folder(name: str) -> Path:
+    """Return the folder of a package. ``importlib.resources`` would be slower: it imports zipfile."""
+    spec = find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"there is no package {name}", name=name)
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
 @cache
 def include_dir(package: str = OUR_PACKAGE) -> str:
     """Return the folder of a package's headers: ``include``."""
-    return str(resources.files(package).joinpath("include"))
+    return str(package_folder(package) / "include")
 
 
 @lru_cache(maxsize=1024)  # most kernels have the same headers

@@ -6,15 +6,18 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from search_spaces.hardware.devices import Device
-from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import OUR_PACKAGE, Headers, identifiers, package_headers
 from search_spaces.launches.launch import Argument, BytesArgument, ScalarArgument, Size3
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 from search_spaces.spaces.config import Config
+
+if TYPE_CHECKING:  # only products use tensor cores
+    from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
 # Headers that replace others on devices without a feature.
 _INSTEAD = (

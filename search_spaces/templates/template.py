@@ -8,22 +8,24 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.generated_kernel import GeneratedKernel
+from search_spaces.launches.headers import package_folder
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
-from search_spaces.spaces.sum_order import OrderPart
 from search_spaces.spaces.union_space import UnionSpace
 from search_spaces.templates.compiler_controls import CompilerControls, plain
 from search_spaces.templates.device_source import DeviceSource, for_device
 from search_spaces.templates.drawing import Drawing
+
+if TYPE_CHECKING:  # most verifications require no order of sums
+    from search_spaces.spaces.sum_order import OrderPart
 
 _SHARED = "search_spaces.templates.common"  # package of rules that templates share
 _IMPORT = re.compile(r"^(?:from|import) [^\n(]*(?:\([^)]*\))?[^\n]*\n", re.MULTILINE)
@@ -134,7 +136,7 @@ def _modules(name: str) -> Iterator[tuple[str, str]]:
 
 def _package(name: str) -> Iterator[tuple[str, str]]:
     """Yield name and text of every module of a package."""
-    for file in resources.files(name).iterdir():
+    for file in package_folder(name).iterdir():
         if file.name.endswith(".py"):
             yield f"{name}.{file.name.removesuffix('.py')}", file.read_text("utf-8")
 

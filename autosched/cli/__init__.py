@@ -38,6 +38,9 @@ def _command(out: streams.TerminalStream, err: streams.TerminalStream) -> int:
     interrupts.leave()
     out.flush()
     err.flush()
+    if "triton" not in sys.modules:  # Triton's extension prints objects that are not freed
+        gc.disable()
+        gc.freeze()  # skip Python's last garbage collection (15 ms); the process ends anyway
     if out.lost is None or status == ExitStatus.STOPPED:
         return status
     if isinstance(out.lost, BrokenPipeError):  # the reader closed the pipe (`| head`), which is not an error

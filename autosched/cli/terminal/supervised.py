@@ -5,16 +5,13 @@ The child therefore reports its status only after the command has completed. The
 a child that ended early.
 """
 
-import atexit
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
 
 from autosched.reporting.exit_status import ExitStatus
 
@@ -25,7 +22,7 @@ _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 def supervised(command: Callable[[], int]) -> int:
     """Run ``command`` in a child process and return its status; NO_ANSWER if the child ends before it completes.
 
-    The child ends itself. On platforms without fork, this process runs the command itself.
+    The child raises SystemExit. On platforms without fork, this process runs the command itself.
     """
     if not hasattr(os, "fork"):
         return command()
@@ -39,7 +36,7 @@ def supervised(command: Callable[[], int]) -> int:
         status = _told(command)
         if os.getpid() == child:  # a process forked by a user's file may also return here
             os.write(writing, bytes([status & 0xFF]))
-        _end(status)
+        raise SystemExit(status)
     os.close(writing)
     _forward_to(pid)
     ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -57,16 +54,6 @@ def supervised(command: Callable[[], int]) -> int:
         return ExitStatus.STOPPED
     print(f"autosched: {_early_end(ended)}", file=sys.stderr)
     return ExitStatus.NO_ANSWER
-
-
-def _end(status: int) -> NoReturn:
-    """End this process as Python does, but do not free each object first, which takes 10 ms and more."""
-    threading._shutdown()  # type: ignore[attr-defined] # waits for threads that are not daemons
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status & 0xFF)
 
 
 def _told(command: Callable[[], int]) -> int:

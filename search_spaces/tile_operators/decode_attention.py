@@ -45,7 +45,7 @@ class DecodeAttention(TileProblem):
 
     Raises ValueError for sizes below 1, more than 8 queries, a page that is not a power of two from 16 to 1024, a head
     size that is not a multiple of 16 from 16 to 256, heads that are not a multiple of kv_heads, a cache of 2^40
-    elements or more, and one of which pages x page x kv_heads is 2^31 or more.
+    elements or more, and one of which (pages + 1) x page x kv_heads is 2^31 or more.
     """
 
     operator: ClassVar[str] = "decode_attention"
@@ -95,8 +95,8 @@ class DecodeAttention(TileProblem):
             raise ValueError(f"queries must be at most {MOST_QUERIES}, not {self.queries}: use attention for more")
         if self.pages * self.page * self.kv_heads * self.head_size >= 2**40:
             raise ValueError("the cache is too large: keep it under 2^40 elements")
-        if self.pages * self.page * self.kv_heads >= 2**31:
-            raise ValueError("the cache is too large: keep pages x page x kv_heads under 2^31")
+        if (self.pages + 1) * self.page * self.kv_heads >= 2**31:
+            raise ValueError("the cache is too large: keep (pages + 1) x page x kv_heads under 2^31")
 
     @property
     def group(self) -> int:
@@ -200,14 +200,15 @@ class DecodeAttention(TileProblem):
                 windows = [p.window(t, (j % page, group * d if wide else 0), (bn, d)) for t in pages]
             else:
                 number = p.load(p.window(table, (j // page, sequence), (bn // page, 1), turned=True), padding=-1)
+                pages = k.shape[0] // (page if o.order == "positions" else g * page)
+                number = p.minimum(p.maximum(number, -1), pages)  # outside stays outside, and rows fit into 32 bits
                 number = p.broadcast(number, dim=0, size=bn)
                 inside = p.rows(j, bn) % page
                 if o.order == "positions":
-                    place, first, pages = number * page + inside, group * d, k.shape[0] // page
+                    place, first = number * page + inside, group * d
                 else:
-                    place, first, pages = (number * g + p.rows(group, 1)) * page + inside, 0, k.shape[0] // (g * page)
-                known = (number >= 0) & (number < pages)  # rows of other numbers may not fit into 32 bits
-                windows = [p.window(t, (p.where(known, place, -1), first), (bn, d)) for t in (k, v)]
+                    place, first = (number * g + p.rows(group, 1)) * page + inside, 0
+                windows = [p.window(t, (place, first), (bn, d)) for t in (k, v)]
             keys, values = (p.load(window).cast(o.dtype) for window in windows)
             z = p.mma(keys, query)
             if scales:

@@ -25,6 +25,7 @@ FP4_GROUP = 16
 LAYOUTS = ("rows", "fragments")
 DEPTH = 16  # k of one mma.sync instruction; also the numbers packed at one position of the halves of words
 TIMES = 16  # factor of four-bit numbers after conversion to f16 without a shift; scales are divided by it
+MOST_ROWS = 256  # of x in a tile
 MIDDLE = 8  # zero point of four-bit numbers without an array of zero points
 
 
@@ -40,7 +41,8 @@ class QuantizedMatmul(TileProblem):
 
     With ``layout="fragments"`` w is packed by ``pack``, so that each thread loads its own operands with 16-byte loads.
 
-    The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. The tolerance is the
+    The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. With more than 128
+    rows of x, however, scaled weights of int4, int8 and e4m3 are rounded to x's type. The tolerance is the
     interpreter's bound for sums in any order.
 
     Raises ValueError for sizes below 1, unknown types, k that is not a multiple of 64 or of the group, and zero points
@@ -207,12 +209,11 @@ class QuantizedMatmul(TileProblem):
             found = p.load(p.window(scale, (i, at // o.group if o.group else 0), (bn, 1), turned=True)).cast("f32")
             return found * (1 / TIMES) if o.weights == "int4" and o.dtype == "f16" else found
 
-        def scaled(sums: Any, at: Any) -> Any:
-            return sums * factor(at) if o.group else sums
-
         def part(at: Any, depth: int) -> Any:
             return p.transpose(p.load(p.window(x, (j, at), (bm, depth))))
 
+        # Sums of groups need as many registers again. Many rows share what scaling weights costs.
+        scales_weights = o.group and _row_tiles(m)[-1] == MOST_ROWS
         depth = min(o.group or bk, bk)
         for at in p.split(k, bk, parts=parts, states=(acc,), combine="add"):
             if in_words:
@@ -231,8 +232,13 @@ class QuantizedMatmul(TileProblem):
                         zero = p.load(p.window(zeros, (i, column), (bn, 1), turned=True)).cast("i32")
                     own = range(4) if depth >= SPAN else range(first // DEPTH, (first + depth) // DEPTH)
                     numbers = p.nibbles(words, own, zero=zero, times=TIMES if o.dtype == "f16" else 1, to=o.dtype)
+                if scales_weights:
+                    numbers = (numbers.cast("f32") * factor(here)).cast(o.dtype)
                 factors = part(here, depth)
-                acc.set(acc + scaled(p.mma(numbers, factors), here) if o.group else p.mma(numbers, factors, acc))
+                if o.group and not scales_weights:
+                    acc.set(acc + p.mma(numbers, factors) * factor(here))
+                else:
+                    acc.set(p.mma(numbers, factors, acc))
         result = acc if o.group else acc * factor(0)
         p.store(result.cast(o.dtype), p.window(out, (i, j), (bn, bm), turned=True))
 
@@ -279,4 +285,4 @@ class QuantizedMatmul(TileProblem):
 
 def _row_tiles(m: int) -> tuple[int, ...]:
     """Return the numbers of rows that a tile may have for ``m`` rows; no tile is more than twice as large as needed."""
-    return tuple(size for size in (8, 16, 32, 64, 128, 256) if size < 2 * max(m, 8))
+    return tuple(size for size in (8, 16, 32, 64, 128, MOST_ROWS) if size < 2 * max(m, 8))

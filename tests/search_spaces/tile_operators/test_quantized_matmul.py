@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled
+from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled, sampled_with
 
 from search_spaces.catalogue import problem_from_json
 from search_spaces.tile_operators.packed_weights import int4_from_awq, int4_from_gptq, pack_int4, unpack_int4
@@ -18,6 +18,7 @@ CASES = {
     "zero points, bf16": replace(SMALL, zero_points=1, dtype="bf16"),
     "groups of 32": replace(SMALL, group=32, k=128, zero_points=1),
     "groups of 64": replace(SMALL, group=64, m=20),
+    "many rows": replace(SMALL, m=140, group=32, zero_points=1, dtype="bf16"),
     "one scale a column": replace(SMALL, group=0),
     "int8": replace(SMALL, weights="int8", group=0),
     "int8 in groups": replace(SMALL, weights="int8", group=64),
@@ -41,6 +42,14 @@ MODELS = {  # slices of projections
 
 def numbers(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(1).integers(0, 16, shape)
+
+
+def test_many_rows_scale_weights_before_they_multiply() -> None:
+    problem = CASES["many rows"]
+    assert outcome(problem, kernel_of(problem, "a100", sampled(problem, "a100", 1)[0])) == "ok"
+    (schedule,) = sampled_with(problem, "h100", 1, intrinsic="wgmma_m64k16_bf16")
+    assert outcome(problem, kernel_of(problem, "h100", schedule)) == "ok"
+    assert is_found(problem, *FAULTS["weights have the scale of their iteration's first group"][:2])
 
 
 def test_packing_is_undone() -> None:
@@ -163,9 +172,14 @@ FAULTS = {
     "rows of x of another tile": ("(j, at), (bm, depth)", "(j + 1, at), (bm, depth)", "int4"),
     "columns of x of the first part": ("factors = part(here, depth)", "factors = part(at, depth)", "groups of 32"),
     "sums of a turn are lost": (
-        "acc + scaled(p.mma(numbers, factors), here)",
-        "scaled(p.mma(numbers, factors), here)",
+        "acc + p.mma(numbers, factors) * factor(here)",
+        "p.mma(numbers, factors) * factor(here)",
         "many turns",
+    ),
+    "weights have the scale of their iteration's first group": (
+        'numbers.cast("f32") * factor(here)',
+        'numbers.cast("f32") * factor(at)',
+        "many rows",
     ),
     "products of a turn are lost": ("p.mma(numbers, factors, acc)", "p.mma(numbers, factors)", "many turns, one scale"),
     "zero points of another row": ("zeros, (i, column)", "zeros, (i + 1, column)", "zero points, bf16"),

@@ -250,7 +250,7 @@ class WgMap:
                 )
             tile[d] = layout // sharers[d]
             batch[d] = rounds[d] * (data // piece) * fragment.batch_tile[d]
-            # Virtual ids wrap modulo the tile, exactly as subgroups share along d.
+            # Ids are taken modulo the tile, so subgroups that share a part along d get the same virtual id.
             strides[d] = 0 if tile[d] == 1 else (self.sg_layout[1], 1)[d]
         return dataclasses.replace(
             fragment, subgroup_tile=tuple(tile), batch_tile=tuple(batch), subgroup_strides=tuple(strides)

@@ -267,7 +267,7 @@ class _LookUp:
         return trial if trial.runner_info.arch == self._device.arch else None
 
     def _best(self, source: Source, problem: Problem, device: str) -> Trial | None:
-        """Return the best trial of a problem, or None and the reason for an unreadable recording."""
+        """Return the best trial of a problem. If a recording cannot be read, note the reason and return None."""
         try:
             return source.best(problem, device)
         except (RecordingError, OSError) as error:

@@ -25,7 +25,7 @@ class InFlightLimit:
     """Limit of the trials in flight.
 
     Args:
-        most: Limit if costs are not recorded, which makes proposals independent of clocks.
+        most: Limit if costs are not recorded. Then proposals do not depend on how long compiling and measuring take.
         gpus: Number of GPUs that measure.
         compilers: Number of compilers, for a limit from recorded costs. Default: costs are not recorded.
     """

@@ -39,7 +39,7 @@ class Expected:
         return allowed
 
     def only(self, where: BoolArray) -> Expected:
-        """Return the same values, but compare only the elements in ``where``."""
+        """Return a copy whose comparison only includes the elements for which ``where`` is True."""
         return Expected(self.values, self.where & where)
 
 

@@ -156,10 +156,13 @@ class TestCommand:
         for arguments, told in (
             (("cache.json", "--to-t4", "loop"), "loop cannot be written: name a file in an existing folder"),
             (("cache.json", "--to-t4", "dangling"), "dangling cannot be written: name a file in an existing folder"),
-            (("cache.json", "--to-t4", "x.json", "--plot", "x.svg"), "--to-t4 searches nothing that --plot could draw"),
+            (
+                ("cache.json", "--to-t4", "x.json", "--plot", "x.svg"),
+                "--to-t4 runs no search, so there is nothing to --plot",
+            ),
             (
                 ("two.db", "--from", "out.mma.json", "--to-t4", "out.json"),
-                "out.mma.json is read, and would be replaced",
+                "out.mma.json is also an input, and would be replaced",
             ),
         ):
             status, out, err = run(*arguments)

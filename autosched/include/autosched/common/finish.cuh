@@ -66,7 +66,7 @@ __device__ __forceinline__ void finish_values(float* x, const End& ends, float o
 template <class C, int Count, class End>
 __device__ __forceinline__ void finish_values(int*, const End&, float, int) {
   static_assert(C::scale == "none" && !C::has_bias && activation(C::activation) == Activation::none,
-                "out of i32 is the sum alone");
+                "out of i32 allows no scale, bias or activation");
 }
 
 // The same for sums in registers from `first` on, which are then stored.

@@ -75,7 +75,8 @@ struct TileCopy {
   __device__ __forceinline__ const T* address(int i, int j) const {
     return source + static_cast<long long>(i) * major_step * pitch() + j * minor_step;
   }
-  // True if the offsets of threads and the distances between vectors of a thread share no bit of the layout's period.
+  // True if each offset is one number for the thread plus one for the vector, without carries within the layout's
+  // period: then one xor-ed address per thread is enough (SharedLayout).
   __host__ __device__ static constexpr int low_bits(int a, int b) {
     return MinorIsColumn ? Layout::low_bits(a, b) : Layout::low_bits(b, a);
   }

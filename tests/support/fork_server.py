@@ -15,6 +15,7 @@ import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -70,7 +71,7 @@ def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
                 os.close(descriptor)
             running[pid] = connection
             connection.send(str(pid).encode())
-    os.unlink(path)
+    shutil.rmtree(os.path.dirname(path), ignore_errors=True)  # with the socket of the other server, which ends too
     os._exit(0)
 
 

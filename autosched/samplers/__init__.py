@@ -1,7 +1,7 @@
 """Samplers, which propose the next schedules of a search.
 
 Start at ``base.py``, the interface: a sampler proposes legal schedules of a space, and trials are reported to it. A
-factory creates samplers: ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here. Other
+factory creates samplers: ``factory(space, *, seed, estimates, threads)``. The built-in ones are listed here; other
 packages add samplers by entry points of the group ``autosched.samplers``, whose names are those of the samplers. This
 package must not import the search that uses it, ``autosched.tuning``.
 """

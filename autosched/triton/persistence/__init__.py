@@ -2,7 +2,7 @@
 
 Start at ``autotuners.py``, which reads them from a database. Only ``adapter.py`` uses Triton's autotuner;
 ``identity.py`` identifies the trials of a tuning, and ``answers.py`` reads and writes them. ``turns.py`` lets one
-process tune while others wait. ``startup/`` does this in a program that ``autosched serve`` starts. Importing the
+process tune while others wait, and ``startup/`` does so in a program that ``autosched serve`` starts. Importing the
 package must not import Triton or torch.
 """
 

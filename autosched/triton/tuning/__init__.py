@@ -2,7 +2,7 @@
 
 Start at ``search.py``. A Triton function is treated as a kernel template: a space (``space.py``) for a problem
 (``problem.py``), which is one call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and
-timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use. This package must
+timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use; the package must
 not import ``persistence``, which uses it.
 """
 

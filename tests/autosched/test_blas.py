@@ -58,7 +58,7 @@ def test_a_thread_that_ends_later_does_not_keep_the_limit() -> None:
     assert blas_threads() == {2}
 
 
-def test_a_sampler_asks_its_model_in_one_thread() -> None:
+def test_a_sampler_runs_its_model_in_one_thread() -> None:
     seen: list[set[int]] = []
 
     def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
@@ -73,7 +73,7 @@ def test_a_sampler_asks_its_model_in_one_thread() -> None:
     assert blas_threads() == {2}
 
 
-def test_a_sampler_of_optuna_studies_asks_its_model_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampler_of_optuna_studies_runs_its_model_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     optuna = pytest.importorskip("optuna")
     seen: list[set[int]] = []
     fitted = gaussian_process.hyperparameters

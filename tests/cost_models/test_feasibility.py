@@ -10,7 +10,7 @@ X = np.random.default_rng(0).integers(0, 5, (120, 3)) / 4
 WORKS = (X[:, 0] + X[:, 1] <= 1.25).astype(np.float64)
 
 
-def test_what_fails_is_told_from_what_works() -> None:
+def test_failing_schedules_are_separated_from_working_ones() -> None:
     told, new = slice(0, 60), slice(60, 120)
     columns = coordinates(X[told])
     given = feasibility.hyperparameters(columns, WORKS[told])

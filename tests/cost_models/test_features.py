@@ -90,7 +90,7 @@ def test_no_schedules_give_a_table_without_rows() -> None:
     assert table.names == features(TEMPLATES, PROBLEM, [GOOD], H200).names
 
 
-def test_devices_and_problems_are_told_apart() -> None:
+def test_features_differ_between_devices_and_problems() -> None:
     here, there = features(TEMPLATES, PROBLEM, [GOOD], H200), features(TEMPLATES, PROBLEM, [GOOD], device("h100"))
     different = {n for n, a, b in zip(here.names, here.values[0], there.values[0], strict=True) if a != b}
     assert {"device.l2_bytes", "device.dram_bandwidth", "model.seconds"} <= different

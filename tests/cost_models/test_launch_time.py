@@ -200,7 +200,7 @@ def test_only_what_runs_first_waits_for_memory() -> None:
     assert 1.0 < ratio(100 * 8 * A100.sm_count) < 1.02
 
 
-def test_spilled_words_that_are_counted_stand_for_the_average() -> None:
+def test_counted_spilled_words_replace_the_average() -> None:
     """Spills outside of a loop move once, however often its other instructions execute."""
     spilling = CompiledResources(32, spill_bytes=64)
     on_average, none, counted = (

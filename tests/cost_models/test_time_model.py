@@ -92,7 +92,7 @@ def test_rows_read_again_are_in_l2_only_where_those_in_flight_fit_there() -> Non
     assert again and min(again) >= 1.4 * whole
 
 
-def test_transposes_with_short_runs_are_behind() -> None:
+def test_transposes_with_short_runs_are_slower() -> None:
     problem = Transpose(8192, 8192, dtype="u32")
     times = ranked("transpose", problem)
     best, median = times[0][0], times[len(times) // 2][0]

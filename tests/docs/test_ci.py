@@ -178,7 +178,7 @@ def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: di
     assert nothing.returncode == 2 and nothing.stdout.startswith("::error title=autosched check::name what is checked")
 
 
-def test_the_gpu_half_of_the_workflow_asks_for_what_check_has() -> None:
+def test_the_gpu_half_of_the_workflow_uses_options_of_check() -> None:
     """Without its GPU, check that the command accepts the options."""
     from autosched.cli.commands.check import check
 

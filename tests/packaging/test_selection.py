@@ -82,7 +82,7 @@ ALL = (
     ],
     ids=["default", "nightly", "nightly only", "golden"],
 )
-def test_nightly_cases_run_when_asked_for(folder: Path, options: tuple[str, ...], expected: set[str]) -> None:
+def test_nightly_cases_run_with_the_option(folder: Path, options: tuple[str, ...], expected: set[str]) -> None:
     (folder / "test_x.py").write_text(NIGHTLY)
     assert {name.removeprefix("test_x.py::test_") for name in outcomes(folder, *options)} == expected
 

@@ -166,7 +166,7 @@ def test_other_packages_offer_theirs_by_entry_points(package: None, monkeypatch:
         ("offers_of_a_test:TEXT", "only an Operator or a KernelTemplate"),
     ],
 )
-def test_an_entry_point_that_fails_is_a_warning_and_harms_nobody(
+def test_a_failing_entry_point_is_only_a_warning(
     package: None, monkeypatch: pytest.MonkeyPatch, value: str, why: str
 ) -> None:
     offer(monkeypatch, catalogue.ENTRY_POINTS, value, "offers_of_a_test:ONE")

@@ -124,7 +124,7 @@ def test_rows_may_be_added_at_the_end(export: Export, caller: Path, tmp_path: Pa
     assert check(SOFTMAX, inputs, outputs).ok
 
 
-def test_machine_code_alone_is_told(export: Export, tmp_path: Path) -> None:
+def test_a_file_with_machine_code_only_is_reported(export: Export, tmp_path: Path) -> None:
     with Store.open(export.database, create=False) as store:
         softmax = collect(store, operator="softmax", device="h200", skipped=pytest.fail)
     write(softmax, tmp_path / "kernels")

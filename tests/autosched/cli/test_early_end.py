@@ -148,9 +148,7 @@ def test_a_second_process_of_a_file_does_not_decide_the_status() -> None:
     assert done.returncode == 2
 
 
-def test_within_a_process_of_somebody_elses_it_is_told_as_well(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_early_end_is_reported_by_main_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.py").write_text("import sys; sys.exit(0)\n")
     assert main(["verify", "--program", str(tmp_path / "x.py"), "--size", "n=64"]) == 2
     assert "SystemExit: 0" in capsys.readouterr().err
@@ -222,7 +220,7 @@ sys.exit(cli.main())
 """
 
 
-def test_a_bug_is_called_one_and_nobody_else_is_blamed() -> None:
+def test_an_internal_error_is_reported_as_a_bug() -> None:
     done = forked_python.run([sys.executable, "-c", RAISES], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stderr.count("autosched: ") == 1 and "internal error (LookupError)" in done.stderr

@@ -101,7 +101,7 @@ def test_a_pipe_that_nothing_is_written_to(run: Run, command: tuple[str, ...], m
     assert not Path("b.db").exists()
 
 
-def test_a_pipe_that_somebody_writes_to_is_read() -> None:
+def test_a_pipe_with_a_writer_is_read() -> None:
     reading, writing = os.pipe()
     content = b"x" * 100_000  # more than a pipe holds
     writer = threading.Thread(target=lambda: (time.sleep(0.05), os.write(writing, content), os.close(writing)))

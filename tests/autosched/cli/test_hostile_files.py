@@ -44,7 +44,7 @@ def refused(outcome: tuple[int, str, str]) -> str:
     return err
 
 
-def test_only_a_regular_file_is_read_where_nobody_named_it(tmp_path: Path) -> None:
+def test_files_that_were_not_named_are_read_only_if_regular(tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe")
     for name in ("zero", "pipe"):

@@ -216,7 +216,7 @@ def test_arrays_that_no_memory_holds_are_not_emulated(command: tuple[str, ...], 
         ids=lambda case: f"{case[0][0]}-{case[1].name}",
     ),
 )
-def test_whoever_is_told_to_stop_waits_for_no_kernel(
+def test_a_process_that_must_stop_does_not_wait_for_kernels(
     command: tuple[str, ...], number: signal.Signals, tmp_path: Path
 ) -> None:
     write(tmp_path, "")

@@ -113,7 +113,7 @@ def test_without_stderr_there_is_still_an_answer(tmp_path: Path, redirection: st
     assert shell(("space", "matmul", "-m", "0"), redirection, tmp_path)[:2] == (2, "")
 
 
-def test_bad_input_is_told_once_where_stdout_is_closed_too(tmp_path: Path) -> None:
+def test_bad_input_is_reported_once_when_stdout_is_closed(tmp_path: Path) -> None:
     status, _, err = shell(("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "0"), ">&-", tmp_path)
     assert (status, err) == (2, "autosched: --trials must be at least 1, got 0\n")
 
@@ -139,7 +139,7 @@ def test_without_any_stream_there_is_a_status(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("--help",), (*SPACE, "--json")], ids=" ".join)
-def test_a_reader_that_goes_away_is_told_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_reader_that_closes_the_pipe_causes_no_message(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # then the end of the run writes
@@ -165,7 +165,7 @@ def test_tune_keeps_every_trial_wherever_its_text_goes(tmp_path: Path, redirecti
         assert err.endswith("; stored results are kept\n")
 
 
-def test_a_text_that_the_encoding_lacks_is_escaped(tmp_path: Path) -> None:
+def test_characters_outside_the_encoding_are_escaped(tmp_path: Path) -> None:
     status, out, err = shell(SPACE, "", tmp_path, PYTHONIOENCODING="ascii")
     assert (status, err) == (0, "") and "vector_x" in out
 

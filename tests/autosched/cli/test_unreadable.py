@@ -101,14 +101,14 @@ def test_a_problem_of_another_form_is_named(run: Run, command: str, problem: str
 
 
 @pytest.mark.parametrize("command", ["best", "verify"])
-def test_a_problem_of_another_operator_is_in_nobodys_way(run: Run, command: str) -> None:
+def test_an_unreadable_problem_of_another_operator_is_skipped(run: Run, command: str) -> None:
     database(problem='{"operator":"convolution"}', operator="convolution")
     status, _, err = run(command, "softmax", "--db", "b.db")
     assert status == (2 if command == "verify" else 1)  # nothing stored: nothing is verified
     assert err.count("\n") == 1
 
 
-def test_what_is_asked_for_is_found_beside_a_problem_of_another_form(run: Run) -> None:
+def test_a_problem_is_found_next_to_one_in_another_form(run: Run) -> None:
     database(problem=ODD_PROBLEMS["a field too many"])
     status, out, _ = run("best", "matmul", *SMALL, "--db", "b.db", "--json")
     assert status == 0

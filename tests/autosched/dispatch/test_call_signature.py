@@ -209,7 +209,7 @@ class TestMatmul:
             ({"activation": "tanh"}, "unknown activation 'tanh': use one of none, relu, gelu, silu"),
         ],
     )
-    def test_what_cannot_be_asked(self, changes: dict[str, Any], message: str) -> None:
+    def test_arguments_that_are_not_supported(self, changes: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             planned(of((4, 6)), of((6, 5)), **changes)
 

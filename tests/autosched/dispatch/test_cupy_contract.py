@@ -169,7 +169,7 @@ def reached(cupy, path):
         (doctor, _DOCTOR),
     ],
 )
-def test_what_is_asked_of_cupy_is_there_and_takes_these_arguments(cupy, module, names):
+def test_cupy_has_the_functions_and_arguments_in_use(cupy, module, names):
     source = Path(inspect.getsourcefile(module)).read_text()
     assert list(uses(source, names))
     assert list(complaints(cupy, source, names)) == []
@@ -190,7 +190,7 @@ _BINDINGS = {"driver": "driver", "attributes": "driver.CUfunction_attribute"}
         ("attributes.CU_FUNC_ATTRIBUTE_CLUSTER", True),
     ],
 )
-def test_what_is_asked_of_the_driver_is_in_its_bindings(source, wrong):
+def test_the_driver_bindings_have_the_functions_in_use(source, wrong):
     bindings = pytest.importorskip("cuda.bindings", exc_type=ImportError)
     pytest.importorskip("cuda.bindings.driver", exc_type=ImportError)
     assert list(uses(source, _BINDINGS))

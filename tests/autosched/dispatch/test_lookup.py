@@ -131,7 +131,7 @@ class TestChoice:
         assert found.origin is not None
         assert (found.origin.trial, found.origin.seconds, found.origin.time) == (stored.id, 5e-6, "measured")
 
-    def test_the_nearest_one_that_the_model_does_not_put_behind(self, store: Store, default: DefaultChoice) -> None:
+    def test_the_nearest_one_that_the_model_does_not_rank_as_slower(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(NEAR, default.schedule))
         store.append(make_trial(Softmax(512, 1024), samples()[0], seconds=1e-7))
         found = look_up(store, ASKED, H200).provenance
@@ -193,7 +193,7 @@ class TestChoice:
         with pytest.raises(NoSchedule, match="the model's choice cannot be used: no room"):
             look_up(store, ASKED, H200, usable=lambda kernel: "no room")
 
-    def test_only_the_exact_one_where_that_is_asked_for(self, store: Store, default: DefaultChoice) -> None:
+    def test_only_the_exact_problem_on_request(self, store: Store, default: DefaultChoice) -> None:
         with pytest.raises(NoSchedule, match="it has no trial of softmax; tune it first"):
             look_up(store, ASKED, H200, exact=True)
         store.append(make_trial(NEAR, default.schedule))

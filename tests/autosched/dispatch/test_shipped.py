@@ -110,7 +110,7 @@ class TestNearest:
         assert found.origin is not None
         assert (found.distance, found.origin.database) == (1.0, store.name)
 
-    def test_a_neighbour_behind_the_guard_is_left_to_the_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_neighbour_that_fails_the_guard_is_left_to_the_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
         winner = fastest(recorded())
         assert winner is not None
         monkeypatch.setattr(lookup, "default_choice", lambda *args: DefaultChoice(winner.schedule, 1e-12))

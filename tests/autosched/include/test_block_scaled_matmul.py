@@ -73,7 +73,7 @@ def test_8_bit_floats_are_multiplied_by_scales_of_one(name: str) -> None:
     assert output.text is not None and f"block_scale.scale_vec::1X.f32.{name}.{name}.f32.ue8m0" in output.text
 
 
-def test_what_other_devices_are_told() -> None:
+def test_refusals_on_other_devices() -> None:
     problem = Matmul(256, 256, 256, a="nvf4")
     reasons = {t.name: reason for t, reason in candidates(problem, device("h100"))}
     assert reasons["matmul"] == "mma.sync of nvf4 with block scales needs sm_120a, but h100 is sm_90a"

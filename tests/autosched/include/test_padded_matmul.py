@@ -133,7 +133,7 @@ def test_faults_of_the_copies_are_found(fault: str, old: str, new: str) -> None:
 
 @needs_nvrtc
 @needs_compiler
-def test_a_map_over_what_lies_behind_the_lines_is_found() -> None:
+def test_a_map_past_the_end_of_the_lines_is_found() -> None:
     problem = Matmul(33, 17, 35, a="f16")
     (kernel,) = first_kernels("h100", WGMMA, problem, 1)
     assert not reported_by_verification(problem, kernel)

@@ -127,7 +127,7 @@ def test_mistakes_name_the_line(line, token: str) -> None:  # type: ignore[no-un
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_padding_behind_the_end_matters_to_reversed_sums_alone(reverse: bool) -> None:
+def test_padding_after_the_end_changes_reversed_sums_only(reverse: bool) -> None:
     def body(p: Builder, x: Array, out: Array) -> None:
         (i,) = p.blocks((x.shape[0],), (8,))
         tile = p.load(p.window(x, (i, 0), (8, 16)), padding=1.0)

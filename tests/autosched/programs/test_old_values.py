@@ -68,7 +68,7 @@ def test_a_queue_holds_the_same_in_any_order(where: str) -> None:
     assert (found["out"][:3] == -5).all() and (found["out"][3 + wanted.size :] == -5).all()
 
 
-def test_a_queue_that_lacks_an_element_is_wrong() -> None:
+def test_a_queue_with_a_missing_element_is_wrong() -> None:
     p, inputs = of_queue(True)
     (right, _), counted = p.expected(inputs), p.expected(inputs)[0]["count"]
     out, count = right["out"].astype(np.float32), counted.astype(np.int32)

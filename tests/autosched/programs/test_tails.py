@@ -112,7 +112,7 @@ def test_turns_before_the_last_have_no_mask() -> None:
     assert "if (!" in template(made).kernel(p, masked, A100).source
 
 
-def test_schedules_of_before_are_masked() -> None:
+def test_old_schedules_are_masked() -> None:
     made, p = example("cross_entropy.py", CASES["cross_entropy.py"])
     (schedule,) = peeled(made, p)
     space = template(made).space(p, A100)

@@ -61,7 +61,7 @@ def test_too_few_rounds_say_nothing():
     assert not found.decided
 
 
-def test_a_machine_that_moves_is_told():
+def test_a_machine_whose_speed_drifts_is_reported():
     assert "runs of the baseline differ by" in compare(times(again=0.04), LIMITS).moved
     found = compare(times(0.05, control_drift=0.2), LIMITS)
     assert "control's time changed by" in found.moved and not found.decided
@@ -90,7 +90,7 @@ def test_discoveries_are_those_of_benjamini_and_hochberg():
     assert np.mean(uniform) < 0.09, "with nothing to find, as rarely as was asked"
 
 
-def test_one_sided_runs_are_told_by_their_verdicts():
+def test_one_sided_runs_are_recognized_by_their_verdicts():
     slower, same, faster = SpeedChange.SLOWER, SpeedChange.SAME, SpeedChange.FASTER
     assert one_sided([slower] * 8) and one_sided([faster] * 9 + [same] * 2)
     assert not one_sided([slower] * 7), "too few to tell"
@@ -125,7 +125,7 @@ def test_what_two_processes_find_is_slower_and_the_rest_is_not():
     assert (verdicts[3].reason, doubt) == ("found in two processes", "")
 
 
-def test_what_a_second_process_does_not_find_is_cleared_and_told():
+def test_a_slowdown_that_a_second_process_does_not_confirm_is_cleared():
     verdicts, _ = run(Machine({3: 0.06}), Machine({}, seed=1), 12)
     assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, but not in a second")
 

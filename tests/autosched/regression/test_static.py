@@ -141,7 +141,7 @@ def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
     return seconds
 
 
-def test_a_rival_that_is_predicted_to_be_faster_now_is_told(
+def test_a_rival_now_predicted_to_be_faster_is_reported(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
     """The stored estimates of two trials are in the opposite order of the model's present ones."""
@@ -184,7 +184,7 @@ def test_an_estimate_that_is_longer_now_is_slower(
     assert not checked(database(by_ptx, name="by_ptx.db")).findings[0].verdict.fails
 
 
-def test_what_nobody_has_verified_is_uncertain_unless_it_was_measured(
+def test_an_unverified_entry_is_uncertain_unless_it_was_measured(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
     seconds = predicted(schedules[0])

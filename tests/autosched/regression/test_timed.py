@@ -147,7 +147,7 @@ def measured(make_trial: MakeTrial, schedules: list[Schedule]) -> Callable[..., 
     return make
 
 
-def test_every_entry_is_told_once(measured, database, programs: KnownPrograms) -> None:
+def test_every_entry_is_reported_once(measured, database, programs: KnownPrograms) -> None:
     notes: list[str] = []
     other = dataclasses.replace(measured(), device="a100")
     with Store.open(database(measured(), measured(problem=1), other), create=False) as store:
@@ -203,7 +203,7 @@ def test_the_same_machine_code_is_never_slower(run, measured, database) -> None:
     assert "so the machine causes" in report.findings[0].reason
 
 
-def test_a_kernel_that_nobody_can_make_any_more_cannot_be_compared(run, measured, database) -> None:
+def test_a_kernel_that_cannot_be_generated_any_more_cannot_be_compared(run, measured, database) -> None:
     report = run(database(measured(kernel_digest="of old code", autosched_version="0.0.9")), Gpu())
     assert (report.findings[0].verdict, report.status) == (EntryStatus.CANNOT_COMPARE, 2)
     assert "autosched 0.0.9" in report.findings[0].reason and "--baseline" in report.findings[0].reason
@@ -225,7 +225,7 @@ def test_a_slower_schedule_is_found_in_two_processes(run, measured, database, tm
     assert run(database(old, name="old.db"), Gpu({digest(new): 1.06}), options).status == 0
 
 
-def test_a_faster_one_is_told_and_passes(run, measured, database) -> None:
+def test_a_faster_entry_is_reported_and_passes(run, measured, database) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
     report = run(database(measured(1)), Gpu({digest(measured(1)): 0.9}), options)
     assert (report.findings[0].verdict, report.status) == (EntryStatus.FASTER, 0)
@@ -255,7 +255,7 @@ def test_a_candidate_that_fails_alone_is_to_blame(run, measured, database, fate,
     assert (report.status, str(fate) in report.findings[0].reason) == (1, True)
 
 
-def test_a_baseline_that_fails_accuses_nobody(run, measured, database) -> None:
+def test_a_failing_baseline_does_not_fail_the_entry(run, measured, database) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
     report = run(database(measured(1)), Gpu(fates={digest(measured(0)): Status.CRASHED}), options)
     assert (report.findings[0].verdict, report.status) == (EntryStatus.CANNOT_COMPARE, 2)

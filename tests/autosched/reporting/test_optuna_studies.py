@@ -74,7 +74,7 @@ def test_each_entry_is_a_study_with_its_failures(journal: Path) -> None:
     assert optuna.load_study(study_name=warm, storage=storage).best_value == 5e-7
 
 
-def test_nothing_to_show_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_without_studies_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.open(tmp_path / "empty.db").close()
     assert run(["report", "--db", str(tmp_path / "empty.db"), "--optuna", str(tmp_path / "s.log")]) == 1
     assert "nothing to report" in capsys.readouterr().err and not (tmp_path / "s.log").exists()

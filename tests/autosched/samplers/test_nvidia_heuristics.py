@@ -147,7 +147,7 @@ class TestNearest:
 
 
 class TestAdvice:
-    def test_it_is_asked_for_this_problem_and_device_in_a_process_of_its_own(self, stub: Path) -> None:
+    def test_heuristics_run_for_this_problem_and_device_in_a_child_process(self, stub: Path) -> None:
         found = given(dataclasses.replace(SMALL, order_b="col", a="bf16", b="bf16", out="bf16"))
         said = json.loads(stub.read_text())
         assert said == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}

@@ -97,7 +97,7 @@ def test_proposes_what_is_legal() -> None:
     assert all(legal(t.params) for t in study.trials[1:])  # the parameters of the first are unknown
 
 
-def test_legal_is_told_of_parameters_with_one_value() -> None:
+def test_the_legality_check_receives_parameters_with_one_value() -> None:
     def legal(params: Mapping[str, Any]) -> bool:
         return bool(params["vector"] * params["tile"] <= 64 and params["unroll"] == 1 and params["scale"] == 0.5)
 

@@ -43,7 +43,7 @@ class TestTpe:
             asked += batch
         assert sorted(s.integer("a") for s in asked) == list(range(12))
 
-    def test_optuna_knows_what_was_told(self) -> None:
+    def test_optuna_has_the_reported_trials(self) -> None:
         spy = Spy(seed=1)
         made = OptunaSampler(TOY, 0, spy)
         told = TOY.sample(10, 2)

@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_last():
 
 
 @pytest.mark.skipif(not hasattr(triton.knobs.autotuning, "listener"), reason="Triton has a listener from 3.9 on")
-def test_what_the_listener_heard_is_tuned(tmp_path, capsys):
+def test_recorded_launches_are_tuned(tmp_path, capsys):
     from autosched.cli.app import run
 
     (tmp_path / "doubling.py").write_text(

@@ -32,7 +32,7 @@ def session(request):
         yield opened
 
 
-def test_a_program_that_asks_for_cuda(session) -> None:
+def test_a_program_that_checks_for_cuda(session) -> None:
     x, y = torch.randn(300, device="cuda"), torch.randn(300).cuda()
     assert x.is_cuda and x.device == torch.device("cuda", 0) == triton.runtime.driver.active.get_active_torch_device()
     o = torch.empty_like(x)
@@ -43,7 +43,7 @@ def test_a_program_that_asks_for_cuda(session) -> None:
     assert sum(s.sectors for s in launch.emulation.global_sites) == 3 * 38
 
 
-def test_a_program_that_asks_for_whatever_accelerator_there_is(session) -> None:
+def test_a_program_that_takes_any_accelerator(session) -> None:
     found = torch.accelerator.current_accelerator()
     assert torch.accelerator.device_count() == 1
     x = torch.randn(300, device=found)
@@ -240,7 +240,7 @@ def test_orders_and_a_second_launch() -> None:
     assert not launch.differing
 
 
-def test_what_the_emulator_lacks_ends_the_program() -> None:
+def test_unsupported_features_end_the_program() -> None:
     with emulated("h100", check=False) as session, pytest.raises(LaunchFailed, match="timeout: not done after"):
         session.plan = type(session.plan)(time_limit=0.001)
         x = torch.ones(2**16, device="cuda")

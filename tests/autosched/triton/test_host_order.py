@@ -303,7 +303,7 @@ def written_in_part():
         lambda y: torch.empty(N, device="cuda").numpy(),
     ],
 )
-def test_the_program_takes_what_nobody_has_written(take):
+def test_the_program_reads_memory_that_was_never_written(take):
     faults, _ = kinds(lambda: take(written_in_part()))
     assert faults and set(faults) == {"uninitialized_host_read"}
 

@@ -247,7 +247,7 @@ def test_processes_that_start_together_choose_alike(starts, run):
 
 
 @pytest.mark.parametrize("run", runs(nightly=2))
-def test_killed_processes_block_nobody(starts, run):
+def test_killed_processes_do_not_block_others(starts, run):
     choices = together(starts, 8, 3, kill=4)
     assert len(choices) == 4 and all(choice == choices[0] for choice in choices)
     before = starts.timed()
@@ -256,7 +256,7 @@ def test_killed_processes_block_nobody(starts, run):
     assert before <= 9 + 4, "a killed process loses at most the configuration that it was timing"
 
 
-def test_nobody_waits_longer_than_the_timeout_and_the_first_choice_counts(starts):
+def test_waiting_ends_at_the_timeout_and_the_first_choice_counts(starts):
     starts.start(count=1, n=1)  # makes the database
     starts.timed()
     ready, reached = os.pipe()

@@ -234,7 +234,7 @@ def double(x, y, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
 
-def test_of_memory_that_nobody_has_written():
+def test_memory_that_was_never_written():
     x = torch.empty(64, device="cuda")
     double[lambda meta: (triton.cdiv(64, meta["BLOCK"]),)](x, torch.empty_like(x), 64)
     assert double.best_config.kwargs["BLOCK"] == 64

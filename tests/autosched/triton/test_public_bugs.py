@@ -26,7 +26,7 @@ from search_spaces.hardware.devices import device  # noqa: E402
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
 
-def test_triton_10927_a_stride_of_a_descriptor_that_nobody_checks() -> None:
+def test_triton_10927_an_unchecked_stride_of_a_descriptor() -> None:
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
     with emulated("h100", check=False) as session:
         x, o = torch.ones(32, 511, dtype=torch.float16, device="cuda"), torch.empty(32, device="cuda")

@@ -49,7 +49,7 @@ def test_findings_that_are_expected(options: tuple[str, ...], status: int, scrip
     assert main(["verify", script, "--device", "h100", *options]) == status
 
 
-def test_the_order_that_is_asked_for(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_requested_order(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     order = ("--order", "interleaved", "--turns", "3", "--perturb", "--suppress", EXPECTED)
     assert main(["verify", script, "--device", "h100", *order, "--json"]) == 0
     (launch,) = json.loads(capsys.readouterr().out)["launches"]

@@ -124,7 +124,7 @@ def test_a_wrong_configuration_is_never_best(tmp_path):
     assert wrong and "of o is 2.5, but the default configuration (BLOCK=64) gives 2" in wrong[0]
 
 
-def test_configurations_that_write_different_parts_are_told_so(tmp_path):
+def test_configurations_that_write_different_parts_are_reported(tmp_path):
     arguments = kernels.wrong_args()
     space = {"BLOCK": [64], "HALF": [False, True]}
     _, result = tuned(kernels.writes_half, arguments, tmp_path, space=space, trials=2)
@@ -132,7 +132,7 @@ def test_configurations_that_write_different_parts_are_told_so(tmp_path):
     assert "it does not write 2,000 of 4,000 bytes of o that the default configuration writes" in reason
 
 
-def test_a_kernel_that_accumulates_is_told_so(tmp_path):
+def test_a_kernel_that_accumulates_is_reported(tmp_path):
     _, result = tuned(kernels.accumulate, kernels.accumulate_args(), tmp_path, trials=2)
     assert result.best is not None and len(result.trials) == 2
     assert [
@@ -255,7 +255,7 @@ class TestLargeGrids:
         _, result = self.tune(tmp_path, monkeypatch, reference=off_by_one_at_the_end)
         assert result.best is None and "element (1023, 1023) of c" in result.why_none
 
-    def test_without_a_reference_a_smaller_call_is_asked_for(self, tmp_path, monkeypatch):
+    def test_without_a_reference_a_smaller_call_is_requested(self, tmp_path, monkeypatch):
         with pytest.raises(NoReference, match="in the emulator: give a smaller call to verify on"):
             self.tune(tmp_path, monkeypatch)
         assert not (tmp_path / "best.db").exists()

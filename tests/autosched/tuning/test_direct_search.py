@@ -60,7 +60,7 @@ def test_it_is_at_least_as_good_as_trials_by_the_sampler(direct: tuple[Path, Any
 
 
 @pytest.mark.parametrize("options", [{"sampler": "random"}, {"effort": "model"}, {"objective": "registers"}])
-def test_who_asks_for_another_search_gets_it(options: dict[str, Any], tmp_path: Path) -> None:
+def test_another_search_method_can_be_requested(options: dict[str, Any], tmp_path: Path) -> None:
     result = tuned(tmp_path, verify=False, seconds=0.01, **options)
     assert result.sampler != MODEL and not result.num_guessed
 

@@ -63,7 +63,7 @@ def test_a_few_slow_ones_do_not_count() -> None:
     assert made.size(1000) == 15
 
 
-def test_compilers_that_nobody_has_timed_yet_are_kept_busy() -> None:
+def test_compilers_without_a_recorded_time_are_kept_busy() -> None:
     made = InFlightLimit(compilers=16)
     made.note("propose", [0.02] * 8)
     assert made.size(1000) == 16

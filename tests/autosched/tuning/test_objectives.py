@@ -57,7 +57,7 @@ def test_larger_may_be_better(store: Store) -> None:
     assert result.best is not None and result.best.schedule["x"] == 1
 
 
-def test_several_objectives_give_a_front_that_nobody_beats(store: Store) -> None:
+def test_several_objectives_give_a_front_without_dominated_trials(store: Store) -> None:
     result = searched(store, 45, "seconds", "watts")
     points = [(row["seconds"], row["watts"]) for row in result.front]
     assert len(points) >= 3 and points == sorted(points)
@@ -121,7 +121,7 @@ def test_weights_are_whole_and_reach_from_each_objective_to_all(n: int) -> None:
     assert len(set(weights)) == len(weights)
 
 
-def test_a_trial_without_an_objective_is_told_as_one_without_a_result() -> None:
+def test_a_trial_without_an_objective_counts_as_one_without_a_result() -> None:
     objectives = Objectives.of("watts")
     made = ScalarizedSampler([sampler("bayes", SPACE, seed=0)], objectives.weights, partial(objectives.costs, PROBLEM))
     for schedule in made.ask(8):

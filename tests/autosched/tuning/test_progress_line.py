@@ -52,7 +52,7 @@ def test_a_pipe_gets_a_line_now_and_then_also_while_no_trial_ends() -> None:
     assert last.startswith("tuning copy on h200: 2/2, best ") and "\r" not in pipe.getvalue()
 
 
-def test_a_pipe_that_nobody_reads_ends_no_search() -> None:
+def test_a_closed_pipe_does_not_end_the_search() -> None:
     pipe = io.StringIO()
     pipe.close()
     with PlainLines(pipe, seconds=0.001) as lines:

@@ -37,7 +37,7 @@ class Generations(Sampler):
 
 
 @pytest.mark.parametrize("generation", [1, 2, 16])
-def test_a_sampler_that_makes_several_at_a_time_is_asked_for_them(store: Store, generation: int) -> None:
+def test_a_sampler_that_proposes_batches_is_asked_for_batches(store: Store, generation: int) -> None:
     """One batch beyond the limit may be in flight, so that other trials run while it is proposed."""
     made = Generations(generation)
     assert len(tuned(store, 40, made=SeededSampler(made, [], "nobody"), out=8).trials) == 40
@@ -146,14 +146,14 @@ class TestStream:
         assert not all(order == orders[0] for order in orders)
         assert {status for _, status in found[0][0]} >= {Status.OK, Status.WRONG_RESULT}
 
-    def test_on_a_gpu_each_result_is_told_as_it_comes(self, store: Store) -> None:
+    def test_on_a_gpu_the_sampler_receives_each_result_at_once(self, store: Store) -> None:
         made = Watched("random")
         result = tuned(store, 50, StreamingRunner(3), made, out=8)
         assert len(result.trials) == 50 == made.told and made.out == 0
         assert made.before[0] == 0 and all(before >= 1 for before in made.before[1:]), "it never waits for all"
         assert max(made.after) == 8 == made.after[0]
 
-    def test_all_that_is_ready_is_told_before_the_next_is_asked_for(self, store: Store) -> None:
+    def test_the_sampler_receives_all_ready_results_before_it_proposes(self, store: Store) -> None:
         made = Watched("random")
         tuned(store, 50, StreamingRunner(3, lumps=4), made, out=4)
         assert made.before.count(0) > 3
@@ -165,7 +165,7 @@ class TestStream:
             assert result.stopped == "the runner was closed" and not result.exhausted
             assert 5 <= len(result.trials) == store.count() - done < 30  # some schedules share their kernels
 
-    def test_a_sampler_that_gives_fewer_than_asked_is_asked_again(self, store: Store) -> None:
+    def test_a_sampler_that_returns_too_few_is_called_again(self, store: Store) -> None:
         class Sparing(Watched):
             def ask(self, n: int) -> list[Schedule]:
                 return super().ask(min(n, 1))

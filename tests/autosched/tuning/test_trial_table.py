@@ -28,7 +28,7 @@ def test_the_best_by_a_metric_and_the_front() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
-def test_what_is_on_the_front_is_beaten_by_nobody_and_beats_the_rest(points: list[tuple[int, int]]) -> None:
+def test_trials_on_the_front_are_not_dominated_and_dominate_the_rest(points: list[tuple[int, int]]) -> None:
     table = [{"a": a, "b": b} for a, b in points]
     front = pareto(table, {"a": "min", "b": "max"})
 

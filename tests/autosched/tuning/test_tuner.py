@@ -101,7 +101,7 @@ class TestTrials:
     def test_the_number_of_trials_is_exact_whatever_the_batch(self, store: Store) -> None:
         assert len(tuned(store, 7).trials) == 7
 
-    def test_a_trial_is_stored_before_the_next_result_is_asked_for(self, store: Store) -> None:
+    def test_a_trial_is_stored_before_the_next_result_is_fetched(self, store: Store) -> None:
         class Watching(FakeRunner):
             def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
                 for result in super().measure(candidates):
@@ -248,7 +248,7 @@ class TestResume:
         assert second.best.seconds <= first.best.seconds
 
     @pytest.mark.parametrize("other", ["device", "provenance", "space", "template"])
-    def test_trials_of_another_kind_are_neither_told_nor_ranked(self, store: Store, other: str) -> None:
+    def test_the_sampler_and_the_ranking_ignore_trials_of_another_kind(self, store: Store, other: str) -> None:
         fast = FakeRunner(time_of=lambda s: seconds(s) / 100)
         if other == "device":
             tuned(store, 30, fast, on=A100)
@@ -320,7 +320,7 @@ class TestVerification:
         assert len(result.trials) == 1, "what was judged again is not a trial of this run"
 
     @pytest.mark.parametrize("status", ["findings", "timeout"])
-    def test_the_time_of_what_was_rejected_is_told_to_no_sampler(self, store: Store, status: str) -> None:
+    def test_samplers_do_not_receive_times_of_rejected_trials(self, store: Store, status: str) -> None:
         first = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
         assert first.best is not None
         fastest = first.best.schedule

@@ -64,7 +64,7 @@ def test_a_model_foresees_a_problem_it_has_not_seen() -> None:
     np.testing.assert_array_equal(start.estimates.features(SCHEDULES), analytic.features(SCHEDULES))
 
 
-def test_doubts_are_told() -> None:
+def test_doubtful_transfers_are_reported() -> None:
     a100 = device("a100")
     task = SearchTask(PROBLEM, a100, TEMPLATES, TEMPLATES.space(PROBLEM, a100))
     start = warm_start.from_model(model("estimated"), "m.json", task, estimates_of(task))

@@ -127,7 +127,7 @@ def test_types_that_may_be_packed_or_are_not_known_pass() -> None:
         scale(SCALE.replace("float* y", f"{parameter} y"), arguments=[np.zeros(N, kind), X, np.int32(N)])
 
 
-def test_a_parameter_called_like_one_of_the_kernels_is_told() -> None:
+def test_a_parameter_with_the_name_of_a_kernel_argument_is_reported() -> None:
     with pytest.raises(KernelFileError, match="macro n would") as error:
         scale(tune_params={"block_size_x": [32], "n": [1, 2]})
     assert "\n" not in str(error.value)

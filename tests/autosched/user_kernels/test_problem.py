@@ -230,7 +230,7 @@ def test_a_kernel_as_reference_is_emulated(write: Write) -> None:
     assert one.tolerance(inputs)["out"].shape == (8, 200)
 
 
-def test_a_kernel_as_reference_that_cannot_run_is_told(write: Write) -> None:
+def test_a_reference_kernel_that_cannot_run_is_reported(write: Write) -> None:
     file = read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }")))
     narrow, wide = problem(file, width=16), problem(file, width=200)
     with pytest.raises(ValueError, match=r"breaks a rule: a block must not be longer than a row$"):

@@ -83,7 +83,7 @@ def test_a_block_size_that_is_no_power_of_two_keeps_its_remainder() -> None:
         {"grid": [64, 64]},  # a stride over the whole
     ],
 )
-def test_what_somebody_says_is_kept(more: dict[str, Any]) -> None:
+def test_a_given_reduced_problem_is_kept(more: dict[str, Any]) -> None:
     problem, small = emulated(kernel(**more))
     if "proxy" in more:
         assert small.sizes["rows"] == 5
@@ -102,7 +102,7 @@ def test_a_sum_over_an_extent_that_no_output_has_is_not_cut() -> None:
     assert small == problem
 
 
-def test_a_size_that_the_source_is_not_told_stays() -> None:
+def test_a_size_that_the_source_does_not_take_stays() -> None:
     arguments = [
         {"name": "y", "kind": "output", "dtype": "f32", "shape": ["rows", "columns"]},
         {"name": "x", "kind": "input", "dtype": "f32", "shape": ["rows", "columns"]},

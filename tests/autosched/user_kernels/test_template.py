@@ -164,7 +164,7 @@ SIZES = {"width": 1000, "height": 8}
         ),
     ],
 )
-def test_parameters_stand_in_front_of_the_users_text(write: Write, passing: str, front: str) -> None:
+def test_parameters_precede_the_users_text(write: Write, passing: str, front: str) -> None:
     toml = TOML.replace("[kernel]", f'[kernel]\nparameters_as = "{passing}"')
     config: dict[str, Any] = dict(CONFIG)
     if passing != "define":

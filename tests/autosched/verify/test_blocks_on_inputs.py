@@ -181,7 +181,7 @@ def test_blocks_at_the_edges_are_always_chosen(grid: tuple[int, int, int]) -> No
     assert all(0 <= block < total for block in blocks) and blocks == chosen_blocks(grid, 16, 0)
 
 
-def test_a_reference_that_is_not_made_for_the_true_size_is_not_asked_for_it() -> None:
+def test_a_reference_for_reduced_sizes_is_not_called_at_the_true_size() -> None:
     def small_only(**arrays: Any) -> Any:
         assert arrays["in"].shape == (66, 66), "the reduced problem"
         return sum(arrays["in"][i : i + 64, j : j + 64] for i in range(3) for j in range(3))

@@ -34,7 +34,7 @@ WHOLE = Coverage(
 )
 
 
-def test_a_coverage_survives_json_and_says_what_it_lacks() -> None:
+def test_a_coverage_survives_json_and_lists_its_gaps() -> None:
     assert Coverage.from_json(json.loads(json.dumps(WHOLE.to_json()))) == WHOLE
     assert WHOLE.lacks == ("no far run: its arrays are too large",)
     part = RoleCoverage("far", ("far rows",), left_out=("reduced is not compared",))
@@ -49,7 +49,7 @@ def test_what_is_no_coverage_is_refused(data: list[dict[str, object]]) -> None:
         Coverage.from_json(data)
 
 
-def test_a_stored_verification_says_what_it_lacks() -> None:
+def test_a_stored_verification_lists_its_gaps() -> None:
     said = {"status": "ok", "emulator": "e", "runs": [], "depth": "full", "whole": True}
     assert stored.lacks(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE.lacks
     assert stored.coverage(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE

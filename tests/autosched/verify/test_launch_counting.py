@@ -95,7 +95,7 @@ def test_operations_are_counted_by_lines_of_the_source() -> None:
         assert together == dict(run.emulation.executed)
 
 
-def test_sectors_that_a_block_asks_for_again_are_found_in_l1() -> None:
+def test_sectors_that_a_block_reads_again_hit_l1() -> None:
     once, twice = counts_of(block=32, strided=0, times=1), counts_of(block=32, strided=0, times=2)
     assert twice.load_sectors == 2 * once.load_sectors
     assert twice.unique_sectors == once.unique_sectors

@@ -36,7 +36,7 @@ def test_a_kernel_of_wgmma_is_refused_by_an_a100_and_not_by_an_h200() -> None:
     assert "does not support this instruction, which needs sm_9" in why_refused(alone, A100)
 
 
-def test_launch_attributes_that_a_device_lacks() -> None:
+def test_launch_attributes_that_a_device_does_not_support() -> None:
     matmul = template("matmul")
     small = replace(matmul.kernel(PROBLEM, matmul.space(PROBLEM, A100).sample(1, 0)[0], A100), cluster=(1, 1, 1))
     assert why_refused(small, A100) == ""

@@ -152,7 +152,7 @@ def test_a_verdict_on_a_launch_has_the_one_stored_form() -> None:
         _ = verdict.problem
 
 
-def test_an_oracle_is_not_asked_of_a_launch_that_did_not_end() -> None:
+def test_a_launch_that_did_not_end_is_not_compared() -> None:
     run = compared(LaunchRun("ascending"), emulation(status="crashed"), Wrong())
     assert (run.status, run.worst) == ("crashed", None)
 

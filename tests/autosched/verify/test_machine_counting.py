@@ -94,7 +94,7 @@ def test_loads_that_ptxas_joins_are_fewer() -> None:
     assert (found["memory"], found["fma"]) == (16, 64)
 
 
-def test_loads_that_ptxas_joins_and_unrolls_are_told_by_their_words() -> None:
+def test_loads_that_ptxas_joins_and_unrolls_are_matched_by_their_words() -> None:
     joined = code(*["2 LDS.128 R4,[R0]", *["2 FADD R2,R4,R2"] * 4] * 4, "3 @!P0 BRA 0x0", "4 EXIT")
     lines = ran((2, "ld.shared.f32", 4, 64), (2, "add.f32", 4, 64), (3, "bra", 1, 16), (4, "ret", 1, 1))
     found = pipes(joined, lines)
@@ -147,7 +147,7 @@ def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
     assert pipes([*left, *rest], RAN_LOOP)["fma"] == 64
 
 
-def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its_surroundings() -> None:
+def test_a_block_of_shared_lines_executes_no_more_often_than_its_surroundings() -> None:
     """The thread index is a function that is inlined before and inside a loop."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
         SassInstruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.place)
@@ -166,7 +166,7 @@ def test_a_block_of_lines_that_run_elsewhere_too_executes_no_more_often_than_its
     ],
     ids=["nothing ran", "other lines", "a function is called", "no arithmetic"],
 )
-def test_what_cannot_be_told_is_not_told(
+def test_counts_that_cannot_be_derived_are_absent(
     instructions: Sequence[SassInstruction], lines: Sequence[ExecutedLine]
 ) -> None:
     with pytest.raises(NotMatched):
@@ -238,7 +238,7 @@ def test_without_a_disassembler_counts_stay_those_of_ptx(monkeypatch: pytest.Mon
     assert in_program([launch], program) == [COUNTS]
 
 
-def test_what_cannot_be_told_is_counted_in_ptx_and_said_once(
+def test_counts_that_cannot_be_derived_come_from_ptx_with_one_note(
     monkeypatch: pytest.MonkeyPatch, program: Compiled, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(cubin: bytes, entry: str) -> Sequence[SassInstruction]:

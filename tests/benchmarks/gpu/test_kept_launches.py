@@ -303,7 +303,7 @@ def run_faulty(folder: Path, **options) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("how", ["fault", "hang", "raises", "dies"])
-def test_a_process_that_met_a_fault_launches_nothing_else(tmp_path: Path, how: str) -> None:
+def test_a_process_launches_nothing_after_a_fault(tmp_path: Path, how: str) -> None:
     for number, test in enumerate([f"equal[{i}]" for i in range(3)] + [f"{how}[{i}]" for i in range(3)]):
         kept_with(tmp_path, test, number)
     order = [read(tmp_path, name).test for name in names(tmp_path)]

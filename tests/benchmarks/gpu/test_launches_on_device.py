@@ -167,7 +167,7 @@ def test_what_differs_is_launched_again(kept: KeptLaunch) -> None:
     assert came_of(unknown, HostGpu(wrong)) == {"status": "differs", "errors": {"y": None}, "repeats": True}
 
 
-def test_a_hang_a_fault_and_a_refusal_are_told_apart(kept: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hangs_faults_and_refusals_are_distinguished(kept: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "HANGS", 0.01)
     assert came_of(kept, HostGpu(right, status=600))["status"] == "hang"
     fault = came_of(kept, HostGpu(right, status=700))

@@ -14,7 +14,9 @@ def test_a_copy_moves_as_many_bytes(moved: int) -> None:
     assert abs(copy_of(moved).min_bytes - moved) <= 8192
 
 
-def test_too_few_bytes_in_flight_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_few_bytes_in_flight_are_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(memory_bound, "PROBLEMS", (("row sum", Reduce(512, 2048)),))
     monkeypatch.setattr(memory_bound, "COMPILED", 1)
     monkeypatch.setattr(memory_bound, "WANTED", 1 << 30)

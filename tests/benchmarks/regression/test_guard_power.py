@@ -44,7 +44,7 @@ def test_a_slowdown_within_the_limit_is_not_found(folder: Path) -> None:
     assert guard_power.simulate(trials, "independent", 0.005, 2, 20, 0, "toy").found == 0
 
 
-def test_a_folder_without_recordings_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_recordings_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert guard_power.main([str(tmp_path)]) == 2
     assert "holds no recorded spaces" in capsys.readouterr().err
 

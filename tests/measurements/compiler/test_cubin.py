@@ -24,7 +24,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return result
 
 
-def test_a_cubin_is_told_by_its_instructions(compiled: Compiled) -> None:
+def test_a_cubin_is_identified_by_its_instructions(compiled: Compiled) -> None:
     code = compiled.code
     assert code is not None and code == machine_code(compiled.cubin)
     assert code.cubin_digest == compiled.digest

@@ -47,7 +47,7 @@ OPTIONS = ("-std=c++17", "--ptxas-options=-v", NVCC)
 
 
 @needs_nvcc
-def test_the_instance_that_was_asked_for_is_the_entry() -> None:
+def test_the_requested_instance_is_the_entry() -> None:
     found = nvcc.compile_source(SOURCE, "scale<float, 64>", "sm_80", HEADERS, OPTIONS, ["other"])
     assert found.cubin is not None and (found.entry, found.then) == ("_Z5scaleIfLi64EEvPT_PKS0_i", ("_Z5otherPf",))
     wrong = nvcc.compile_source(SOURCE.replace("3 * x", "3 *"), "missing", "sm_80", HEADERS, OPTIONS)
@@ -57,7 +57,7 @@ def test_the_instance_that_was_asked_for_is_the_entry() -> None:
 @needs_nvcc
 @needs_nvrtc
 @needs_compiler
-def test_a_kernel_file_asks_for_it(tmp_path: Path) -> None:
+def test_a_kernel_file_selects_nvcc(tmp_path: Path) -> None:
     (tmp_path / "scaled.cuh").write_text(dict(HEADERS.files)["scaled.cuh"])
     (tmp_path / "scale.cu").write_text(SOURCE)
     made = kernel(tmp_path / "scale.cu")

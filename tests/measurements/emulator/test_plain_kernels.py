@@ -300,7 +300,7 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
 
 @pytest.mark.parametrize("how", ["__forceinline__", "__noinline__"])
 @pytest.mark.parametrize("block", [3, 32, 40])
-def test_a_lane_that_holds_a_lock_goes_on_where_lanes_before_and_behind_it_wait(run: Run, how: str, block: int) -> None:
+def test_a_lane_with_a_lock_goes_on_while_other_lanes_wait(run: Run, how: str, block: int) -> None:
     """Some lanes wait for the lock, and others, further on, for all lanes: one call deeper, or at the same depth."""
     before = f"""
     __device__ {how} void take(unsigned* lock) {{

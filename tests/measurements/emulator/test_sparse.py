@@ -113,6 +113,6 @@ def test_blocks_on_whose_empty_shared_memory_nothing_depends_have_a_note(weight:
 
 
 @pytest.mark.parametrize("blocks", [[], [3], [-1], [0, 0]])
-def test_blocks_that_the_grid_lacks_are_refused(blocks: list[int]) -> None:
+def test_blocks_outside_the_grid_are_refused(blocks: list[int]) -> None:
     with pytest.raises(ValueError, match="distinct numbers from 0 to 2"):
         emulate_blocks(copy_kernel(U8, 4096, 64, 3), blocks)

@@ -124,7 +124,7 @@ FATES = {
 
 
 @pytest.mark.parametrize("power", [True, False])
-def test_power_is_measured_where_it_is_asked_for(make_runner, power):
+def test_power_is_measured_on_request(make_runner, power):
     ((_, measurement),) = make_runner(power=power).measure([candidate("time_1000_power")])
     assert measurement.ok and measurement.watts == (WATTS if power else None)
 
@@ -163,7 +163,7 @@ def test_of_many_candidates_of_which_a_fifth_are_bad_none_is_lost_and_no_process
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_a_worker_killed_by_somebody_else_costs_no_candidate(make_runner):
+def test_a_worker_killed_from_outside_costs_no_candidate(make_runner):
     runner = make_runner(seconds=5.0)
     rng = random.Random(6)
     results = {}
@@ -203,7 +203,7 @@ def test_the_gpu_measures_while_a_compiler_compiles(make_runner, tmp_path):
     assert next(results)[0] == 1
 
 
-def test_only_what_is_far_behind_the_best_of_its_own_problem_is_given_up_early(make_runner):
+def test_only_candidates_much_slower_than_the_best_of_their_problem_are_given_up_early(make_runner):
     other = Matmul(m=8, n=8, k=8)
     names = [("time_2000", PROBLEM), ("time_1000", PROBLEM), ("time_9000", other), ("time_2900", PROBLEM)]
     names.append(("time_9000", PROBLEM))
@@ -277,7 +277,7 @@ def test_gpus_must_be_named_once(pool, gpus):
         CudaRunner(H200, pool, gpus=gpus)
 
 
-def test_references_are_computed_once_and_only_what_is_asked_for():
+def test_references_are_computed_once_and_only_on_request():
     references = References()
     data = DataSet(PROBLEM, 3, 0)
     assert references.known(data).digests == {}
@@ -335,7 +335,7 @@ def test_what_the_driver_tells_of_a_product_finds_its_row(row):
         assert device_row(name, attributes, int(0.98 * row.memory_bytes)) is row
 
 
-def test_products_of_one_name_are_told_apart_by_size():
+def test_products_of_one_name_are_distinguished_by_size():
     whole = told(86, 70, 6, memory_khz=9501000, bus=384)
     larger = device_row("NVIDIA GeForce RTX 3080", whole, 12 * GIB)
     assert larger.derived and larger.sm_count == 70

@@ -55,7 +55,7 @@ def test_gpus_are_counted_without_taking_one():
 
 
 @pytest.mark.parametrize("name", [b"NVIDIA H200", b"NVIDIA Something"])
-def test_what_is_told_of_a_gpu_is_enough_for_its_device_row(name):
+def test_the_description_of_a_gpu_is_enough_for_its_device_row(name):
     cupy = FakeCupy()
     properties = cupy.cuda.runtime.getDeviceProperties(0)
     cupy.cuda.runtime.getDeviceProperties = lambda i: properties | {"name": name}
@@ -244,7 +244,7 @@ def test_the_power_is_the_energy_that_the_gpu_counts_over_the_time(arrays, set_r
     assert answer["watts"] == pytest.approx(250.0, rel=0.1)
 
 
-def test_a_gpu_that_counts_no_energy_is_asked_for_its_power(arrays, set_reasons, short_power):
+def test_a_gpu_without_an_energy_counter_reports_its_power(arrays, set_reasons, short_power):
     def refused(handle):
         raise RuntimeError("not supported")
 
@@ -252,7 +252,7 @@ def test_a_gpu_that_counts_no_energy_is_asked_for_its_power(arrays, set_reasons,
     assert measure(opened(FakeCupy(time=2e-3), arrays), "right", power=True)["watts"] == pytest.approx(123.0)
 
 
-def test_power_that_nobody_asked_for_or_knows_is_not_there(arrays, set_reasons, short_power):
+def test_power_that_is_unrequested_or_unknown_is_absent(arrays, set_reasons, short_power):
     set_reasons(0)
     assert measure(opened(FakeCupy(time=2e-3), arrays), "right", power=True)["watts"] is None
     assert "watts" not in measure(opened(FakeCupy(time=2e-3), arrays), "right")
@@ -388,7 +388,7 @@ def test_too_little_memory_is_a_status(arrays):
     assert ready["status"] == Status.OUT_OF_RESOURCES
 
 
-def test_a_reference_that_the_gpu_cannot_compute_is_asked_for():
+def test_a_reference_that_the_gpu_cannot_compute_is_requested():
     worker = GpuWorker(FakeCupy())
     worker.handle(OPEN)
     answer = worker.handle(prepare(NOTHING_SENT))

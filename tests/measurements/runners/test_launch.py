@@ -95,7 +95,7 @@ def test_further_launches_follow_with_arguments_of_their_own(driver):
     assert len(passed_2) == 3
 
 
-def test_addresses_stand_for_arrays(driver):
+def test_addresses_replace_arrays(driver):
     program, function = loaded()
     program.launch_with(program.parameters({"out": 4096, "a": 8192}))
     out, a_map, _ = function.calls[0][2]
@@ -124,7 +124,7 @@ def test_a_map_is_encoded_once_for_each_address(driver, monkeypatch):
     assert function.calls[0][2][1].tobytes() == function.calls[2][2][1].tobytes() != function.calls[1][2][1].tobytes()
 
 
-def test_the_driver_is_told_all_of_a_map(driver):
+def test_the_driver_receives_the_whole_map(driver):
     bindings = pytest.importorskip("cuda.bindings.driver")
     encode_tensor_map(MAP, 4096)
     element = bindings.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
@@ -134,7 +134,7 @@ def test_the_driver_is_told_all_of_a_map(driver):
     assert driver == [wanted]
 
 
-def test_the_driver_is_told_the_corners_and_the_column_of_a_map_of_pixels(monkeypatch):
+def test_the_driver_receives_the_corners_and_the_column_of_a_map_of_pixels(monkeypatch):
     bindings = pytest.importorskip("cuda.bindings.driver")
     image = Operand("image", "input", F16, (2, 8, 10, 16))
     dense = TensorMap.dense("pixels", image, (1, 1, 1, 16))

@@ -297,7 +297,7 @@ class TestCells:
         with pytest.raises(StoreError, match=f"trial {other.id} of .* stored under another problem, device or policy"):
             Store.open(path, create=False).best(PROBLEM, "h200")
 
-    def test_trials_that_nobody_told_of_are_seen(self, tmp_path: Path) -> None:
+    def test_trials_without_a_notification_are_seen(self, tmp_path: Path) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("DELETE FROM trials WHERE id IN (1, 3)")

@@ -446,7 +446,7 @@ for path, create in (({str(new)!r}, True), ({str(old)!r}, True), ({str(old)!r}, 
     return run.stdout.splitlines()
 
 
-def test_a_server_is_given_the_partial_index_without_loading_its_dialect_elsewhere() -> None:
+def test_a_server_gets_the_partial_index_without_loading_its_dialect() -> None:
     created: list[str] = []
     server = sa.create_mock_engine(
         "postgresql://", lambda sql, *_: created.append(str(sql.compile(dialect=server.dialect)))

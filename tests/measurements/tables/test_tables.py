@@ -141,7 +141,7 @@ class TestT4:
         table = read_table(written(tmp_path / "t4.json", json.dumps(to_t4(rows, {"kernel": "cache"}))))
         assert (table.kernel, len(table.measurements), table.best_seconds) == ("cache", 2, pytest.approx(1.0))
 
-    def test_has_what_the_format_asks_for(self) -> None:
+    def test_has_the_fields_of_the_format(self) -> None:
         failed = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, "off by one")
         (result,) = to_t4([({"x": 1}, failed, "2026-01-01T00:00:00+00:00")], {})["results"]
         assert (result["invalidity"], result["correctness"], result["measurements"]) == ("correctness", 0, [])

@@ -58,7 +58,7 @@ def test_repeating_stops_when_it_is_quiet_or_when_a_limit_is_met():
     assert rule.done([1.0], 1.0)
 
 
-def test_the_hopeless_are_those_whose_fastest_repeat_is_far_behind():
+def test_candidates_with_a_much_slower_fastest_repeat_are_hopeless():
     rule = StopRule(hopeless_repeats=3, hopeless_factor=3.0)
     assert rule.hopeless([3.1, 3.2, 9.0], 1.0)
     assert not rule.hopeless([3.1, 3.2], 1.0)

@@ -167,7 +167,7 @@ class TestTransport:
         killer.join()
         assert worker.request({"what": "count"}, 10) == {"calls": 1}
 
-    def test_a_worker_killed_while_idle_is_replaced_and_that_is_told(self, worker):
+    def test_a_worker_killed_while_idle_is_replaced_with_a_message(self, worker):
         worker.request({"what": "count"}, 10)
         pid = worker.pid
         os.kill(pid, signal.SIGKILL)

@@ -113,7 +113,7 @@ def test_prints_of_python_libraries_and_children_do_not_reach_the_protocol(worke
     assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
 
 
-def test_a_flood_on_standard_error_blocks_nobody(worker):
+def test_a_flood_on_standard_error_blocks_no_process(worker):
     assert worker.request({"what": "flood"}, 10) == {}
 
 

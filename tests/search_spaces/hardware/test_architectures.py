@@ -52,7 +52,7 @@ def test_the_compiler_has_what_the_table_says(row: Architecture, target: str) ->
         ("sm_120", "block_scale_mma"),
     ],
 )
-def test_the_compiler_refuses_what_the_table_lacks(target: str, feature: str) -> None:
+def test_the_compiler_refuses_what_is_not_in_the_table(target: str, feature: str) -> None:
     assert feature not in architecture(int(target[3:].rstrip("af"))).features_of(target)
     assert compiles(target, feature)
 

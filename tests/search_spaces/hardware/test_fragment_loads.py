@@ -72,7 +72,7 @@ def test_pad_8_2_is_refused_by_wmma_alone():
         ("swizzle(1,4,6)", Access("row", "cols", 8, 64)),  # swaps whole fragments, in every other row of them
     ],
 )
-def test_a_leading_dimension_is_asked_of_each_fragment(text, answer):
+def test_each_fragment_constrains_the_leading_dimension(text, answer):
     layout = SharedLayout.parse(text, DOCUMENT_TILE)
     found = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     if isinstance(answer, Access):

@@ -88,7 +88,7 @@ def test_a_warpgroup_fragment_is_one_more_row():
         Fragment((64, 16), 8, layout)
 
 
-def test_fma_lanes_stand_row_by_row_with_neighbouring_results():
+def test_fma_lanes_are_row_major_with_neighbouring_results():
     rows, cols = intrinsic("fma_m16n32k1").c.positions
     lane = np.arange(32)[:, None]
     value = np.arange(16)
@@ -306,7 +306,7 @@ def test_rates_follow_the_unit_and_the_generation():
         unit("dpas")
 
 
-def test_a_device_lacks_an_instruction_by_generation_or_by_architecture():
+def test_an_instruction_is_unsupported_by_generation_or_by_architecture():
     row = intrinsic("mma_m16n8k16_f16")
     assert row.why_not(device("a100")) is None
     assert row.why_not(device("t4")) == "mma_m16n8k16_f16 needs sm_80, but t4 is sm_75"

@@ -43,7 +43,7 @@ def test_a_header_that_is_no_text_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../up.cuh", "a/../b.cuh", "a//b.cuh", "./a.cuh", ".", "", "a\0b"])
-def test_a_name_that_leads_elsewhere_is_refused(name):
+def test_a_name_that_leaves_the_folder_is_refused(name):
     with pytest.raises(ValueError, match="a path below the include folder"):
         Headers.of({name: ""})
 
@@ -64,5 +64,5 @@ def test_other_bytes_are_no_headers(encoded):
         ("", ()),
     ],
 )
-def test_includes_stand_at_the_beginning_of_a_line(text, names):
+def test_includes_begin_a_line(text, names):
     assert included(text) == names

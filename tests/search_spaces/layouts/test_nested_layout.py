@@ -185,7 +185,7 @@ class TestProperties:
             assert {tuple(c[1:]) for c in held[subgroup, thread]} == {tuple(c) for c in inner[subgroup, thread]}
 
     @given(layouts(max_rank=2), st.data())
-    def test_fewer_subgroups_stand_in_for_all_that_have_their_id_modulo(self, layout, data):
+    def test_fewer_subgroups_repeat_by_their_id_modulo_the_count(self, layout, data):
         """``distribute`` accepts the wrapped ids of ``subgroup_ids``, and both agree on the owners of elements."""
         count = data.draw(st.sampled_from([n for n in range(1, layout.subgroups + 1) if layout.subgroups % n == 0]))
         tile = linear_tile(layout)

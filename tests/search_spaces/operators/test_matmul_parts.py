@@ -81,7 +81,7 @@ def test_sums_of_the_largest_integers_leave_f32() -> None:
     assert problem.reference(largest.inputs)["out"].min() > 2**24
 
 
-def test_the_sign_of_zero_counts_where_it_is_asked_for() -> None:
+def test_the_sign_of_zero_counts_on_request() -> None:
     problem = Matmul(2, 2, 2, a="f32", out="f32", epilogue="relu")
     inputs = {"a": -np.ones((1, 2, 2), "f4"), "b": np.ones((1, 2, 2), "f4")}
     right, turned = np.zeros((1, 2, 2), "f4"), np.full((1, 2, 2), -0.0, "f4")

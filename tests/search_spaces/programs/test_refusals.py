@@ -152,7 +152,7 @@ def test_places_that_a_tile_says() -> None:
     assert "add sees what nobody knows in rows outside of the array" in refused(padded)
 
 
-def test_stored_places_behind_the_end() -> None:
+def test_stores_past_the_end() -> None:
     @program(ids=Input("m", "i32"), x=Input("m n", "f32"), out=InOut("k n", "f32"))
     def scattered(p: Builder, ids: Array, x: Array, out: Array) -> None:
         i, j = p.blocks(x.shape, (64, 32))

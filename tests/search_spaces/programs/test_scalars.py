@@ -219,7 +219,7 @@ def test_refusals_of_scalars_name_the_line(load: Any, told: str) -> None:
     assert told in text
 
 
-def test_a_scalar_of_a_loop_is_not_used_behind_it() -> None:
+def test_a_scalar_of_a_loop_is_not_used_after_it() -> None:
     def body(p: Any, x: Any, index: Any, out: Any) -> None:
         (i,) = p.blocks((40,), (8,))
         at: Any = 0

@@ -158,7 +158,7 @@ def test_bad_requests_are_refused() -> None:
         space.neighbours(Schedule("tiles", tuple(foreign.items())))
 
 
-def test_legality_is_asked_for_all_proposals_at_once() -> None:
+def test_legality_is_checked_for_all_proposals_at_once() -> None:
     asked: list[int] = []
 
     def legal(codes: IntArray) -> np.ndarray:

@@ -32,14 +32,14 @@ def test_columns_have_one_type_however_many_rows_there_are(columns: Columns) -> 
     assert Rule("even", each(lambda tile: tile % 2 == 0), "").evaluate(columns).dtype == np.bool_
 
 
-def test_parameters_stand_for_the_columns_that_names_gives() -> None:
+def test_parameters_represent_the_columns_of_names() -> None:
     rule = Rule("r", lambda size, layout: size > 16, "{size} is less than {layout}", names={"size": "tile", "x": "y"})
     assert rule.needs == ("tile", "layout")
     assert rule.evaluate(COLUMNS).tolist() == [False, True]
     assert rule.why_not({"tile": 16, "layout": "identity"}) == "16 is less than identity"
 
 
-def test_two_stars_stand_for_all_of_names() -> None:
+def test_two_stars_represent_all_of_names() -> None:
     names = {"tile": "tile", "other": "layout"}
     rule = Rule("r", lambda **c: (c["tile"] > 16) & (c["other"] == "x"), lambda **v: f"broken by {v}", names=names)
     assert rule.needs == ("tile", "layout")

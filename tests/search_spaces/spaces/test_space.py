@@ -135,7 +135,7 @@ def test_a_constant_is_a_parameter_of_one_value_that_schedules_do_not_have(way: 
     assert all(s in fixed and chosen.name not in s.values for s in mutants)
 
 
-def test_an_older_schedule_has_a_constant_and_lacks_a_parameter() -> None:
+def test_an_older_schedule_with_a_constant_and_without_a_parameter() -> None:
     """It has as many values as a new schedule."""
     new = ordinal("b", (1, 2), before=1)
     space = Space("t", [ordinal("a", (1, 2)), new], constants={"c": 5})

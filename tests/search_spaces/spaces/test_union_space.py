@@ -241,7 +241,7 @@ def test_children_have_both_parents_where_these_are_of_one_template() -> None:
             assert Counter(row[i].template for row in children)[one.template] >= 15
 
 
-def test_what_a_template_lacks_is_missing() -> None:
+def test_parameters_that_a_template_does_not_have_are_missing() -> None:
     schedules = [*ROWS.sample(3, 0), *TILES.sample(3, 0)]
     names = [f"rows.{n}" for n in ROWS.encoded_names] + [f"tiles.{n}" for n in TILES.encoded_names]
     assert BOTH.encoded_names == tuple(names)

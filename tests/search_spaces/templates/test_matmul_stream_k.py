@@ -25,7 +25,7 @@ def samples() -> list[Schedule]:
     return [s for s in space(PROBLEM, A100).sample(60, seed=1) if s["stream_k"]]
 
 
-def test_what_is_tried_has_a_partial_wave_behind_whole_ones() -> None:
+def test_candidates_have_a_partial_wave_after_whole_ones() -> None:
     assert samples()
     for schedule in samples():
         config = space(PROBLEM, A100).config(schedule)

@@ -127,7 +127,7 @@ def test_a_load_is_a_vector_or_16_bytes_of_it_whatever_k_is(k: int) -> None:
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 333), (8, 6), (37, 333), (64, 100), (64, 328)])
-def test_rows_of_a_class_begin_equally_far_behind_an_aligned_address(n: int, k: int) -> None:
+def test_rows_of_a_class_have_equal_offsets_from_an_aligned_address(n: int, k: int) -> None:
     problem = Matvec(1, n, k)
     classes, behind = row_classes(problem), np.arange(n) * k % 8
     for first in range(min(classes, n)):

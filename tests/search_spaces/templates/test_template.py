@@ -46,7 +46,7 @@ def test_a_config_and_a_kernel_are_made_of_valid_schedules_alone() -> None:
             make(Transpose(64, 64), SCHEDULE, H200)
 
 
-def test_why_not_asks_for_the_operator_first_and_then_for_support() -> None:
+def test_why_not_checks_the_operator_before_support() -> None:
     asked: list[Copy] = []
 
     def supports(problem: Copy, target: object) -> str | None:

@@ -23,7 +23,7 @@ def samples() -> list[Schedule]:
     return [s for s in space(PROBLEM, RTX5090).sample(60, seed=1) if s["stream_k"]]
 
 
-def test_what_is_tried_has_a_partial_wave_behind_whole_ones() -> None:
+def test_candidates_have_a_partial_wave_after_whole_ones() -> None:
     assert samples()
     for schedule in samples():
         tiles, launched = space(PROBLEM, RTX5090).config(schedule).integers("blocks", "launched_blocks")

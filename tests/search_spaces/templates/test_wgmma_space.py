@@ -360,7 +360,7 @@ def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
     assert predict(several, H200) < predict(alone, H200)
 
 
-def test_stream_k_deals_out_a_partial_wave_behind_whole_ones() -> None:
+def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
     """In sampled schedules at most two clusters share a tile, since each gets the k-tiles of at least one tile.
 
     Each pair of neighbours has memory for the sums of a tile, and two counters for each of its warpgroups.

@@ -126,7 +126,7 @@ class TestExpanded:
         lines = expanded(["tune", "--kernel", write(), "--db", "a.db"])
         assert lines == [["tune", "twice", "--n", n, "--db", "a.db"] for n in ("1000", "77")]
 
-    def test_what_a_database_holds_is_asked_once(self, write: Write) -> None:
+    def test_the_contents_of_a_database_are_read_once(self, write: Write) -> None:
         path = write()
         assert expanded(["best", "--kernel", path, "--db", "a.db"]) == [["best", "twice", "--db", "a.db"]]
         assert expanded(["verify", "--kernel", path, "--db", "a.db"]) == [["verify", "twice", "--db", "a.db"]]
@@ -174,7 +174,7 @@ def test_it_is_verified_and_a_wrong_one_fails(write: Write, run: Run) -> None:
     assert status == 1 and "FAIL" in out
 
 
-def test_a_second_launch_is_verified_where_it_is_asked_for(write: Write, run: Run) -> None:
+def test_a_second_launch_is_verified_on_request(write: Write, run: Run) -> None:
     """The kernel is wrong from the second launch on, because its block counter is not reset."""
     source = "__device__ unsigned threads = 0;\n" + SOURCE.replace(
         "if (i < n) out[i] = 2.0f", "bool first = atomicAdd(&threads, 1) < gridDim.x * blockDim.x;\n"

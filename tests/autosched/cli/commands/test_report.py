@@ -87,7 +87,7 @@ def test_pace_says_rate_and_time_left() -> None:
     assert formatting.pace(2.5, 0) == "2.5/s"
 
 
-def test_a_problem_is_told_by_what_is_not_default() -> None:
+def test_a_problem_is_named_by_its_values_that_are_not_default() -> None:
     assert formatting.one_line(Matmul(1, 2, 3)) == "matmul m=1 n=2 k=3 a=f16 b=f16 acc=f32 out=f16"
     assert formatting.one_line(Matmul(1, 2, 3, order_b="col")).endswith(" order_b=col")
     problems = [Matmul(1, 2, 3), Matmul(4, 2, 3, batch=2)]
@@ -190,7 +190,7 @@ def test_a_pipe_gets_no_control_characters(tmp_path: Path) -> None:
     assert "\x1b" not in messages.getvalue()
 
 
-def test_a_step_that_takes_long_is_told_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_step_is_reported_with_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosched.cli.terminal.progress.QUIET_SECONDS", 0.05)
     monkeypatch.setattr("autosched.cli.terminal.progress.LIMIT_SECONDS", 0.2)
     shown, _, messages = display(False, "a launch may take 60 s")
@@ -227,7 +227,7 @@ def step(done: int, seconds: float) -> Progress:
     return Progress(RECORD, RECORD, done, 40, {}, seconds)
 
 
-def test_time_left_is_told_once_there_is_something_to_tell_it_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_left_is_shown_once_it_can_be_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosched.cli.terminal.progress.PLAIN_SECONDS", 0.0)
     shown, _, messages = display(False)
     with shown:

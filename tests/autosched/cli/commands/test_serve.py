@@ -70,7 +70,7 @@ def test_the_sitecustomize_of_the_environment_runs(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-2:] == ["here", "done"]
 
 
-def test_an_environment_without_autosched_is_told_once(tmp_path: Path) -> None:
+def test_an_environment_without_autosched_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "triton" / "runtime").mkdir(parents=True)
     for module in ("__init__", "runtime/__init__", "runtime/autotuner"):
         (tmp_path / "triton" / f"{module}.py").write_text("")

@@ -390,7 +390,7 @@ def test_an_unknown_template_of_a_known_operator_replaces_nothing(
     assert "flying_transpose" in capsys.readouterr().out
 
 
-def test_an_operator_from_elsewhere_reaches_no_terminal_as_it_is(
+def test_an_operator_name_from_a_file_is_escaped_for_the_terminal(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of_a_kernel_file(here / "a.db")

@@ -93,7 +93,7 @@ def test_a_model_of_other_features_is_made_anew_from_its_own_times(run: Run, tmp
     assert (tmp_path / "new.json").read_bytes() == (tmp_path / "model.json").read_bytes()
 
 
-def test_estimated_times_are_learned_only_when_asked_for(run: Run, tmp_path: Path) -> None:
+def test_training_uses_estimated_times_only_on_request(run: Run, tmp_path: Path) -> None:
     store(tmp_path / "e.db", *make_trials(observations(PROBLEMS[0], rows=14), provenance=Provenance.ESTIMATED))
     status, _, err = run("train", "--db", "e.db", "--out", "model.json")
     assert status == 2

@@ -131,7 +131,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeTune:
     return made
 
 
-def test_tune_passes_on_what_it_was_told(run: Run, fake: FakeTune) -> None:
+def test_tune_passes_its_options_on(run: Run, fake: FakeTune) -> None:
     more = ("--trials", "3", "--device", "a100", "--backend", "estimate", "--sampler", "tpe", "--seed", "9")
     more += (
         "--workers",

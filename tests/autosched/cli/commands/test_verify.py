@@ -161,7 +161,7 @@ def test_all_pass(run: Run, fake: FakeEmulator) -> None:
     assert "of tolerance" in out
 
 
-def test_an_order_and_launches_are_asked_for_but_not_of_what_is_stored(run: Run, fake: FakeEmulator) -> None:
+def test_order_and_launches_are_options_except_for_stored_schedules(run: Run, fake: FakeEmulator) -> None:
     assert run("verify", "matmul", *SMALL, "--sample", "1")[0] == 0
     assert (
         run("verify", "matmul", *SMALL, "--sample", "1", "--order", "random", "--turns", "7", "--launches", "2")[0] == 0
@@ -171,7 +171,7 @@ def test_an_order_and_launches_are_asked_for_but_not_of_what_is_stored(run: Run,
     assert status == 2 and err.count("\n") == 1 and "--db" in err
 
 
-def test_a_failure_is_1_and_is_told_with_its_finding_and_schedule(run: Run, fake: FakeEmulator) -> None:
+def test_a_failure_exits_1_and_prints_finding_and_schedule(run: Run, fake: FakeEmulator) -> None:
     fake.bad = (1,)
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "3")
     assert status == 1
@@ -339,7 +339,7 @@ def test_options_of_every_verification_are_those_of_schedules(run: Run, fake: Fa
         assert status == 2 and err.count("\n") == 1 and "combined with --db" in err
 
 
-def test_a_note_is_refused_where_it_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch, fake: FakeEmulator) -> None:
+def test_notes_are_failures_on_request(run: Run, monkeypatch: pytest.MonkeyPatch, fake: FakeEmulator) -> None:
     note = Finding(FindingKind.UNROUNDED_TF32, "a low bit", "a.cuh", 3, 1, grade="note")
 
     passing = passes

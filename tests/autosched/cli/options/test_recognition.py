@@ -178,7 +178,7 @@ def test_a_pipe_is_read_once_and_only_for_source(tmp_path: Path) -> None:
             piped(text)
 
 
-def test_a_pipe_that_nobody_writes_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_without_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("measurements.files.bounded.WAIT_SECONDS", 0.1)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="pipe cannot be read"):

@@ -139,7 +139,7 @@ def test_what_a_decision_is_worth() -> None:
     ]
 
 
-def test_two_databases_are_told_apart(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_databases_are_labelled(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "other.db"
     with Store.open(other) as store:
         store.append(make_trial(schedules(2)[1], timed(2e-6), PROBLEM))

@@ -100,7 +100,7 @@ class TestWithGpu:
         with pytest.raises(BackendError, match="the GPU of this machine is h200, not a100"):
             choose(None, BackendOptions(backend="cuda", device="a100"))
 
-    def test_estimate_when_asked_for(self) -> None:
+    def test_estimate_when_requested(self) -> None:
         name, _, line = chosen("estimate")
         assert name == "estimate"
         assert "requested" in line

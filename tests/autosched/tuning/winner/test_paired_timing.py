@@ -165,7 +165,7 @@ def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Stor
     assert tuned(store, Turns(time_of)).earlier == 40
 
 
-def test_what_is_far_behind_in_screening_is_not_let_in(store: Store) -> None:
+def test_candidates_much_slower_in_screening_are_left_out(store: Store) -> None:
     result = tuned(store, Turns(time_of, lambda x: 1e-6 * 1.4**x))
     assert order(result) == [0, 1]
 

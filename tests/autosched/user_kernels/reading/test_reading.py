@@ -201,7 +201,7 @@ def test_nothing_to_tune(write: Write) -> None:
         read_file(write(TOML[:start] + TOML[end:]))
 
 
-def test_lines_are_found_behind_texts_of_several_lines(write: Write) -> None:
+def test_lines_are_found_after_strings_of_several_lines(write: Write) -> None:
     text = '[kernel]\nsummary = """\n[sizes]\nentry = 3\n"""\n' + TOML.removeprefix("[kernel]\n").replace(
         "tile = {", "tiel = {"
     )

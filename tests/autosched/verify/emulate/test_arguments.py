@@ -99,12 +99,12 @@ def test_symbols_are_set_and_read() -> None:
     assert done.symbols["counter"].tolist() == [32]
 
 
-def test_a_constant_that_nobody_sets_is_found() -> None:
+def test_a_constant_that_is_never_set_is_found() -> None:
     found = emulate("symbols", np.zeros(32, "f4")).findings
     assert [(f.kind, "taps" in f.message) for f in found] == [("unset_symbol", True)]
 
 
-def test_a_variable_that_nobody_sets_is_found() -> None:
+def test_a_variable_that_is_never_set_is_found() -> None:
     found = emulate("reads_flag", np.zeros(32, "f4")).findings
     assert [(f.kind, "flag" in f.message) for f in found] == [("unset_symbol", True)]
     assert emulate("reads_flag", np.zeros(32, "f4"), symbols={"flag": np.int32(1)}).ok

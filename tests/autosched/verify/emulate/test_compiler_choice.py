@@ -141,7 +141,7 @@ def test_nvcc_compiles_what_nvrtc_cannot_and_one_line_says_so(
 
 @needs_nvcc
 @pytest.mark.parametrize("door", DOORS)
-def test_a_header_that_nobody_has_stays_with_nvrtc_and_names_the_option(
+def test_a_missing_header_stays_with_nvrtc_and_names_the_option(
     door: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
     with _stderr_of_library(door):

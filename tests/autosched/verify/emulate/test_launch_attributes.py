@@ -45,7 +45,7 @@ def test_the_cluster_of_a_launch() -> None:
 
 
 @needs_cuda_headers
-def test_what_asks_for_clusters_is_compiled_for_a_gpu_that_has_them() -> None:
+def test_a_kernel_with_clusters_is_compiled_for_a_gpu_that_has_them() -> None:
     ranks = """
     #include <cooperative_groups.h>
     extern "C" __global__ void ranks(unsigned* out) {

@@ -75,7 +75,7 @@ def test_an_overrun_is_found_at_its_line() -> None:
 
 
 @pytest.mark.parametrize("use", ["", "cleared", "filled", "half"])
-def test_what_stays_in_memory_that_nobody_reads_is_a_note(use: str) -> None:
+def test_results_that_are_never_read_are_a_note(use: str) -> None:
     done = run(build("scratch"), use)
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
     assert "note: uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
@@ -119,7 +119,7 @@ def test_more_orders_find_more_and_change_nothing() -> None:
 
 
 @pytest.mark.nightly
-def test_a_constant_that_nobody_fills_is_found() -> None:
+def test_an_unfilled_constant_is_found() -> None:
     done = run(build("convolution", "-DFORGET"))
     assert done.returncode == 1 and "FAIL" in done.stdout
     assert "unset_symbol in convolve" in done.stderr and "taps" in done.stderr

@@ -136,16 +136,14 @@ def test_the_default_stream_of_each_thread_is_one_that_blocks() -> None:
         ("table", {"unset_symbol"}),
     ],
 )
-def test_memory_that_nobody_has_written_and_the_host_takes_is_a_fault(
-    unwritten: Path, how: str, kinds: set[str]
-) -> None:
+def test_unwritten_memory_that_the_host_uses_is_a_fault(unwritten: Path, how: str, kinds: set[str]) -> None:
     status, findings = run(unwritten, how)
     assert status == 1
     assert {f["kind"] for f in findings if f["grade"] == "fault"} == kinds
 
 
 @pytest.mark.parametrize("how", ["sum_written", "tail", "carried", "scratch", "table_part"])
-def test_memory_that_nobody_takes_is_none(unwritten: Path, how: str) -> None:
+def test_unused_unwritten_memory_is_no_fault(unwritten: Path, how: str) -> None:
     status, findings = run(unwritten, how)
     assert status == 0
     assert not [f for f in findings if f["grade"] == "fault"]

@@ -37,7 +37,7 @@ def tickets(order: Order) -> np.ndarray:
     return emulate(kernel, {}, order=order).outputs["out"].reshape(4, 80)
 
 
-def test_blocks_and_atomics_come_in_the_order_that_was_asked_for_and_a_seed_repeats_it() -> None:
+def test_blocks_and_atomics_follow_the_requested_order_and_a_seed_repeats_it() -> None:
     plain = tickets(Order())
     assert plain.reshape(-1).tolist() == list(range(320))
     assert (tickets(Order("descending"))[:, 0] == [240, 160, 80, 0]).all()

@@ -109,7 +109,7 @@ def test_kernels_need_no_compiler_once_the_runner_is_there(run: Run, compiler: C
     assert run(SOURCE, ARGUMENTS, INPUTS).ok
 
 
-def test_without_a_runner_the_compiler_is_asked_first(
+def test_without_a_runner_the_compiler_is_checked_first(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler("exit 1")
@@ -202,7 +202,7 @@ def test_a_launch_that_is_killed_is_no_crash_of_the_kernel(
         emulate(kernel_of(SOURCE, ARGUMENTS), INPUTS)
 
 
-def test_checking_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checking_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
     assert check_host() == host_compiler()
     assert list(tmp_path.iterdir()) == []

@@ -86,7 +86,7 @@ mov.pred %p, %is_explicit_cluster; selp.u64 %x, 1, 0, %p; st.global.u64 [%out], 
 """
 
 
-def test_whether_clusters_were_asked_for() -> None:
+def test_whether_clusters_were_requested() -> None:
     for directive, wanted in (("", 0), (".reqnctapercluster 1, 1, 1", 1)):
         done = run_ptx(cluster_program(directive), 32, np.zeros(1, np.uint64))
         assert done.ok, done.reason

@@ -276,7 +276,7 @@ def test_what_misuses_them_is_found(body: str, kind: str) -> None:
     assert kind in {f.kind for f in done.findings}, done.reason
 
 
-def test_what_nobody_has_written_is_found() -> None:
+def test_unwritten_memory_is_found() -> None:
     text = program(".reg .b32 %v; multimem.ld_reduce.add.u32 %v, [%out]; st.global.u32 [%out+4], %v;")
     assert "uninitialized_global_read" in {f.kind.value for f in run_ptx(text, 64, np.zeros(1)).findings}
 

@@ -115,7 +115,7 @@ FAULTY = {
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("release", SOUND.values(), ids=SOUND)
-def test_pipelines_whose_release_is_behind_the_wait(release: Release, seed: int) -> None:
+def test_pipelines_that_release_after_the_wait(release: Release, seed: int) -> None:
     done = release.run(seed)
     assert done.status == "ok", done.reason
 

@@ -131,7 +131,7 @@ def test_asynchronous_stores_complete_at_their_mbarrier() -> None:
     assert "invalid_argument" in {f.kind for f in done.findings}
 
 
-def test_an_asynchronous_store_that_nobody_waits_for_is_found() -> None:
+def test_an_asynchronous_store_without_a_wait_is_found() -> None:
     wait = next(line for line in ST_ASYNC.splitlines() if "try_wait" in line)
     done = run(ST_ASYNC.replace(wait, ""), u32(), options=("-arch=sm_90",), dims=OF_ONE)
     assert "async_read_before_wait" in {f.kind for f in done.findings}

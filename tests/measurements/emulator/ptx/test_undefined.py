@@ -252,7 +252,7 @@ def test_shared_memory_forgets_what_is_overwritten_and_tells_matrices_and_atomic
     assert not kinds(kernel(f"{at} {store} atom.shared.add.u32 %c, [%b+8], 1;"))
 
 
-def test_a_transposed_matrix_has_its_unknown_elements_elsewhere() -> None:
+def test_transposing_a_matrix_moves_its_unknown_elements() -> None:
     # Lane 4 holds the first two elements of the second row: they become the second ones of lanes 0 and 4.
     some = ".reg .pred %q; .reg .b16 %g; setp.ne.u32 %q, %t, 4; mov.u32 %c, %never; @%q mov.u32 %c, %a;"
     moved = f"{some} movmatrix.sync.aligned.m8n8.trans.b16 %b, %c;"

@@ -218,7 +218,7 @@ def test_tune_searches_on_the_cluster(
         assert len(made) == 1, "one set of actors for all problems"
 
 
-def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cluster_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
     def refuse(**_: Any) -> None:

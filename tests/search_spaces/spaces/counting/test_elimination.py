@@ -97,7 +97,7 @@ def test_groups_beyond_64_bits_inside_a_small_count_are_exact() -> None:
     assert space.explain(space.sample(1, seed=0)[0]) == []
 
 
-def test_too_tight_rules_are_told_before_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_tight_rules_are_reported_before_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elimination, "TABLE_ROWS", 1000)
     names = tuple(f"p{i}" for i in range(8))
     one = rule("all", names, lambda c: sum(c[n] for n in names) % 2 == 0)
@@ -105,7 +105,7 @@ def test_too_tight_rules_are_told_before_memory_runs_out(monkeypatch: pytest.Mon
         Space("tight", [ordinal(n, range(4)) for n in names[:7]] + [ordinal("p7", (0,))], [], [one]).count()
 
 
-def test_what_would_take_minutes_to_count_is_told_at_once() -> None:
+def test_a_count_that_would_take_minutes_is_refused_at_once() -> None:
     names = ("p0", "p1", "p2", "p3")
     one = rule("all", names, lambda c: sum(c[n] for n in names) % 7919 == 1)
     space = Space("tight", [ordinal(n, range(3000)) for n in names], [], [one])

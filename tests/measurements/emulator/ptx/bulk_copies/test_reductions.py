@@ -226,7 +226,7 @@ def test_reductions_in_the_memory_of_another_block(reduction: str, name: str, ki
 
 
 @pytest.mark.parametrize("reduction", [BULK, EACH], ids=["bulk", "red.async"])
-def test_a_reduction_that_nobody_waits_for_is_found(reduction: str) -> None:
+def test_a_reduction_without_a_wait_is_found(reduction: str) -> None:
     done, _ = into_block(reduction, "add", "u32", wait="")
     assert "async_read_before_wait" in kinds(done)
 
@@ -239,7 +239,7 @@ def test_bulk_reductions_need_a_proxy_fence_and_others_none() -> None:
 
 
 @pytest.mark.parametrize("reduction", [BULK, EACH], ids=["bulk", "red.async"])
-def test_reductions_on_what_nobody_has_written_are_found(reduction: str) -> None:
+def test_reductions_on_unwritten_memory_are_found(reduction: str) -> None:
     done, _ = into_block(reduction, "add", "u32", first="")
     assert "uninitialized_shared_read" in kinds(done)
 

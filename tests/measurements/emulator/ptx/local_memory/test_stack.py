@@ -64,7 +64,7 @@ def test_each_lane_has_memory_of_its_own_size() -> None:
 
 
 @pytest.mark.parametrize(("alignment", "wanted"), [("", 8), (", 16", 16), (", 64", 64), (", 256", 256)])
-def test_memory_is_aligned_as_it_is_asked_for(alignment: str, wanted: int) -> None:
+def test_memory_has_the_requested_alignment(alignment: str, wanted: int) -> None:
     body = f"""
   alloca.u64 %p, 20; alloca.u64 %q, 12{alignment}; st.local.u64 [%q], %out;
   cvt.u32.u64 %v, %q; and.b32 %v, %v, {wanted - 1}; st.global.u32 [%out], %v; ret;
@@ -83,7 +83,7 @@ def test_accesses_are_kept_within_bounds(offset: int, kind: str) -> None:
     assert kinds(run(body, 0)) == ({kind} if kind else set())
 
 
-def test_memory_that_nobody_has_written_is_undefined() -> None:
+def test_memory_that_was_never_written_is_undefined() -> None:
     body = """
   stacksave.u64 %saved; alloca.u64 %p, 32; st.local.u32 [%p], %t; stackrestore.u64 %saved;
   alloca.u64 %q, 32; ld.local.u32 %v, [%q]; st.global.u32 [%out], %v; ret;

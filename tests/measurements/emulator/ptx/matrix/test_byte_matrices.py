@@ -117,7 +117,7 @@ ld.shared.u64 %w, [%row]; st.global.u64 [%at], %w; ld.shared.u64 %w, [%row+8]; s
     np.testing.assert_array_equal(done.outputs["out"].view(np.uint8).reshape(32, 16), wanted)
 
 
-def test_rows_that_nobody_has_written_are_found() -> None:
+def test_unwritten_rows_are_found() -> None:
     rows, _ = rows_of("b8")
     done, _ = loaded("m16n16", 1, 2, "b8", rows, guard="setp.lt.u32 %p, %t, 12; @%p")
     assert "uninitialized_shared_read" in {f.kind.value for f in done.findings}

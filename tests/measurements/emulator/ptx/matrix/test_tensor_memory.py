@@ -191,14 +191,14 @@ def test_faults(name: str) -> None:
     assert kind in found, found
 
 
-def test_columns_that_nobody_has_written_are_no_result() -> None:
+def test_unwritten_columns_are_no_result() -> None:
     """Bits of tensor memory that are equal in two runs do not show that the stored results are defined."""
     done, _ = run('"r"(d + (warp << 21)) : "memory");', '"r"(d + 32 + (warp << 21)) : "memory");')
     assert kinds(done) == {K.UNDEFINED_REGISTER}, done.findings
     assert done.faults
 
 
-def test_what_has_been_loaded_into_registers_is_free_though_nobody_waited() -> None:
+def test_columns_loaded_into_registers_are_free_without_a_wait() -> None:
     """CUTLASS's first Blackwell tutorial has no wait.
 
     This gives one finding, and no second one when columns are freed.
@@ -222,7 +222,7 @@ def test_faults_of_stores(name: str) -> None:
         ("const u32 d = address,", 'asm volatile("tcgen05.shift.cta_group::1.down [%0];" ::"r"(address)); const u32 d = address,'),
     ],
 )  # fmt: skip
-def test_what_the_emulator_lacks_is_named_with_its_line(old: str, new: str) -> None:
+def test_unsupported_instructions_are_named_with_their_line(old: str, new: str) -> None:
     body = BODY.replace(old, new)
     if "[%4]" in new:
         body = body.replace('"l"(of_a), "l"(of_b), "r"(instruction)', '"l"(of_a), "l"(of_b), "r"(instruction), "r"(d)')

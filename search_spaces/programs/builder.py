@@ -141,7 +141,7 @@ class Program:
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the extents in the order in which the arrays use them, followed by those of strides."""
+        """Names of the extents, in the order in which the arrays use them, followed by the names of the strides."""
         return tuple(dict.fromkeys([*(s for _, a in self.arguments for s in a.sizes), *self.strides.values()]))
 
     @property

@@ -1,6 +1,6 @@
 """``autosched export``, ``import`` and ``merge``: share databases.
 
-Each command imports the store itself, so that other commands do not wait for sqlalchemy.
+The store is imported within the functions, so that other commands do not wait for sqlalchemy.
 """
 
 from __future__ import annotations

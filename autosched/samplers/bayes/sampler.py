@@ -180,7 +180,7 @@ class BayesSampler(Sampler):
     def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
         """Return the n best of the pool, each chosen as if the predicted values of the previous ones were observed.
 
-        Every second one has a compiled module with a fast schedule, if one remains.
+        Every second proposal is restricted to compiled modules whose schedules are fast, while any of these remain.
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0

@@ -55,7 +55,7 @@ _PRECISIONS = {
     "i8": "BII",
 }
 _PROPOSED = 3  # maximum number of its schedules among the first trials
-_ASKED = 12  # number of requested configurations, since several may map to the same schedule
+_ASKED = 12  # number of requested configurations: more than needed, since several may map to the same schedule
 _SECONDS = 20.0  # time limit of the process in seconds; normally it takes a fifth of a second
 _SAMPLES = 64  # sample size among the schedules that match a configuration
 

@@ -217,7 +217,8 @@ def _works(trials: Sequence[FrozenTrial]) -> FloatArray:
 def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatArray:
     """Return the value of each trial: 1 for the best, less for others, NaN for failed and running trials.
 
-    Positive objectives are scaled by their ratio to the best, like times; others linearly between worst and best.
+    If all objectives are positive, a trial's value is its ratio to the best one; otherwise values are interpolated
+    linearly between the worst (0) and the best (1).
     """
     sign = 1.0 if direction is StudyDirection.MAXIMIZE else -1.0
     found = np.full(len(trials), np.nan)
@@ -230,9 +231,8 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     if low > 0:
         return found / high if sign > 0 else low / found
     best = high if sign > 0 else low
-    return 1 - sign * (best / 2 - found / 2) / (
-        (high / 2 - low / 2) or 1.0
-    )  # halves, because the difference may overflow a float
+    # halves, because the difference may overflow a float
+    return 1 - sign * (best / 2 - found / 2) / ((high / 2 - low / 2) or 1.0)
 
 
 def _kept(values: FloatArray, works: FloatArray) -> list[int]:

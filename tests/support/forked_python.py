@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -30,6 +31,7 @@ COMMANDS = (
 )
 TORCH = (*COMMANDS, "torch", "triton.language")
 OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of the process that all servers end with: the first of pytest
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # a child ignores those that its parent ignores
 _FOLDER = gettempdir()  # some tests set TMPDIR
 
 # What a child can take over. With other options or options of Python (-W, -I), a new interpreter is started.
@@ -58,6 +60,7 @@ class Popen(subprocess.Popen[Any]):
                 "environment": dict(environment),
                 "folder": os.path.abspath(options.get("cwd") or os.curdir),
                 "start_new_session": options.get("start_new_session", False),
+                "ignored": [number for number in STOPS if signal.getsignal(number) is signal.SIG_IGN],
             }
         super().__init__(args, **options)
 

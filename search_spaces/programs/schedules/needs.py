@@ -103,7 +103,7 @@ def _fits(found: Choices, columns: Mapping[str, Column]) -> BoolArray:
     warps = each(warps_of_block)(**block)
     mask: BoolArray = warps > 0
     for number, names in enumerate(anchors, 1):
-        own = {name: columns[name] for name in (*found.domains, *names)}
+        own = {name: columns[name] for name in (*found.shaping, *names)}
         mask &= each(partial(fits, number))(**{**own, "warps": warps})
     return mask
 

@@ -123,7 +123,7 @@ def test_what_no_launch_binds_is_refused_by_name(fetch: str, kind: str, said: st
         ({"shape": ["width"], "filter": "linear"}, "tex1Dfetch takes whole coordinates"),
         ({"mode": "wrap"}, 'the mode "wrap" needs normalized coordinates'),
         ({"filter": "cubic"}, "'cubic' is not known"),
-        ({"channels": 3}, "channels of a texture"),
+        ({"channels": 3}, "3 channels"),
     ],
 )
 def test_a_texture_that_cannot_be_is_one_line(texture: dict[str, Any], said: str) -> None:

@@ -82,7 +82,9 @@ class Planted:
 
 _FULL = "tile::wait_phase(place.full(), place.parity);"
 _FENCE = "ptx::fence_async_proxy();"
-_READ = "  // no barrier orders TMA's writes after this lane's reads\n      ptx::warp_sync();  // all lanes have read\n"
+_READ = """  // orders TMA's next writes after this lane's reads, which the mbarrier does not
+      ptx::warp_sync();  // all lanes have read
+"""
 _RELEASE = "if (lane == 0) ptx::mbarrier_arrive(place.empty());"
 PLANTED = (
     Planted("nobody waits for a stage", "plain", K.UNINITIALIZED_SHARED_READ, _FULL, ""),

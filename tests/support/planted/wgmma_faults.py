@@ -67,10 +67,10 @@ _NEXT_TURN = """if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) /
 _FIRST_ROUND = """
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, place.advance()) {
-        wait(place.empty(), place.parity ^ 1u);  // the first"""
+        wait(place.empty(), place.parity ^ 1u);  // in the first"""
 _BODY = "body(Work(next, order), turn, next + launched < works);"
 _NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
-_LAST_BOX = """// Shared memory is the block's until it exits.
+_LAST_BOX = """// TMA must have read shared memory before the block exits.
       if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"""
 
 # Every run includes the first ones, one of each mechanism.
@@ -86,7 +86,7 @@ FAULTS = (
     WgmmaFault("reads past the end of a line", BY_WARP, "between(0, left, piece)", "inside ? piece : 0",
                (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
     WgmmaFault("no fence before the sums are told to be stored", STREAM,
-               "ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)", "",
+               "ptx::fence_gpu();  // cumulative: also orders stores", "// ",
                (K.GLOBAL_RACE,), _STREAM_K),
     WgmmaFault("sums are read without a wait for them", STREAM,
                "while (ptx::ld_acquire(stored) == 0) {\n      }", "", (K.GLOBAL_RACE,), _STREAM_K),
@@ -97,7 +97,7 @@ FAULTS = (
     WgmmaFault("waits until nothing is stored", STREAM, "ld_acquire(stored) == 0", "ld_acquire(stored) != 0",
                (K.GLOBAL_RACE, K.DEADLOCK), _STREAM_K),
     WgmmaFault("some threads' sums are not stored yet", STREAM_STORES,
-               "ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored", "",
+               "ptx::barrier_sync(barrier, Threads);  // all threads have stored their sums", "",
                (K.GLOBAL_RACE,), _STREAM_K),
     WgmmaFault("some threads do not wait", STREAM_STORES,
                "ready for the next launch\n    }\n    ptx::barrier_sync(barrier, Threads);",
@@ -175,7 +175,7 @@ FAULTS = (
     WgmmaFault("loads of other lanes are not waited for", FRAGMENTS, _READ, "ptx::fence_async_proxy();",
                (K.SHARED_RACE,)),
     WgmmaFault("loads that TMA's writes may overtake", FRAGMENTS, _READ, "ptx::warp_sync();", (K.MISSING_PROXY_FENCE,)),
-    WgmmaFault("registers of A are not fenced", FRAGMENTS, "ptx::wgmma_fence();  // of A's registers, too", "",
+    WgmmaFault("registers of A are not fenced", FRAGMENTS, "ptx::wgmma_fence();  // also for A's registers", "",
                (K.MISSING_WGMMA_FENCE,)),
     WgmmaFault("registers of A are loaded while they are multiplied", FRAGMENTS,
                "ptx::wgmma_wait_group<C::in_flight>();", "ptx::wgmma_wait_group<1>();", (K.WGMMA_IN_FLIGHT,)),
@@ -194,7 +194,8 @@ FAULTS = (
     WgmmaFault("stored before all have written", STORES,
                "ptx::barrier_sync(barrier, 128);  // every thread has written its part\n", "", (K.SHARED_RACE,)),
     WgmmaFault("written before the wait of one", STORES,
-               "ptx::barrier_sync(barrier, 128);  // what the box held has been read", "", (K.BULK_COPY_IN_FLIGHT,)),
+               "ptx::barrier_sync(barrier, 128);  // TMA has read the previous contents of the box", "",
+               (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("not committed", STORES,
                "work.batch, box);\n          ptx::commit_stores();", "work.batch, box);", (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("exits during a store", STORES, _LAST_BOX, "", (K.BULK_COPY_IN_FLIGHT,)),
@@ -214,7 +215,7 @@ FAULTS = (
     WgmmaFault("a whole tile is stored before all have written", WHOLE, _WRITTEN, "ptx::fence_async_proxy();",
                (K.SHARED_RACE,)),
     WgmmaFault("a whole tile is written before the one before is read", WHOLE,
-               "ptx::barrier_sync(barrier, 128);  // the boxes of the tile before have been read", "",
+               "ptx::barrier_sync(barrier, 128);  // TMA has read the boxes of the previous tile", "",
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("nobody waits for the tile before", WHOLE,
                "if (staged_whole && C::several_tiles) {", "if (staged_whole && C::several_tiles && C::tile_m > 9999) {",
@@ -251,7 +252,8 @@ FAULTS = (
                "(address & 0x3ffff) >> 4", "address >> 4", (WRONG, K.OUT_OF_BOUNDS_SHARED, *LOST), _BOXES),
     WgmmaFault("blocks of the cluster are not asked", ALL, "4 * sharing * peers", "4 * sharing", LOST),
     WgmmaFault("exits before its cluster", ALONG_M,
-               "    drain(place);\n  }\n\n  // All threads", "  }\n\n  // All threads", (K.BLOCK_EXITED,)),
+               "    drain(place);\n  }\n\n  // All producer threads", "  }\n\n  // All producer threads",
+               (K.BLOCK_EXITED,)),
     WgmmaFault("exits one stage before its cluster", ALONG_M, "stage < C::stages; ++stage, place",
                "stage < C::stages - 1; ++stage, place", (K.BLOCK_EXITED,)),
     WgmmaFault("threads that copy exit before their cluster", TURNED, "publish_rest(0);\n    drain(place);",

@@ -138,7 +138,7 @@ PLANTED = (
             {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place, group, first)":
              "wait_together(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, place, group, first)"}),
     Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
-            {"wait(place.empty(), place.parity ^ 1u);  // the first":
+            {"wait(place.empty(), place.parity ^ 1u);  // in the first":
              "wait(place.empty(), place.parity);  // the first"}),
     Planted("a parity that turns over but once", PERSISTENT, K.ASYNC_READ_BEFORE_WAIT,
             {"parity ^= 1u;": "parity = 1u;"}),
@@ -201,10 +201,10 @@ PLANTED = (
             {"first = split * C::tiles_of_split;": "first = split * C::tiles_of_split - (split > 0);"}),
     # Tiles that two workers share.
     Planted("sums are told of before a fence", STREAM, K.GLOBAL_RACE,
-            {"ptx::fence_gpu();  // cumulative: orders what the barrier has ordered before it, too (PTX ISA 8.9)": ""},
+            {"ptx::fence_gpu();  // cumulative: also orders stores": "// "},
             _STREAM_K),
     Planted("told of before all have stored them", STREAM, K.GLOBAL_RACE,
-            {"ptx::barrier_sync(barrier, Threads);  // all threads' sums are stored": ""}, _STREAM_K),
+            {"ptx::barrier_sync(barrier, Threads);  // all threads have stored their sums": ""}, _STREAM_K),
     Planted("read by threads that did not wait", STREAM, K.GLOBAL_RACE,
             {"ready for the next launch\n    }\n    ptx::barrier_sync(barrier, Threads);":
              "ready for the next launch\n    }"}, _STREAM_K),
@@ -275,7 +275,7 @@ PLANTED = (
             {"% C::store_buffers * Box::bytes);\n        Finished":
              "% C::store_buffers * Box::bytes) + 16;\n        Finished"}),
     Planted("small sums are zero", "plain", WRONG,
-            {"ptx::hold_register(acc[i][r]);\n    }\n  }\n\n  // As":
+            {"ptx::hold_register(acc[i][r]);\n    }\n  }\n\n  // Like main_loop":
              "{\n"
              "        ptx::hold_register(acc[i][r]);\n"
              "        if (acc[i][r] * acc[i][r] < 1e-3f) acc[i][r] = 0;\n"

@@ -437,7 +437,7 @@ def test_a_check_of_what_is_not_there_says_what_is(here: Path, capsys: pytest.Ca
     stored(here / "a.db")
     for options, asked in (
         (["--operator", "matmull"], "no schedule of matmull: name one of transpose on h200"),
-        (["--device", "a100"], "no schedule of any operator on a100, but of transpose on h200"),
+        (["--device", "a100"], "no schedule of any operator on a100: name one of transpose on h200"),
         (["--floor", "nan"], "--floor must be a time in microseconds, such as 0.5, not nan"),
     ):
         assert run(["check", "--db", "a.db", "--static", *options]) == 2

@@ -187,7 +187,7 @@ def test_what_it_cannot_keep_is_refused(place: str | Program, sizes: dict[str, i
     [
         ("    I::store_c(place, *reinterpret_cast<const typename I::FragmentC*>(x), unsigned(stride));\n", ""),
         ("    ptx::warp_sync();\n#pragma", "#pragma"),
-        ("    ptx::warp_sync();  // before the next one goes there\n", ""),
+        ("    ptx::warp_sync();  // before the next fragment is stored there\n", ""),
         ("half % 2 * 8", "half % 2 * 4"),
     ],
 )

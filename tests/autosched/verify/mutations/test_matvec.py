@@ -166,7 +166,7 @@ MUTATIONS = (
         "split counted before all its sums are stored",
         SPLIT,
         LAST_BLOCK,
-        "  wait_for_all();  // all threads' parts are stored; also: what shared memory held has been read",
+        "  wait_for_all();  // all threads have stored their parts and finished reading shared memory",
         "",
     ),
     Mutation(

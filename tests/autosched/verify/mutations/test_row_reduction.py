@@ -92,7 +92,7 @@ MUTATIONS = (
     Mutation("staged registers in the wrong order", "softmax_f16_registers", KERNEL,
              "staged.vector[(s * C::unroll + u) * C::batch + b]", "staged.vector[(s * C::unroll + u) + b]"),
     Mutation("part counted before its states are stored", "reduce_f32_max_split", LAST_BLOCK,
-             "  wait_for_all();  // all threads' parts are stored; also: what shared memory held has been read", ""),
+             "  wait_for_all();  // all threads have stored their parts and finished reading shared memory", ""),
     Mutation("no fence before the count", "softmax_bf16_split", LAST_BLOCK,
              "    ptx::fence_gpu();\n    const unsigned arrived", "    const unsigned arrived"),
     Mutation("no fence behind the count", "softmax_bf16_split", LAST_BLOCK,

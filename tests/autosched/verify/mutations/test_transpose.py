@@ -19,7 +19,7 @@ MUTATIONS = (
     Mutation("row tail stored from registers", REGISTERS, KERNEL,
              "&& (C::rows % C::tile_m == 0 || m < C::rows)) {", ") {"),
     Mutation("stage filled while it is read", PIPELINED, KERNEL,
-             "if (t > 0) ptx::barrier_sync();  // everybody has read the stage that is filled now", ""),
+             "if (t > 0) ptx::barrier_sync();  // all threads have read the stage that is filled next", ""),
     Mutation("tile read before all have copied", PIPELINED, KERNEL, "ptx::barrier_sync();\n        drain(", "drain("),
     Mutation("tile read before all have stored", TURNED, KERNEL, "ptx::barrier_sync();\n        drain(", "drain("),
     Mutation("wait for one group too few", PIPELINED, KERNEL, "wait_group<ahead>", "wait_group<ahead + 1>"),

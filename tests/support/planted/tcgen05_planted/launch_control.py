@@ -16,7 +16,7 @@ PLANTED = (
         "no proxy fence behind the read of an answer",
         "launch control",
         K.MISSING_PROXY_FENCE,
-        "    ptx::fence_async_proxy();  // it has been read before the next one is written\n",
+        "    ptx::fence_async_proxy();  // orders this read before the next response is written\n",
         "",
     ),
     Planted(

@@ -163,16 +163,16 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         "executes some of its blocks at the",
         "  true sizes, and the general time model (`cost_models/launch_time.py`) ranks them. `autosched tune --triton` "
         "ranks in this way.",
-        "  So does `autosched tune --moe` for its first choices, which it selects by counts from sizes "
-        "([moe_winners.md](moe_winners.md)).",
+        "  `autosched tune --moe` first selects some configurations by counts computed from sizes "
+        "([moe_winners.md](moe_winners.md)), and then ranks these in this way.",
         "- *By hand*: the model of matmuls with hand-written counts, fitted to other files of the same recordings.",
-        "- *First choice*: how much slower it is than the fastest configuration.",
+        "- *First choice*: how much slower the configuration that the model ranks first is than the fastest one.",
         "",
         f"Computed on {datetime.now(UTC):%Y-%m-%d} on {os.cpu_count()} {platform.machine()} cores without a GPU, with "
         f"Triton {triton.__version__}, on AutoHeuristic's recordings",
         "(see [model_against_measured.md](model_against_measured.md); they are not part of this repository):",
         f"`{command}`.",
-        "The problems are random ones from the files that no model was fitted to.",
+        "The problems are drawn at random from the files to which no model was fitted.",
         "",
         HEADING,
     ]
@@ -181,14 +181,14 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         lines += [_line(row) for row in rows]
         lines.append(_line(medians[device], bold=True))
     off = {device: m.derived - m.by_hand for device, m in medians.items()}
-    said = ", ".join(f"{medians[device].derived:.3f} and {medians[device].by_hand:.3f} on {device}" for device in off)
-    reached = "reached" if min(off.values()) > -GOAL else "missed"
+    said = ", ".join(f"{medians[device].derived:.3f} (by hand {medians[device].by_hand:.3f}) on {device}" for device in off)
+    reach = "reach" if min(off.values()) > -GOAL else "miss"
     further = [f"{r.problem} on {r.device} by {r.by_hand - r.derived:.3f}" for r in _further(by_device)]
     count = sum(map(len, by_device.values()))
     lines += [
         "",
-        f"The goal was a rank correlation within {GOAL} of that by hand. It is {reached} in the median of these "
-        f"{count} problems: {said}.",
+        f"The goal was a rank correlation at most {GOAL} below that of the hand-written counts. The medians of these "
+        f"{count} problems {reach} it: {said}.",
         f"Problems that miss it: {', '.join(further) or 'none'}.",
     ]
     return "\n".join(lines) + "\n"

@@ -58,18 +58,18 @@ Changes, with the saved CPU time where it was measured:
 - **2026-11-24**: NVRTC and the readers of tile programs, kernel files and PTX are only loaded when they are needed.
   Inputs are only drawn for runs that are made.
 - **2026-11-26**: Python's cyclic collector ignores imported objects.
-- **2026-11-27**: Options with the right types are converted without pydantic (0.07 s).
+- **2026-11-27**: Options that already have the right types are converted without pydantic (0.07 s).
   Templates of other operators, records, readers of kernel files, counting of spaces and importlib.metadata are not
   imported (0.08 s).
-  The runtime marks each access once, is compiled with -O2, loads an input for a whole warp at once,
+  The emulator's runtime records each access once, is compiled with -O2, loads an input for a whole warp at once,
   and computes several half-precision numbers at once (half of its time for RMS norm).
-  Inputs of sampled blocks come from a 32-bit hash, and written elements from one table (0.02 s).
-  Moments of a layer norm are computed once. Kernels are only generated for the sizes that run.
+  Inputs of sampled blocks come from a 32-bit hash, and the elements that blocks write are looked up in one table (0.02 s).
+  The reference computes mean and variance of a layer norm once. Kernels are only generated for the sizes that run.
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
   Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only drawn once.
   The words that identify a kernel's architecture are found by word look-up instead of regular expressions.
-  Locations of a program are read once, a given schedule is checked without counting the space,
-  and seventeen records are tuples instead of frozen dataclasses.
+  Source locations of a PTX program are read once, a given schedule is checked without counting the space,
+  and seventeen frozen dataclasses were replaced by tuples.
 - **2026-11-29**: Operators, rows of devices, rich, pictures and readers of files are imported or created on first use.
   The list of operators imports no command.
   A quick verification of softmax imports 544 modules instead of 573.
@@ -84,18 +84,18 @@ CPU seconds before (590690d3) and after the changes of 2026-11-29, on two cores 
 | `space copy` | 0.39 | 0.29 |
 | `autosched --help` | 0.33 | 0.11 |
 
-Later on 2026-11-29, idle OpenBLAS threads sleep at once, where they spun for 20 ms during the import of numpy.
+Changes made later on 2026-11-29: idle OpenBLAS threads sleep at once; before, they spun for 20 ms during the import of numpy.
 Python does not search for reference cycles when a command ends.
-Options of files are declared in their own module, and eleven more records are tuples.
+Options of files are declared in their own module, and eleven more dataclasses were replaced by tuples.
 A quick verification of softmax by `--schedule` (minimum of ten runs, at a load of 6) took 0.46 s before these changes,
 0.43 s after them, and 0.41 s in the tree of 2b5bf952.
-The tables above compare that tree with the result, at extents of 64. Before these changes the medians by `--schedule`
-were 0.35 s and 0.48 s.
+The tables at the top of this page compare the tree of 2b5bf952 with the tree after these changes, with all sizes 64.
+Before these changes, the medians by `--schedule` were 0.35 s in the tree of 2b5bf952 and 0.48 s in the newer one.
 
 Remaining costs: a module costs 0.1 ms, and each frozen dataclass 0.5 ms with Python 3.11.
 A verification needs a hundred dataclasses.
-If addresses are far apart, as in a transposed matrix of 2^38 elements, each accessed page takes the system some
-microseconds.
+If addresses are far apart, as in a transposed matrix of 2^38 elements, the operating system needs some microseconds for
+each accessed page.
 """
 
 
@@ -229,9 +229,9 @@ def main() -> int:
         f"# Verifications as commands of their own\n`python -m benchmarks.emulator.fresh_commands {how}\n"
         f"({datetime.now(UTC):%Y-%m-%d}, two busy cores, no GPU; x86-64, a load of {load:.0f}, "
         f"CPython {platform.python_version()}).\n"
-        f"CPU seconds, user and system, of `autosched verify` for {DEVICE}: Python's start, imports, NVRTC are\n"
-        "among them. A busy machine makes them longer. Goals, in the median: a quick verification 0.5 s, a full one "
-        "10 s.\n"
+        f"CPU seconds, user and system, of `autosched verify` for {DEVICE}, including Python's start, imports and NVRTC.\n"
+        "They are longer on a busy machine. Goals for the medians: 0.5 s for a quick verification, 10 s for a full one.\n"
+        "*before* is TREE, and *now* is this tree. *New* commands have an empty cache of compiled kernels.\n"
     )
     print("\n\n".join("\n".join(table) for table in tables))
     print(f"\n{NOTE}", end="")

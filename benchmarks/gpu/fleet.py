@@ -56,24 +56,25 @@ def busy(log: Path) -> float:
     return sum(e - b for b, e in spans) / (GPUS * (ended - began))
 
 
-PAGE = """# A fleet of pretended GPUs
-{date}, {machine}, Ray {ray}: eight pretended GPUs on two nodes of one machine, {jobs} measurements that sleep 50 ms
-each, two jobs in flight a GPU. *Busy* is the part of the time between the first measurement and the last in which the
-eight measured; the goal is 95%. No GPU took part. The search, both nodes, the actors and the worker processes share the
-cores, {priority}.
+PAGE = """# A fleet of simulated GPUs
+How busy does a search on Ray keep eight GPUs? The GPUs are simulated: each of {jobs} measurements sleeps 50 ms.
+
+{date}, Ray {ray}, two nodes on one machine with {machine}, two jobs in flight per GPU.
+*Busy* is the share of time in which the eight GPUs measured, between the first and the last measurement; the goal is 95%.
+The search, both nodes, the actors and the worker processes share the cores and have {priority}.
 
     {command}
 
-| run | load of the machine | measured | time | busy | actors lost | jobs given again |
+| run | load of the machine | measured | time | busy | actors lost | jobs repeated |
 |---|---|---|---|---|---|---|
 {rows}
 
-After the kill four of the eight GPUs are left, which is at most 50% to 75%, and Ray takes some seconds to call a node
-lost; nothing is measured wrong or lost.
+After one node is killed midway, four of the eight GPUs remain. So the eight GPUs can be busy for at most 50% to 75% of
+the time. Ray takes some seconds to detect the loss of a node. No measurement is wrong or lost.
 """
 
-_FIRST = "before all other work of the machine (real-time priority)"
-_BESIDE = "and what other work of the machine leaves of them"
+_FIRST = "real-time priority"
+_BESIDE = "the priority of other work on the machine"
 
 
 def _first() -> bool:

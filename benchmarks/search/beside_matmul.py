@@ -76,9 +76,9 @@ def main() -> None:
         "# matmul as a tile program, compared with the hand-written template\n\n"
         f"`python -m benchmarks.search.beside_matmul --device {given.device} --samples {given.samples}`, {today}, "
         f"on {os.cpu_count()} {platform.machine()} cores without a GPU.\n"
-        "Times are estimates of the time model for the best schedule found in each space, by random schedules and "
-        "steps to better neighbours.\n"
-        "The last column states how blocks share k in the program's best schedule.\n\n"
+        "Times are estimates of the time model for the best schedule found in each space. Each search improves random "
+        "schedules by steps to faster neighbours.\n"
+        "The last column states how blocks share `k` in the program's best schedule (*split 1*: they do not share it).\n\n"
         "| problem | template | program | program / template | k of the program |\n"
         "|---|---:|---:|---:|---|\n" + "\n".join(rows) + "\n",
         "utf-8",

@@ -119,8 +119,8 @@ def report(found: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
         f"shared {platform.machine()} cores without a GPU.",
         "Times of the best schedules are estimates of the time model, with the registers and spills of the compiled "
         "kernel.",
-        "CPU seconds are those of the whole search, including the full verification of the winner; every kernel is "
-        "compiled again.",
+        "CPU seconds are those of the whole search, including the full verification of the winner. No kernel came "
+        "from the cache.",
         "",
         f"| problem | GPU | best, direct | best, {trials} trials | CPU, direct | CPU, trials | compiled, direct |",
         "|---|---|---:|---:|---:|---:|---:|",

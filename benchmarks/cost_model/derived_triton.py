@@ -181,7 +181,7 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         lines += [_line(row) for row in rows]
         lines.append(_line(medians[device], bold=True))
     off = {device: m.derived - m.by_hand for device, m in medians.items()}
-    said = ", ".join(f"{medians[device].derived:.3f} (by hand {medians[device].by_hand:.3f}) on {device}" for device in off)
+    said = ", ".join(f"{m.derived:.3f} (by hand {m.by_hand:.3f}) on {device}" for device, m in medians.items())
     reach = "reach" if min(off.values()) > -GOAL else "miss"
     further = [f"{r.problem} on {r.device} by {r.by_hand - r.derived:.3f}" for r in _further(by_device)]
     count = sum(map(len, by_device.values()))

@@ -143,13 +143,13 @@ def page(vllm: Path, sglang: Path) -> str:
         "",
         "- *Percentile*: the share of valid configurations that the model ranks before the winner. 0 is the first "
         "choice, and 50 is chance.",
-        "- *Behind the first choice*: how much slower the winner is than the model's first choice, according to the "
-        "model (median).",
-        "- The model is that of all Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the work of "
-        "a block is counted from sizes",
-        "  (`configs/tuning/layer_counts.py`).",
-        "- One constant was chosen with the files of B200 in view: the 386 cycles of an iteration around tcgen05, "
-        "compared with 86 for wgmma. Nothing else was fitted.",
+        "- *Behind the first choice*: how much longer the model's estimate of the winner is than that of the model's "
+        "first choice (median).",
+        "- The model is the one for all Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the work "
+        "of a block is computed from the sizes",
+        "  (`autosched/integrations/config_files/tuning/layer_counts.py`).",
+        "- Only one constant was fitted to these files, to those of B200: the overhead of an iteration with tcgen05, "
+        "386 cycles (with wgmma it is 86 cycles).",
         "- The files do not contain the hidden size and top-k. These are taken from public models where known.",
         "",
         "## vLLM",
@@ -161,19 +161,18 @@ def page(vllm: Path, sglang: Path) -> str:
         "",
         *table(*of_sglang),
         f"## Groups with a median percentile above {GOAL:.0f}",
-        "*Narrow* are winners with tiles of at most 32 columns.",
+        "*Narrow* winners have tiles of at most 32 columns.",
         "",
         "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time. "
-        "So a winner that is a few percent slower in the",
-        "  model has half of the space before it.",
+        "So the model ranks half of the space before a winner",
+        "  whose estimate is a few percent too long.",
         "- **H100**: the model is wrong about narrow tiles. Winners for up to 256 rows are often 16 x 32 x 128 and "
         "16 x 32 x 256, for which the model counts",
-        "  more reads of L2 and no gain. From 1,024 rows on, its first choices are those of the files.",
-        "- Counting 64 bytes for each short run of memory halved L40S's percentile and made that of RTX PRO 6000 "
-        "worse, "
-        "so it was rejected.",
+        "  more reads of L2 but no advantage. From 1,024 rows on, the model's first choices are the winners.",
+        "- In an experiment, each short contiguous access counted as 64 bytes. This halved the percentile of L40S but "
+        "made that of RTX PRO 6000 worse, so it was rejected.",
         "",
-        "Percentile, with the number of winners:",
+        "Median percentiles, with the number of winners in brackets:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

@@ -63,7 +63,7 @@ Changes, with the saved CPU time where it was measured:
   imported (0.08 s).
   The emulator's runtime records each access once, is compiled with -O2, loads an input for a whole warp at once,
   and computes several half-precision numbers at once (half of its time for RMS norm).
-  Inputs of sampled blocks come from a 32-bit hash, and the elements that blocks write are looked up in one table (0.02 s).
+  Inputs of sampled blocks come from a 32-bit hash, and elements that blocks write are looked up in one table (0.02 s).
   The reference computes mean and variance of a layer norm once. Kernels are only generated for the sizes that run.
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
   Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only drawn once.
@@ -84,7 +84,7 @@ CPU seconds before (590690d3) and after the changes of 2026-11-29, on two cores 
 | `space copy` | 0.39 | 0.29 |
 | `autosched --help` | 0.33 | 0.11 |
 
-Changes made later on 2026-11-29: idle OpenBLAS threads sleep at once; before, they spun for 20 ms during the import of numpy.
+Later on 2026-11-29: idle OpenBLAS threads sleep at once; before, they spun for 20 ms during the import of numpy.
 Python does not search for reference cycles when a command ends.
 Options of files are declared in their own module, and eleven more dataclasses were replaced by tuples.
 A quick verification of softmax by `--schedule` (minimum of ten runs, at a load of 6) took 0.46 s before these changes,
@@ -229,8 +229,9 @@ def main() -> int:
         f"# Verifications as commands of their own\n`python -m benchmarks.emulator.fresh_commands {how}\n"
         f"({datetime.now(UTC):%Y-%m-%d}, two busy cores, no GPU; x86-64, a load of {load:.0f}, "
         f"CPython {platform.python_version()}).\n"
-        f"CPU seconds, user and system, of `autosched verify` for {DEVICE}, including Python's start, imports and NVRTC.\n"
-        "They are longer on a busy machine. Goals for the medians: 0.5 s for a quick verification, 10 s for a full one.\n"
+        f"CPU seconds, user and system, of `autosched verify` for {DEVICE}, including Python's start, imports and "
+        "NVRTC.\nThey are longer on a busy machine. Goals for the medians: 0.5 s for a quick verification, 10 s for a "
+        "full one.\n"
         "*before* is TREE, and *now* is this tree. *New* commands have an empty cache of compiled kernels.\n"
     )
     print("\n\n".join("\n".join(table) for table in tables))

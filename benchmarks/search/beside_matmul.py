@@ -78,7 +78,8 @@ def main() -> None:
         f"on {os.cpu_count()} {platform.machine()} cores without a GPU.\n"
         "Times are estimates of the time model for the best schedule found in each space. Each search improves random "
         "schedules by steps to faster neighbours.\n"
-        "The last column states how blocks share `k` in the program's best schedule (*split 1*: they do not share it).\n\n"
+        "The last column states how blocks share `k` in the program's best schedule (*split 1*: they do not share "
+        "it).\n\n"
         "| problem | template | program | program / template | k of the program |\n"
         "|---|---:|---:|---:|---|\n" + "\n".join(rows) + "\n",
         "utf-8",

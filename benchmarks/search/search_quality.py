@@ -101,7 +101,7 @@ def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, no
     lines = [
         "# Search quality on recorded spaces",
         "",
-        "Written by `python -m benchmarks.search.search_quality`, whose docstring explains the rule and the methods.",
+        "Written by `python -m benchmarks.search.search_quality`, whose docstring explains the procedure and the tuners.",
         f"Up to {repeats} searches of {budget} evaluations each, {now:%Y-%m-%d}, on {os.cpu_count()} cores "
         f"({platform.machine()}), without a GPU: the times are recorded ones.",
         "",
@@ -127,7 +127,7 @@ def summary(found: dict[str, dict[str, Searches]], repeats: int, budget: int, no
 
 def _against_best_peer(found: dict[str, dict[str, Searches]], budget: int) -> list[str]:
     lines = ["## bayes compared with the best other tuner", ""]
-    lines += ["Median number of evaluations until a schedule is within 95% of the optimum; fewer is better.", ""]
+    lines += ["Median number of evaluations until a schedule reaches 95% of the optimum's speed; fewer is better.", ""]
     lines += ["| recording | bayes | best other tuner | ratio |", "|---|---:|---|---:|"]
     ratios = []
     for file, methods in found.items():

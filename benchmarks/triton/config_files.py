@@ -40,8 +40,8 @@ _HEADINGS = (
 )
 _WORDS = (
     "- *Distinct*: entries with the same architecture, type, tile, warps and stages are verified once, with the first "
-    "GROUP_SIZE_M, which only",
-    "  orders the blocks.",
+    "of their GROUP_SIZE_M, which only",
+    "  affects the order of blocks.",
     "- *Sound*: the kernel compiles for the device, fits in shared memory and registers, and agrees with float64 in "
     "the "
     "emulator, without",
@@ -52,7 +52,7 @@ _WORDS = (
     "- *Broken*: does not compile, does not fit, or is not a configuration.",
     "- *No kernel*: the package's kernel cannot be called with this type here.",
     "- *Spill*: distinct configurations with register spills.",
-    "- *Max error*: relative to the error that rounding and sums in f32 allow.",
+    "- *Max error*: the largest error, divided by the error that rounding and sums in f32 allow.",
 )
 _RIGHT, _WRONG, _BROKEN = ("sound",), ("wrong",), ("compile_error", "too_large")
 
@@ -261,8 +261,8 @@ def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
     done = keys & known.keys()
     minutes = sum(known[key]["seconds"] for key in done) / 60
     return (
-        f"vLLM's bf16 experts on Hopper are {len(mine)} entries: {len({e.entry.config for e in mine})} distinct "
-        f"configurations, or {len(keys)} without GROUP_SIZE_M.\n"
+        f"vLLM's files for bf16 experts on Hopper have {len(mine)} entries, with {len({e.entry.config for e in mine})} "
+        f"distinct configurations, or {len(keys)} if GROUP_SIZE_M is ignored.\n"
         f"{len(done)} of {len(keys)} were verified, one after another, in {minutes:.0f} minutes.\n"
         "[moe_winners.md](moe_winners.md) compares these entries with the time model's ranking."
     )

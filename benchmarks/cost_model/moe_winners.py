@@ -145,8 +145,8 @@ def page(vllm: Path, sglang: Path) -> str:
         "choice, and 50 is chance.",
         "- *Behind the first choice*: how much longer the model's estimate of the winner is than that of the model's "
         "first choice (median).",
-        "- The model is the one for all Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the work "
-        "of a block is computed from the sizes",
+        "- The model is the one for all Triton launches (`autosched/triton/estimate.py`). Nothing is compiled: the "
+        "work of a block is computed from the sizes",
         "  (`autosched/integrations/config_files/tuning/layer_counts.py`).",
         "- Only one constant was fitted to these files, to those of B200: the overhead of an iteration with tcgen05, "
         "386 cycles (with wgmma it is 86 cycles).",

@@ -188,10 +188,14 @@ def main() -> None:
         "# Building search spaces: this project against Kernel Tuner",
         "",
         f"{date.today()}, {os.cpu_count()} CPU cores ({platform.machine()}), Python {platform.python_version()}, "
-        f"{packages}. CPU time, medians of {REPEATS} builds in one process, the two interleaved; the configurations "
-        "agree.",
-        "Kernel Tuner: restrictions as strings, default solver, builds the list of configurations. Here, build: counted"
-        " and ready to sample; list: every configuration written out as columns as well.",
+        f"{packages}.",
+        f"CPU times are medians of {REPEATS} builds in one process, in which autosched and Kernel Tuner alternate. "
+        "Both find the same configurations.",
+        "",
+        "- *Kernel Tuner* builds the list of configurations, with restrictions as strings and its default solver.",
+        "- *build*: autosched counts the space, after which it can draw samples.",
+        "- *list*: autosched also lists every configuration, as one array per parameter.",
+        "- *raw* is the number of combinations of values before any restriction, and *legal* the number after all.",
         "",
         "| space | raw | legal | Kernel Tuner | build | list | Kernel Tuner / build | Kernel Tuner / list |",
         "|---|---|---|---|---|---|---|---|",

@@ -86,10 +86,9 @@ def main() -> None:
         "# Published kernels, written as their users would",
         f"`python -m benchmarks.users_kernels.published{more}`, {today}, NVRTC 13, two shared cores, no GPU.",
         f"{given.trials} trials each by estimates for {given.device}, every new best verified in the emulator{full}. "
-        f"The "
-        "kernels were written anew after those of",
-        "Kernel Tuner's examples, of its benchmark hub and of BAT, at sizes that the emulator runs whole, each with a "
-        "reference or a judge in numpy.",
+        "The kernels were written for this project, modelled on kernels of",
+        "Kernel Tuner's examples, its benchmark hub and BAT. Their sizes are small enough to emulate all blocks. Each "
+        "has a reference or a check in numpy.",
         "",
         f"{len(rows)} of {everything} are expressed and tuned, {verified} of them verified; {len(refused)} refused.",
         "",

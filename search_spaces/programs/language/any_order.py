@@ -1,4 +1,4 @@
-"""Check that programs which load what they write give results that do not depend on the order of blocks and threads."""
+"""Check that results do not depend on the order of blocks and threads, for programs that read arrays they write."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | ir.LoadTile | None:
 def in_order(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the elements in ascending order, NaN last, with a bound for each position.
 
-    A bound on two vectors' elements also holds after both are sorted, so the bounds need no reordering by value.
+    Each position gets the largest bound: if elements differ by at most that, so do the sorted elements.
     """
     return np.sort(values, axis=None), np.full(values.size, bounds.max(initial=0.0))
 

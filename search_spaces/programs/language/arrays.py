@@ -41,9 +41,8 @@ class Array:
 
     Attributes:
         sizes: Names of the extents.
-        lead: Indices into the dimensions before the last two, once a three-dimensional array was indexed. The extents
-            of these dimensions are ``leading``.
-        order: Another order in which a matrix lies in memory.
+        lead: Indices of the leading dimensions, for an array that was indexed, such as ``q[sequence][head]``.
+        order: Memory order of a packed matrix; None for row-major.
 
     A vector is a matrix of one row.
     """
@@ -135,7 +134,7 @@ class Window:
 
     @property
     def least(self) -> Shape:
-        """The smallest extents of the array in any launch, as the window sees it."""
+        """The array's smallest extents in any launch, in the orientation of the window."""
         rows, columns = (extent if self.dynamic(d) is None else 1 for d, extent in enumerate(self.extent))
         return rows, columns
 
@@ -158,7 +157,7 @@ class Window:
 
     @property
     def indexed(self) -> tuple[int, ...]:
-        """The dimensions along which ``index`` gives positions: none, the one across lines, or both."""
+        """The dimensions along which ``index`` gives positions: none, one (it selects lines), or both."""
         if self.index is None:
             return ()
         return (0, 1) if self.flat or len(self.array.full) == 1 else (1 - line_dimension(self),)
@@ -166,7 +165,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Value:
-    """The result of an operation. ``map``: the user's choice of which threads hold which elements."""
+    """The result of an operation. ``map`` is its distribution over threads, if the user chose one."""
 
     id: int
     shape: Shape

@@ -51,14 +51,14 @@ class Added:
 
 
 def ordered(items: Sequence[T], order: int) -> list[T]:
-    """Return the items in the order that ``interpret`` asks for."""
+    """Return the items in the order that ``order`` stands for, as in ``interpret``."""
     if order < 2:
         return list(items[:: -1 if order else 1])
     return [items[i] for i in np.random.default_rng(order).permutation(len(items))]
 
 
 def rounds(places: IntArray, order: int) -> Iterator[IntArray]:
-    """Yield indices into ``places``, each once, in rounds in which no position occurs twice."""
+    """Split ``places`` into rounds, each without duplicates; yield the indices into ``places`` of each round."""
     taken = np.array(ordered(range(places.size), order), dtype=np.int64)
     by_place = taken[np.argsort(places[taken], kind="stable")]
     first = np.searchsorted(places[by_place], places[by_place])
@@ -68,7 +68,7 @@ def rounds(places: IntArray, order: int) -> Iterator[IntArray]:
 
 
 def before(type_: DType, parts: list[FloatArray]) -> Bounded:
-    """Return the current elements of an array with their bounds, from the parts that ``combined`` returns."""
+    """Return the current elements and their bounds, from the four arrays that ``combined`` returns."""
     part, bound, sizes, counts = parts
     return part.copy(), bound + Added(sizes, counts).bound(type_)
 
@@ -76,9 +76,9 @@ def before(type_: DType, parts: list[FloatArray]) -> Bounded:
 def combined(
     kind: str, type_: DType, parts: list[FloatArray], given: FloatArray, error: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return elements combined with values: the elements, their bounds, and the magnitudes and counts of additions."""
+    """Combine elements with values. Returns the elements, their bounds, and sizes and counts as in ``Added``."""
     part, bound, sizes, counts = parts
-    if not ATOMICS[kind].reduction:  # the value replaces the element
+    if not ATOMICS[kind].reduction:  # kind "assign": the value replaces the element
         return given, error, sizes, counts
     reduction = REDUCTIONS[ATOMICS[kind].reduction]
     both = np.stack([part, given])

@@ -22,8 +22,8 @@ TF32 = 2.0**-10  # tcgen05 drops the bits that tf32 lacks; mma.sync rounds, whic
 TF32_LEAST = 2.0**-136  # smallest positive tf32: subnormal factors may lose all of their bits
 Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on the absolute errors of a kernel
 _LARGEST = float(np.finfo(np.float32).max)
-_ORDINARY = 2.0**8  # within the range of every type
-_SMALL_ERROR = 1.0  # far below the bound of a sum with a term near the largest number: see ``_summed``
+_ORDINARY = 2.0**8  # magnitude within the range of every type
+_SMALL_ERROR = 1.0  # far below the error bound of a sum that has a term near _LARGEST: see ``_summed``
 _UNDERFLOW = SMALLEST["f32"]
 _ROUNDED = 1 + 2.0**-10  # upper limit of the growth by rounding, for up to 2^14 terms
 
@@ -70,7 +70,8 @@ def applied(row: ElementFunction, type_: DType, given: Sequence[Bounded]) -> Bou
     bounds = np.asarray(row.bound(numbers, errors, values))
     if not type_.is_float:
         return values, bounds
-    # It may end a sum whose order the schedule chooses. Small errors leave no doubt about the terms of that sum.
+    # This may be the last addition of a sum in which partial sums overflow in some orders only. Terms of that size
+    # would have left larger errors than these (``_summed``), so small errors exclude it.
     if row.on_numpy in (np.add, np.subtract) and not (errors[0] + errors[1]).max(initial=0.0) <= _SMALL_ERROR:
         overflows = _summed(errors[0]) + _summed(errors[1]) > _LARGEST
         bounds = np.where(overflows, np.inf, bounds)
@@ -131,7 +132,7 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
 
 
 def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: int) -> Bounded:
-    """Return the picked indices along ``axis``, with bounds that cover every element that rounding may put first."""
+    """Return the picked indices along ``axis``; bounds include every index that a kernel may pick due to rounding."""
     (values, errors), (places, unsure) = elements, index
     sign = PICKS[operation.kind].sign
     nan = np.isnan(values)
@@ -242,18 +243,18 @@ def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:
 
 
 def _parts(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return two 0/1 arrays: where factors are not finite, and where they may have either sign."""
+    """Return two 0/1 arrays: 1 where a factor is not finite, and 1 where its sign is uncertain."""
     return (~np.isfinite(values)).astype(np.float64), ((bounds > 0) & (np.abs(values) <= bounds)).astype(np.float64)
 
 
 def _terms(values: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the largest value that each finite term may have above zero."""
+    """Return the largest positive value that each term may have; 0 for infinite and negative terms."""
     known = np.isfinite(values) & np.isfinite(bounds)
     return np.where(known, np.maximum(values + np.where(known, bounds, 0.0), 0.0), 0.0)
 
 
 def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the largest magnitudes of factors, and factors of the largest and smallest partial product."""
+    """Return the factors' largest magnitudes, and factors of the largest and the smallest possible partial product."""
     most = np.abs(values) + bounds
     finite = np.where(np.isfinite(values), most, 1.0)
     least = np.where(np.isfinite(values), np.abs(values) - bounds, 1.0)
@@ -261,9 +262,9 @@ def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def _summed(bounds: FloatArray) -> FloatArray:
-    """Return the largest magnitude of all terms added so far that is consistent with the bounds of a sum.
+    """Return an upper limit of the summed magnitudes of a sum's terms, derived from the error bound of the sum.
 
-    Each term has left at least 16 roundings in the bound (``sum_growth``).
+    The bound includes at least 16 roundings of each term (``sum_growth``).
     """
     return np.where(np.isfinite(bounds), bounds / (16 * U), 0.0)
 
@@ -312,10 +313,10 @@ def _products_in_any_order(
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:
-    """Return a cast whose reference keeps its digits, with the rounding error added to the bound.
+    """Cast values without rounding the reference; the rounding error is added to the bound.
 
-    Values that certainly exceed the type's largest number become what the type stores for them. Known values that the
-    type holds are not rounded.
+    Values that certainly exceed the type's largest number become what the type stores for them. The bound does not grow
+    for exact values that the type represents.
     """
     values, bounds = value
     if type_ == F32 or not type_.is_float:
@@ -325,7 +326,7 @@ def rounded(type_: DType, value: Bounded) -> Bounded:
         least = np.maximum(np.abs(values) - bounds, 0.0)  # the smallest magnitude in any kernel
         nearest = type_.load(type_.store(least))
     beyond = ~np.isfinite(nearest) & np.isfinite(least) & np.isfinite(values)
-    exact = (bounds == 0.0) & (nearest == np.abs(values))  # as of all e4m3 in bf16
+    exact = (bounds == 0.0) & (nearest == np.abs(values))  # such as any e4m3 in bf16
     with_rounding = np.where(exact, 0.0, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
     bounds = np.where(beyond, 0.0, np.where(np.isfinite(values), with_rounding, bounds))
     return np.where(beyond, np.copysign(nearest, values), values), bounds

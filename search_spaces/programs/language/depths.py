@@ -24,7 +24,7 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
 
     Args:
         operations: Operations of the program.
-        first_id: First number that no value and no window has.
+        first_id: First id that is not used yet.
     """
     found = _Depths(itertools.count(first_id))
     for operation in ir.walk_body(operations):
@@ -43,8 +43,8 @@ class _Depths:
     """Widened values and loads of a program.
 
     Attributes:
-        wider: The wider counterpart of a value, by the value's number and the dimension.
-        cut: Loads, by the same keys, whose window ends before its array does.
+        wider: The widened copy of a value, by the value's id and the widened dimension.
+        cut: Loads, by the same keys, whose window ends before the end of its array.
     """
 
     ids: Iterator[int]
@@ -54,10 +54,10 @@ class _Depths:
     cut: set[tuple[int, int]] = field(default_factory=set)
 
     def widen(self, product: ir.Mma) -> None:
-        """Widen the operands of a product whose depth no instruction divides."""
+        """Widen the operands of a product whose depth is not a multiple of the instruction's."""
         depth, type_ = product.a.shape[1], product.a.dtype
         if type_ == F32 and not product.tf32:
-            return  # FMA takes any depth
+            return  # FMA accepts any depth
         step = STEP_TF32 if type_ == F32 else STEP_BYTES // type_.bytes
         size = -(-depth // step) * step
         if size != depth and self._is_loaded(product.a) and self._is_loaded(product.b):
@@ -65,7 +65,7 @@ class _Depths:
             self._add(product.b, 0, size)
 
     def _is_loaded(self, value: ir.Value) -> bool:
-        """Return True if a value was loaded from an input, with zeros beyond the array's end."""
+        """Return True if a value is loaded from an input with zero padding, so that a wider load is possible."""
         operation = self.made.get(value.id)
         if isinstance(operation, ir.TransposeTile):
             return self._is_loaded(operation.value)
@@ -117,7 +117,7 @@ class _Depths:
             if isinstance(operation, ir.TransposeTile):
                 yield replace(operation, result=value, value=self.wider[operation.value.id, 1 - d])
             else:
-                # Both windows share a number, so that one move shifts both.
+                # Both windows have the same id, so that one ``Move`` shifts both.
                 load = replace(operation, result=value, window=replace(operation.window, shape=value.shape))
                 depth = operation.window.shape[d]
                 yield from self._zeroed(load, d, depth) if (operation.result.id, d) in self.cut else (load,)

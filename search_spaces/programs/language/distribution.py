@@ -1,4 +1,4 @@
-"""Which thread holds which element of a tile, as digits of warp, lane and register numbers.
+"""Distributions of tiles over threads: which register of which thread holds an element.
 
 Each dimension is cut into digits, and each digit belongs to the number of the warp, of the lane or of the register. A
 distribution is evaluated as a function: comparing the numbers tells whether two agree and which elements must move. It
@@ -41,7 +41,7 @@ class Distribution:
     def _hash(self) -> int:
         return hash(self.digits)
 
-    def __hash__(self) -> int:  # it is a key of caches that every count reads
+    def __hash__(self) -> int:  # computed once: a key of caches that every count reads
         return self._hash
 
     @cached_property
@@ -63,7 +63,7 @@ class Distribution:
             yield digit, weight
 
     def part(self, dimension: int, place: Place, ids: IntArray) -> IntArray:
-        """Return the contribution of the numbers ``ids`` of warps, lanes or registers to the coordinate."""
+        """Return what the warp, lane or register numbers ``ids`` contribute to the coordinate along a dimension."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
             if digit.place == place:
@@ -113,7 +113,7 @@ class Distribution:
     def group(self, dimension: int, size: int) -> Distribution:
         """Return the distribution of one value per ``size`` neighbours, whose coordinate is divided by ``size``."""
         kept: list[Digit] = []
-        below = size  # the divisor that remains, applied to the fastest digits first
+        below = size  # the remaining divisor, applied to the fastest digits first
         for digit in reversed(self.digits[dimension]):
             if below == 1:
                 kept.append(digit)
@@ -174,7 +174,7 @@ class Distribution:
         return limit // math.prod(size for _, size in self.used(place, limit))
 
     def leader(self, warps: int) -> str:
-        """Return a CUDA C++ condition for the first of the threads that share elements; "" if no threads do."""
+        """Return a CUDA C++ condition: of threads that hold the same elements, true in the first; "" without copies."""
         tests = []
         for place, limit in (("warp", warps), ("lane", WARP)):
             digits = self.used(place, limit)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ class Distribution:
         return " && ".join(tests)
 
     def run(self, dimension: int) -> int:
-        """Return the length of aligned runs of neighbours along ``dimension`` in consecutive registers."""
+        """Return how many neighbours along ``dimension`` lie in consecutive registers."""
         found = 1
         for digit in reversed(self.digits[dimension]):
             if digit.place != "register" or digit.stride != found:
@@ -207,7 +207,7 @@ class Distribution:
 
 
 def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
-    """Split the digits at the weight ``below``: those from it up, and the remainder.
+    """Split the digits at the weight ``below``; return those of this weight or more, and the others.
 
     Raises:
         ValueError: If a digit spans the cut.
@@ -240,7 +240,7 @@ def _elements(of: Distribution, warps: int) -> IntArray:
 
 @lru_cache(maxsize=4096)
 def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
-    """Return the distribution of one value per ``size`` along ``dimension``, and its register for each of ``of``'s."""
+    """Return the distribution of one value per ``size`` along ``dimension``, and the new register for each old one."""
     folded = of.folded(dimension, size)
     mine = [list(of.of_registers(d)) for d in (0, 1)]
     mine[dimension] = [offset // size for offset in mine[dimension]]

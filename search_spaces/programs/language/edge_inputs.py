@@ -1,7 +1,7 @@
 """Inputs of a tile program in which lines of one array hold edge cases for which the program defines a result.
 
 All other arrays are positive, so that results keep the sign of a line. For example, if all scores are far below zero,
-one key too many would be the largest.
+a padded key that is not masked would have the largest score.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _stored(dtype: DType, lines: FloatArray) -> Array:
 
 
 def _is_defined(expected: Sequence[tuple[FloatArray, FloatArray]]) -> bool:
-    """Return True if every kernel gives the same result, most of it finite."""
+    """Return True if all correct kernels give the same result, and most of it is finite."""
     (values, bounds), *others = expected
     for other, other_bounds in others:
         with np.errstate(invalid="ignore"):

@@ -47,7 +47,7 @@ class ElementFunction:
     gives: DType | None = None
 
     def result(self, types: tuple[DType, ...]) -> DType | str:
-        """Return the type of the result, or a text that names the arguments the function needs."""
+        """Return the type of the result; for wrong argument types, a text that names the accepted ones."""
         kinds = set(types[1:] if self.types == "chosen" else types)
         if self.gives is not None:
             of_whole = self.types == "whole"
@@ -111,7 +111,7 @@ def _power(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
 
 
 def _step(function: Callable[[FloatArray], FloatArray]) -> Bound:
-    """Return the error bound of a function that jumps between whole numbers."""
+    """Return the error bound of a monotonic step function, such as floor."""
     return lambda x, e, r: np.maximum(np.abs(function(x[0] + e[0]) - r), np.abs(function(x[0] - e[0]) - r))
 
 
@@ -124,7 +124,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _compared(x: Numbers, e: Numbers, r: FloatArray) -> FloatArray:
-    """Return 1 where the error bounds allow the other answer, or where an operand is unbounded."""
+    """Return 1 where errors of the operands may reverse the comparison, else 0."""
     near = ~(np.abs(x[0] - x[1]) > e[0] + e[1])
     return np.where(near & (e[0] + e[1] > 0), 1.0, 0.0)
 
@@ -294,7 +294,7 @@ _FLOATS, _WHOLE = ("f32",), ("i32",)
 REDUCTIONS = {
     "add": Reduction(np.add.reduce, 0.0, "tile::add({0}, {1})", ("f32", "i32"), True),
     "mul": Reduction(np.multiply.reduce, 1.0, "({0} * {1})", ("f32", "i32"), True),
-    # The one nonzero number of a group, bit by bit.
+    # The only nonzero number of a group, with its exact bits.
     ONE_OF_GROUP: Reduction(np.add.reduce, 0.0, "tile::only({0}, {1})", ("f32", "i32")),
     "maximumf": Reduction(np.maximum.reduce, -np.inf, "tile::maximum({0}, {1})", _FLOATS),
     "minimumf": Reduction(np.minimum.reduce, np.inf, "tile::minimum({0}, {1})", _FLOATS),

@@ -23,7 +23,7 @@ def independent(trace: ir.Trace) -> Mapping[str, int]:
 
 
 class _Mixed(Exception):
-    """Elements along the extent are combined, or their positions matter."""
+    """Raised if elements along the extent are combined, or if results depend on their positions."""
 
 
 class _Along:

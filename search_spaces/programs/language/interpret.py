@@ -92,17 +92,17 @@ def _numbers(dtype: DType, stored: Array) -> FloatArray:
 class _Block:
     block: tuple[int, ...]
     arrays: Mapping[str, FloatArray]
-    errors: Mapping[str, FloatArray]  # bounds of the inexact arrays among ``arrays``
+    errors: Mapping[str, FloatArray]  # error bounds of inputs that are not exact
     outputs: Mapping[str, FloatArray]
     bounds: Mapping[str, FloatArray]
     combined: Mapping[str, Added]
     order: int = 0
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
-    parts: list[dict[int, Bounded]] = field(default_factory=list)  # states of the blocks that share a loop
+    parts: list[dict[int, Bounded]] = field(default_factory=list)  # final states of each block that shares a loop
     loops: dict[int, int] = field(default_factory=dict)
     shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
-    unrounded: dict[int, tuple[DType, Bounded]] = field(default_factory=dict)  # arguments of casts, by result
+    unrounded: dict[int, tuple[DType, Bounded]] = field(default_factory=dict)  # arguments of casts, by id of the result
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
         """Execute the operations in this block."""
@@ -253,7 +253,7 @@ class _Block:
         return (matrix.T if window.turned else matrix)[rows, columns], tile
 
     def _scattered(self, window: ir.Window) -> tuple[BoolArray, tuple[IntArray, IntArray]]:
-        """Return which elements of an indexed window are inside the array, with the row and column of each.
+        """Return a mask of an indexed window's elements that are inside the array, and the row and column of each.
 
         Rows and columns of elements outside of the array are arbitrary valid ones.
         """
@@ -279,7 +279,7 @@ class _Block:
         return matrix
 
     def _held(self, window: ir.Window) -> Mapping[str, FloatArray]:
-        """Return the group of arrays that holds the window's array, in its current state."""
+        """Return the current arrays among which the window's array is found by name."""
         return self.outputs if window.array.role == "inout" else self.arrays
 
     def _loaded(self, arrays: Mapping[str, FloatArray], window: ir.Window, padding: float) -> FloatArray:
@@ -302,14 +302,17 @@ class _Block:
         return min(max(number, operation.low), operation.high)
 
     def _to_store(self, value: ir.Value, window: ir.Window) -> Bounded:
-        """Return the value, before the cast if it is one to the type of an output, whose bound gets that rounding."""
+        """Return the value to store. If the program has cast it to the output's type, return it as it was before.
+
+        The rounding is then added to the output's bound.
+        """
         values, bounds = self.values[value.id]
         dtype, (numbers, errors) = self.unrounded.get(value.id, (None, (values, bounds)))
         array = window.array
         if dtype != array.dtype or not array.dtype.is_float or array.role != "output":
             return values, bounds
         held = np.isfinite(values) & np.isfinite(bounds)
-        if array.dtype.name in LIMITS:  # saturates
+        if array.dtype.name in LIMITS:  # types that saturate
             held &= (numbers > LIMITS[array.dtype.name][0]) & (numbers < LIMITS[array.dtype.name][1])
         return np.where(held, numbers, values), np.where(held, errors, bounds)
 

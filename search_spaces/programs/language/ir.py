@@ -140,7 +140,7 @@ class Trace:
 
     @cached_property
     def mapped(self) -> bool:
-        """True if the user chooses which threads hold which elements of any value."""
+        """True if the user has given the distribution of at least one value."""
         return any(
             o.result.map is not None
             for o, _ in self.walk()

@@ -131,8 +131,8 @@ class Loops(Scalars, Recorder):
     def when(self, place: Index, equals: int = 0) -> Iterator[None]:
         """Run operations only if an index is ``equals``: ``with p.when(at % 128):`` (scf.if).
 
-        The condition holds for all threads of a block or for none. The body is traced once. A window that moves in it,
-        inside a loop, moves once every fixed number of iterations.
+        The condition holds for all threads of a block or for none. The body is traced once. If it
+        moves a window inside a loop, the condition must hold once every fixed number of iterations.
         """
         source, number = caller(), self.new_id()
         if not isinstance(place, Index):

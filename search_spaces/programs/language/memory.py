@@ -70,7 +70,7 @@ class ArrayOperations(NamedFunctions, Recorder):
 
     @abstractmethod
     def new_id(self) -> int:
-        """Return a number that no value, window, state, loop or scalar has yet."""
+        """Return an unused id for a value, window, state, loop or scalar."""
 
     @abstractmethod
     def result(
@@ -183,7 +183,7 @@ class ArrayOperations(NamedFunctions, Recorder):
     def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
         """Return a window whose elements are each selected by a row and a column index.
 
-        It is a window on the whole matrix as one line, where -1 stands for a position outside.
+        The window treats the matrix as one line; its index is -1 for elements outside of the matrix.
         """
         rows, columns = array.matrix
         if array.dynamic is not None or array.pitch is not None:

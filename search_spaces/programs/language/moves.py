@@ -35,7 +35,7 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     """Return the register moves between two distributions of one shape; None if they need shared memory."""
     have, want = source.elements(warps), target.elements(warps)
     threads, lanes = np.arange(len(have)), np.arange(WARP)
-    places = np.full((WARP, math.prod(source.shape)), -1)  # in warp 0: a lane's first register with each element
+    places = np.full((WARP, math.prod(source.shape)), -1)  # warp 0: first register by lane and element, or -1
     registers = np.arange(source.registers)[::-1]
     places[lanes[:, None], have[:WARP, registers]] = registers
     table = places[lanes[:, None], want[:WARP]]

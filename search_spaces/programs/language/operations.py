@@ -186,7 +186,7 @@ class ReduceTile:
     """Reduce each ``size`` neighbours along ``dimension`` to one element (reduction, reduction_size).
 
     ``index``: a whole number per element. The result is then the index of the element that a kind such as "argmax"
-    picks, the smallest one among equal elements.
+    picks; of equal elements, the one with the smallest index.
     """
 
     result: Value

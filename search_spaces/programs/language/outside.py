@@ -1,4 +1,4 @@
-"""Values of a tile's elements outside of its arrays, along one dimension, and what operations make of them."""
+"""Padding of a tile, the values of elements outside of its arrays, and how operations change it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Outside:
     Attributes:
         kind: ``inside`` if no element is outside, else ``constant`` or ``unknown`` values.
         value: The constant.
-        edges: The ends of arrays that the tile crosses.
+        edges: The ends of arrays beyond which the tile may reach.
         source: The operation that produced the numbers.
     """
 
@@ -38,14 +38,14 @@ INSIDE = Outside("inside")
 
 
 def misses(window: ir.Window, places: Outside) -> bool:
-    """Return True if positions beyond the end of the tile that holds them lie outside of the window's array."""
+    """Return True if the padding of a tile of indices is a constant that lies outside of the window's array."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
     return places.kind == "constant" and not 0 <= places.value < extent
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return the edges whose outside is covered by a mask."""
+    """Return those of ``edges`` beyond which a mask with the edges ``masked`` is certainly false."""
 
     def from_zero(edge: Edge) -> tuple[Index, int]:
         at, extent, _ = edge
@@ -86,7 +86,7 @@ def either(one: Outside, other: Outside) -> Outside:
 
 
 def joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:
-    """Return the padding of a state that was set twice."""
+    """Return the padding of a state that is assigned in two positions of the program."""
     if before.kind == "inside" and after.kind == "inside":
         return INSIDE
     values = [
@@ -100,7 +100,7 @@ def joined(before: Outside, after: Outside, first: float | None, second: float |
 
 
 def known_number(function: str, values: list[float | None]) -> float | None:
-    """Return a function of values of which None is an unknown finite number."""
+    """Return the result of a function if it is known; an argument None is an unknown finite number."""
     known = [v for v in values if v is not None]
     if len(known) == len(values):
         if function == "cast":

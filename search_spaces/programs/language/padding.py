@@ -1,7 +1,7 @@
 """Track what tiles hold outside of their arrays, so that no reduction or product uses padding unnoticed.
 
 A load fills in its padding, and functions propagate it: 0 times a finite number is 0, -inf minus a finite number is
--inf, exp2(-inf) is 0. A mask on positions (``p.columns(j, bn) < n``) is known to be false there.
+-inf, exp2(-inf) is 0. A mask on positions (``p.columns(j, bn) < n``) is known to be false outside.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Walk:
     trace: ir.Trace
     turns: dict[int, int]
     outside: dict[int, Both]
-    everywhere: dict[int, float]  # values of tiles that are one constant
+    everywhere: dict[int, float]  # tiles that are filled with one constant, by id
     states: dict[int, tuple[Both, float | None]]
     made: dict[int, ir.Computing]
     shared: dict[str, Both] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class _Walk:
         for operation in operations:
             match operation:
                 case ir.Loop():
-                    self.run(operation.body)  # states then hold the values after an iteration
+                    self.run(operation.body)  # the second pass starts with the states after an iteration
                     self.run(operation.body)
                 case ir.If():
                     self.run(operation.body)
@@ -86,7 +86,7 @@ class _Walk:
         self.states[state] = given, number
 
     def _keep(self, value: ir.Value, window: ir.Window) -> None:
-        """Record what some part of a tile in shared memory may now hold."""
+        """Record the padding that a store may leave in a tile in shared memory."""
         name = window.array.name
         rows, columns = (shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
         given = (columns, rows) if window.turned else (rows, columns)
@@ -94,7 +94,7 @@ class _Walk:
         self.shared[name] = either(before[0], given[0]), either(before[1], given[1])
 
     def _kept(self, window: ir.Window) -> Both:
-        """Return the values that a part of a tile in shared memory contains, in the orientation of the window."""
+        """Return the padding that a load from a tile in shared memory may see, in the orientation of the window."""
         rows, columns = self.shared.get(window.array.name, (INSIDE, INSIDE))
         seen = (columns, rows) if window.turned else (rows, columns)
         return shifted(seen[0], window.at[0]), shifted(seen[1], window.at[1])
@@ -187,7 +187,7 @@ class _Walk:
         picks = operation.index is not None
         neutral = PICKS[kind].start[operation.value.dtype.name] if picks else REDUCTIONS[kind].start
         if picks and along.kind == "constant" and any(before for _, _, before in along.edges):
-            along = replace(along, kind="unknown")  # the padding's index may be smaller than that of an equal element
+            along = replace(along, kind="unknown")  # padding before the array has smaller indices than an equal element
         whole = operation.size == operation.value.shape[d]
         groups = None if whole else grouped(along, operation.size)
         adds_nothing = along.kind == "inside" or (along.kind == "constant" and along.value == neutral)
@@ -263,7 +263,7 @@ class _Walk:
                 values.append(argument)
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
-            else:  # a constant is known beyond its own edges only
+            else:  # its padding is constant beyond its own edges only
                 covers = own.kind == "constant" and edges <= implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:
@@ -278,9 +278,9 @@ class _Walk:
         return Outside("constant", number, edges, source)
 
     def _is_other(self, operation: ir.Map, owns: list[Outside]) -> bool:
-        """Return True if ``where`` gives its constant beyond every edge.
+        """Return True if a ``where`` whose third argument is a constant returns that constant beyond every edge.
 
-        That is so where the condition is false, and where the value it would select is that constant too.
+        That requires that beyond each edge the condition is false or the second argument is the same constant.
         """
         other = operation.arguments[2]
         number = self.everywhere.get(other.id) if isinstance(other, ir.Value) else other

@@ -33,7 +33,7 @@ class PlaceInput:
         return rng.integers(0, drawn, shape).astype(np.int32)
 
     def edges(self, shape: tuple[int, ...], first: int) -> IntArray:
-        """Return the ends of the valid range and the numbers next to them, in turns, from number ``first`` on."""
+        """Return an array that cycles through count, -1, count - 1 and 0, starting at item ``first``."""
         ends = np.roll([self.count, -1, self.count - 1, 0], -first)
         return np.resize(ends, shape).astype(np.int32)
 
@@ -84,7 +84,7 @@ def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent:
 
 
 def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
-    """Return the integer arrays that a value is computed from, not counting conditions."""
+    """Return the integer inputs that a value is computed from, without those that only decide conditions."""
     operation = made[value.id]
     if isinstance(operation, ir.Map) and operation.function == "where":
         taken = [a for a in operation.arguments[1:] if isinstance(a, ir.Value)]
@@ -97,7 +97,7 @@ def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
 
 
 def _place(value: ir.Value, made: Mapping[int, ir.Computing], name: str, number: int) -> float:
-    """Return an element of ``value`` if the input's elements are ``number``; generated positions count as 0."""
+    """Return an element of ``value`` if all elements of the input are ``number``; coordinates count as 0."""
     operation = made[value.id]
     match operation:
         case ir.LoadTile(_, window):

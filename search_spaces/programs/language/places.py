@@ -8,7 +8,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import ProgramError
 
-Offsets = dict[int, tuple[Index, Index]]  # by how many rows and columns each window has moved
+Offsets = dict[int, tuple[Index, Index]]  # rows and columns by which each window has moved, by the window's id
 
 
 def resolve(trace: ir.Trace) -> ir.Trace:
@@ -17,7 +17,7 @@ def resolve(trace: ir.Trace) -> ir.Trace:
 
 
 def indices(operation: ir.Operation) -> tuple[Index, ...]:
-    """Return every index that the operation itself depends on."""
+    """Return the indices among an operation's operands, without those of operations inside it."""
     match operation:
         case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
             below = operation.rows_below if isinstance(operation, ir.StoreTile) else None
@@ -41,7 +41,7 @@ def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Tur
     Args:
         operations: The operations.
         offsets: Offsets of windows before the operations; updated to those after them.
-        turn: The loop whose body they are, if any.
+        turn: The loop whose body consists of these operations, if any.
     """
     found: list[ir.Operation] = []
     for operation in operations:
@@ -65,15 +65,15 @@ def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Tur
 
 @dataclasses.dataclass(frozen=True)
 class _Turn:
-    """The counter of a loop, and the positions before the loop of the windows that its conditions move."""
+    """A loop, and the offsets before the loop of the windows that are moved under conditions in its body."""
 
     loop: ir.Loop
     bases: Offsets
 
     def period(self, condition: ir.If) -> int:
-        """Return the number of iterations from one in which a condition holds to the next.
+        """Return the number of iterations between two in which a condition holds, the first of which is iteration 0.
 
-        It holds in iteration 0. Raises ProgramError.
+        Raises ProgramError if the condition is not of the form ``at % n == 0``.
         """
         loop, place = self.loop, condition.place
         turn = Index("loop", loop.number)

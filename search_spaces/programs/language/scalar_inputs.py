@@ -1,4 +1,4 @@
-"""Inputs whose numbers are used as indices: within the range that the program states, including its ends."""
+"""Test inputs for arrays of scalars that programs use as indices: numbers within the declared range."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from search_spaces.arrays import IntArray
 from search_spaces.programs.language import ir
 
-EDGES = 0.25  # share of the numbers at the ends of the range
+EDGES = 0.25  # fraction of the numbers that are ends of the range or next to them
 
 
 @dataclass(frozen=True)
 class ScalarInput:
-    """Numbers from ``low`` to ``high``; ``ordered`` ones ascend from ``low`` to ``high`` along the last dimension."""
+    """An array of numbers from ``low`` to ``high``; if ``ordered``, they ascend along the last dimension."""
 
     low: int
     high: int

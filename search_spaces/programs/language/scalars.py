@@ -23,7 +23,7 @@ class Scalars(NamedFunctions):
 
     @abstractmethod
     def new_id(self) -> int:
-        """Return a number that no value, window, state, loop or scalar has yet."""
+        """Return an unused id for a value, window, state, loop or scalar."""
 
     def load_scalar(
         self,
@@ -66,7 +66,7 @@ class Scalars(NamedFunctions):
         return index
 
     def uniform(self, value: Tile | State, *, high: int, low: int = 0, usual: Index | int | None = None) -> Index:
-        """Return the only number of a tile as an index, such as the group that a block finds in offsets.
+        """Return the number of a 1x1 tile as an index, such as a group that the program has found by its offsets.
 
         The number is clamped to the range from ``low`` to ``high``.
 

@@ -13,7 +13,7 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions
 from search_spaces.programs.language.values import Operand, State, Tile, caller, fail, shape_text, tile_of, value_text
 
-SPAN_WORDS = 8  # words whose four-bit numbers are unpacked into neighbours
+SPAN_WORDS = 8  # words in a span, whose four-bit numbers become neighbouring columns
 
 
 class Slices(NamedFunctions):
@@ -96,7 +96,7 @@ class Slices(NamedFunctions):
         return self._one_of(self.reshape(tile, (tile.shape[0] * parts, width)), 0, parts, start // width)
 
     def _one_of(self, tile: Tile, dimension: int, size: int, number: int) -> Tile:
-        """Return element ``number`` of each ``size`` neighbours."""
+        """Return element ``number`` of each group of ``size`` neighbours."""
         if size == 1:
             return tile
         extent = tile.shape[dimension]

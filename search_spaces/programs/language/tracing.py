@@ -60,11 +60,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
 
     @property
     def unused_id(self) -> int:
-        """First number that no value, window, state or loop has."""
+        """First id that is not used yet."""
         return self._count + 1
 
     def new_id(self) -> int:
-        """Return a number that no value, window, state, loop or scalar has yet."""
+        """Return an unused id for a value, window, state, loop or scalar."""
         self._count += 1
         return self._count
 
@@ -97,7 +97,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return found[0] if len(found) == 1 else found
 
     def blocks(self, extent: tuple[Index | int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
-        """Cut ``extent``, of one to three dimensions, into one tile per block, and return where this block's begins."""
+        """Cut ``extent`` (one to three dimensions) into one tile per block; return the start of this block's tile."""
         if self.extent is not None:
             fail("blocks", "a program has one grid of blocks")
         if not isinstance(extent, tuple | list) or not isinstance(tile, tuple | list):

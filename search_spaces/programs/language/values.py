@@ -42,7 +42,7 @@ class Recorder(Protocol):
         """Return ``value[key]``."""
 
     def power(self, x: Operand, exponent: Operand) -> Tile:
-        """Return ``x`` to the power of ``exponent``."""
+        """Return ``x`` raised to the power ``exponent``."""
 
     def window(
         self,

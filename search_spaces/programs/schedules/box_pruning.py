@@ -1,4 +1,4 @@
-"""Rules that drop decisions without effect on boxes, and instructions that a better one equals."""
+"""Pruning rules for boxes: decisions that have no effect, and instructions that another one can replace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return rules that drop decisions without effect on boxes, and instructions that a better one equals."""
+    """Return rules that drop decisions without effect on boxes, and instructions that another one can replace."""
     if not found.boxed_ways(device) or not found.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()

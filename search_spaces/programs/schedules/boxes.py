@@ -51,15 +51,18 @@ from search_spaces.spaces.rules import Attribute, Rule
 
 
 def workers(found: Choices, device: Device) -> str:
-    """Return the column of the threads that compute: all of a block except a warp that copies."""
+    """Return the name of the column with the number of computing threads: those of a block without its copying warp."""
     return "workers" if found.first.products and found.boxed_ways(device) else "threads"
 
 
 def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
-    """Return the decision ``filled_by``: what fills boxes. Threads copy operands that TMA cannot."""
+    """Return the decision on what fills boxes, with the decisions that depend on it.
+
+    Operands that TMA cannot copy are copied by threads in any case.
+    """
     if not found.boxed_ways(device) or not found.first.staged:
         return ()
-    alone = bool(stage_names(found.first)) and not found.first.uniform  # a copying warp computes no tiles
+    alone = bool(stage_names(found.first)) and not found.first.uniform  # a copying warp has no tiles for indices
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical(
         "filled_by", values, "what fills boxes: all threads, TMA, or a dedicated warp that issues TMA copies"
@@ -95,7 +98,7 @@ def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def spared(rule: Rule, found: Choices, device: Device) -> Rule:
-    """Return ``rule`` limited to schedules without boxes, which do not use these copies and fragments."""
+    """Return ``rule`` limited to schedules without boxes: it concerns copies and fragments that boxes do not use."""
     if not found.boxed_ways(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)
@@ -181,7 +184,7 @@ def _tensor_memory_rule(found: Choices) -> Rule:
             return None
         inference = found.inference(values)
         if why_not_in_tensor_memory(inference) is not None:
-            return None  # the instruction's rule refuses it
+            return None  # refused by the rule on instructions
         multiple = columns_step(intrinsic)
         odd = next((p.shape[1] for p in inference.products if p.shape[1] % multiple), None)
         if odd is not None:
@@ -268,7 +271,7 @@ def _operand_rules(s: Staged) -> list[Rule]:
 
 
 def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
-    """Return ``why_not`` with its default home, for a tile that may be in registers."""
+    """Return ``why_not`` as a function of the other arguments, with its default of ``home``."""
 
     def of_all(**given: Value) -> str | None:
         return why_not(**given)

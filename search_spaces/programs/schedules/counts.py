@@ -1,4 +1,4 @@
-"""Work that a schedule of a tile program demands of the machine: counts that follow from the config, not times."""
+"""Counts of the work of a schedule of a tile program (not times), computed from its config."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from search_spaces.templates.common.compiled_registers import compiled_registers
 from search_spaces.templates.common.matmul_traffic import L2_SHARE, wave_shape
 from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, trips_to_exchange
 
-BOTH_END = 0.125  # share of iterations in which both warpgroups wait: an assumption, as in the hand-written template
-MANY_UNSTAGED = 0.125  # share of the bytes that blocks load, from which latency matters: an assumption
-MORE_REGISTERS = 22  # registers above the lower estimate, as in the hand-written template with the same loop
+BOTH_END = 0.125  # assumed share of iterations in which both warpgroups wait, as in the hand-written template
+MANY_UNSTAGED = 0.125  # assumed share of loaded bytes beyond which unstaged loads expose latency
+MORE_REGISTERS = 22  # added to the lower bound of registers, as in the hand-written template with the same loop
 
 
 @lru_cache(maxsize=2**10)
@@ -62,7 +62,7 @@ def _chained(found: Inference, number: int) -> bool:
 
 @cache
 def _longest(found: Inference, number: int) -> float:
-    """Return the iterations of a loop in the longer of the first and last block, relative to those in the middle."""
+    """Return the iterations of a loop in the first or last block (the larger number) relative to the average block."""
     trace, loop = found.trace, found.loops[number]
     zero = {n: 0 for n in trace.turns()}
     most = max(
@@ -84,7 +84,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(found, config)
     if work_of_values(found, config, made).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
-        stages = dict.fromkeys(stages, 1)  # iterations do not wait for what rings prefetch
+        stages = dict.fromkeys(stages, 1)  # the waits for unstaged loads dominate, so rings hide no latency
     main = max(stages, key=lambda n: average_turns(found, n), default=None)
     row = fragments(config.text("intrinsic")) if found.products else None
     boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
@@ -94,7 +94,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         trips += TRIPS_OF_SPLIT
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
-        # Nothing else of a block overlaps the end of a tile and the exchange of sums.
+        # A block does not overlap the end of a tile or the exchange of sums with other work.
         tiles, results = blocks / streamed, sum(made.of(found.states[s]).registers for s in split.states) * threads
         ends, exchanged = math.ceil(tiles), 4.0 * results
         trips = trips_to_exchange(exchanged, threads)
@@ -142,7 +142,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
 
 
 def _stretch(found: Inference, config: Config, device: Device, parts: int) -> float:
-    """Return the factor by which blocks of different lengths, in their order, prolong the launch.
+    """Return the factor by which the launch takes longer because blocks have different numbers of iterations.
 
     Blocks that share a loop have equal parts of it.
     """
@@ -155,10 +155,10 @@ def _stretch(found: Inference, config: Config, device: Device, parts: int) -> fl
 
 
 def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
-    """Return the number of times that the last block waits for parts.
+    """Return the number of times that the last block of a tile waits for parts.
 
-    It fetches as many parts at a time as its loop is unrolled, and one block per tile does so. The loads of a sum that
-    the program does not combine itself overlap.
+    Its loop over the parts fetches as many at a time as it is unrolled. If the program has no such loop, the loads of
+    all parts overlap.
     """
     joins = combining_loop(found)
     if joins is None:
@@ -169,7 +169,7 @@ def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
 def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
     """Return the cost of the barriers of an iteration.
 
-    Warpgroups served by a copying warp wait for stages only, and not at the same time.
+    With a copying warp, warpgroups only wait for full stages, each at a different time.
     """
     if boxed and config.get("in_flight", 0):
         return 0.0
@@ -179,13 +179,13 @@ def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
 
 
 def _ending(found: Inference, made: Numbers) -> float:
-    """Return the warp instructions that tensor cores wait for at the end: storing results, eight rows at a time."""
+    """Return the warp instructions of the epilogue, during which tensor cores are idle; rows are stored by eights."""
     results = sum(math.prod(s.value.shape) for s in found.stores)
     return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)
 
 
 def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:
-    """Return the average contiguous bytes per memory line of all tiles, weighted so that small tiles matter little."""
+    """Return the contiguous bytes of a tile's lines in memory, averaged over all tiles by their bytes."""
     if not tiles:
         return 128.0
     runs = [(n.bytes, n.swizzle if isinstance(n, BoxedNumbers) else _line_bytes(n)) for n in tiles]
@@ -208,5 +208,5 @@ def _dram_bytes(problem: ProgramProblem, config: Config, device: Device, load_by
         return float(least)
     tiles_m, tiles_n = config.integers("grid_rows", "grid_columns")
     rows, columns = wave_shape(config.text("raster"), min(wave, tiles_m * tiles_n), tiles_m, tiles_n)
-    shared = (rows + columns) / (2.0 * rows * columns)  # share of the loads that no other block of the wave performs
+    shared = (rows + columns) / (2.0 * rows * columns)  # fraction of the loads that no other block of the wave repeats
     return max(float(least), blocks * load_bytes * shared + least - read)

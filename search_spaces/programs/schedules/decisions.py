@@ -48,7 +48,7 @@ def staged_operands(problem: ProgramProblem) -> list[Staged]:
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
-    """Return the columns of one operand, by the names that rules for any operand use."""
+    """Return the names of one operand's columns, by the names that rules for any operand use."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)
@@ -136,7 +136,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
 
 
 def given_warps(found: Choices) -> tuple[int, ...]:
-    """Return the possible numbers of warps that user maps fix, if no product does."""
+    """Return the number of warps that user maps require, as a tuple; empty without maps."""
     counts = {estimates.map_warps(m) for m in found.first.given.values()}
     return (max(counts),) if counts else ()
 
@@ -204,7 +204,7 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
     if operands and all(
         s.loop is not None for s in operands
-    ):  # with tiles that stay, more would depend on where they are kept
+    ):  # not for tiles that stay: these columns would depend on their homes
         parts = added("copying", list(copying.values()), "registers that copy tiles")
         listed += parts
         copying = {"copying": parts[-1].name}

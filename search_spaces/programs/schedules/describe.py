@@ -20,7 +20,7 @@ from search_spaces.spaces.parameters import Value
 
 @dataclass(frozen=True)
 class ValueRow:
-    """A value; ``spread`` is the expression of its distribution, ``registers`` the registers per thread."""
+    """A value in one distribution: ``spread`` is its expression, ``registers`` counts registers per thread."""
 
     place: str
     operation: str
@@ -61,7 +61,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
 
 
 def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ConversionRow, ...]:
-    """Return every value that is wanted in another distribution than its own, with the route that it takes."""
+    """Return every conversion of a value to another distribution, and how its elements move between threads."""
     found = choices(problem).inference(schedule)
     made = numbers(found, schedule)
     rows = [

@@ -1,4 +1,4 @@
-"""Double-buffered fragments in a program's space: the next step is read while this one is multiplied.
+"""Double-buffered fragments in a program's space: the fragments of the next step are read during a multiplication.
 
 The tensor cores then have work after the barrier between two iterations as well (``autosched/tile/ring.cuh``).
 """
@@ -23,7 +23,7 @@ def is_bufferable(found: Choices) -> bool:
 
 
 def copying_name(found: Choices) -> str:
-    """Return the column of the registers that copy all operands; none if only cp.async copies."""
+    """Return the name of the column with the registers through which operands are copied; 0 with cp.async alone."""
     return f"copying_staging_{unique_operands(found.first)[-1].name}"
 
 

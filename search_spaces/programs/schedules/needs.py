@@ -1,8 +1,8 @@
-"""Columns of what schedules need: ``estimates.needs`` of many schedules at once.
+"""Resource needs as columns: ``estimates.needs`` of many schedules at once.
 
-Most combinations of lanes, widths and subgroups fit no tile, and need nothing. Each condition is checked once for every
-combination of the few parameters that it depends on, and needs are computed for the other rows only. Several attributes
-read the needs of the same rows, one after the other, so those of the last rows are kept.
+Most combinations of lanes, widths and subgroups fit no tile; their needs are zero. Each condition is checked once for
+every combination of the few parameters that it depends on, and needs are computed for the other rows only. Several
+attributes read the needs of the same rows, one after the other, so the last result is cached.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from search_spaces.spaces.parameters import Value
 
 
 def each_needs(found: Choices, read: Callable[[Inference, Needs], int]) -> Callable[..., Any]:
-    """Return a function of the columns that distributions depend on.
+    """Return a function from the columns that distributions depend on to a column of numbers.
 
     Args:
         found: The program.
@@ -49,11 +49,11 @@ class _NeedsOfRows(NamedTuple):
     numbers: IntArray
 
 
-_last: _NeedsOfRows | None = None  # of any program: one table per program would take too much memory
+_last: _NeedsOfRows | None = None  # one cache for all programs: one per program would take too much memory
 
 
 def _needs_of_rows(found: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
-    """Return the needs of these rows, which are not computed again if the last call had the same rows."""
+    """Return the needs of these rows; they are cached for the next call."""
     global _last
     last = _last  # another thread may replace it
     if last is None or last.found is not found or not _equal(last.columns, columns):
@@ -95,7 +95,7 @@ def _fits(found: Choices, columns: Mapping[str, Column]) -> BoolArray:
         return warps_of(inference, values) if products_fit(inference, values) else 0
 
     def fits(number: int, warps: int, **values: Value) -> bool:
-        inference = found.inference(values)  # its sizes may let tiles share an anchor
+        inference = found.inference(values)  # with these sizes, tiles may share an anchor, so that there are fewer
         return warps > 0 and (number > len(inference.anchors) or anchor_fits(inference, number, warps, values))
 
     anchors = [(f"lanes_{number}", f"width_{number}") for number in range(1, anchor_count(found) + 1)]

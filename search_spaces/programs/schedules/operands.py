@@ -24,11 +24,11 @@ from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
 FULL_WAVES = 2  # blocks per SM above which splitting k adds no parallelism
-EVEN_WAVES = 4  # the same for shared loops, whose parts also balance blocks of different lengths
+EVEN_WAVES = 4  # the same for shared loops: splitting also balances blocks of different lengths
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:
-    """Return the rules of a staged tile; if it need not be in shared memory, they apply only where it is."""
+    """Return the validity rules of an operand's tile in shared memory."""
     axis: Axis = "cols" if staged.row_major else "rows"
     element_bytes, names = staged.load.window.array.dtype.bytes, operand_names(staged, threads)
     side = None if staged.converted else staged.side
@@ -58,7 +58,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str) -> bool:
         row, parsed = fragments(intrinsic), parse_layout(layout, rows, cols)
         if isinstance(parsed, str) or isinstance(row.requirement(staged.side, parsed, element_bytes), Refusal):
-            return True  # a validity rule refuses it
+            return True  # refused by a validity rule
         read = fragment_traffic(row, staged.side, parsed, element_bytes)
         return read.wavefronts <= read.ideal
 

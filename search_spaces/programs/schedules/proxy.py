@@ -24,9 +24,9 @@ from search_spaces.templates.matmul.stream_k import streams
 def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
     """Reduce ``problem`` to a few tiles of ``schedule`` with the same remainders and enough iterations to refill rings.
 
-    A size is reduced if tiles walk over it: a grid dimension to one tile and its remainder, a loop to its stages plus
-    one. Two batches and heads remain, or as many as their ratios require. If the smaller problem has no such schedule,
-    or the program refuses it, the larger one is kept.
+    Sizes that blocks or loops cut into tiles are reduced: a grid dimension to one tile and the remainder, a loop to as
+    many iterations as its ring has stages, plus one. Two batches and heads remain, or as many as their ratios require.
+    If the schedule or the program does not allow the smaller problem, the original one is returned.
     """
     found = choices(problem).inference(schedule.values)
     cut = dict(problem.sizes)
@@ -43,7 +43,7 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
 def _cut(
     problem: ProgramProblem, sizes: Mapping[str, int], schedule: Schedule, found: Inference
 ) -> ProgramProblem | None:
-    """Return the problem of these sizes, or None if it has no such schedule."""
+    """Return the problem of these sizes, or None if the schedule is not legal for it."""
     try:
         smaller = dataclasses.replace(problem, **sizes)
         if choices(smaller).domains != choices(problem).domains:
@@ -59,7 +59,7 @@ def _cut(
 
 
 def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return reduced sizes that only count matrices of arrays, keeping all ratios and at least two matrices."""
+    """Return reduced batch sizes (all but the last two extents of arrays), with the same ratios and at least 2 each."""
     counted = {name for array in trace.arrays for name in array.sizes[:-2]}
     counted -= {name for array in trace.arrays for name in array.sizes[-2:]}
     common = math.gcd(*(sizes[name] for name in counted))
@@ -70,9 +70,9 @@ def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]
 def _with_partial_wave(
     problem: ProgramProblem, small: ProgramProblem, schedule: Schedule, axes: Mapping[str, int]
 ) -> ProgramProblem | None:
-    """Return ``small`` with the fewest tiles that stream-K can distribute in addition to whole ones, or None.
+    """Enlarge ``small`` to the fewest tiles with which stream-K has both whole and divided tiles; None if impossible.
 
-    ``axes``: the sizes that blocks cut into tiles, with the axis of the grid.
+    ``axes``: the grid axis of each size that blocks cut into tiles.
     """
     trace = choices(small).inference(schedule.values).trace
     blocks = trace.blocks
@@ -89,13 +89,13 @@ def _with_partial_wave(
 
 
 def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
-    """Return the independent sizes that blocks of ``schedule`` cut, with the extent of a tile."""
+    """Return the tile extent of each size that blocks cut into tiles and along which results are independent."""
     trace = choices(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
 
 def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes that windows of blocks walk over, with the axis of the grid."""
+    """Return the grid axis of each size that blocks cut into tiles."""
     found: dict[str, int] = {}
     for operation, _ in trace.walk():
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
@@ -108,7 +108,7 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _whole_turns(splits: int, stages: int) -> int:
-    """Return the number of whole iterations that suffice: each split fills its ring and runs one more iteration.
+    """Return how many whole iterations a proxy needs so that each split fills its ring and runs one more iteration.
 
     The last split runs one less. The reduced loop has an additional iteration, which may be partial.
     """
@@ -116,7 +116,7 @@ def _whole_turns(splits: int, stages: int) -> int:
 
 
 def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
-    """Return the number of whole iterations that suffice for each loop."""
+    """Return how many whole iterations a proxy needs, by loop."""
     stages = stages_of(found, schedule.values)
     for loop in peeled(found, schedule.values):  # two iterations without masks
         stages[loop] = stages.get(loop, 1) + 1
@@ -128,13 +128,13 @@ def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
 
 
 def enough_turns(problem: ProgramProblem, schedule: Schedule) -> int:
-    """Return the iterations that suffice for every loop: rings are refilled, and each part of a split loop has some."""
+    """Return how many iterations of any loop a proxy needs to refill rings and to give each split some iterations."""
     found = choices(problem).inference(schedule.values)
     return max(_turns_of_loops(found, schedule).values(), default=1)
 
 
 def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Return, by size name, the extent of a step and the number of whole steps that suffice."""
+    """Return the extent of a step, and how many whole steps a proxy needs, by the name of the size."""
     units: dict[str, tuple[int, int]] = {}
     turns = _turns_of_loops(found, schedule)
     walked: dict[str, set[int]] = {}

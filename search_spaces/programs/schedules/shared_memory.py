@@ -69,7 +69,7 @@ def shared_memory(
 
 
 def places(found: Inference) -> dict[str, int | None]:
-    """Return the possible positions of exchanges, by name suffix: outside of loops, and in each outermost loop."""
+    """Return where exchanges may happen, by name suffix: None (outside of loops) or an outermost loop's number."""
     around = (*found.inside.values(), *found.stored_in)
     loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
@@ -77,7 +77,7 @@ def places(found: Inference) -> dict[str, int | None]:
 
 
 def scratch_name(suffix: str) -> str:
-    """Return the name of the attribute for the exchanges of a place."""
+    """Return the name of the attribute with the bytes of exchanges, outside of loops or in one loop."""
     return f"scratch_{suffix}"
 
 
@@ -159,7 +159,7 @@ def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
 
 
 def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
-    """Return the sums that may be combined in ``loop``, by their parameters, and the values that select it."""
+    """Return, for each sum that may be combined in ``loop``, its parameter and the values that select the loop."""
     times: dict[str, list[str]] = {}
     for i in range(len(found.sums)):
         for time, place in sum_places(found, i).items():
@@ -169,7 +169,7 @@ def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
 
 
 def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
-    """Return the attributes up to ``shared_bytes``, loop by loop, so that fewer combinations need counting.
+    """Return the attributes up to ``shared_bytes``, computed loop by loop so that each depends on few columns.
 
     Args:
         found: The program at some choice of sizes.
@@ -205,7 +205,7 @@ def _tile_bytes(found: Choices, place: int, name: str) -> Attribute:
 
 
 def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
-    """Return the sum of columns, one after another, so that fewer combinations need counting."""
+    """Return attributes that add columns one by one: enumerating each pair is cheaper than all combinations."""
     found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
     for part in parts[1:]:
         names = {"before": found[-1].name, "part": part}

@@ -1,4 +1,4 @@
-"""Numbers that follow from a program's chosen sizes: shapes of products, operands and blocks, and counts."""
+"""Numbers computed from a program's chosen sizes: shapes of products, operands and blocks, and counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Attribute
 
-# An operation that combines values of lanes must be reviewed before it is listed here.
+# Operations whose code supports any number of lanes. Review those that combine values of lanes before adding them.
 _OF_ANY_LANES = (
     ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.Mma, ir.Fill,
     ir.PassedScalar, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If, ir.LoadScalar,
@@ -27,19 +27,19 @@ _OF_ANY_LANES = (
 
 @dataclass(frozen=True)
 class Sizes:
-    """A number that follows from the chosen sizes: an attribute, or a constant if no size is chosen."""
+    """A number computed from sizes: an attribute, or a constant if it depends on no ``p.choose``."""
 
     name: str
     size: Callable[[Inference], int]
     doc: str
 
     def constant(self, found: Choices) -> dict[str, int]:
-        """Return the number as a constant, if no size is chosen."""
+        """Return the number as a constant by name; empty if it depends on a chosen size."""
         names, table = found.deciding(self.size)
         return {} if names else {self.name: next(iter(table.values()))}
 
     def attribute(self, found: Choices) -> tuple[Attribute, ...]:
-        """Return the number as an attribute, if sizes are chosen."""
+        """Return the number as an attribute; empty if it is a constant."""
         names, table = found.deciding(self.size)
         if not names:
             return ()
@@ -123,7 +123,7 @@ def anchor_count(found: Choices) -> int:
 
 
 def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
-    """Return (elements per line, lines) of an anchor; (1, 1) if tiles of these sizes share another anchor."""
+    """Return (elements per line, lines) of an anchor; (1, 1) if these sizes need fewer anchors."""
     if number >= len(found.anchors):
         return 1, 1
     anchor = found.anchors[number]
@@ -131,7 +131,7 @@ def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
 
 
 def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
-    """Return the candidates for lanes side by side on a line of a block.
+    """Return the candidates for the number of lanes next to each other on a memory line.
 
     These are powers of two and, if all operations support them, divisors of lines that are odd or twice an odd number.
     """

@@ -1,4 +1,4 @@
-"""The space of a tile program's schedules: those that its kernel can run, and those worth trying."""
+"""The space of a tile program's schedules: parameters, validity constraints and pruning rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from search_spaces.spaces.space import Space
 from search_spaces.templates.common.device_choices import offered
 from search_spaces.templates.common.launch_rules import device_rules
 
-MOST_REGISTERS = 1024  # registers of a thread's values, over which code is unrolled
+MOST_REGISTERS = 1024  # registers of a thread's values; code is unrolled over them
 
 
 @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """Stream-K in a program's space: the k of the last tiles is distributed to all blocks, so that they end together.
 
-The number of blocks is that of resident ones. Each computes whole tiles, and an even share of the iterations of the
-last whole wave and the partial wave after it, as in the hand-written matmul (``autosched/common/stream_k.cuh``).
+As many blocks are launched as are resident. Each computes whole tiles, then an equal share of the iterations of the
+last whole wave and of the partial wave after it, as in the hand-written matmul (``autosched/common/stream_k.cuh``).
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
 
 
 def stream_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that stream-K needs a whole wave, and as many blocks as an SM holds.
+    """Return rules that limit stream-K to more than one wave of tiles, and to as many blocks as fit on an SM.
 
-    It launches ``min_blocks`` blocks per SM.
+    Stream-K launches ``min_blocks`` blocks per SM.
     """
     if not is_splittable(found):
         return ()

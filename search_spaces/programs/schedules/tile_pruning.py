@@ -1,4 +1,4 @@
-"""Rules that leave out schedules whose tiles, threads or loops a simpler or faster choice equals or beats."""
+"""Pruning rules on tiles, threads and loops: they drop schedules that are no faster than a simpler one."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
 
 
 def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
-    """Return rules that peel a loop only if that removes masks from iterations that run."""
+    """Return rules that allow peeling a loop only if its other iterations exist and then need fewer masks."""
     rules: list[Rule] = []
     if found.shaping:
         rules.append(
@@ -241,7 +241,7 @@ def _is_reduced(found: Choices, product: Product) -> bool:
 
 
 def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
-    """Return the rule that as many threads as possible have elements of their own."""
+    """Return the rule that as few threads as possible hold copies of elements of other threads."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
         lane_lines = gcd(lines, WARP // lanes)
@@ -250,7 +250,7 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
 
     def few(line: int, lines: int, threads: int, lanes: int, width: int) -> bool:
         if line % (lanes * width):
-            return True  # the validity constraints refuse it
+            return True  # refused by a validity constraint
         most = max(
             used(line, lines, threads // WARP, c, w) for c in counts for w in (1, 2, 4, 8) if line % (c * w) == 0
         )

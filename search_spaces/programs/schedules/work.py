@@ -37,8 +37,8 @@ ISSUED_PER_COPY = 4  # warp instructions per piece that cp.async copies to a box
 PICK_INSTRUCTIONS = 4  # instructions that compare two elements with indices and select the better one
 SCALAR = 8  # warp instructions that load a scalar and clamp it, including its address
 LINE_BYTES = 128  # bytes of shared memory per cycle
-PLACING = ("layout", "copy", "vector", "copy_columns")  # decisions on how an operand is copied and read
-DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # parameters in addition to those of distributions
+PLACING = ("layout", "copy", "vector", "copy_columns")  # prefixes of the decisions on how an operand is copied and read
+DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # prefixes of other parameters that affect it
 WMMA_WAVEFRONTS = 8  # per 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
@@ -74,7 +74,10 @@ class BlockWork:
 
 
 class _Counter(BlockWork):
-    """Adds up the work of a block, operation by operation: ``of_values``, or copies and reads of tiles."""
+    """Adds up the work of a block, operation by operation.
+
+    ``of_values``: count the work on values in registers; else copies and reads of tiles in shared memory.
+    """
 
     def __init__(self, found: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
         super().__init__()
@@ -90,7 +93,7 @@ class _Counter(BlockWork):
         self.peeled = peeled(found, values)
         self.inside = False  # inside of a loop
         self.unstaged_bytes = 0.0  # bytes that loops load to registers and wait for in every iteration
-        self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # exchanges in shared memory, and how often
+        self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # source, target, repetitions
         self._exchanged: dict[str, float] = {}  # by layout: one counter serves many schedules
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
@@ -138,7 +141,7 @@ class _Counter(BlockWork):
                     self._value(operation, times)
 
     def _kept(self, result: ir.Value, times: float) -> None:
-        """Count copies of a tile that is copied to shared memory once, and reads of one that is converted."""
+        """Count the copy of a tile outside of loops, and the reads of a tile whose elements are converted."""
         for spread in self.found.computed_in(result):
             staged = self.keys.get((result.id, spread))
             if staged is not None and staged.loop is None:
@@ -162,7 +165,7 @@ class _Counter(BlockWork):
         self.load_bytes += n.copy.sectors * SECTOR_BYTES * times
 
     def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
-        """Count a comparison for each piece and side on which tiles may leave their array; none for TMA."""
+        """Count bounds checks of copies: one per piece and dimension that may leave the array; none for TMA."""
         if isinstance(n, StagedNumbers):
             masks = _masks(self.found, n.staged.name, tuple(self.turns.items()))
             self.instructions += masks * n.copy.requests * times
@@ -286,7 +289,7 @@ class _Counter(BlockWork):
         if window.array.order is not None:
             width = packed_width(window.array, of, self.made.warps)
         requests = of.registers // width * self.made.warps
-        side_by_side = width if window.array.order is None else 128 // element  # all of a tile in a packed array
+        side_by_side = width if window.array.order is None else 128 // element  # a packed tile is contiguous
         for digit, weight in of.weighted(line):
             if digit.place == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
@@ -321,7 +324,7 @@ class _Counter(BlockWork):
 def placed_operand(
     found: Inference, staged: Staged, values: Mapping[str, Value], made: Numbers
 ) -> StagedNumbers | BoxedNumbers:
-    """Return an operand in numbers, which follow from few of the parameters (cached)."""
+    """Return the layout and copy of an operand; cached, as they depend on few of the parameters."""
     names = *(f"{name}_{staged.name}" for name in PLACING), "intrinsic", "filled_by"
     return _placed_as(found, staged.name, made.warps, tuple((n, values[n]) for n in names if n in values))
 
@@ -340,7 +343,7 @@ def _operands(found: Inference) -> dict[str, Staged]:
 
 @lru_cache(maxsize=2**12)
 def _masks(found: Inference, name: str, turns: tuple[tuple[int, int], ...]) -> int:
-    """Return the number of sides on which tiles of an operand may leave their array."""
+    """Return the number of dimensions along which tiles of an operand may reach beyond their array."""
     return sum(leaves(_operands(found)[name].load.window, d, found, dict(turns)) for d in (0, 1))
 
 
@@ -358,20 +361,20 @@ def average_turns(found: Inference, number: int) -> float:
 
 @lru_cache(maxsize=2**14)
 def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
-    """Count all but tiles that are copied and read; depends on few of the parameters (cached)."""
+    """Count the work on values in registers; cached, as it depends on few of the parameters."""
     counter = _Counter(found, dict(chosen), made, True)
     counter.run(found.trace.operations, 1.0)
     return counter
 
 
 def work_of_values(found: Inference, config: Config, made: Numbers) -> _Counter:
-    """Count all but the tiles that are copied and read, and those exchanged in shared memory."""
+    """Count the work on values in registers, without the wavefronts of exchanges through shared memory."""
     chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
     return _of_values(found, made, chosen)
 
 
 def work_of_block(found: Inference, config: Config, made: Numbers) -> BlockWork:
-    """Count all that a block executes and moves in a schedule."""
+    """Return the total work of one block in a schedule."""
     staged = _Counter(found, config, made, False)
     staged.run(found.trace.operations, 1.0)
     of_values = work_of_values(found, config, made)

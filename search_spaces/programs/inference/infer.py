@@ -1,9 +1,10 @@
 """Infer the distribution of every value of a program, as an expression without numbers that holds for all schedules.
 
 Anchors are the results and operands of products, maps written by the user, and blocks along memory lines for values
-with nothing else to follow. Every other value follows an operand. Cheap values (loads, constants, index vectors, and
-functions of only those) are *light*: they are recomputed in each distribution that is wanted. If a heavy value is
-wanted in another distribution than its own, a conversion is inserted, so inference cannot fail.
+that no other anchor determines. Every other value has the distribution of one of its operands. Cheap values (loads,
+constants, index vectors, and functions of only those) are *light*: they are recomputed in each distribution in which
+they are used. If a heavy value is used in another distribution than its own, a conversion is inserted, so inference
+cannot fail.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     _backward(found, resolved.operations)
     stage_loads(found)
     if any(staged.advance == "gathered" for staged in found.staged.values()):
-        found.wanted.clear()  # copies compute row numbers themselves
+        found.wanted.clear()  # copies compute row numbers, so the loads of these need no distribution
         _backward(found, resolved.operations)
     return found
 
 
 def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
-    """Infer with states that take the distribution of what a loop assigns to them, which may follow other states.
+    """Repeat inference until each state has the distribution of the values that are assigned to it.
 
-    A state that still changes after some passes, or within a pass, keeps its distribution, and its values are
-    converted.
+    A state whose distribution still changes after MOST_PASSES passes, or within one pass, keeps it; assigned values are
+    then converted.
     """
     states: dict[int, Spread] = {}
     fixed: frozenset[int] = frozenset()
@@ -74,7 +75,7 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
         undecided = [state for state in shapes if state not in states]
         if not undecided:
             break
-        for state in undecided:  # nothing else determines them
+        for state in undecided:  # no assignment determines their distribution
             states[state] = _anchored(found, shapes[state], 1)
         kept = found.anchors
     for state, spread in found.states.items():
@@ -201,14 +202,14 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
 def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
     """Return True if groups of a reduction may be split between warps, lanes or registers.
 
-    That holds for sizes that are not powers of two, for groups along memory lines that warps share, and for groups that
-    a user's map gives to several subgroups.
+    That is so for sizes that are not powers of two, for groups across the memory lines of blocks, and for groups that
+    a user's map divides among several subgroups.
     """
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
     if source is None and operation.kind == ONE_OF_GROUP:
-        return True  # a loaded value is reloaded where its part is taken
+        return True  # slices of a loaded value load their part again
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
     given = found.given.get(source.number) if source is not None and source.kind == "given" else None
@@ -216,7 +217,7 @@ def _is_split(found: Inference, source: Spread | None, dimension: int, operation
 
 
 def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
-    """Return True if a broadcast may fill parts of several threads, because of its sizes or of user maps."""
+    """Return True if copies of one element may belong to several threads, because of sizes or user maps."""
     if operation.value.shape[operation.dimension] == 1:
         return False
     return operation.size & (operation.size - 1) != 0 or bool(found.given) or found.trace.mapped
@@ -243,13 +244,13 @@ def _result_map(operation: ir.Mma) -> ir.Given | None:
 
 
 def _name_products(found: Inference) -> None:
-    """Give the groups of products their suffixes; the parameters of a single group have none."""
+    """Number the suffixes of the groups of products; a single group has no suffix."""
     if len(found.products) > 1:
         found.products = [replace(p, suffix=f"_{p.number + 1}") for p in found.products]
 
 
 def _anchored(found: Inference, shape: Shape, along: int) -> Spread:
-    """Return blocks along memory lines as the distribution of a tile; tiles of one shape share them."""
+    """Distribute a tile in blocks along memory lines; tiles of the same shape share this distribution."""
     spread = Spread("blocked", shape, 1 - along if shape[along] == 1 else along)
     found.anchor(spread)
     return spread
@@ -260,7 +261,7 @@ def _check_shape(spread: Spread, shape: Shape) -> None:
 
 
 def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
-    """Compute the values of this shape that ``value`` depends on in ``spread``, which their users then prefer."""
+    """Assign ``spread`` to ``value`` and to the undistributed values of the same shape that it is computed from."""
     if value.id in found.natural or value.shape != spread.shape:
         return
     found.natural[value.id] = spread
@@ -270,7 +271,7 @@ def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
             _settle(found, argument, spread)
 
 
-# Backwards: the distributions in which each value is wanted -----------------------------------------------------------
+# Backwards: the distributions in which each value is used -------------------------------------------------------------
 
 
 def _want(found: Inference, value: ir.Value, spread: Spread) -> None:

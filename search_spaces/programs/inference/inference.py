@@ -35,11 +35,11 @@ class Spread:
     def _hash(self) -> int:
         return hash((self.kind, self.shape, self.number, self.of, self.size))
 
-    def __hash__(self) -> int:  # it is a key of caches that every count reads
+    def __hash__(self) -> int:  # computed once: a key of caches that every count reads
         return self._hash
 
     def drop(self, dimension: int) -> Spread:
-        """Return the distribution with extent 1 along ``dimension`` that a broadcast would expand to this one."""
+        """Return the distribution with extent 1 along ``dimension``, such as that of a reduction's result."""
         if self.shape[dimension] == 1:
             return self
         shape = (1, self.shape[1]) if dimension == 0 else (self.shape[0], 1)
@@ -83,12 +83,12 @@ class Spread:
 
     @property
     def base(self) -> Spread:
-        """The distribution that it is derived from, in any number of steps."""
+        """The underived distribution from which this one is derived, possibly in several steps."""
         return self if self.of is None else self.of.base
 
     @property
     def operand(self) -> bool:
-        """True if it is that of a product's operand in registers."""
+        """True if this is the distribution of a product's operand in registers."""
         return self.kind in ("left", "right")
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class Spread:
 
 
 def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread]]:
-    """Return the scales of a product's blocks with their distributions: each holder of a line has all its scales."""
+    """Return the scales of a product and their distributions: threads that hold a line hold all of its scales."""
     if operation.scales is None:
         return []
     of_a, of_b = operation.scales
@@ -134,7 +134,7 @@ class Product:
     shape: Shape
     given: ir.Given | None
     suffix: str
-    source: ir.Source  # position of the first of them
+    source: ir.Source  # position of the first product
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Staged:
         loop: Loop of the ring, or None for a tile that is loaded once.
         advance: Direction in memory in which the tiles of a loop follow each other; "placed" if each iteration computes
             where its tile (or matrix) begins; "gathered" if it computes the memory line of each row.
-        anywhere: True if tiles may start at positions such that they leave an array whose extent they divide.
+        anywhere: True if tiles may reach beyond the array even where its extent is a multiple of theirs.
         converted: True if the factors are computed from a tile of another type: threads read stored elements and
             convert them in registers.
     """
@@ -167,7 +167,7 @@ class Staged:
     row_major: bool
     loop: int | None
     advance: Advance
-    start: tuple[Index, Index]  # position of the window in iteration 0
+    start: tuple[Index, Index]  # position of the window in iteration 0 of the loop
     alignment: int
     anywhere: bool
     converted: bool = False
@@ -207,7 +207,7 @@ class Inference:
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     scalars: dict[int, ir.LoadScalar] = field(default_factory=dict)
     uniform: dict[int, Spread] = field(default_factory=dict)  # distribution of the tile that becomes an index
-    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each scalar
+    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops in which each scalar is loaded
     inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
 
     @cached_property
@@ -234,7 +234,7 @@ class Inference:
 
     @cached_property
     def depths(self) -> set[int]:
-        """The k of all products."""
+        """The depths (k) of all products."""
         return {o.a.shape[1] for o in self.made.values() if isinstance(o, ir.Mma)}
 
     @cached_property

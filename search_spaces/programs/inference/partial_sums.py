@@ -7,7 +7,7 @@ from search_spaces.programs.language import ir
 
 
 def find_sums(found: Inference) -> None:
-    """Find states of a loop that add a reduction in each iteration and are otherwise only scaled, or read after it."""
+    """Find states to which a loop adds one reduction per iteration, and which it otherwise only scales."""
     reads: dict[int, int] = {}
     uses: dict[int, int] = {}
     for operation, _ in found.trace.walk():
@@ -56,7 +56,7 @@ def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -
 
 
 def _starts_at_zero(found: Inference, state: int, loop: ir.Loop) -> bool:
-    """Return True if the state is zero whenever the loop begins: a loop in another one goes on with what it left."""
+    """Return True if the state is zero when the loop begins; False for nested loops, which begin several times."""
     around_loop = next(around for operation, around in found.trace.walk() if operation is loop)
     if any(isinstance(region, ir.Loop) for region in around_loop):
         return False

@@ -1,4 +1,4 @@
-"""Row numbers of a gathered window that the copying threads can compute themselves, row by row."""
+"""Row numbers of a gathered window that each copying thread can compute itself, row by row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUNCTIONS = (
 
 
 def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | None:
-    """Return the indices that an element of a tile of row numbers depends on; None if it needs other threads."""
+    """Return the indices that a row number depends on; None if a thread cannot compute it alone."""
     operation = found.made[value.id]
     match operation:
         case ir.Fill():

@@ -62,7 +62,7 @@ def stage_loads(found: Inference) -> None:
 
 
 def _worth_copying(load: ir.LoadTile, stored: DType, factor: DType) -> bool:
-    """Return True if a tile should be copied as stored: narrow or packed numbers, at least a few bytes per lane."""
+    """Return True if a tile of narrow or packed numbers is large enough to be copied before it is converted."""
     narrow = stored.bits < factor.bits or (stored == I32 and factor.is_float)
     return narrow and min(load.result.shape) > 1 and prod(load.result.shape) * stored.bytes >= LEAST_BYTES
 
@@ -79,7 +79,7 @@ def _staged(
     if indices is None or (window.index is not None and not around):
         return None
     if around and any(i.scalars & scalars_inside(found, around[0]) & found.uniform.keys() for i in indices):
-        return None  # copies run ahead and do not have the values of an iteration
+        return None  # copies run iterations ahead, when these values are not known yet
     trace, turns = found.trace, found.trace.turns()
     anywhere = False
     for d in (d for d in (0, 1) if d not in window.indexed):
@@ -125,7 +125,7 @@ def _staged(
 
 
 def _indices(found: Inference, window: ir.Window) -> tuple[Index, ...] | None:
-    """Return the indices that a tile's position depends on; None if only the tile's threads know row numbers."""
+    """Return the indices that a tile's position depends on; None if copying threads cannot compute row numbers."""
     own = (*window.array.lead, *window.at)
     if window.index is None:
         return own

@@ -1,4 +1,4 @@
-"""Orders of blocks of different length, such as those of causal attention, and the load per SM that results."""
+"""Orders of blocks with different numbers of iterations, as in causal attention, and the resulting load per SM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.templates.common.raster import RASTER_GROUPS
 FORWARD, BACKWARD, FOLDED = "forward", "backward", "folded"
 BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED)
 PARAMETER = "block_order"
-MOST_SIMULATED = 4096  # blocks; with more, the lengths of single blocks hardly matter
+MOST_SIMULATED = 4096  # blocks; among more, a single one hardly matters
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Uneven:
 
 @cache
 def uneven(found: Inference) -> Uneven | None:
-    """Return the axis along which blocks differ in length, or None. Other coordinates are 0."""
+    """Return the iterations along the grid axis that affects them most, with other coordinates 0; None without one."""
     trace = found.trace
     if trace.is_dynamic:
         return None
@@ -55,12 +55,12 @@ def uneven(found: Inference) -> Uneven | None:
 
 
 def order_of(values: Mapping[str, Value]) -> str:
-    """Return the order of a schedule."""
+    """Return the block order of a schedule."""
     return str(values.get(PARAMETER, FORWARD))
 
 
 def order_code(order: str, index: str, count: int) -> str:
-    """Return the coordinate along the axis of the block with this index, as CUDA C++."""
+    """Return CUDA C++ for a block's coordinate along the uneven axis, given its index in launch order."""
     last, half = count - 1, (count + 1) // 2
     match order:
         case "backward":
@@ -102,7 +102,7 @@ def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident
     first = lengths[: sm_count * resident]
     np.add.at(
         load, np.arange(first.size) % sm_count, first
-    )  # one per slot at the start; later blocks go to the SM that finishes first
+    )  # the first blocks fill all slots; each later one goes to the SM with the least load
     for length in lengths[first.size :]:
         load[load.argmin()] += length
     return max(1.0, float(load.max()) / (-(-count // sm_count) * of.mean / parts))

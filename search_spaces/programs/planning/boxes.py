@@ -1,4 +1,4 @@
-"""Operands that wgmma and tcgen05 read from shared memory, in numbers: swizzled boxes, and how they are filled."""
+"""Operands that wgmma and tcgen05 read from shared memory: swizzled boxes, their sizes, and how they are filled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of memory lines, for TMA an
 
 @dataclass(frozen=True)
 class BoxedNumbers:
-    """An operand in boxes.
+    """An operand that is stored in boxes.
 
     Attributes:
         access: Alignment of memory lines in bytes.
@@ -59,7 +59,7 @@ class BoxedNumbers:
 
 
 def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | None:
-    """Return the hardware swizzle that equals ``layout`` for boxes with the line direction of memory, or None."""
+    """Return the hardware swizzle, in bytes, that ``layout`` describes; None if it describes none."""
     wanted = {
         ("" if row_major else "transpose+") + hardware_swizzle(s, element_bytes).text: s for s in SWIZZLES if s != 0
     }
@@ -67,7 +67,7 @@ def swizzle_of(layout: str, row_major: bool, element_bytes: int) -> Swizzle | No
 
 
 def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | None:
-    """Return the reason why a tile of an operand with a layout is not made of boxes; None if it is.
+    """Return the reason why a tile with this layout cannot be stored in boxes; None if it can.
 
     Args:
         staged: The operand.
@@ -98,12 +98,12 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
 
 
 def line_bytes(staged: Staged) -> int:
-    """Return the alignment of memory lines and of tiles on them, at most 16 bytes."""
+    """Return the alignment of tiles along memory lines in bytes, at most 16."""
     return gcd(staged.alignment * staged.load.window.array.dtype.bytes, TMA_BYTES)
 
 
 def pitch_bytes(staged: Staged) -> int:
-    """Return the largest divisor, at most 16 bytes, of the distance between lines."""
+    """Return the alignment of memory lines in bytes, at most 16."""
     array = staged.load.window.array
     return gcd(array.places_of_line * array.dtype.bytes, TMA_BYTES)
 
@@ -114,7 +114,7 @@ def takes_tma(staged: Staged) -> bool:
 
 
 def needs_tma(staged: Staged) -> bool:
-    """Return True if threads cannot fill the boxes of an operand, as launches pass the distance between its lines."""
+    """Return True if only TMA can fill the boxes: threads do not support strides that launches pass."""
     return staged.load.window.array.pitch is not None
 
 
@@ -133,7 +133,7 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
 
 
 def copies_alone(values: Mapping[str, Value]) -> bool:
-    """Return True if a dedicated warp copies."""
+    """Return True if a dedicated warp issues the copies."""
     return values.get("filled_by") == WARP
 
 

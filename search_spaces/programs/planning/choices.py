@@ -1,4 +1,4 @@
-"""All combinations of the sizes that a program leaves open, and the inference of each."""
+"""All combinations of values of ``p.choose``, and the inference of the program with each."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Choices:
 
     @cached_property
     def shaping(self) -> tuple[str, ...]:
-        """Names of the sizes on which tiles depend: all but numbers of blocks that share a loop."""
+        """Names of the sizes on which tiles depend. A size that only sets how many blocks share a loop is left out."""
         if shared_loop(self.first) is None:
             return tuple(self.domains)
         traces = {values: _without_parts(found) for values, found in self.inferences.items()}
@@ -95,13 +95,13 @@ class Choices:
         return self.inferences[tuple(map(int, chosen))]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
-        """Return the names that a number depends on, and the number for each combination of their values."""
+        """Return the names of the sizes that a number depends on, and the number for each of their combinations."""
         table = {values: size(found) for values, found in self.inferences.items()}
         return _deciding(tuple(self.domains), table)
 
 
 def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[tuple[str, ...], dict[Combination, _T]]:
-    """Return the names that the table's results depend on, and the result for each combination of their values."""
+    """Return the names that a table's results depend on, and the table reduced to combinations of their values."""
     kept = []
     for at, name in enumerate(names):
         seen: dict[Combination, _T] = {}
@@ -112,7 +112,7 @@ def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[
 
 
 def _without_parts(found: Inference) -> tuple[object, ...]:
-    """Return what the tiles of a program with a shared loop depend on: not how many blocks share it."""
+    """Return the parts of a trace that determine its tiles, independent of how many blocks share a loop."""
 
     def without(operation: ir.Operation) -> ir.Operation:
         if isinstance(operation, ir.Loop) and operation.parts:
@@ -130,7 +130,7 @@ def choices(problem: ProgramProblem) -> Choices:
     """Trace the program with every combination of sizes.
 
     Raises:
-        ProgramError: If the compiler refuses the program, or it differs with other tile sizes.
+        ProgramError: If the compiler refuses the program, or if its structure depends on tile sizes.
     """
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)

@@ -23,12 +23,12 @@ from search_spaces.programs.planning.ways import fragments, in_tensor_memory, is
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # registers of a thread for addresses and counters
-STORED_A = "stored_a"  # a computed left operand, from which tcgen05 reads it
+STORED_A = "stored_a"  # key of the memory in which a computed left operand is stored for tcgen05
 AFTER, INSIDE = "after_loop", "in_loop"  # when the partial sums of lanes and warps are combined
 
 
 def sum_name(number: int) -> str:
-    """Return the parameter of a carried sum."""
+    """Return the name of the parameter that decides where a carried sum is combined."""
     return f"sum_{number + 1}"
 
 
@@ -48,7 +48,7 @@ def may_exchange(found: Iterable[Inference]) -> bool:
 
 
 def products_fit(found: Inference, values: Mapping[str, Value]) -> bool:
-    """Return True if whole fragments of every product go to all warps; ``values`` needs no anchors' lanes or widths."""
+    """Return True if every product divides into whole fragments for all warps; lanes and widths are not needed."""
     warps = warps_of(found, values)
     for p in product_numbers(found, values):
         row = fragments(p.intrinsic)
@@ -64,7 +64,7 @@ def products_fit(found: Inference, values: Mapping[str, Value]) -> bool:
 
 
 def anchor_fits(found: Inference, number: int, warps: int, values: Mapping[str, Value]) -> bool:
-    """Return True if lanes and warps divide the lines of an anchor, which ``number`` counts from one."""
+    """Return True if lanes and warps divide the lines of anchor ``number``, counted from 1."""
     anchor = found.anchors[number - 1]
     line = anchor.shape[anchor.along]
     if line % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])):
@@ -91,10 +91,10 @@ class Needs:
     Attributes:
         registers: Lower bound of the registers per thread.
         fragments: Registers among them that hold the fragments of a step.
-        tiles: Shapes of the tiles that are exchanged, by the outermost loop around (None: outside of loops).
-        joined: Bytes of each reduction across warps by its result, grouped likewise, without those of ``sums``; key
-            None has the bytes through which warps read wmma's sums, and STORED_A those of an operand for tcgen05.
-        sums: Bytes to combine each sum that a loop carries, by its number, in the loop or after it.
+        tiles: Shapes of the tiles that are exchanged, by the outermost loop around them (None: outside of loops).
+        joined: Bytes of other exchanges, by the same loop and then by the result of a reduction across warps. Key None
+            stands for reading wmma's sums, STORED_A for a computed operand of tcgen05. Sums of ``sums`` are left out.
+        sums: Bytes to combine each sum that a loop carries, by its number; used in the loop or after it.
         why_not: The reason why no kernel can be generated, or None.
     """
 
@@ -110,7 +110,7 @@ NOTHING = Needs()
 
 
 def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
-    """Return the needs for the parameters that distributions depend on."""
+    """Return the needs of a schedule, given the parameters that distributions depend on."""
     return _needs(found, tuple(values.items())) if _divides_lines(found, values) else NOTHING
 
 
@@ -127,7 +127,7 @@ def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _divides_lines(found: Inference, values: Mapping[str, Value]) -> bool:
-    """Return True if lanes divide the lines of all anchors. Rules reject the other combinations, which are most."""
+    """Return True if lanes divide the lines of all anchors. Most combinations do not, and rules reject them."""
     return all(
         a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
         for number, a in enumerate(found.anchors, 1)
@@ -139,7 +139,7 @@ class _Used:
     """The distinct uses of distributions by a program, for any schedule.
 
     Attributes:
-        held: Every distribution in which threads hold a value, and a line that wants it.
+        held: Every distribution of a value in registers, and one source line that uses it.
         states: The distribution of each state that a loop carries.
         inside: Distributions of values in loops that need registers in addition to states.
         outside: The same outside of loops.
@@ -175,7 +175,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
         if opaque and isinstance(operation, ir.Mma):
             around = found.inside[id_]
             read.append(outermost(found, around if read_behind(found, operation) is None else around[:-1]))
-        if isinstance(operation, ir.AtomicFetch):  # threads with copies read the first one's result
+        if isinstance(operation, ir.AtomicFetch):  # threads that hold copies read the result of the first thread
             moved.append((place, found.natural[id_], found.natural[id_], True))
         if not wanted:
             continue
@@ -194,7 +194,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
             moved.append((place, own, found.natural[id_], operation.shared))
     heavy = [(id_, spread) for id_ in found.heavy for spread in found.computed_in(found.made[id_].result)]
     outside = [spread for id_, spread in heavy if not found.inside[id_]]
-    # Parts of a split loop are combined element by element while they are loaded, when there are no fragments.
+    # States of other parts need no registers: they are loaded and combined element by element.
     others = fetched_states(found)
     inside = [spread for id_, spread in heavy if found.inside[id_] and combining_loop(found) not in found.inside[id_]]
     if not found.states:
@@ -214,7 +214,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
 
 
 def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
-    """Return a problem that no rule about a single distribution sees: maps of other block sizes, or split groups."""
+    """Return a conflict between distributions: maps for another number of warps, or groups split over subgroups."""
     for id_, given in found.given.items():
         if map_warps(given) != made.warps:
             source = found.made[id_].source
@@ -236,12 +236,15 @@ def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
 
 
 def _in_registers(found: Inference, opaque: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
-    """Return the distributions in which threads hold the value; operands of wmma come from shared memory instead."""
+    """Return the distributions that need registers; wmma reads its operands from shared memory instead."""
     return [s for s in spreads if not (opaque and is_staged(found, value, s))]
 
 
 def _registers(found: Inference, made: Numbers, used: _Used) -> int:
-    """Return registers per thread: in loops states, the widest other value and fragments; else the widest value."""
+    """Return a lower bound of registers per thread: the larger need of loops and of the code outside of loops.
+
+    Loops need registers for all states, the widest other value and fragments; code outside for the widest value.
+    """
     states = sum(made.of(spread).registers for spread in used.states)
     inside = max((made.of(spread).registers for spread in used.inside), default=0)
     outside = max((made.of(spread).registers for spread in used.outside), default=0)
@@ -263,9 +266,9 @@ def _fragments(found: Inference, made: Numbers) -> int:
 
 
 def outermost(found: Inference, around: Iterable[int]) -> int | None:
-    """Return the loop whose ring is live while the code in all loops of ``around`` runs; None outside of loops.
+    """Return the outermost of the loops ``around``, whose ring is then live; None outside of loops.
 
-    No ring is live while parts of a split loop are combined.
+    The loop that combines parts of a split loop has no ring and does not count.
     """
     return next((number for number in around if number in found.loops and number != combining_loop(found)), None)
 

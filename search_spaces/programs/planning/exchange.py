@@ -1,4 +1,4 @@
-"""Positions of a thread's registers in a shared-memory tile that is exchanged or converted, and the access cost."""
+"""Addresses of a thread's registers in a shared-memory tile, for exchanges and conversions, and their cost."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from search_spaces.programs.language.distribution import WIDEST, Distribution
 
 
 def steps(layout: SharedLayout, of: Distribution, warps: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return flips and adds: register r lies at ``(base ^ flips[r]) + adds[r]``, base being that of register 0.
+    """Return ``flips`` and ``adds``: register r has the address ``(base ^ flips[r]) + adds[r]``.
 
-    Returns None if they differ between threads.
+    ``base`` is the address of register 0. Returns None if flips and adds are not the same for all threads.
     """
     return _steps(layout, _places(of, layout, None, warps))
 
@@ -40,13 +40,13 @@ def _steps(layout: SharedLayout, places: IntArray) -> tuple[tuple[int, ...], tup
 
 
 def access_width(of: Distribution, layout: SharedLayout) -> int:
-    """Return the registers per access: neighbours in the tile that the layout keeps adjacent, at most 4."""
+    """Return the registers per access, at most 4: neighbours in the tile that are also adjacent in memory."""
     return max(math.gcd(of.run(0), layout.contiguity("rows"), 4), math.gcd(of.run(1), layout.contiguity("cols"), 4))
 
 
 @dataclass(frozen=True)
 class ConvertedAccess:
-    """Shared-memory accesses by which threads read a tile that is converted.
+    """Shared-memory accesses that read a tile whose elements are then converted.
 
     Attributes:
         width: Registers per access.
@@ -74,7 +74,10 @@ def reading(
 
 
 def neighbours(places: IntArray, most: int) -> int:
-    """Return the number of adjacent, aligned registers for every thread; ``places`` are (threads, registers)."""
+    """Return how many consecutive registers have adjacent, aligned addresses in every thread.
+
+    ``places``: addresses, (threads, registers).
+    """
     width = 1
     while 2 * width <= most and places.shape[1] % (2 * width) == 0:
         groups = places.reshape(len(places), -1, 2 * width)

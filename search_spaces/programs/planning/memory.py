@@ -20,11 +20,11 @@ from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
 
-Place = int | None  # where an exchange happens: the outermost loop around it, or None
-Exchange = tuple[int, int] | int | str | None  # the shape of a tile, the result of a reduction, or a name
+Place = int | None  # the outermost loop around an exchange, or None outside of loops
+Exchange = tuple[int, int] | int | str | None  # key of an exchange: shape of a tile, result of a reduction, or name
 ALIGNMENT = 128
 MOST_STAGES = 5
-EARLY_COPIES = "early_copies"  # whether the ring is filled for a block's next tile while results are stored
+EARLY_COPIES = "early_copies"  # 1 if a ring is filled for a block's next tile during the store of results
 EXCHANGES = (
     "pad(4,1)",
     "pad(1,1)",
@@ -39,7 +39,7 @@ SHARED_LAYOUTS = ("pad(8,1)", "pad(4,1)", "pad(16,1)", "identity", "transpose+pa
 
 
 def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
-    """Return the layout of a tile of 4-byte words in an exchange; ``identity`` if the given one does not fit."""
+    """Return the layout of a tile of 4-byte words in an exchange; ``identity`` if ``text`` does not fit the shape."""
     found = parse_layout(text, *shape)
     if isinstance(found, str):
         found = parse_layout("identity", *shape)
@@ -74,7 +74,7 @@ def aligned(size: int, to: int = ALIGNMENT) -> int:
 
 @lru_cache(maxsize=2**14)
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
-    """Return the bytes for a reduction across warps: one part per warp and result; 0 within a warp."""
+    """Return the bytes for a reduction across warps: one part per warp and result; 0 if it stays within warps."""
     before, behind = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
     parts = before // behind
     return 0 if parts == 1 else aligned(4 * parts * folded.shape[0] * folded.shape[1])
@@ -86,7 +86,7 @@ class SharedMemoryPlan:
 
     Attributes:
         shared: The program's own tiles.
-        scratch: Start of the exchanges of each loop, and under None of those outside of loops.
+        scratch: Start of the exchanges, by loop; key None: exchanges outside of loops.
         barriers: Start of the mbarriers.
     """
 
@@ -112,7 +112,7 @@ class SharedMemoryPlan:
             found: The inference of the program.
             staged: Operands that are copied to shared memory, by name.
             stages: Number of stages of each ring, by loop number.
-            exchanges: Bytes of each exchange, by place (``scratch.exchanges``).
+            exchanges: Bytes of each exchange, by the loop around it (``scratch.exchanges``).
             values: Values of the schedule, including the ``shared_bytes`` that its space counts.
         """
         memory = cls(exchanges, barriers=int(values["shared_bytes"]) - barrier_bytes(found))
@@ -134,13 +134,13 @@ class SharedMemoryPlan:
         return memory
 
     def exchange(self, place: Place, which: Exchange) -> int:
-        """Return the offset of an exchange. Raises KeyError for one that the space has not counted."""
+        """Return the offset of an exchange. Raises KeyError if the space has not reserved memory for it."""
         _ = self.exchanges[place][which]
         return self.scratch[place]
 
 
 def stage_names(found: Inference) -> dict[int, str]:
-    """Return the parameter that gives the stages of each ring, by loop number."""
+    """Return the name of the parameter for each ring's number of stages, by loop number."""
     loops = [loop for loop in found.loops if any(s.loop == loop for s in found.staged.values())]
     return {loop: "stages" if len(loops) == 1 else f"stages_{i + 1}" for i, loop in enumerate(loops)}
 

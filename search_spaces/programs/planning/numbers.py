@@ -1,4 +1,4 @@
-"""A program's distributions in numbers: the expressions of its inference evaluated for one schedule."""
+"""Concrete distributions: the expressions of the inference, evaluated for one schedule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ GIVEN_VECTOR = 4  # consecutive elements per lane in a map that does not specify
 
 @dataclass(frozen=True)
 class ProductNumbers:
-    """A group of products in numbers; ``data`` is the sub-tile (rows, columns) of each of the ``groups``."""
+    """A group of products in one schedule.
+
+    ``groups`` are the subgroups along rows and columns, ``data`` is the sub-tile (rows, columns) of each.
+    """
 
     shape: tuple[int, int]
     groups: tuple[int, int]
@@ -30,7 +33,7 @@ class ProductNumbers:
 
     @property
     def fragments(self) -> tuple[int, int]:
-        """Fragments of a subgroup along rows and columns, rounds included."""
+        """Fragments of a subgroup along rows and columns, in all rounds together."""
         row = fragments(self.intrinsic)
         rounds = [max(1, self.shape[d] // (self.groups[d] * self.data[d])) for d in (0, 1)]
         return rounds[0] * self.data[0] // row.m, rounds[1] * self.data[1] // row.n
@@ -38,7 +41,7 @@ class ProductNumbers:
 
 @dataclass(frozen=True)
 class AnchorNumbers:
-    """Arguments of ``layout_distributions.blocked``: a tile distributed in blocks along memory lines, in numbers."""
+    """Arguments of ``layout_distributions.blocked``: a tile distributed in blocks along memory lines."""
 
     shape: tuple[int, int]
     along: int
@@ -52,7 +55,7 @@ Base = ProductNumbers | AnchorNumbers | WgMap | NestedLayout
 
 @dataclass(frozen=True)
 class Numbers:
-    """All distributions of a schedule in numbers; ``given`` are the user's maps, by value number."""
+    """All distributions of a schedule; ``given`` are the user's maps, by the value's id."""
 
     warps: int
     products: tuple[ProductNumbers, ...]
@@ -63,7 +66,7 @@ class Numbers:
     def _hash(self) -> int:
         return hash((self.warps, self.products, self.anchors, self.given))
 
-    def __hash__(self) -> int:  # it is a key of caches that every count reads
+    def __hash__(self) -> int:  # computed once: a key of caches that every count reads
         return self._hash
 
     @cached_property
@@ -71,7 +74,7 @@ class Numbers:
         return {}
 
     def of(self, spread: Spread) -> Distribution:
-        """Return a distribution in numbers."""
+        """Return the concrete distribution of an expression."""
         found = self._of.get(spread)
         if found is None:
             found = self._of[spread] = _evaluate(spread, self._base(spread.base), self.warps)
@@ -79,7 +82,7 @@ class Numbers:
         return found
 
     def _base(self, base: Spread) -> Base:
-        """Return the numbers that an underived distribution depends on, from which all derived ones follow."""
+        """Return the parameters of an underived distribution, from which derived ones are computed."""
         match base.kind:
             case "blocked":
                 return next(a for a in self.anchors if (a.shape, a.along) == (base.shape, base.number))
@@ -129,7 +132,7 @@ def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
 
 
 def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
-    """Return the warps side by side on a line: those that other lines do not need.
+    """Return the number of warps next to each other on a line: those that are left once all lines have warps.
 
     Args:
         pieces: Number of pieces of a line that one warp handles at a time.
@@ -142,7 +145,7 @@ def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
 
 
 def product_numbers(found: Inference, values: Mapping[str, Value]) -> tuple[ProductNumbers, ...]:
-    """Return the groups of products in numbers, which depend on the instruction and the subgroups."""
+    """Return the groups of products, given the instruction and the subgroups."""
     if not found.products:
         return ()
     intrinsic = str(values["intrinsic"])
@@ -159,7 +162,7 @@ def product_numbers(found: Inference, values: Mapping[str, Value]) -> tuple[Prod
 
 
 def warps_of(found: Inference, values: Mapping[str, Value]) -> int:
-    """Return the warps that share the tiles: those of the last product's map."""
+    """Return the number of warps that compute: the subgroups of the last product."""
     if not found.products:
         return int(values["warps"])
     p = found.products[-1]
@@ -169,7 +172,7 @@ def warps_of(found: Inference, values: Mapping[str, Value]) -> int:
 
 
 def anchor_numbers(found: Inference, number: int, warps: int, values: Mapping[str, Value]) -> AnchorNumbers:
-    """Return an anchor (``number`` counts from one) in numbers."""
+    """Return anchor ``number``, counted from 1, in one schedule."""
     anchor = found.anchors[number - 1]
     columns, width = int(values[f"lanes_{number}"]), int(values[f"width_{number}"])
     line, lines = anchor.shape[anchor.along], anchor.shape[1 - anchor.along]

@@ -1,4 +1,4 @@
-"""wmma: when its accumulators, whose register layout is unspecified, are converted to ordinary values.
+"""wmma: its accumulators have an unspecified register layout; when they are converted to ordinary values.
 
 Sums of a loop that only accumulates products are converted after the loop, other products immediately. A warp stores a
 fragment to its own area of shared memory, and reads it in the distribution of ``ways.fragments``.
@@ -39,7 +39,7 @@ def why_not_wmma(found: Inference) -> str | None:
 
 
 def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Return True if ``value`` is an operand as it was loaded, or its transpose."""
+    """Return True if ``value`` is a staged operand or its transpose."""
     made = found.made[value.id]
     if isinstance(made, ir.TransposeTile):
         return (made.value.id, spread.swap()) in found.staged
@@ -47,13 +47,13 @@ def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
 
 
 def read_behind(found: Inference, operation: ir.Mma) -> int | None:
-    """Return the loop after which sums are read; None for a product that is read immediately."""
+    """Return the loop after which a product's sums are converted; None if they are converted immediately."""
     around = found.inside[operation.result.id]
     return around[-1] if operation.c is not None and around and around[-1] in accumulating(found) else None
 
 
 def _adds_up(found: Inference, operation: ir.Mma) -> bool:
-    """Return True if ``operation`` adds to a state of its loop that starts with one constant."""
+    """Return True if ``operation`` adds to a state of its loop whose initial value is one constant."""
     loop = read_behind(found, operation)
     if loop is None:
         return False
@@ -69,7 +69,7 @@ def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
 
 
 def _constant_before(found: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
-    """Return True if the last assignment before the loop, in its region, is a constant; None without the loop."""
+    """Return True if the last assignment before the loop, in the same region, is a constant; None without the loop."""
     constant = False
     for operation in operations:
         match operation:

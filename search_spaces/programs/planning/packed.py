@@ -13,7 +13,7 @@ from search_spaces.programs.planning.exchange import neighbours
 
 @lru_cache(maxsize=2**12)
 def packed_width(array: Array, of: Distribution, warps: int) -> int:
-    """Return the number of registers that a thread loads at a time."""
+    """Return the number of registers that a thread loads with one instruction."""
     assert array.order is not None
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d))[None, :] for d in (0, 1))
     strips, along = array.order.place(rows, columns)
@@ -23,10 +23,10 @@ def packed_width(array: Array, of: Distribution, warps: int) -> int:
 
 
 def packed_distances(array: Array, of: Distribution) -> list[int]:
-    """Return the distance of each register from register 0.
+    """Return the distance in memory of each register's element from that of register 0, the same in all threads.
 
-    Tiles begin at whole tiles of the order, and the digits of threads and registers are powers of two, so that their
-    bits do not overlap.
+    Tiles begin at tiles of the memory order. Digits of threads and registers are powers of two, so that their bits
+    do not overlap.
     """
     assert array.order is not None
     strips, places = array.order.place(*(np.asarray(of.of_registers(d)) for d in (0, 1)))

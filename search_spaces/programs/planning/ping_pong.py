@@ -21,16 +21,16 @@ WARPGROUPS = 2
 
 @cache
 def phases(found: Inference, number: int) -> tuple[int, int] | None:
-    """Return the numbers of the last product of the first group and of the first product of the second.
+    """Return the result ids of the first group's last product and the second group's first product.
 
     Args:
         found: The program at some choice of sizes.
         number: Number of the loop.
 
     Returns:
-        The two numbers, or None if the products of an iteration do not form two such groups.
+        The two ids, or None if the products of an iteration do not form two such groups.
     """
-    groups: dict[int, int] = {}  # by value: the group of the products that it depends on
+    groups: dict[int, int] = {}  # by value: the group of the last product that it depends on
     products: list[tuple[int, int]] = []
     for operation in found.loops[number].body:
         if isinstance(operation, ir.Loop | ir.If):
@@ -52,7 +52,7 @@ def phases(found: Inference, number: int) -> tuple[int, int] | None:
 
 @cache
 def alternating(found: Inference) -> int | None:
-    """Return the loop of a program in which two warpgroups may alternate, or None."""
+    """Return the number of the loop in which two warpgroups may alternate, or None."""
     shared = shared_loop(found)
     if found.trace.shared or len(found.loops) != (1 if shared is None else 2):  # the second one combines parts
         return None

@@ -12,13 +12,13 @@ from search_spaces.programs.planning.memory import aligned
 
 @dataclass(frozen=True)
 class ScanStep:
-    """One digit along the dimension.
+    """The step of a scan that handles one digit along the dimension.
 
     Attributes:
         digit: A digit of the warp, the lane or the register.
-        groups: For each register, the number of the total of its elements along the earlier digits.
+        groups: For each register, the index of the total over earlier digits to which its element belongs.
         totals: Number of these totals per thread.
-        after: For each total, the number of its sum over this digit; for digits of warps and lanes its own number.
+        after: For each total, the index of the total after this step; unchanged for digits of warps and lanes.
     """
 
     digit: Digit

@@ -1,7 +1,7 @@
 """Shared memory for exchanges, which lies between rings and tiles that stay; computed in one place.
 
 The space adds these bytes to ``shared_bytes``; the lowering reserves that amount and places the exchanges listed here.
-An exchange that is not listed has no memory, so no kernel uses more than its space says.
+An exchange that is not listed gets no memory, so a kernel never uses more than ``shared_bytes``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, Place, e
 from search_spaces.programs.planning.splits import shared_loop, split_of
 from search_spaces.spaces.parameters import Value
 
-LAST_BLOCK: Exchange = "last_block"  # a flag: whether a block is the last of those that share a tile
+LAST_BLOCK: Exchange = "last_block"  # flag: 1 in the last of the blocks that share a tile
 WMMA_SUMS: Exchange = None
 
 
 def sum_places(found: Inference, number: int) -> dict[str, Place]:
-    """Return the loop in which the parts of a carried sum are combined, by the value of its parameter."""
+    """Return the loop around the combination of a carried sum, by the value of the sum's parameter."""
     around = found.inside[list(found.sums.values())[number].result.id]
     return {
         estimates.INSIDE: estimates.outermost(found, around),
@@ -29,18 +29,18 @@ def sum_places(found: Inference, number: int) -> dict[str, Place]:
 
 
 def store_places(found: Inference) -> dict[str, Place]:
-    """Return the loop of each store through shared memory, by its parameter."""
+    """Return the outermost loop around each store, by the name of the store's parameter."""
     around = enumerate(found.stored_in, 1)
     return {f"store_{number}": estimates.outermost(found, loops) for number, loops in around}
 
 
 def flag_bytes(found: Inference) -> int:
-    """Return the bytes of the last block's flag; 0 if a ring exists, which the flag then overlaps."""
+    """Return the bytes of the flag LAST_BLOCK to reserve for a loop that the program splits."""
     return ALIGNMENT if shared_loop(found) is not None else 0
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], others: Iterable[int]) -> int:
-    """Return the bytes that the exchanges of a place share: those of the largest.
+    """Return the bytes of memory that several exchanges share, one after another: those of the largest.
 
     Args:
         exchange: Layout of tiles that are exchanged.

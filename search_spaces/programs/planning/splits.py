@@ -81,7 +81,7 @@ def splittable(found: Inference) -> ir.Loop | None:
 
 @cache
 def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
-    """Return the loop that the program itself splits, and the operation that fetches a part's states."""
+    """Return the loop of ``p.split`` and the operation that fetches the states of a part; None without one."""
     loop = next((loop for loop in found.loops.values() if loop.parts), None)
     fetch = next((o for o, _ in found.trace.walk() if isinstance(o, ir.FetchPart)), None)
     return None if loop is None or fetch is None else (loop, fetch)
@@ -89,7 +89,7 @@ def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
 
 @cache
 def combining_loop(found: Inference) -> int | None:
-    """Return the loop in which the program combines the parts of a split loop."""
+    """Return the number of the loop that combines the parts of ``p.split``; None without one."""
     shared = shared_loop(found)
     if shared is None:
         return None
@@ -98,7 +98,7 @@ def combining_loop(found: Inference) -> int | None:
 
 @cache
 def fetched_states(found: Inference) -> frozenset[int]:
-    """Return the states that hold another part while the program combines the parts of a split loop."""
+    """Return the states into which the parts of other blocks are fetched to be combined."""
     shared = shared_loop(found)
     return frozenset(() if shared is None else shared[1].others)
 
@@ -108,9 +108,9 @@ class Split:
     """A loop split between blocks: each of ``count`` blocks runs ``each`` of the ``turns`` iterations, the last fewer.
 
     Attributes:
-        launched: With stream-K, the number of blocks that compute all tiles one after another, where two blocks share a
-            tile that is cut; else 0.
-        combined: States that the program combines, if the program itself splits the loop.
+        launched: With stream-K, the number of blocks; they divide the iterations of all tiles, so that two blocks may
+            share a tile. Otherwise 0.
+        combined: States that the program itself combines (``p.split``).
         launches: 1 if the last block combines the states, 2 if a second launch does.
     """
 
@@ -128,13 +128,13 @@ class Split:
 
     @property
     def states(self) -> list[int]:
-        """Numbers of the states of which each block has a part."""
+        """Numbers of the states of which each block computes a part."""
         return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
         """Return global memory for the partial sums, and for the number of finished blocks of each tile.
 
-        With stream-K there is one part for each block that shares a tile with the next one, and their flags.
+        With stream-K, each block has one part, for the tile that it shares with the next block, and two flags.
         """
         if self.launched:
             return (

@@ -1,4 +1,4 @@
-"""Operands that go through shared memory, in numbers: how a tile is copied, and how fragments are read."""
+"""Operands that go through shared memory: how a schedule copies their tiles and reads fragments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.shared_tiles import stage_bytes
 
 Answer = TypeVar("Answer")
-SHARED, REGISTERS = "shared", "registers"  # where a tile that is loaded once is kept
+SHARED, REGISTERS = "shared", "registers"  # values of ``home_NAME``, for tiles outside of loops
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class StagedNumbers:
 
 
 def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
-    """Return the operands that a schedule puts in shared memory: those of loops, and others with that home.
+    """Return the operands that a schedule stores in shared memory: those of loops, and others with that ``home_NAME``.
 
-    Boxes have the layout that the instruction reads, so operands that are converted are then loaded to registers.
+    An instruction that reads boxes needs their layout, so operands that must be converted go to registers instead.
     """
     boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
     return {
@@ -63,9 +63,9 @@ def sides(found: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
 
 @cache
 def bufferable(found: Inference) -> ir.Loop | None:
-    """Return the only loop with a ring if the next step's fragments may be read early, else None.
+    """Return the loop whose fragments may be double-buffered, or None.
 
-    Its iterations may only add products of one k to states in place.
+    It must be the only loop with a ring, and may only add products of equal depth to states in place.
     """
     rings = {staged.loop for staged in found.staged.values()}
     if len(rings) != 1 or not rings <= accumulating(found):
@@ -80,7 +80,7 @@ def bufferable(found: Inference) -> ir.Loop | None:
 
 
 def _is_read(found: Inference, value: ir.Value, spread: Spread) -> bool:
-    """Return True if products read the operand's fragments from the ring, as it was loaded or transposed."""
+    """Return True if fragments of an operand or of its transpose are read from a ring."""
     made = found.made[value.id]
     key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
     return key in found.staged
@@ -113,7 +113,7 @@ def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers
 
 
 def _accepted(answer: Answer | Refusal | str) -> Answer:
-    """Return ``answer``, which the rules have checked. Raises ValueError if it is a refusal."""
+    """Return ``answer``. Raises ValueError if it is a refusal, which the rules of the space should exclude."""
     if isinstance(answer, Refusal | str):
         raise ValueError(answer.reason if isinstance(answer, Refusal) else answer)
     return answer

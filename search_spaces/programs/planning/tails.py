@@ -15,7 +15,7 @@ Turns = dict[int, int]
 
 
 def but_the_last(turns: Turns, loop: int) -> Turns:
-    """Return the largest iteration counts of loops, with the last iteration of ``loop`` left out."""
+    """Return the iteration counts with one iteration less of ``loop``."""
     return {**turns, loop: turns[loop] - 1}
 
 
@@ -46,7 +46,7 @@ def peelable(found: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return the parameter of each loop that can be peeled with some choice of sizes, by the loop's position."""
+    """Return the parameter's name for each loop that some choice of sizes allows to peel, by the loop's index."""
     places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {place: "tail" if len(places) == 1 else f"tail_{place + 1}" for place in places}
 
@@ -62,7 +62,7 @@ def peeled(found: Inference, values: Mapping[str, Value]) -> frozenset[int]:
 
 
 def _masks(found: Inference, loop: ir.Loop, turns: Turns) -> int:
-    """Return the number of window dimensions that reach beyond arrays, and of masks that vary with the iteration."""
+    """Return the number of masks in a loop: window dimensions beyond arrays, and conditions that may be false."""
     count = 0
     for operation in _inside(loop.body):
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) and operation.window.array.role != "shared":

@@ -17,7 +17,7 @@ from search_spaces.programs.planning.opaque import is_staged
 from search_spaces.programs.planning.splits import accumulating, shared_loop
 from search_spaces.programs.planning.ways import rows_of
 
-STORED_BITS = 16  # of the elements of a computed left operand
+STORED_BITS = 16  # bits per element of a computed left operand
 
 
 @cache
@@ -48,7 +48,7 @@ def why_not_in_tensor_memory(found: Inference) -> str | None:
 
 @cache
 def sums_stay(found: Inference) -> bool:
-    """Return True if sums stay in tensor memory while the only loop with products runs."""
+    """Return True if sums stay in tensor memory during the only loop with products."""
     loops = {found.inside[operation.result.id] for operation in _products(found)}
     outermost = {o.number for o in found.trace.operations if isinstance(o, ir.Loop)}
     if len(loops) != 1:
@@ -58,7 +58,7 @@ def sums_stay(found: Inference) -> bool:
 
 
 def is_computed(found: Inference, operation: ir.Mma) -> bool:
-    """Return True if the left operand of a product is computed, so that threads have to store it to shared memory."""
+    """Return True if threads compute the left operand of a product and have to store it to shared memory."""
     return not is_staged(found, operation.a, _spread(found, operation, "left"))
 
 
@@ -71,8 +71,7 @@ def _spread(found: Inference, operation: ir.Mma, side: Literal["left", "right"])
 def waits_for_readers(found: Inference, operation: ir.Mma) -> bool:
     """Return True if a product whose sums are read immediately needs a barrier before it overwrites earlier sums.
 
-    It does not outside of loops, nor if each iteration has another barrier, that of a product whose left operand is
-    stored.
+    No barrier is needed outside of loops, or if each iteration stores a left operand, which involves a barrier.
     """
     around = found.inside[operation.result.id]
     conditional = {o.result.id for i, _ in found.trace.walk() if isinstance(i, ir.If) for o in _within(i)}

@@ -35,7 +35,7 @@ def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | 
 
 
 def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]] | None:
-    """Return comparisons that must all hold: (maximum of the left, minimum of the right, whether they must differ)."""
+    """Return comparisons that must all hold, as (maximum of the left, minimum of the right, True for <)."""
     operation = found.made[value.id]
     if isinstance(operation, ir.Broadcast):
         return _tests(operation.value, found)

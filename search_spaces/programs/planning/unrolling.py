@@ -15,7 +15,7 @@ UNROLLS = (1, 2, 4)
 
 @cache
 def unrollable(found: Inference) -> dict[int, str]:
-    """Return the parameter of each loop with a short body: no inner loop, no product, and no ring around it."""
+    """Return the parameter's name for each loop with a short body: no ring, product, inner loop or condition."""
     loops = [
         number
         for number, loop in found.loops.items()

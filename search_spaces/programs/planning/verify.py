@@ -1,4 +1,4 @@
-"""Checks of a whole program, beyond those of the builder: one sentence with position, operation and rule."""
+"""Checks of a whole program, beyond those of the builder. Errors name the position, operation and rule."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def verify(found: Inference) -> None:
 
 
 def _check_scopes(found: Inference) -> None:
-    """Check that no value of a loop is used after it."""
+    """Check that no value that is computed in a loop is used after it."""
     for operation, around in found.trace.walk():
         loops = tuple(loop.number for loop in around)
         for value in ir.inputs(operation):
@@ -123,7 +123,7 @@ def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
 
 
 def _check_assigned(found: Inference) -> None:
-    """Check that no two blocks assign an element, as the last one would be undefined."""
+    """Check that no two blocks assign the same element: its final value would depend on their order."""
     blocks = found.trace.blocks
     zero = {number: 0 for number in found.trace.turns()}
     for operation, _ in found.trace.walk():
@@ -217,7 +217,7 @@ def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) ->
 
 
 def why_not_dealt(found: Inference, ways: Iterable[TensorIntrinsic]) -> str | None:
-    """Return the reason why no product can have the subgroups of other values' maps; None if all can."""
+    """Return the reason why a product cannot have as many subgroups as the maps of other values; None if all can."""
     for id_, given in found.given.items():
         for operation in found.made.values():
             if not isinstance(operation, ir.Mma):

@@ -12,10 +12,10 @@ from search_spaces.spaces.config import Config
 
 
 class CombiningEmitter(Emitter):
-    """Generates the program without its split loop: states start with the results of the first part.
+    """Generates the second launch: the program after its split loop, starting with the states of part 0.
 
     Args:
-        first: Emitter of the first launch, with which the tables and structs of the source are shared.
+        first: Emitter of the first launch, whose structs precede both kernels.
         config: The schedule.
         device: The GPU.
     """
@@ -26,7 +26,7 @@ class CombiningEmitter(Emitter):
         self._of_first = first.structs
 
     def structs_add(self, text: str) -> None:
-        """Add text to the first launch's source."""
+        """Add text before the kernel, unless it already precedes that of the first launch."""
         if text not in self._of_first:
             super().structs_add(text)
 
@@ -36,7 +36,7 @@ class CombiningEmitter(Emitter):
         operations, loop = self.found.trace.operations, self.split.loop
         at = operations.index(loop)
         self._operations(needed_before(operations, at, self.split.states))
-        for reduce in self.found.sums.values():  # lanes have combined their parts before storing them
+        for reduce in self.found.sums.values():  # the first launch has already combined these across lanes
             if loop.number in self.found.inside[reduce.result.id]:
                 self.partial.pop(reduce.result.id, None)
         with self.code.standing(loop.source):
@@ -68,13 +68,13 @@ def needed_before(operations: tuple[ir.Operation, ...], at: int, combined: list[
         combined: States that the second launch loads.
     """
     before, behind = operations[:at], operations[at + 1 :]
-    if any(isinstance(o, ir.Region) for o in before):  # states set in regions may depend on any of them
+    if any(isinstance(o, ir.Region) for o in before):  # loops and conditions may set states from any value
         return before
     values = {value.id for o in ir.walk_body(behind) for value in ir.inputs(o)}
     states = {o.state for o in ir.walk_body(behind) if isinstance(o, ir.Read)} - set(combined)
     kept = list[ir.Operation]()
     for operation in reversed(before):
-        needed = not isinstance(operation, ir.Prefetch)  # such as scalars, on which positions may depend
+        needed = not isinstance(operation, ir.Prefetch)  # keep scalars, for example: positions may depend on them
         if isinstance(operation, ir.Set):
             needed = operation.state in states
         elif isinstance(operation, ir.Computing):

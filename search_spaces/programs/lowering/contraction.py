@@ -1,8 +1,8 @@
 """Decide which products become fused multiply-adds: a property of the program, the same in all of its schedules.
 
 The generated code leaves no choice to the compiler. Sums are ``__fadd_rn``, which is never contracted, and the products
-found here are ``fmaf`` with the sum that uses them. A compiler that contracts on its own would do so in one schedule
-and not in another, so that equal summation orders would give different bits.
+found here are ``fmaf`` with the sum that uses them. A compiler that contracts on its own might do so in some schedules
+only, so that results would differ in spite of equal summation orders.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.refs import Ref
 
-PRODUCT = "({0} * {1})"  # text of an inline Ref
+PRODUCT = "({0} * {1})"  # CUDA C++ of an inline Ref
 _SUMS = {
     ("add", 0): "tile::multiply_add({0}, {1}, {2})",
     ("add", 1): "tile::multiply_add({0}, {1}, {2})",
@@ -29,8 +29,7 @@ _SUMS = {
 def fused_products(found: Inference) -> frozenset[int]:
     """Return the results of f32 multiplications that are fused with the sums that use them.
 
-    Only sums use such a product, all of them in the same straight-line code and in a distribution in which the product
-    is computed.
+    These are products that only sums use, without a loop, condition or conversion between product and sum.
     """
     uses: dict[int, list[ir.Operation]] = {}
     for operation, _ in found.trace.walk():
@@ -48,7 +47,7 @@ def fused_products(found: Inference) -> frozenset[int]:
 
 
 def _taken_by(found: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
-    """Yield the users of a value, also through conversions that keep its distribution in every schedule."""
+    """Yield the operations that use a value, directly or after conversions that never change its distribution."""
     for operation in uses.get(value.id, []):
         if isinstance(operation, ir.Convert) and not operation.shared and _keeps(found, value, operation.result):
             yield from _taken_by(found, operation.result, uses)
@@ -61,7 +60,7 @@ def _keeps(found: Inference, value: ir.Value, converted: ir.Value) -> bool:
 
 
 def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
-    """Return a sum or difference fused with a product among its terms (the first of two), or None without one."""
+    """Return a sum or difference fused with the first of its terms that is a product; None if none is."""
     for at, term in enumerate(terms):
         code = _SUMS.get((function, at))
         if code is not None and is_product(term):
@@ -70,12 +69,12 @@ def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
 
 
 def product(factors: list[Ref]) -> Ref:
-    """Return a product that is computed by the sums which use it."""
+    """Return a reference to a product that is computed as part of the sums that use it."""
     return Ref("inline", PRODUCT, F32, parts=tuple(factors))
 
 
 def is_product(ref: Ref) -> bool:
-    """Return True if a reference is a product that its users compute."""
+    """Return True if a reference is such a product, which the sums that use it compute."""
     return ref.kind == "inline" and ref.name == PRODUCT
 
 

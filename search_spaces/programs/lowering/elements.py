@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from search_spaces.programs.language.ir import Source
 
-Text = Callable[[str], str]  # a statement about the register with this index, or those starting at it
+Text = Callable[[str], str]  # returns a statement on the register with this index, or on several from there
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class _Statement:
 
 @dataclass
 class Code:
-    """The lines of a kernel's body. Statements on ``count`` registers are held back so that others can share a loop."""
+    """The lines of a kernel's body. Statements on all registers of a value are delayed, to share a loop with others."""
 
     lines: list[str] = field(default_factory=list)
     depth: int = 1
@@ -33,7 +33,7 @@ class Code:
 
     @contextmanager
     def standing(self, source: Source) -> Iterator[None]:
-        """Attribute lines of the ``with`` body that have no source of their own to this one."""
+        """Make ``source`` the default source position of lines that the ``with`` body adds."""
         before, self.source = self.source, source
         try:
             yield
@@ -46,14 +46,14 @@ class Code:
         self._put(line, source)
 
     def _put(self, line: str, source: Source | None) -> None:
-        """Write a line with its source position, as the compiler would otherwise count on from the line before."""
+        """Write a line after a ``#line`` directive; without one the compiler would count on from the previous line."""
         source = source or self.source
         if source is not None and not line.startswith("#"):
             self.lines.append(f'#line {source.line} "{source.file}"')
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
-        """Add a line that may come before the loop that is open."""
+        """Write a declaration at once, before the shared loop that is still open."""
         self._put(line, None)
 
     def open(self, line: str, source: Source | None = None) -> None:
@@ -88,7 +88,7 @@ class Code:
             self._written.add(writes)
 
     def flush(self) -> None:
-        """Write the loop that is still open."""
+        """Write the shared loop that is still open."""
         statements, self._statements = self._statements, []
         self._written = set()
         if not statements:
@@ -148,5 +148,5 @@ class Code:
 
 
 def _is_far(numbers: tuple[int, ...]) -> bool:
-    """Return True if some number exceeds an int, such as distances between lines of a wide array."""
+    """Return True if some number does not fit an int, such as a distance between lines of a large array."""
     return max(map(abs, numbers)) >= 1 << 31

@@ -27,7 +27,7 @@ class Emitter(PipelinedLoops):
         """Generate the body."""
         operations = self.found.trace.operations
         if self.split is not None and self.split.launches > 1:
-            operations = operations[: operations.index(self.split.loop) + 1]  # the second launch continues
+            operations = operations[: operations.index(self.split.loop) + 1]  # the rest is in the second launch
         self._operations(operations)
         self.finish()
         self.code.flush()
@@ -41,9 +41,9 @@ class Emitter(PipelinedLoops):
     def _operation(self, operation: ir.Operation) -> None:
         match operation:
             case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
-                pass  # one block runs all iterations of the split loop
+                pass  # without a split, there are no parts to combine
             case ir.Set(state) if self.split is None and state in fetched_states(self.found):
-                pass  # there is no other part
+                pass  # without a split, no state of another part exists
             case ir.FetchPart():
                 self._fetch_part(operation)
             case ir.Loop():
@@ -89,7 +89,7 @@ class Emitter(PipelinedLoops):
         self._convert_all(operation)
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert the value to the other distributions in which it is wanted."""
+        """Convert the value to the other distributions in which it is used."""
         result = operation.result
         if self.found.light[result.id]:
             return
@@ -119,7 +119,7 @@ class Emitter(PipelinedLoops):
             case ir.Read(_, state):
                 return self._read(result, state, spread, source)
             case ir.TransposeTile(_, value):
-                self._finish_product(value.id)  # under another name it would not be recognised as pending
+                self._finish_product(value.id)  # a transposed product would not be recognised as pending
                 return self.refs[value.id, spread.swap()]
             case ir.Reshape(_, value):
                 self._finish_product(value.id)
@@ -156,7 +156,7 @@ class Emitter(PipelinedLoops):
             code, given = fused.name, list(fused.parts)
         if operation.function.startswith(("nibble", "fp4")) and self.is_packed(result.dtype, spread):
             return fours(self, operation, given, self.of(spread))
-        if result.dtype.name == "bool":  # a comparison needs no register
+        if result.dtype.name == "bool":  # users compute comparisons inline, without a register
             return Ref("inline", code, result.dtype, parts=tuple(given))
         count = self.of(spread).registers
         uniform = always(operation, self.found, self.turns) if operation.function == "where" else None
@@ -176,7 +176,7 @@ class Emitter(PipelinedLoops):
     def _masked(
         self, name: str, given: list[Ref], uniform: str, count: int, result: ir.Value, source: ir.Source
     ) -> Ref:
-        """Emit ``where`` with a constant, skipped by blocks in which the condition holds everywhere."""
+        """Emit ``where`` with a constant; blocks skip it if the condition holds in the whole tile."""
         mask, kept, other = given
         self.code.each(count, lambda r: f"{name}[{r}] = {kept.text(self.code, r)};", source, writes=name)
         if uniform == "true":
@@ -234,7 +234,7 @@ class Emitter(PipelinedLoops):
             waiting.sets.append(operation.state)
             return
         ref, name = self.ref(operation.value, spread), self.states[operation.state]
-        if ref.name == name and ref.table is None:  # a product has added to the state in place
+        if ref.name == name and ref.table is None:  # the value is already in the state's array
             return
         self.code.each(
             count,

@@ -64,9 +64,9 @@ class EmitterBase:
         self.states: dict[int, str] = {}
         self.loop: int | None = None
         self.loops = 0  # number of nested loops being emitted
-        self._made_in: dict[str, int] = {}  # nesting depth at which each array was declared
+        self._made_in: dict[str, int] = {}  # by array name: number of loops around its declaration
         self.stores = 0
-        # Elements picked along with their index, by value, distribution, reduction, dimension, size and loops around.
+        # Elements that were picked with their index: by value, distribution, reduction, dimension, size, loops around.
         self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
         self.turns = found.trace.turns()
         self.partial = {
@@ -77,7 +77,7 @@ class EmitterBase:
         self._coordinates: dict[tuple[Distribution, int], str] = {}
         self._scopes: list[list[tuple[Distribution, int]]] = [[]]
         self._names = 0
-        self.shared_read: set[str] = set()  # tiles of the program read since the last barrier
+        self.shared_read: set[str] = set()  # the program's shared tiles that were read since the last barrier
         self.shared_written: set[str] = set()
         self._written = False  # whether shared memory has been written so far
         self.inits: list[str] = []  # initialisation of mbarriers
@@ -110,12 +110,12 @@ class EmitterBase:
         return moved is not None and not leaves(window, moved, self.found, but_the_last(self.turns, loop))
 
     def new(self, prefix: str = "v") -> str:
-        """Return a new name."""
+        """Return an unused variable name."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def of(self, spread: Spread) -> Distribution:
-        """Return a distribution in numbers."""
+        """Return the concrete distribution of an expression."""
         return self.numbers.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
@@ -133,7 +133,7 @@ class EmitterBase:
 
     def _enter(self, line: str, source: ir.Source | None = None) -> None:
         if line != "{":
-            self.finish()  # pending code is executed once, and by all threads
+            self.finish()  # pending code must not move into the loop or condition
         self.code.open(line, source)
         self._scopes.append([])
 
@@ -161,7 +161,7 @@ class EmitterBase:
         )
 
     def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
-        """Return the value in its own array."""
+        """Copy a value to an array of its own."""
         dtype = dtype or ref.dtype
         name = self.declare("v", type_ or register_type(dtype), count)
         self.code.each(
@@ -265,17 +265,17 @@ class EmitterBase:
         ]
 
     def turn_parameter(self, loop: ir.Loop) -> str:
-        """Return the parameter of the function that runs one iteration of a ring; ``turn_lines`` follow it."""
+        """Return the parameter of the function that runs one iteration of a ring; emit ``add_turn`` at its start."""
         own = "own_turn" if self.shares(loop) else f"turn_{loop.number}"
         return f"[[maybe_unused]] int {own}"
 
     def add_turn(self, loop: ir.Loop) -> None:
-        """Declare the iteration number of a split loop in the function that runs one iteration."""
+        """Declare the iteration number of a shared loop, computed from the parameter of ``turn_parameter``."""
         if self.shares(loop):
             self.code.add(self.turn_of(loop.number, "own_turn"))
 
     def places(self, staged: Staged) -> tuple[str, str]:
-        """Return the start of an operand's first tile in its matrix: the line, and the position along it."""
+        """Return where an operand's first tile begins: the memory line, and the position along it."""
         window = staged.load.window
         found = [i.code for i in staged.start]
         shape = window.shape
@@ -294,8 +294,8 @@ class EmitterBase:
         self._written = True
 
     def finish(self) -> None:
-        """Emit pending code that later code must not join."""
+        """Emit pending products, so that later ones do not share a loop with them."""
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """Return a value for arithmetic, as it is in registers."""
+        """Return a reference to a value in registers, for arithmetic."""
         return self.refs[value.id, spread]

@@ -1,6 +1,6 @@
 """Products whose operands are boxes in shared memory, the copies that fill these, and their barriers.
 
-Work of wgmma in flight is waited for before one of its values is read, and at the end of an iteration.
+The code waits for wgmma before it reads a result, and at the end of an iteration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Boxes(TensorMemory):
 
     @property
     def phases(self) -> tuple[int, int] | None:
-        """Results between which a warpgroup lets the other one multiply, or None without alternation."""
+        """Result ids of the products between which the other warpgroup multiplies; None without alternation."""
         number = alternating(self.found) if self.boxed and alternates(self.values) else None
         return None if number is None else phases(self.found, number)
 
@@ -38,7 +38,7 @@ class Boxes(TensorMemory):
         """Code before the body: mbarriers, and the producer warp's code."""
         if not self.boxed:
             return []
-        # After a shuffle ptxas knows that all lanes hold the same value, and keeps descriptors in uniform registers.
+        # The shuffle tells ptxas that the value is the same in all lanes, so it keeps descriptors in uniform registers.
         lines = [
             "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, "
             "warp = int(ptx::shfl_idx(unsigned(thread) / 32u, 0));"
@@ -128,7 +128,7 @@ class Boxes(TensorMemory):
         if self.sums_stay:
             self._before_tensor_loop(loop)
         elif in_flight:
-            self._hold_states(loop)  # each must be written before the first fence, of which the compiler is unaware
+            self._hold_states(loop)  # write all states before the first wgmma fence: the compiler may reorder across it
         if self.producing:
             self.producer += [
                 *self.share_lines(loop, self.count_of(loop)),
@@ -155,9 +155,9 @@ class Boxes(TensorMemory):
             )
 
     def _flying_turns(self, loop: ir.Loop) -> None:
-        """Emit a loop that only accumulates products, with one group of multiplications per iteration in flight.
+        """Emit the body of a loop that only accumulates products: one group of multiplications per iteration.
 
-        The ring waits for the groups; the states are the accumulators.
+        The ring's code waits for the groups later. The states are the accumulators.
         """
         if self.columns:
             self._tensor_turns(loop, list(self._products_of(loop)))
@@ -172,12 +172,12 @@ class Boxes(TensorMemory):
         self.code.flush()
 
     def _hold_states(self, loop: ir.Loop) -> None:
-        """Hold the accumulators of a loop that only accumulates products."""
+        """Emit ``_hold`` for all accumulators of a loop that only accumulates products."""
         for state in dict.fromkeys(o.state for o in loop.body if isinstance(o, ir.Set)):
             self._hold(self.states[state], self.of(self.found.states[state]).registers, loop.source)
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
-        """Yield the products of an accumulating loop with the state that each adds to; operands are emitted before."""
+        """Emit the operands of an accumulating loop's products; yield each product and the state to which it adds."""
         states: dict[int, int] = {}
         for operation in loop.body:
             match operation:
@@ -195,14 +195,14 @@ class Boxes(TensorMemory):
         raise NotImplementedError
 
     def _box_products(self, waiting: list[Waiting]) -> None:
-        """Emit the multiplications of products as one group, and the wait for it."""
+        """Emit the multiplications of several products as one group, and wait for the group."""
         if self.columns:
             self._tensor_products(waiting)
             return
         calls = [self._box_call(w.operation, w.array) for w in waiting]
         results = {w.operation.result.id for w in waiting}
         for w in waiting:
-            if w.operation.c is not None:  # must be computed before the fence, of which the compiler is unaware
+            if w.operation.c is not None:  # compute addends before the wgmma fence
                 self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
         self.code.flush()
         if self.phases is not None and self.phases[1] in results:
@@ -219,7 +219,7 @@ class Boxes(TensorMemory):
         self.code.flush()
 
     def _hold(self, array: str, count: int, source: ir.Source) -> None:
-        """Keep writes to an array before this point, and reads of it after."""
+        """Keep the compiler from moving accesses to an array of registers across this point."""
         self.code.each(count, lambda r: f"ptx::hold_register({array}[{r}]);", source, writes=array)
 
     def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
@@ -242,7 +242,7 @@ class Boxes(TensorMemory):
         return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
 
     def _box_fragments(self, value: ir.Value, spread: Spread, staged: Staged) -> Ref:
-        """Load all fragments of an operand a in registers: a warp's rows of it."""
+        """Load a warp's rows of left operand a from boxes to registers."""
         name = self.declare("w", "unsigned", self.of(spread).registers // 2)
         rows = rows_of(str(self.values["intrinsic"]))
         of = f"Operand_{staged.name}" + (f", {rows}" if rows != WARPGROUP_ROWS else "")
@@ -251,5 +251,5 @@ class Boxes(TensorMemory):
 
 
 def by_kind(numbers: list[StagedNumbers | BoxedNumbers]) -> tuple[list[StagedNumbers], list[BoxedNumbers]]:
-    """Split operands into those for fragments and boxes; all operands of a schedule are of one kind."""
+    """Split operands by type, for type checkers: all operands of a schedule have the same type."""
     return [n for n in numbers if isinstance(n, StagedNumbers)], [n for n in numbers if isinstance(n, BoxedNumbers)]

@@ -1,4 +1,4 @@
-"""Loops: rings of stages, their iterations, and what follows the last one."""
+"""Loops: rings of stages, their iterations, and the code after the last iteration."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PipelinedLoops(SharedLoops):
             count = "part.count"
         elif split is not None and not split.combined:
             count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
-        for operation in loop.body:  # states that the loop is the first to set are declared before it
+        for operation in loop.body:  # declare states that are first set inside the loop
             if isinstance(operation, ir.Set) and operation.state not in self.states:
                 type_, registers = (
                     register_type(operation.value.dtype),
@@ -72,9 +72,9 @@ class PipelinedLoops(SharedLoops):
             self._join_splits(split, loop.source)
 
     def _exchanging_in(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> int | None:
-        """Return the loop whose memory for exchanges is used in ``loop``: ``estimates.outermost``, or a loop in a ring.
+        """Return the loop whose exchange memory ``loop`` uses: itself, or the outer loop if it has no ring of its own.
 
-        Inner loops without a ring use the outer loop's.
+        The loop that combines parts uses the memory outside of loops (None), as ``estimates.outermost`` says.
         """
         if self.loop is None and loop.number == combining_loop(self.found):
             return None
@@ -106,7 +106,7 @@ class PipelinedLoops(SharedLoops):
             self.code.add(f"#pragma unroll {count}")
 
     def _read_behind(self, loop: ir.Loop) -> None:
-        """Read the sums of a loop that wmma has accumulated."""
+        """Convert the sums that wmma has accumulated in a loop, after its end."""
         for operation in loop.body:
             made = self.found.made[operation.value.id] if isinstance(operation, ir.Set) else None
             if isinstance(operation, ir.Set) and isinstance(made, ir.Mma) and read_behind(self.found, made) is not None:
@@ -144,7 +144,7 @@ class PipelinedLoops(SharedLoops):
         self._turns(loop, ring)
 
     def _buffered_turns(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
-        """Emit iterations with two buffers of fragments: one step is read while another is multiplied."""
+        """Emit a loop with double-buffered fragments: the next step is read while one is multiplied."""
         steps, reads, multiplies = self._buffer_fragments(loop)
         types = (
             f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}{', true' if self.early else ''}"
@@ -162,7 +162,7 @@ class PipelinedLoops(SharedLoops):
         self._leave("});")
 
     def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
-        """Emit what each iteration of a ring's loop does with a stage."""
+        """Emit the body of a ring's loop, which runs once per stage."""
         self.add_turn(loop)
         if loop.number in self.peeled:
             self._stage(ring)
@@ -184,7 +184,7 @@ class PipelinedLoops(SharedLoops):
             offset += n.bytes
 
     def _but_the_last(self, loop: ir.Loop) -> None:
-        """Emit the body for all iterations but the last, with fewer masks; the body for the last one follows."""
+        """Emit the body of a peeled loop for all iterations but the last, with fewer masks."""
         turns, stores = self.turns, self.stores
         self.turns = but_the_last(turns, loop.number)
         self._operations(loop.body)

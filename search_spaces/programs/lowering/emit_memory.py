@@ -23,14 +23,17 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances of a thread's registers from its register 0 in an array: lines, and elements along them."""
+    """Distances in an array between the elements of a thread's registers and of its register 0.
+
+    ``lines`` counts memory lines, ``along`` elements along a line.
+    """
 
     lines: tuple[int, ...]
     along: tuple[int, ...]
     array: ir.Array
 
     def code(self, code: Code, index: str) -> str:
-        """Return the distance of a register as CUDA C++."""
+        """Return the distance of register ``index`` in elements, as CUDA C++."""
         if self.array.pitch is None:
             line = self.array.matrix[1]
             return code.at(tuple(a * line + b for a, b in zip(self.lines, self.along, strict=True)), index)
@@ -54,7 +57,7 @@ class MemoryAccess(SharedTiles):
     """Moves between global memory and registers, and tiles that are copied to shared memory once."""
 
     def _copy(self, staged: Staged) -> str:
-        """Return the TileCopy of the operand's tile, and where it begins."""
+        """Return the CUDA C++ expression that constructs the copy of an operand's tile."""
         if by_turn(staged):
             return f"{{place_{staged.name}, thread}}"
         pitch = staged.load.window.array.pitch
@@ -62,9 +65,9 @@ class MemoryAccess(SharedTiles):
         return f"Operand_{staged.name}::Copy({', '.join(self._tile_place(staged))}, thread{apart})"
 
     def _tile_place(self, staged: Staged) -> tuple[str, str, str]:
-        """Return an operand's matrix and where its first tile begins, along lines and across them.
+        """Return a pointer to an operand's matrix, and the line and position along it at which its first tile begins.
 
-        Lines of a dynamic size are numbered such that the first one outside is FIRST_OUTSIDE.
+        If the number of lines is dynamic, lines are numbered so that the first one outside is FIRST_OUTSIDE.
         """
         array = staged.load.window.array
         base, (lines, along) = self.base(array), self.places(staged)
@@ -78,7 +81,7 @@ class MemoryAccess(SharedTiles):
 
         Returns:
             A pointer to the element of register 0; the distance of each register's element from it; and for each
-            dimension the name of the coordinate in the array, or "" if the whole dimension is inside.
+            dimension the name of the coordinate to check, or "" if no check is needed.
         """
         lines, inside = [], []
         strides = window.strides
@@ -122,7 +125,7 @@ class MemoryAccess(SharedTiles):
         return f"static_cast<long long>({line}) * {window.array.stored[1]} + {place}"
 
     def _places(self, window: ir.Window, spread: Spread) -> Ref | None:
-        """Return the positions from an index tile, for each register of ``spread``."""
+        """Return the index tile's positions for each register of ``spread``; None without an index."""
         if window.index is None:
             return None
         ref = self.ref(window.index, of_index(window, spread))
@@ -132,7 +135,7 @@ class MemoryAccess(SharedTiles):
         return ref.through(fold(self.of(spread), along, window.shape[along])[1])
 
     def _far(self, window: ir.Window, places: Ref | None, index: str) -> str:
-        """Return the distance of a register's element from the pointer due to a position from an index tile."""
+        """Return the term that an index tile adds to the address of a register's element; "" without an index."""
         if places is None:
             return ""
         stride = "1" if len(window.indexed) == 2 else window.array.pitch_code
@@ -157,7 +160,7 @@ class MemoryAccess(SharedTiles):
             if name:
                 place = f"{name} + {self.code.at(of.of_registers(d), index)}"
                 low, _ = window.at[d].interval(self.found.trace.most_blocks, self.turns)
-                # as unsigned numbers, positions before the array are beyond its end
+                # negative positions, compared as unsigned, are beyond the end
                 tests.append(
                     f"unsigned({place}) < {_unsigned_extent(window, d)}"
                     if low < 0
@@ -168,7 +171,7 @@ class MemoryAccess(SharedTiles):
         return " && ".join(tests) or "true"
 
     def _width(self, window: ir.Window, of: Distribution, most: int) -> int:
-        """Return the elements per access: aligned neighbours in both memory and registers."""
+        """Return the elements per access: they are adjacent and aligned in memory and in registers."""
         line = line_dimension(window)
         if line in window.indexed:
             return 1
@@ -223,7 +226,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if places is None else places.scattered,
         )
-        self.code.flush()  # issue all loads before waiting for the first
+        self.code.flush()  # end the loop here, so that all loads are issued before the first is waited for
         ref = Ref("array", name, result.dtype)
         packs = packed and (places is not None or written or type_.bits == 8)
         return self._pack(ref, of.registers, source) if packs else ref
@@ -237,7 +240,7 @@ class MemoryAccess(SharedTiles):
         names: list[str],
         places: Ref | None,
     ) -> Ref:
-        """Load pairs of 16 bits as tensor cores take them, from one line if the window is indexed."""
+        """Load pairs of 16-bit elements into words, as tensor cores require; an index selects lines, not elements."""
         window, type_ = operation.window, operation.window.array.dtype
         width = self._width(window, of, 2)
         name = self.declare("w", "unsigned", of.registers // 2)
@@ -259,11 +262,11 @@ class MemoryAccess(SharedTiles):
         return Ref("packed", name, operation.result.dtype)
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """Copy a tile of boxes once that stays in shared memory."""
+        """Copy a tile outside of loops to boxes in shared memory."""
         raise NotImplementedError
 
     def _keep(self, n: StagedNumbers, source: ir.Source) -> None:
-        """Copy a tile to shared memory once."""
+        """Copy a tile outside of loops to shared memory."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
         self._enter("{")
@@ -279,7 +282,7 @@ class MemoryAccess(SharedTiles):
         self.code.add(self.barrier)
 
     def _meets(self, array: ir.Array, operation: ir.Operation) -> bool:
-        """Return True if threads of the block may have accessed elements of an array that the operation accesses."""
+        """Return True if other threads of the block may have accessed the elements that the operation accesses."""
         before, loads, found = 0, False, False
         for other, around in self.found.trace.walk():
             if not isinstance(other, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):

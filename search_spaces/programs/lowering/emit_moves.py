@@ -1,4 +1,4 @@
-"""Redistribute values through registers, shuffles or shared memory, and combine what threads have reduced.
+"""Redistribute values through registers, shuffles or shared memory, and combine partial reductions of threads.
 
 Barriers occur only in exchanges and rings.
 """
@@ -134,7 +134,7 @@ class Moves(EmitterBase):
         return Ref("array", name, operation.result.dtype)
 
     def _added(self, sum_: str, given: Ref, register: str, code: str) -> str:
-        """Return the statement that combines a register of ``given`` with a variable."""
+        """Return the statement that adds a register of ``given`` to the variable ``sum_``."""
         if is_product(given):
             factors = (part.text(self.code, register) for part in given.parts)
             return f"{sum_} = tile::multiply_add({', '.join(factors)}, {sum_});"
@@ -170,9 +170,9 @@ class Moves(EmitterBase):
             )
 
     def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
-        """Combine the partial results of lanes whose number is not a power of two.
+        """Combine partial results of lanes along a digit whose size is not a power of two.
 
-        All lanes add them up in one order, using the first lanes where several hold copies.
+        All lanes combine the parts in the same order. Of lanes that hold copies, they read the first.
         """
         row, source, base = REDUCTIONS[operation.kind], operation.source, self.new("lane")
         register = register_type(operation.result.dtype)
@@ -199,11 +199,11 @@ class Moves(EmitterBase):
         of: Distribution,
         folded: Distribution,
     ) -> None:
-        """Write each warp's partial results to shared memory, and combine them in one order.
+        """Write each warp's partial results to shared memory, then combine them in the same order in all warps.
 
         Args:
             names: The arrays of partial results, and their types.
-            joined: Returns the statement that combines register q with a part of each array.
+            joined: Returns the statement that combines register q with one warp's part of each array.
             operation: The reduction.
             of: Distribution of its operand.
             folded: Distribution of its result.
@@ -264,7 +264,7 @@ class Moves(EmitterBase):
 
 
 def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[tuple[Digit, int]]:
-    """Return the lane digits along a dimension, which hold parts of a result, with the number of parts."""
+    """Return the lane digits along a dimension over which results are combined, each with its number of parts."""
     found, kept = [], folded.used("lane", WARP, dimension)
     for stride, size in of.used("lane", WARP, dimension):
         parts = size // next((n for s, n in kept if stride <= s < stride * size), 1)

@@ -21,14 +21,14 @@ UNROLLED_FMA = 8  # unrolled steps of a product by FMA; each has hundreds of ins
 
 
 class Products(Boxes):
-    """Emitter of products; ``waiting`` are those whose loop over k has not been emitted yet."""
+    """Emitter of products. ``waiting`` lists products whose loop over k has not been emitted yet."""
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
         super().__init__(found, values, device)
         self.waiting: list[Waiting] = []
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """Return a value for arithmetic; operands in shared memory are read to registers."""
+        """Return a reference to a value in registers; operands in shared memory are loaded."""
         self._finish_product(value.id)
         ref = self.refs[value.id, spread]
         if ref.kind != "staged":
@@ -36,7 +36,7 @@ class Products(Boxes):
         return self._fragments(value, spread)
 
     def _product(self, operation: ir.Mma) -> None:
-        """Emit the accumulators now, and the loop over k when the result is read, so that products share fragments."""
+        """Emit the accumulators; the loop over k follows when the result is needed, so that products can share it."""
         spread = self.found.natural[operation.result.id]
         count = self.of(spread).registers
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
@@ -46,7 +46,7 @@ class Products(Boxes):
         name = own or self.declare("acc", register_type(type_), count)
         zero = constant(0.0, type_).name
         if own or (operation.c is None and self.boxed):
-            pass  # the first multiplication writes it
+            pass  # the first multiplication overwrites the accumulators
         elif operation.c is None:
             self.code.each(count, lambda r: f"{name}[{r}] = {zero};", operation.source, writes=name)
         else:
@@ -62,7 +62,7 @@ class Products(Boxes):
         self.waiting.append(Waiting(operation, name))
 
     def _addend(self, operation: ir.Mma, spread: Spread) -> str | None:
-        """Return the array that a product can accumulate in: that of its addend, if nothing else uses it."""
+        """Return the array of a product's addend if the product may accumulate in it, else None."""
         c = operation.c
         if (
             c is None
@@ -122,7 +122,7 @@ class Products(Boxes):
         self.code.flush()
         staged = all(
             self.refs[key].kind == "staged" for key in operands
-        )  # then no register array is indexed by the step
+        )  # a register array can only be indexed by ``step`` if the loop is fully unrolled
         self.code.add(f"#pragma unroll {UNROLLED_FMA}" if row.unit == "fma" and staged else "#pragma unroll")
         self._scopes.append([])
         self.code.open(f"for (int step = 0; step < {first.a.shape[1] // row.k}; ++step) {{", first.source)
@@ -138,7 +138,7 @@ class Products(Boxes):
             if self.opaque:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.found, o)]
             if scaled:
-                counts = 2 * fragments_m, fragments_n  # a lane holds two rows of a fragment of a, and one column of b
+                counts = 2 * fragments_m, fragments_n  # a lane has two rows of a fragment of a, and one column of b
                 own = [f"{name} + step * {count}" for name, count in zip(scaled, counts, strict=True)]
                 call = f"tile::multiply_scaled<{', '.join(types)}>({w.array}, {a}, {b}, {', '.join(own)}, lane);"
                 self.code.add(call, o.source)
@@ -152,9 +152,9 @@ class Products(Boxes):
                     self._read_sums(w.operation, w.array)
 
     def _scales(self, operation: ir.Mma) -> list[str]:
-        """Return arrays with the scales of a and b; empty without scales.
+        """Return the names of arrays with the scales of a and b; empty without scales.
 
-        For each step of k, each fragment and each of a lane's lines there is a word with a byte per block of the step.
+        There is a word for each step of k, each fragment and each line of a lane. It has a byte per block of the step.
         """
         assert self.row is not None
         found, number = list[str](), self.found.product_of[operation.result.id]
@@ -184,8 +184,8 @@ class Products(Boxes):
         """Declare two buffers of the fragments of an iteration's products.
 
         Returns:
-            The steps of an iteration, the lines that read a step into a buffer, and the lines that multiply a buffer
-            and add to the states.
+            The number of steps per iteration, the code that reads a step into a buffer, and the code that multiplies a
+            buffer and adds to the states.
         """
         assert self.row is not None
         names: dict[tuple[int, Spread], str] = {}
@@ -212,7 +212,7 @@ class Products(Boxes):
         return name
 
     def _read_sums(self, operation: ir.Mma, array: str) -> None:
-        """Read accumulators with an unspecified layout (wmma) into the program's distribution."""
+        """Convert accumulators of wmma, whose layout is unspecified, to the program's distribution."""
         assert self.row is not None
         n = self.numbers.products[self.found.product_of[operation.result.id]]
         place = self.memory.exchange(self.loop, WMMA_SUMS)
@@ -226,7 +226,7 @@ class Products(Boxes):
         )
 
     def _group(self, staged: Staged) -> str:
-        """Return the position of a warp along m or n among the subgroups of a product."""
+        """Return CUDA C++ for the index of a warp's subgroup along m or n."""
         product, d = self.numbers.products[staged.product], 0 if staged.side == "a" else 1
         groups = min(product.groups[d], product.shape[d] // product.data[d])
         if groups == 1:
@@ -235,7 +235,7 @@ class Products(Boxes):
         return own if product.groups[d] == groups else f"({own}) % {groups}"
 
     def _operand(self, value: ir.Value, spread: Spread, source: ir.Source, loaded: list[str]) -> str:
-        """Return the fragments of a step as an expression of ``step``; shared memory is read step by step."""
+        """Return CUDA C++ for an operand's fragments of ``step``; those in shared memory are loaded in that step."""
         assert self.row is not None
         ref = self.refs[value.id, spread]
         side = "A" if spread.kind == "left" else "B"
@@ -259,7 +259,7 @@ class Products(Boxes):
         return f"reinterpret_cast<const typename {type_}::Fragment{side}*>({ref.name}) + step * {fragments}"
 
     def _rounded(self, ref: Ref, count: int, source: ir.Source) -> Ref:
-        """Return the bits of factors that tensor cores take as tf32."""
+        """Round f32 factors to tf32; tensor cores receive them as 32-bit words."""
         name = self.declare("w", "unsigned", count)
         self.code.each(
             count, lambda r: f"{name}[{r}] = ptx::cvt_rna_tf32(ptx::bits_of({ref.name}[{r}]));", source, writes=name

@@ -17,7 +17,7 @@ class Scans(Moves):
     """Picks and scans, within threads, then by shuffles, then across warps."""
 
     def _pick(self, operation: ir.ReduceTile, spread: Spread) -> Ref:
-        """Return the index of the picked element; a reduction that returns the element then costs nothing extra."""
+        """Return the index of the picked element. The element itself is stored in ``picked`` for a later reduction."""
         assert operation.index is not None
         source_spread, source = self.found.sources[operation.result.id], operation.source
         of, dimension = self.of(source_spread), operation.dimension
@@ -103,7 +103,7 @@ class Scans(Moves):
         return Ref("array", result, type_)
 
     def _scan_registers(self, operation: ir.Scan, step: ScanStep, result: str, total: str) -> str:
-        """Scan along a digit of registers; return the array of the totals over it."""
+        """Scan along a digit of registers; return the name of the array with the totals over this digit."""
         row, source, digit = REDUCTIONS[operation.kind], operation.source, step.digit
         count = len(set(step.after))
         sums = self.declare("total", register_type(operation.result.dtype), count)
@@ -142,7 +142,7 @@ class Scans(Moves):
         return sums
 
     def _scan_lanes(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
-        """Combine the totals of the lanes before each lane, and those of all."""
+        """Compute, in each lane, the total of the lanes before it (``before``), and that of all lanes (``total``)."""
         row, digit = REDUCTIONS[operation.kind], step.digit
         for bit in range(digit.size.bit_length() - 1):
             mask = digit.stride << bit
@@ -159,7 +159,7 @@ class Scans(Moves):
             self.code.flush()
 
     def _scan_warps(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
-        """Do the same for warps through shared memory; all combine the totals in one order."""
+        """Compute the same for warps through shared memory; all warps combine totals in the same order."""
         row, digit, source = REDUCTIONS[operation.kind], step.digit, operation.source
         warps = self.numbers.warps
         place = self.memory.exchange(self.loop, operation.result.id)

@@ -1,7 +1,8 @@
 """The program's own tiles in shared memory with their barriers, and tiles of rings that are converted in registers.
 
-A tile written since the last barrier is not read before another barrier, and a tile that was read is not written. The
-effects of a loop's body are assumed before the loop as well, as one iteration follows another. Whole tiles are tracked.
+There is a barrier between the write of a tile and its next read, and between a read and the next write. Before a loop,
+the accesses of its body count as done, as the previous iteration does them. Accesses are tracked per tile, not per
+element.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class SharedTiles(Scans):
     """Loads and stores of arrays whose role is "shared"."""
 
     def _expect_body(self, body: tuple[ir.Operation, ...]) -> None:
-        """Assume, before a loop, that its body may already have run."""
+        """Before a loop, record the accesses of its body, as the previous iteration does them."""
         for operation in body:
             if isinstance(operation, ir.Region):
                 self._expect_body(operation.body)
@@ -32,7 +33,7 @@ class SharedTiles(Scans):
                 touched.add(operation.window.array.name)
 
     def _synchronise(self, array: ir.Array, before: set[str], line: ir.Source) -> None:
-        """Emit a barrier if the tile is in the set ``before`` of accessed tiles."""
+        """Emit a barrier if the tile is in ``before``, the tiles read or written since the last barrier."""
         if array.name in before:
             self._barrier(line)
             self.shared_read.clear()
@@ -49,14 +50,14 @@ class SharedTiles(Scans):
         return self._pack(ref, of.registers, operation.source) if self.is_packed(window.array.dtype, base) else ref
 
     def _load_converted(self, n: StagedNumbers, operation: ir.LoadTile, spread: Spread) -> Ref:
-        """Return a thread's elements of a tile that a ring holds as stored."""
+        """Load a thread's elements of a staged tile, in the type of the array, for conversion in registers."""
         of, layout, source = self.of(spread), n.layout, operation.source
         type_, tile = operation.window.array.dtype, f"tile_{n.staged.name}"
         starts, registers = [self.coordinate(of, d) for d in (0, 1)], [of.of_registers(d) for d in (0, 1)]
         order = operation.window.array.order
         read = reading(of, layout, order, self.numbers.warps, type_.bytes)
         width, between = read.width, read.steps
-        in_words = type_.bits == 8 and of.registers % 4 == 0  # as stored, since pairs are converted together
+        in_words = type_.bits == 8 and of.registers % 4 == 0  # keep four to a word: ``widened`` converts pairs
         name = (
             self.declare("w", "unsigned", of.registers // 4)
             if in_words

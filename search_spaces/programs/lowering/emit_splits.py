@@ -1,4 +1,4 @@
-"""Split loops: what each block stores for the last one, and how the last one continues with all results."""
+"""Split loops: each block stores partial results, and the last one combines them and continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SharedLoops(Products):
             self._get_part(state, self.states[other], operation.part.code, operation.source)
 
     def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
-        """Load the registers of a state as a part of a split loop has stored them."""
+        """Load a state's registers from the partial result ``part``."""
         assert self.split is not None
         threads, counts = self.numbers.warps * 32, self._part_registers(self.split)
         place = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
@@ -28,11 +28,11 @@ class SharedLoops(Products):
         self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
 
     def _part_registers(self, split: Split) -> dict[int, int]:
-        """Return the number of registers per thread of each state that a part stores."""
+        """Return the registers per thread of each state in a partial result."""
         return {state: self.of(self.found.states[state]).registers for state in split.states}
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
-        """Let the last block of those that split the loop continue, with the sums of all."""
+        """Store a block's partial result; in the last block, combine all parts and continue."""
         if split.launched:
             self._join_parts(split, source)
             return
@@ -40,7 +40,7 @@ class SharedLoops(Products):
         counts = list(self._part_registers(split).values())
         self.finish()
         self.code.flush()
-        self._free_tensor(source)  # most blocks end here
+        self._free_tensor(source)  # only the last block continues after this
         apart = sum(counts) * threads
         place = self.memory.exchange(None, LAST_BLOCK)
         only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"
@@ -69,7 +69,7 @@ class SharedLoops(Products):
         self._written = True
 
     def _join_parts(self, split: Split, source: ir.Source) -> None:
-        """Let the block that finishes last, of two that share a tile, continue with the sums of both."""
+        """With stream-K: of two blocks that share a tile, continue with both sums in the one that finishes last."""
         threads = self.numbers.warps * 32
         counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
         self.finish()

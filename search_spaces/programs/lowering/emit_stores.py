@@ -42,7 +42,7 @@ class Stores(MemoryAccess):
         if self._meets(window.array, operation) or (
             isinstance(operation, ir.AtomicRmw) and self._follows(operation, place)
         ):
-            self.code.add(self.barrier, source)  # another thread may have loaded or combined the element
+            self.code.add(self.barrier, source)  # another thread may have accessed the element before
         if isinstance(operation, ir.AtomicFetch):
             old = self.declare("old", register_type(type_), of.registers)
             scattered = (*raw.scattered, *(() if places is None else places.scattered))
@@ -79,7 +79,7 @@ class Stores(MemoryAccess):
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _follows(self, operation: ir.AtomicRmw, place: int) -> bool:
-        """Return True if the order of this atomic and an earlier one is visible in an old value."""
+        """Return True if an old value depends on the order of this atomic and an earlier one."""
         name, others = operation.window.array.name, list[int]()
         for number, store in enumerate(self.found.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
@@ -88,11 +88,11 @@ class Stores(MemoryAccess):
         return fetched and (len(others) > 1 or bool(self.found.stored_in[place]))
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert a value to the other distributions in which it is wanted."""
+        """Convert a value to the other distributions in which it is used."""
         raise NotImplementedError
 
     def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
-        """Return by how much the thread's register 0 exceeds the last row that is stored; "" if all rows are stored."""
+        """Return the row of register 0 minus ``rows_below``, as a variable's name; "" if there is no such limit."""
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)
@@ -101,7 +101,7 @@ class Stores(MemoryAccess):
         return name
 
     def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:
-        """Return a statement that combines an element in memory with a number; ``old`` receives the old element."""
+        """Return a statement that combines an element in memory with a number; it assigns the old one to ``old``."""
         row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
         if row.red and type_.bits == 32:
             return f"if ({inside}) {old}ptx::{'fetch' if old else 'reduce'}_{row.red}({to}, {value});"

@@ -1,6 +1,6 @@
 """tcgen05: one thread issues multiplications into tensor memory, from which warps read the sums.
 
-They do so after a loop that only adds up products, and after each product elsewhere.
+Sums are read after a loop that only accumulates products; elsewhere after each product.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class TensorMemory(Stores):
     """Parts of a kernel that differ with tcgen05.
 
     Attributes:
-        columns: Columns of tensor memory of the products, by result.
-        done: Offset of the mbarrier at which multiplications arrive.
-        tensor_address: Offset at which the address of the columns is stored.
+        columns: Number of tensor-memory columns of each product, by result.
+        done: Address of the mbarrier at which multiplications arrive, as CUDA C++.
+        tensor_address: Address in shared memory at which the address of tensor memory is stored, as CUDA C++.
     """
 
     def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
@@ -49,7 +49,7 @@ class TensorMemory(Stores):
         self.columns: dict[int, int] = {}
         self.done = self.tensor_address = ""
         self._starts: dict[int, int] = {}  # first columns of the products, by result
-        self._parities: list[str] = []  # of the mbarriers of products whose sums are read immediately
+        self._parities: list[str] = []  # parity variables of mbarriers, for products whose sums are read immediately
         self._sums: list[tuple[ir.Mma, int]] = []  # the loop's products, and the states they add to
         self._freed = False
         if found.products and in_tensor_memory(str(values["intrinsic"])):
@@ -66,14 +66,14 @@ class TensorMemory(Stores):
         return place
 
     def _new_done(self) -> str:
-        """Return a new mbarrier at which multiplications arrive."""
+        """Return the address of a new mbarrier at which multiplications arrive, as CUDA C++."""
         done = f"barriers + {self._barriers_of(1)}u"
         self.inits.append(f"ptx::mbarrier_init({done}, 1);")
         return done
 
     @property
     def commits_stages(self) -> bool:
-        """True if multiplications release the stages of a ring that they have read."""
+        """True if the end of multiplications (tcgen05.commit) releases a stage, without a wait by threads."""
         return bool(self.columns) and bool(self.values.get("in_flight", 0))
 
     @property
@@ -86,13 +86,13 @@ class TensorMemory(Stores):
         return allocated_columns(sum(self.columns.values()))
 
     def allocating(self) -> list[str]:
-        """Return the code of the first warp before the first barrier."""
+        """Return the code that allocates tensor memory, to be executed before the first barrier."""
         if not self.columns:
             return []
         return [f"if (warp == 0) tile::allocate_tensor({self.tensor_address}, {self._allocated});"]
 
     def allocated(self) -> list[str]:
-        """Return the code after that barrier."""
+        """Return the declarations that follow the first barrier: address of tensor memory, and parities."""
         if not self.columns:
             return []
         lines = [f"const unsigned tensor = tile::allocated_tensor({self.tensor_address});"]
@@ -104,7 +104,7 @@ class TensorMemory(Stores):
             self.code.add("unsigned done_parity = 0;")
 
     def _tensor_turns(self, loop: ir.Loop, products: list[tuple[ir.Mma, int]]) -> None:
-        """Emit the multiplications of an iteration; all wait for them unless they release the stages themselves."""
+        """Emit the multiplications of an iteration; all threads wait for them unless ``commits_stages``."""
         alone = not self.commits_stages
         if alone:
             self._enter("if (warp == 0 && ptx::elect()) {", loop.source)
@@ -139,14 +139,14 @@ class TensorMemory(Stores):
         self.code.add(f"tile::multiply_tensor<{of}>(tensor + {column}u, {tiles});", operation.source)
 
     def _read_sums_of(self, operation: ir.Mma, array: str, adds: bool) -> None:
-        """Emit the reading of a product to registers, or its addition to them."""
+        """Emit code that reads a product from tensor memory to registers, or adds it to them."""
         rows, groups = rows_of(str(self.values["intrinsic"])), self.numbers.warps // WARPS
         m, n = self.found.products[self.found.product_of[operation.result.id]].shape
         of, column = f"{rows}, {n}, {m // rows}, {groups}, {str(adds).lower()}", self._starts[operation.result.id]
         self.code.add(f"tile::read_tensor<{of}>({array}, tensor + {column}u, warp);", operation.source)
 
     def _tensor_products(self, waiting: list[Waiting]) -> None:
-        """Emit products whose sums are read immediately, as few at a time as there is memory for computed operands."""
+        """Emit products whose sums are read immediately, in groups with at most one computed left operand each."""
         together: list[Waiting] = []
         for w in waiting:
             if is_computed(self.found, w.operation) and any(is_computed(self.found, o.operation) for o in together):
@@ -161,7 +161,7 @@ class TensorMemory(Stores):
             operands.append(self._left(w.operation))
         self.code.flush()
         waits = any(is_computed(self.found, w.operation) or waits_for_readers(self.found, w.operation) for w in waiting)
-        # An mbarrier of its own: no warp waits for two of its phases without a barrier of the block in between.
+        # Each group has its own mbarrier, with a barrier of the block between two phases, so that no warp misses one.
         done, parity = self._new_done(), f"parity_{len(self._parities) + 1}"
         self._parities.append(parity)
         if waits:
@@ -205,7 +205,7 @@ class TensorMemory(Stores):
         return type_, tile
 
     def _free_tensor(self, source: ir.Source) -> None:
-        """Emit the deallocation of tensor memory, unless there is none any more."""
+        """Emit the deallocation of tensor memory, unless it was emitted before."""
         if not self.columns or self._freed:
             return
         self._freed = True

@@ -1,4 +1,4 @@
-"""States that are read and accumulated in place: a copy would be code for the compiler to remove."""
+"""States that are read and accumulated in place, without a copy that the compiler would have to remove."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def uses(found: Inference) -> Counter[int]:
 
 @cache
 def read_in_place(found: Inference) -> frozenset[int]:
-    """Return the results of reads whose states keep their value while the results may be used."""
+    """Return the results of reads that need no copy: the state is not set while the result may be used."""
     walked = list(found.trace.walk())
     sets = [(o.state, place, around) for place, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
     kept = set()
@@ -34,7 +34,7 @@ def read_in_place(found: Inference) -> frozenset[int]:
 
 @cache
 def summed(found: Inference) -> frozenset[int]:
-    """Return reads that a product of the same loop adds to, where the sum is the state's next value.
+    """Return reads of a state whose result is the addend of a product that becomes the state's next value.
 
     The loop reads and sets the state nowhere else.
     """

@@ -178,7 +178,7 @@ def _second_launch(
         f"{entry}_combine({parameters}) {{",
         *(f"  {line}" for line in head),
     ]
-    # After the first kernel each line needs its position, as the compiler would count on from the last line.
+    # Without #line directives the compiler would count on from the last line of the first kernel.
     begun = [text for line in own for text in (f'#line {place.line} "{place.file}"', line)]
     body = emitter.code.lines
     source = "\n".join([*begun, *body, *_last_place(body), "}"]) + "\n"
@@ -204,15 +204,14 @@ def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
 
 
 def _last_place(lines: Sequence[str]) -> list[str]:
-    """Return the last #line directive, for the lines that close the body: the compiler counts on from it."""
+    """Return the last #line directive again, so that the closing lines get the same position."""
     return [line for line in lines if line.startswith("#line")][-1:]
 
 
 def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[str]:
-    """Return the body for every part of a tile that a block computes.
+    """Return a loop over the parts of tiles that a block computes (stream-K), around the body.
 
-    The thread index is read again for each part; otherwise the compiler would keep addresses in registers across all of
-    them.
+    Each iteration reads the thread index again; otherwise the compiler would keep addresses in registers throughout.
     """
     split, (shared, *rest) = emitter.split, head
     assert split is not None

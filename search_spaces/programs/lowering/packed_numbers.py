@@ -8,11 +8,11 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref
 
-STEP = 16  # columns unpacked from one pair of each word of a span
+STEP = 16  # columns that one pair of each word of a span yields
 
 
 def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distribution) -> Ref:
-    """Emit the numbers of an operand.
+    """Emit the unpacking of an operand's numbers.
 
     Neighbouring registers are an even column and the next one, whose numbers come from one word, one row and one scale.
 
@@ -27,7 +27,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distrib
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.numbers.warps).max())
-    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # the compiler would not recognise it
+    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # then steps are known here, not to the compiler
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
 
@@ -43,7 +43,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distrib
 
 
 def stored_bytes(value: Ref) -> Ref | None:
-    """Return the packed bytes that a value was read from, pairs side by side; None for other values."""
+    """Return the packed bytes from which a value is converted, if pairs are adjacent; else None."""
     bytes_ = value.parts[0] if value.kind == "inline" and value.name == "float({0})" else value
     if bytes_.kind != "packed" or bytes_.dtype.bits != 8:
         return None

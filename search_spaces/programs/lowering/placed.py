@@ -1,4 +1,4 @@
-"""Copies of a loop in which each iteration computes where its tile begins, and the function for that."""
+"""Copies in loops whose iterations compute where their tiles begin, and the function that computes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
 
 
 def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[str]:
-    """Return the function ``place_NAME`` of the iteration; nothing for tiles that follow each other."""
+    """Return the function ``place_NAME`` from iteration to tile; empty for tiles that advance by a fixed step."""
     staged = n.staged
     if not by_turn(staged) or staged.loop is None:
         return []
@@ -63,7 +63,7 @@ def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[s
 
 
 def lead_code(lead: tuple[Index, ...], full: tuple[int, ...]) -> str:
-    """Return the number of a matrix among those of an array."""
+    """Return the flat index of a matrix among those of an array, as CUDA C++."""
     code = "0"
     for extent, place in zip(full[: len(lead)], lead, strict=True):
         code = f"({code}) * {extent} + {place.code}" if code != "0" else place.code
@@ -96,7 +96,7 @@ class RowCode:
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
-        if window.index is not None:  # a vector: a position for each element
+        if window.index is not None:  # a vector that is indexed by another tile
             place = self.of(window.index, row)
             array = window.array
             return f"tile::load_row({array.name}_array, {place}, {array.matrix[1]}, {int(padding)})"

@@ -19,8 +19,8 @@ class Ref:
 
     Attributes:
         name: The array, the constant, the coordinate of register 0, or the operand in shared memory.
-        table: For each register of the value, the register of the array or what is added to the coordinate; None for
-            the identity.
+        table: For each register of the value, the index in the array, or the offset from the coordinate; None for the
+            identity.
         rough: True if its numbers have not been rounded to ``dtype`` yet.
         parts: Arguments of an ``inline`` reference, whose ``name`` is CUDA C++ over them.
     """
@@ -33,7 +33,7 @@ class Ref:
     parts: tuple[Ref, ...] = ()
 
     def text(self, code: Code, index: str) -> str:
-        """Return the number in one register, as f32, int or bool."""
+        """Return CUDA C++ for the number in register ``index``, as f32, int or bool."""
         if self.kind == "constant":
             return self.name
         if self.kind == "inline":
@@ -49,12 +49,12 @@ class Ref:
         return f"tile::rounded<{self.dtype.c_name}>({number})" if self.rough else number
 
     def raw(self) -> Ref:
-        """Return the same value without rounding, for users that round anyway."""
+        """Return the same value without rounding, for code that rounds anyway."""
         return dataclasses.replace(self, rough=False)
 
     @property
     def scattered(self) -> tuple[str, ...]:
-        """The arrays that are read in another order."""
+        """Names of arrays whose registers are read in another order than the value's."""
         if self.kind == "inline":
             return tuple(name for p in self.parts for name in p.scattered)
         return (self.name,) if self.table is not None and self.kind in ("array", "packed") else ()

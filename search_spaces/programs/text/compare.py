@@ -1,4 +1,4 @@
-"""Compare traces, ignoring the numbers of values and the lines of the user's file."""
+"""Compare traces; ids of values and lines of the user's file do not matter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def same(one: Trace, other: Trace) -> bool:
 
 
 def normal(trace: Trace) -> Trace:
-    """Return a trace with numbers in order of appearance and without lines."""
+    """Return a trace with ids in order of appearance, and without source lines."""
     return dataclasses.replace(trace, operations=_Normal().many(trace.operations), place="")
 
 
@@ -28,15 +28,15 @@ class _Normal:
         self.numbers: dict[int, int] = {}
 
     def number(self, of: int) -> int:
-        """Return the new number of a value, window, state or loop."""
+        """Return the new id of a value, window, state or loop."""
         return self.numbers.setdefault(of, len(self.numbers))
 
     def many(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
-        """Return the operations with new numbers."""
+        """Return the operations with new ids."""
         return tuple(self.of(o) for o in operations)
 
     def of(self, part: Any) -> Any:
-        """Return any part of a trace with new numbers."""
+        """Return any part of a trace with new ids."""
         if isinstance(part, Source):
             return _NOWHERE
         if isinstance(part, tuple):

@@ -1,4 +1,4 @@
-"""Operations of a listing on vectors."""
+"""Statements of a listing that compute vectors from vectors."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ class Computations(Windows):
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
         """Return the maps of the result and of the operand.
 
-        If there are two, the operand's map is the one that it already has, else the first.
+        If the statement has two maps, the operand's is the one that the operand already has. If it has none, it is the
+        second with ``first_is_result``, else the first.
         """
         maps = [m for m in s.layouts if isinstance(m, WgMap)]
         if not maps:

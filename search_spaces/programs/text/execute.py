@@ -18,7 +18,7 @@ Held = Tile | State | WindowHandle | Index
 
 
 class Execution(Computations):
-    """Executes one listing at one choice of sizes."""
+    """Executes one listing with one choice of sizes."""
 
     def run(self) -> None:
         """Execute all statements."""
@@ -109,7 +109,7 @@ class Execution(Computations):
         self._store_products(s)
 
     def _shared_loop(self, s: Statement, combine: Statement | None) -> None:
-        """Execute a split loop, whose states the statement after it combines."""
+        """Execute a split loop and ``combine``, the statement after it that combines its states."""
         parts, named = s.attribute("parts"), s.attribute("states", ())
         names = named if isinstance(named, tuple) else ()
         states = [held for held in (self.held.get(f"%{name}") for name in names) if isinstance(held, State)]
@@ -145,7 +145,7 @@ class Execution(Computations):
         return any(b.op == "mod" for b in s.body or ())
 
     def _carry(self, s: Statement) -> None:
-        """Make names that are assigned again states of the loop; products without an addend accumulate from zero."""
+        """Turn names that a loop's body assigns again into states; products without an addend accumulate from zero."""
         body = s.body or ()
         inner = {str(o) for b in body for o in b.operands}
         for b in body:
@@ -166,7 +166,7 @@ class Execution(Computations):
         return shape_of(b, result)
 
     def _store_products(self, s: Statement) -> None:
-        """Store the products of a loop to the unused tiles that the text makes for them."""
+        """Store products of a loop to tiles that the listing declares and never uses (``Survey.products``)."""
         own = {b.results[0] for b in s.body or () if b.op in PRODUCTS}
         for tile, product in self.found.products.items():
             state, window = self.held.get(product), self.held.get(tile)
@@ -186,7 +186,7 @@ class Execution(Computations):
             self._statements(s.body or ())
 
     def _counted(self, s: Statement, place: Expression, index: Index) -> Index:
-        """Return the index of a condition such as ``%k % 4`` on a counter with step 32: every fourth step (RFC 2.5)."""
+        """Return the index of a condition. ``%k % 4`` on a counter with step 32 means every fourth step (RFC 2.5)."""
         if not (isinstance(place, Combined) and place.sign == "mod" and isinstance(place.args[0], str)):
             return index
         every = place.args[1]

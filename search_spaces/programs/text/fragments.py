@@ -1,4 +1,4 @@
-"""Names that a fragment leaves undefined become inputs, and unused results become outputs."""
+"""Complete fragments of listings: undefined names become inputs, and unused results become outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from search_spaces.programs.text.survey import LOADS, MAKES_TILE, ArrayInfo, Sur
 
 _OF_TILES = (*LOADS, "xetile.prefetch_tile", "xetile.update_tile_offset", "xetile.load_gather")
 _STORES = ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter")
-_STORED_AS = {"index": "i32", "i1": "u8"}  # types that arrays cannot have
+_STORED_AS = {"index": "i32", "i1": "u8"}  # element types for arrays of types that arrays cannot have
 _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.forall", "assign",
                "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
 
@@ -88,10 +88,10 @@ def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
 
 
 def vector_type(s: Statement, name: str) -> Type | None:
-    """Return the type of an operand. The types of a product may begin with that of its addend."""
+    """Return the type of an operand. Some listings give the types of a product in the order c, a, b."""
     operands = [str(o) for o in s.operands if isinstance(o, str)]
     types = [t for t in s.takes if t.kind in ("vector", "tensor")]
-    if s.op == "iree_vector_ext.to_simd":  # its operand has the type of one thread's part
+    if s.op == "iree_vector_ext.to_simd":  # the operand's type is one thread's part, the result's the whole vector
         return s.gives[0]
     if not types:
         return None

@@ -1,4 +1,4 @@
-"""Current meaning of a listing's names during execution: the grid, positions, and vectors."""
+"""Values of a listing's names during execution: the grid, positions, and vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Held = Tile | State | WindowHandle | Index
 
 
 class Names:
-    """Current meaning of each name of one listing at one choice of sizes.
+    """Values of the names of one listing, executed with one choice of sizes.
 
     Args:
         found: Survey of the listing.
@@ -41,8 +41,8 @@ class Names:
         self.grid: dict[str, Index] = {}
         self.loaded: dict[int, Tile] = {}  # the last vector of each window
         self.last: dict[Shape, Tile] = {}  # the last value of each shape
-        self.rings: dict[str, tuple[Index, Index]] = {}  # a ring's offset at the start of an iteration, and its extent
-        self.slots: dict[str, str] = {}  # tiles in shared memory, by the ring offset that moves them
+        self.rings: dict[str, tuple[Index, Index]] = {}  # by variable: a ring's current offset, and its extent
+        self.slots: dict[str, str] = {}  # by tile in shared memory: the variable whose ring offset moves it
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
         """Raise ProgramError with the position of the statement."""
@@ -51,7 +51,7 @@ class Names:
     # Scalar arguments
 
     def _read_scalars(self) -> None:
-        """Load index arguments, each from its array; none exceeds the largest extent."""
+        """Load index arguments, each from an array of its own; they are limited to the largest extent of any array."""
         largest = max(extent for array in self.arrays.values() for extent in array.full)
         for name in self.found.scalars:
             self.held[name] = self.p.load_scalar(self.arrays[name], 0, high=largest)
@@ -78,7 +78,7 @@ class Names:
             self.held[name] = self.grid[name] = place
 
     def _stop(self, name: str, stop: Expression) -> int:
-        """Return the end of a loop: the extent that its variable names, or the number in the text."""
+        """Return the end of a loop: the size that is named like its variable, or else the number in the text."""
         if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
             return self.sizes[stop.lstrip("%")]
         own = self.sizes.get(name.lstrip("%"))
@@ -159,7 +159,7 @@ class Names:
         self.last[value.shape] = value
 
     def _value(self, s: Statement, expression: Expression, layout: WgMap | None = None) -> Tile:
-        """Return a vector. An undefined one is loaded, with the map that its use needs."""
+        """Return a vector. An undefined one is loaded, with the map that the statement requires."""
         name = str(expression)
         held = self.held.get(name)
         if held is None and name in self.found.free_vectors:

@@ -1,8 +1,8 @@
-"""Listings of the reduction issue: linalg.generic with a lowering config, at any stage of its tiling.
+"""Listings of IREE's issue on reductions: linalg.generic with a lowering config, before or after tiling.
 
-The body and the tensors of a listing determine what it computes: a matvec, or sums of rows. The config determines the
-tiling, so a listing with written-out tiling is the same program. The expanded config reduces a thread's vector in the
-loop.
+The body and the tensors of a listing determine the computation: a matvec, or sums of rows. The config determines the
+tiling, so a listing that is already tiled gives the same program. With an expanded config, each thread reduces its
+vector in the loop.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LinalgReduction:
 
     @property
     def step(self) -> int:
-        """One step of the config along k; for an expanded config, the outer step times the inner one."""
+        """Step of the loop along k; for an expanded config, the outer step times the inner one."""
         outer = self.config.partial_reduction[self.reduced]
         return outer * self.thread if any(self.config.expand_dims) else outer
 
@@ -130,7 +130,7 @@ class LinalgReduction:
         return p.state(p.zeros((self.config.workgroup[0], carried)))
 
     def _add(self, p: Builder, acc: State, values: Tile) -> None:
-        """Add a step to the state of the loop."""
+        """Add the values of one step to the loop's state."""
         held = p.convert_layout(values, self.layout())
         expanded = any(self.config.expand_dims)
         acc.set(acc + (p.reduction("add", held, dim=1, size=self.thread) if expanded else held))

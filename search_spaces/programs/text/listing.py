@@ -50,11 +50,11 @@ class Type:
     """The type of a value.
 
     Attributes:
-        dims: Numbers, names of sizes, and "?".
-        layout: Layout of a tile.
-        order: Order of a tile.
+        dims: Extents: numbers, names of sizes, or "?".
+        layout: Distribution of a tile.
+        order: Memory order of a tile.
         swapped: True if a memref's memory is the transposed matrix.
-        named: Name of the attribute in the text.
+        named: Name of the layout attribute in the text.
     """
 
     kind: Literal["tile", "vector", "memref", "tensor", "scalar"]
@@ -99,7 +99,7 @@ class Statement:
     gives: tuple[Type, ...] = ()
     body: tuple[Statement, ...] | None = None
     line: int = field(default=0, compare=False)
-    named: tuple[str, ...] = field(default=(), compare=False)  # names of its layouts in the text
+    named: tuple[str, ...] = field(default=(), compare=False)  # names of the statement's layouts in the text
 
     def attribute(self, name: str, default: Attribute = False) -> Attribute:
         """Return the value of an attribute, or the default."""
@@ -188,7 +188,7 @@ class Listing:
     """A function, or only statements if ``name`` is empty.
 
     Attributes:
-        chosen: Sizes that a printed program left open.
+        chosen: Values of ``p.choose`` in a printed program.
         layouts: Named attributes of the text.
         notes: Interpretations of ambiguous parts, with positions.
     """

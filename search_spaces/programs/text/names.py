@@ -1,4 +1,4 @@
-"""Names of tile-program functions in text: those of MLIR's dialects if they exist."""
+"""Names of element-wise functions in listings: those of MLIR's dialects where these have the function."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ OF_TEXT = {name: function for function, names in _FUNCTIONS.items() for name in 
 CASTS = frozenset(
     {"arith.extf", "arith.truncf", "arith.convertf", "arith.sitofp", "arith.uitofp", "arith.extsi", "arith.extui"}
 )
-# Spellings of the documents for which the builder has another name.
+# Spellings in the documents of functions that the builder names differently.
 KINDS = {
     "addf": "add", "addi": "add", "mulf": "mul", "muli": "mul", "and": "andi", "or": "ori", "xor": "xori",
     "minnumf": "minnumf", "maxnumf": "maxnumf",

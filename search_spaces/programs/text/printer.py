@@ -1,7 +1,8 @@
 """Print a trace as text in the canonical form of the listings; ``parse`` reads it as the same program.
 
 Arrays, tile sizes and loops are numbers, as a trace is a program at one choice of sizes. A window is made before its
-first use. ``state``, ``set`` and ``get`` stand for variables that loops carry, which the documents assign again.
+first use. ``state``, ``set`` and ``get`` stand for variables that loops carry; the documents assign a name again
+instead.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class _Printer:
         self.loops = self.numbers = 0
 
     def _name(self, counter: Index, step: int, name: str) -> None:
-        """Name the position that a counter with a step from 0 forms, and thereby the counter."""
+        """Give a name to the position ``counter * step``; the counter itself is then printed as a quotient of it."""
         self.places[counter] = Combined(_SIGNS["floordiv"], (name, step))
         self.places[counter * step] = name
 
@@ -75,7 +76,7 @@ class _Printer:
         return Type("memref", array.full, array.dtype.name, shared=array.role == "shared")
 
     def seen(self, window: ir.Window) -> Type:
-        """Return the memref as the window sees it."""
+        """Return the type of the window's memref in the orientation of the window."""
         type_ = self.memref(window.array)
         if not window.turned or len(type_.dims) < 2:
             return type_
@@ -256,7 +257,7 @@ class _Printer:
         return Statement(statement.op, statement.results, statement.operands, takes=(self.vector(operation.result),))
 
     def shared(self, loop: ir.Loop, behind: Iterator[ir.Operation]) -> Iterator[Statement]:
-        """Yield a split loop and the combination of its states, which consumes the operations after it (``behind``)."""
+        """Yield a split loop and the combination of its states, which is the next loop in ``behind``."""
         combine = next(o for o in behind if isinstance(o, ir.Loop))  # preceded by the states of other parts
         fetch, *body = combine.body
         assert isinstance(fetch, ir.FetchPart)

@@ -27,7 +27,7 @@ class Reading:
     Attributes:
         listing: Its statements; None for linalg and TensorIR.
         program: The program.
-        sizes: Sizes that the text gives.
+        sizes: Sizes whose numbers are in the text.
         notes: One line for each ambiguity that was resolved.
     """
 
@@ -69,15 +69,15 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         own, function, arguments, f"{file}\0{text}", f"the listing {file}", tuple(sizes.items()), source=file
     )
     if set(program.sizes) == set(sizes):
-        program.domains(sizes)  # executes the text once, which completes its notes
+        program.domains(sizes)  # executes the text once, so that all its notes are recorded
     notes = tuple(dict.fromkeys((*listing.notes, *found.notes)))
     return Reading(listing, replace(program, notes=notes), sizes, notes)
 
 
 def _give_roles(found: Survey) -> None:
-    """Give arrays their roles: arrays that are stored to are outputs.
+    """Assign roles to arrays: arrays that are stored to are outputs.
 
-    If several blocks store to the same position, the array is combined instead.
+    If several blocks store to the same position, or combine elements, the array is inout instead.
     """
     axes = {n for s in found.grid for n in s.results}
     for name in found.stored:

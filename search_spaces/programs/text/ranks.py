@@ -23,7 +23,7 @@ def matrix_layout(layout: NestedLayout) -> NestedLayout:
     """Return the layout of the tile that holds a vector with ``layout``.
 
     Raises:
-        ValueError: If two dimensions that become rows are cut such that no layout of the rows is equivalent.
+        ValueError: If dimensions that become rows have tiles for which no layout of the rows is equivalent.
     """
     columns = _dimensions(layout)
     while len(columns) > 2:
@@ -45,7 +45,7 @@ def _dimensions(layout: NestedLayout) -> list[_Dimension]:
 
 
 def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
-    """Return two dimensions as one, row-major: each level of the slow one lies above those of the fast one."""
+    """Join two dimensions to one, row-major. Levels of the slow one must not be below those of the fast one."""
     used = [[level for level, size in enumerate(tiles) if size > 1] for tiles, _ in (slow, fast)]
     if used[0] and used[1] and max(used[0]) > min(used[1]):
         raise ValueError(
@@ -53,7 +53,7 @@ def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
             "at a level below the second one's, and a layout has each level once"
         )
     strides = []
-    for place, level in enumerate((0, 3)):  # subgroups and threads
+    for place, level in enumerate((0, 3)):  # the levels with strides: subgroups and threads
         if slow[0][level] > 1 and fast[0][level] > 1 and slow[1][place] != fast[1][place] * fast[0][level]:
             raise ValueError(
                 f"strides {slow[1][place]} and {fast[1][place]} of two dimensions that become rows: "

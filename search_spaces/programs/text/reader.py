@@ -1,4 +1,4 @@
-"""Parse the documents' listings, including loose spellings, into statements; every loose spelling adds a note."""
+"""Parse listings in the syntax of the documents into statements; inexact spellings are accepted with a note."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ class _ListingReader(Tokens):
         return Statement("scf.if", (), (condition,), body=tuple(self._block(True)), line=line)
 
     def _pseudo_for(self, line: int) -> Statement:
-        """Read ``For i = 0, M-1, M_tile  Do``: the end is M, although the document leaves it out."""
+        """Read ``For i = 0, M-1, M_tile  Do``: the end is M, although the document gives M - 1."""
         name = f"%{self.take_word()}"
         self.expect("=")
         first = self.expression()

@@ -1,4 +1,4 @@
-"""Collect what a listing declares before it runs: its arrays, the names of their extents, and names that change.
+"""Collect the declarations of a listing before its execution: arrays, names of their extents, and tiles.
 
 The documents give sizes as numbers. If a loop runs to the end of an array, its variable names that extent, so a program
 read from a text runs at other sizes too. Extents that no loop names keep the numbers of the text.
@@ -72,13 +72,13 @@ class Survey:
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
-    products: dict[str, str] = field(default_factory=dict)  # unused tiles, and the product that each is meant for
-    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by the result that nothing uses
-    scalars: list[str] = field(default_factory=list)  # arguments that are numbers
+    products: dict[str, str] = field(default_factory=dict)  # by unused tile: the product that is stored to it
+    outputs: dict[str, ArrayInfo] = field(default_factory=dict)  # by the name of the unused result
+    scalars: list[str] = field(default_factory=list)  # names of arguments that are numbers
 
     @property
     def fixed(self) -> bool:
-        """True if the text was printed from a program, so that its numbers hold only for its own sizes."""
+        """True if the text was printed from a program: its numbers are only valid for the sizes of that program."""
         return bool(self.listing.parameters) and all(p.sizes for p in self.listing.parameters)
 
     def note(self, statement: Statement, reading: str) -> None:
@@ -92,23 +92,23 @@ class Survey:
         return ProgramError(f"{self.listing.file}:{statement.line}: {statement.op.removeprefix('xetile.')}: {reason}")
 
     def tile(self, name: str) -> TileInfo | None:
-        """Return a tile by any of its names."""
+        """Return the tile with this name or alias."""
         return self.tiles.get(self.root(name))
 
     def base(self, name: str) -> str:
-        """Return the array of a name."""
+        """Return the memref of which ``name`` is a view, or the name itself."""
         while name in self.views:
             name = self.views[name]
         return name
 
     def add_view(self, name: str, of: str) -> None:
-        """Give an array another name. A view of itself is the array itself, so that names form no cycle."""
+        """Record a view of an array. A view of itself is ignored, so that views form no cycle."""
         root = self.base(of)
         if root != self.base(name):
             self.views[name] = root
 
     def root(self, tile: str) -> str:
-        """Return the first of a tile's names."""
+        """Return the original name of a tile, given an alias."""
         while tile in self.aliases:
             tile = self.aliases[tile]
         return tile
@@ -197,7 +197,7 @@ def _declare(found: Survey, statement: Statement, name: str) -> None:
 
 
 def _retype(found: Survey, statement: Statement, name: str) -> None:
-    """Use the type of the tile's memref if it differs from the argument's."""
+    """Use the array's type in the statement if it differs from the declared one."""
     array, type_ = found.arrays[name], statement.takes[0] if statement.takes else None
     viewed = str(statement.operands[0]) != name
     if type_ is None or viewed or type_.kind != "memref" or (array.type.dims, array.type.swapped) == (
@@ -255,7 +255,7 @@ def _find_uses(found: Survey) -> None:
 
 
 def _name_sizes(found: Survey) -> None:
-    """Name each extent by the loop whose variable positions a tile along it, or in which a tile moves along it."""
+    """Name each extent after the variable of the loop over it, which positions or moves tiles along the extent."""
     known: dict[tuple[str, int], str] = {}
     moves: dict[tuple[str, int], str] = {}
     for loop in [s for s in found.listing.walk() if s.op == "scf.for" and s not in found.grid]:
@@ -300,7 +300,7 @@ def _name_sizes(found: Survey) -> None:
 
 
 def is_turned(tile: TileInfo) -> bool:
-    """Return True if a window shows the transposed memory, or a vector as one column."""
+    """Return True if a window is transposed relative to memory, or shows a vector as one column."""
     s = tile.statement
     types = (*s.takes, *s.gives)
     column = any(t.kind == "memref" and len(t.dims) == 2 and t.dims[1] == 1 != t.dims[0] for t in s.takes)
@@ -308,7 +308,7 @@ def is_turned(tile: TileInfo) -> bool:
 
 
 def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
-    """Return the memory dimension along the window's ``d``; None if the window is one element wide."""
+    """Return the array's dimension along dimension ``d`` of a window; None if a vector has none there."""
     own = 1 - d if is_turned(tile) else d
     return rank - 2 + own if rank > 1 else 0 if own == 1 else None
 

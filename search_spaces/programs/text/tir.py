@@ -1,8 +1,8 @@
 """TensorIR as in TVM's document: nested ``tir.block``s that accumulate products, and tensor-intrinsic descriptions.
 
-Blocks at any stage of tiling are one matmul: a block's extents count the blocks inside it, and the innermost ones count
-elements. The blocks determine only the fragment of which tiles are made; grids, bindings and layouts are up to the
-schedule.
+Nested blocks are one matmul at any stage of tiling: the extents of a block count the blocks inside it; those of the
+innermost blocks count elements. Blocks only determine the fragment of which tiles consist. The schedule decides on
+grid, bindings and layouts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SCOPE = re.compile(r"scope\s*=\s*\"([\w.]+)\"")
 _FUNCTION = re.compile(r"@tvm\.script\.tir\s+def\s+(\w+)")
 _DTYPES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "int8": "i8"}
 _SIDES: dict[str, OperandSide] = {"matrix_a": "a", "matrix_b": "b"}
-_MOST = 128  # largest tile extent that a program may choose
+_MOST = 128  # largest candidate for the extent of a tile
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _buffers(text: str, file: str) -> Iterator[Buffer]:
 
 
 def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, int], element_bytes: int) -> list[str]:
-    """Return those sampled layouts of a tile that an intrinsic accepts; one description covers all."""
+    """Return those of the sampled layouts in which an intrinsic can read a tile."""
     found = []
     for layout in sampled_layouts(element_bytes):
         parsed = parse_layout(layout, *shape)
@@ -191,9 +191,9 @@ def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, 
 
 
 def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...], note: Note) -> Program:
-    """Return the load of an operand's fragment through shared memory as a program.
+    """Return a program that loads an operand's fragment through shared memory.
 
-    The layouts that the intrinsic accepts are noted.
+    A note lists the layouts that the intrinsic accepts.
     """
     source = next((b for b in buffers if b.scope == "shared"), None)
     target = next((b for b in buffers if b.scope.partition(".")[2] in _SIDES), None)

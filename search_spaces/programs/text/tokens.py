@@ -186,7 +186,7 @@ class Tokens(TextReader):
     # Attributes
 
     def attribute(self, name: str) -> object:
-        """Return the attribute ``name`` with the contents of its brackets; None if it has no meaning here."""
+        """Read the brackets of attribute ``name`` and return its value; None for an attribute that is ignored."""
         start = self.position
         if not self.accept("<"):
             self.missing("'<'")
@@ -219,7 +219,7 @@ class Tokens(TextReader):
         return None
 
     def reference(self, expected: str) -> object:
-        """Return an attribute given by name or written out; None, with a note, for an undefined name."""
+        """Read an attribute, written out or by its name. For an undefined name, add a note and return None."""
         found = self.match(_REFERENCE)
         if found is None:
             self.missing(expected)
@@ -333,7 +333,7 @@ class Tokens(TextReader):
     def _tile_attribute(self, found: object, order: Order) -> tuple[WgMap | None, Order]:
         if not isinstance(found, WgMap):
             return None, order
-        if (found.sg_layout, found.sg_data) == ((1, 1), (1, 1)):  # only an order
+        if (found.sg_layout, found.sg_data) == ((1, 1), (1, 1)):  # an order without a distribution
             return None, found.order
         return WgMap(found.sg_layout, found.sg_data), found.order if found.order != ROW_MAJOR else order
 

@@ -63,11 +63,11 @@ class Windows(Names):
         self.held[tile.name] = window
 
     def _scattered(self, s: Statement, array: Array, turned: bool) -> WindowHandle:
-        """Return the window of a tile that is indexed by a vector."""
+        """Return the window of a tile whose positions are given by a vector."""
         if len(s.operands) < 2:
             self.refuse(s, "it names no vector of places")
         name = str(s.operands[1])
-        again = f"{name}_{s.line}"  # a vector of another type
+        again = f"{name}_{s.line}"  # the same name may also stand for a vector of another type
         index = self._places_of(s, again if again in self.found.free_vectors else name)
         if len(array.shape) == 1:
             return self.p.window(array, index, tile_shape(s), turned=turned)
@@ -75,7 +75,7 @@ class Windows(Names):
         return self.p.window(array, (rows, index) if turned else (index, columns), tile_shape(s), turned=turned)
 
     def _places_of(self, s: Statement, name: str) -> Tile:
-        """Return a vector of indices; an undefined one is loaded, with valid indices only."""
+        """Return a vector of indices; an undefined one is loaded from an input, padded with -1 (outside)."""
         if name in self.found.free_vectors and name not in self.held:
             shape = shape_of(s, self.found.free_types[name])
             self.held[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
@@ -94,7 +94,7 @@ class Windows(Names):
         self.p.store(self._value(s, s.operands[0]), window)
 
     def _masked(self, s: Statement, handle: WindowHandle, at: int | None) -> WindowHandle:
-        """Return the window without the positions where the mask, operand ``at`` if present, is false."""
+        """Return the window without positions at which the mask is false. The mask is operand ``at``, if present."""
         if at is None or len(s.operands) <= at:
             return handle
         window = handle.window
@@ -142,7 +142,7 @@ class Windows(Names):
         return value
 
     def _with_map(self, handle: WindowHandle, layout: WgMap | None) -> WindowHandle:
-        """Return the window of a tile that was made without a map."""
+        """Return the same window with the map ``layout``."""
         own = handle.window
         made = self.p.window(own.array, own.at, own.shape, turned=own.turned, map=layout)
         return made
@@ -195,7 +195,7 @@ class Windows(Names):
         self.p.prefetch(window, locality=locality)
 
     def _meant(self, name: str, window: WindowHandle, said: Type) -> str | None:
-        """Return another moving tile of the same array and shape, which must be the one to prefetch."""
+        """Return an otherwise unused tile with the same array and shape, assumed to be the one to prefetch."""
         used = {str(o) for s in self.found.listing.walk() for o in s.operands
                 if s.op in (*LOADS, "xetile.prefetch_tile", "xetile.store_tile")}  # fmt: skip
         for other, tile in self.found.tiles.items():
@@ -209,7 +209,7 @@ class Windows(Names):
     def _move(self, s: Statement) -> None:
         name, *by = s.operands
         if str(name) in self.slots or any(isinstance(b, str) and b in self.rings for b in by):
-            return  # the ring's offset gives the position of a slot
+            return  # tiles in rings are positioned by the ring's offset
         window = self._handle(s, str(name))
         if any(not isinstance(b, int) for b in by):
             known = [b for b in by if isinstance(b, str) and b not in self.held]
@@ -223,7 +223,7 @@ class Windows(Names):
     # Shared memory
 
     def _make_shared(self, name: str) -> None:
-        """Make a tile in shared memory, large enough for all windows that the text makes on it."""
+        """Make a tile in shared memory that is large enough for all windows on it."""
         info = self.found.arrays[name]
         if self.found.fixed:
             extents = [int(d) for d in info.type.dims]
@@ -236,7 +236,7 @@ class Windows(Names):
         self.arrays[name] = self.p.shared(extents[0], extents[1], info.type.element)
 
     def _slot_start(self, tile: TileInfo) -> tuple[int, int]:
-        """Return the start without the block's position, as each block has its own shared memory."""
+        """Return where a window begins in shared memory; positions that depend on the block count as 0."""
         rows, columns = (p if isinstance(p, int) else 0 for p in tile_places(self.found, tile))
         return rows, columns
 
@@ -255,7 +255,7 @@ class Windows(Names):
         return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
 
     def _open_rings(self, s: Statement, turn: Index) -> None:
-        """Find counters that a loop increments modulo the extent of a ring, and the tiles that they position."""
+        """Find variables that a loop increments modulo the extent of a ring, and the tiles that they position."""
         body = s.body or ()
         for first in body:
             if first.op != "add" or first.operands[:1] != (first.results[0],):

@@ -22,15 +22,19 @@ _MOST_BYTES = 1 << 22  # maximum size of a text file
 
 
 def load(place: str) -> Program | Beside:
-    """Return a program like ``load_program``, or one that adds a template to an operator. Raises ProgramError."""
+    """Load as ``load_program`` does, but also accept a program that adds a template to an operator.
+
+    Raises:
+        ProgramError: As ``load_program`` does.
+    """
     return _load(place)
 
 
 def load_program(place: str) -> Program:
-    """Return a program of a Python file or of a text in the language of the documents.
+    """Return a program from a Python file, or from a text file with a listing (``search_spaces.programs.text``).
 
-    A Python file is executed; the result is its program called NAME, or its only one. A text has one program, whose
-    name is NAME, by default the name of the file.
+    A Python file is executed; the result is its program called NAME, or its only one. A text file contains one program,
+    which gets the name NAME; default: the name of the file.
 
     Args:
         place: ``FILE`` or ``FILE:NAME``.
@@ -84,15 +88,15 @@ def _split(place: str) -> tuple[Path, str]:
 
 
 def register_program(program: Program) -> None:
-    """Add a program to the catalogue of this process, replacing an earlier one of its name.
+    """Add a program to the catalogue of this process; it replaces an earlier one of the same name.
 
-    Raises ValueError if a built-in operator has that name.
+    Raises ValueError if a built-in operator has the name.
     """
     register(operator(program), template(program), replace=True)
 
 
 def register_beside(beside: Beside) -> None:
-    """Add its template to the catalogue of this process, replacing an earlier one of its name."""
+    """Add the program's template to the catalogue of this process; it replaces an earlier one of the same name."""
     register(beside.template(), replace=True)
 
 

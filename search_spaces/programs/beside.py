@@ -93,7 +93,7 @@ class Beside:
         return dataclasses.replace(kernel, arguments=tuple(map(of_operator, kernel.arguments)), then=then)
 
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
-        """Return the program's counts; the operator says how many bytes of its arrays are moved at least."""
+        """Return the program's counts, without DRAM traffic that the operator's own minimum does not include."""
         own = self._own(problem)
         found = counts(own, config, device)
         left_out = own.min_bytes - problem.min_bytes
@@ -118,7 +118,7 @@ class Beside:
         return smaller if isinstance(same, ProgramProblem) and same.sizes == small.sizes else problem
 
     def _if_alike(self, problem: Problem, smaller: Problem, schedule: Schedule) -> Problem:
-        """Return ``smaller`` if it also has the schedule, else ``problem``."""
+        """Return ``smaller`` if the schedule is legal for it, too, else ``problem``."""
         own = self.problem(smaller)
         if isinstance(own, str):
             return problem

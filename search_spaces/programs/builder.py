@@ -115,15 +115,15 @@ def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | li
 
 @dataclass(frozen=True)
 class Program:
-    """A tile program: ``function(p, array, ...)`` and its arrays. ``content`` is the text that it was made from."""
+    """A tile program: ``function(p, array, ...)`` and its arrays. ``content`` is its source text."""
 
     name: str
     function: Callable[..., None]
     arguments: tuple[tuple[str, Argument], ...]
     content: str
     summary: str
-    defaults: tuple[tuple[str, int], ...] = ()  # default sizes from a text
-    notes: tuple[str, ...] = ()  # how ambiguous parts of a text were interpreted
+    defaults: tuple[tuple[str, int], ...] = ()  # default sizes, from a listing
+    notes: tuple[str, ...] = ()  # how the reader interpreted ambiguous parts of a listing
     reference: Reference | None = None  # a user's reference implementation, used instead of the interpreter
     dynamic: tuple[str, ...] = ()  # sizes that each launch passes
     scalars: tuple[tuple[str, Scalar], ...] = ()  # scalars that each launch passes by value
@@ -136,7 +136,7 @@ class Program:
 
     @property
     def place(self) -> str:
-        """Where messages about the whole program point: its file and line, or else its name."""
+        """Location in messages about the whole program: its file and line, or else its name."""
         return self.source or self.name
 
     @property
@@ -150,7 +150,7 @@ class Program:
         return {name: f"{name}_stride" for name, a in self.arguments if a.strided}
 
     def domains(self, sizes: Mapping[str, Number]) -> Mapping[str, tuple[int, ...]]:
-        """Return the candidates of each ``p.choose``, by name. Raises ProgramError as ``trace`` does."""
+        """Return the candidate values of each ``p.choose``, by name. Raises ProgramError as ``trace`` does."""
         return self._run(sizes, {})[0].domains
 
     def trace(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> ir.Trace:
@@ -180,7 +180,7 @@ class Program:
         )
 
     def _size(self, name: str, sizes: Mapping[str, Number]) -> Index | None:
-        """Return the index of a dynamic size; a kernel knows only a divisor of its value."""
+        """Return the index of a dynamic size, of which a kernel knows only a divisor; None for a constant size."""
         if name not in self.dynamic:
             return None
         value = int(sizes[name])

@@ -106,12 +106,12 @@ class Pipeline:
 
 
 def schedule_of(schedule: Schedule, step: str, own: ProgramProblem) -> Schedule:
-    """Return the decisions of one step."""
+    """Return the decisions of one step, without their prefix."""
     return Schedule(own.program.name, tuple(_of_step(schedule.items, step)))
 
 
 def part_of(config: Config, step: str, own: ProgramProblem) -> Config:
-    """Return the decisions of one step and the values derived from them."""
+    """Return the decisions of one step and the values derived from them, without their prefix."""
     return Config(schedule_of(config.schedule, step, own), tuple(_of_step(config.attributes, step)))
 
 
@@ -123,7 +123,7 @@ def _of_step(items: tuple[tuple[str, _Item], ...], step: str) -> list[tuple[str,
 
 
 def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bool:
-    """Return True if another problem of a program has the schedule, too."""
+    """Return True if the schedule of a problem is legal for another problem of the same program, too."""
     one, two = choices(own), choices(other)
     names = [[s.name for s in of.inference(schedule.values).staged.values()] for of in (one, two)]
     return one.domains == two.domains and names[0] == names[1]
@@ -131,7 +131,7 @@ def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bo
 
 @lru_cache(maxsize=64)
 def _joined_space(pipeline: Pipeline, problem: Problem, device: Device) -> Space:
-    """Return all combinations of the steps' schedules, which no rule connects."""
+    """Return the product of the steps' spaces: no rule relates decisions of different steps."""
     spaces = {step: space(own, device) for step, own in pipeline.make(problem).items()}
     constraints = [_renamed(rule, step) for step, s in spaces.items() for rule in s.constraints]
     pruning = [_renamed(r, step) for step, s in spaces.items() for r in s.rules[len(s.constraints) :]]

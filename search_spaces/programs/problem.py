@@ -38,11 +38,11 @@ AROUND_TILES = (
 )  # dynamic sizes to verify: whole tiles, and additional elements
 
 
-MORE_COLUMNS = (0, 1, 8, 16, 5)  # additional elements between lines of strided arrays to verify, one with each divisor
+MORE_COLUMNS = (0, 1, 8, 16, 5)  # columns added to strides in verification; each leaves lines aligned differently
 
 
 class ProgramProblem(Problem):
-    """Base of the types that ``problem_type`` makes. Their JSON has the sizes, and ``computes`` for the program."""
+    """Base class of the types that ``problem_type`` makes."""
 
     program: ClassVar[Program]
 
@@ -172,7 +172,7 @@ class ProgramProblem(Problem):
         return tuple(dict.fromkeys(p for p in found if p != self and p._is_defined()))
 
     def _is_defined(self) -> bool:
-        """Return True if a program with scalars has, for random inputs, a result that every kernel reproduces."""
+        """Return True if error bounds are finite for random inputs at these values of the scalars."""
         if not self.program.scalars:
             return True
         _, bounds = interpret(self.usual_trace(), self.random_inputs(0))
@@ -188,7 +188,7 @@ class ProgramProblem(Problem):
         return bool(self._unordered)
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """Compare the elements of unordered arrays in ascending order; None for a program without any."""
+        """Compare outputs after sorting those whose order is arbitrary; None if there is no such output."""
         if not self._unordered:
             return None
         wanted, bounds = self.expected(inputs)
@@ -217,8 +217,8 @@ class ProgramProblem(Problem):
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return random inputs.
 
-        Floats are standard normal. Whole numbers use all of 8 bits, or range from 0 to the largest size. Most positions
-        lie inside their array, and scalars used as indices in their range.
+        Floats are standard normal. Whole numbers have the range of an 8-bit type, or else go from 0 to the largest
+        size. Most indices lie inside the indexed array, and scalars that are used as indices lie in their range.
         """
         rng = np.random.default_rng(seed)
         saying: dict[str, PlaceInput | ScalarInput] = {
@@ -246,9 +246,9 @@ class ProgramProblem(Problem):
         return self.edge_cases(seed, self.random_inputs(seed))
 
     def edge_cases(self, seed: int, usual: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in one array at a time, as far as the program defines a result.
+        """Yield inputs with edge cases in one array at a time, limited to those for which results are defined.
 
-        Scalars also get numbers outside of their range, unless a user's own reference would have to clamp them.
+        Scalars also get numbers outside of their range, unless the user gave a reference: it might not clamp them.
 
         Args:
             seed: Random seed of the cases.
@@ -276,12 +276,12 @@ class ProgramProblem(Problem):
         yield from edge_inputs(varied, usual, seed, expected)
 
     def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield the rows and columns that the program can compute separately, of a matrix or vector of results."""
+        """Yield smaller problems that compute the results at ``places``, if rows or columns are independent."""
         first = next((o.name for o in self.operands() if o.role != "input"), "")
         return self.further_parts(first, places)
 
     def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
-        """Yield ``parts`` of the output ``name``."""
+        """Yield what ``parts`` does, for the output ``name``."""
         trace, operands = self.usual_trace(), {o.name: o for o in self.operands()}
         of = {operand: argument.sizes for operand, argument in self.program.arguments}
         names, free, out = of[name], independent(trace), operands[name]
@@ -311,7 +311,7 @@ class ProgramProblem(Problem):
         return _flops_of_products(self) or float(sum(o.size for o in self.operands() if o.role == "input"))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sizes, scalars that differ from their defaults, and ``computes`` for the program."""
+        """Return the sizes, the scalars that differ from their defaults, and ``computes`` for the program."""
         usual = {name: scalar.default for name, scalar in self.program.scalars}
         fields = {name: v for name, v in super().to_json().items() if name not in usual or v != usual[name]}
         return {**fields, "computes": computes(self.program)}
@@ -330,7 +330,7 @@ class ProgramProblem(Problem):
 
 
 def _lattice(operand: Operand, names: tuple[str, ...], every: Mapping[str, Indices]) -> Indices:
-    """Return the positions of an operand's elements at selected positions along each extent."""
+    """Return the flat indices of an operand's elements at the selected positions (``every``) of each extent."""
     strides = [math.prod(operand.shape[d + 1 :]) for d in range(len(names))]
     return grid(0, *((every[name], stride) for name, stride in zip(names, strides, strict=True)))
 
@@ -359,11 +359,11 @@ def _flops_of_products(problem: ProgramProblem) -> float:
     return total
 
 
-SAMPLED = 512  # blocks whose iterations are counted
+SAMPLED = 512  # most blocks whose iterations are counted
 
 
 def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
-    """Return the iterations of the loops of all blocks together; a partial last one counts in part."""
+    """Return the total iterations of nested loops over all blocks; a partial last iteration counts as a fraction."""
     around = [region for region in regions if isinstance(region, ir.Loop)]
     if not around:
         return float(trace.block_count)
@@ -387,7 +387,7 @@ def computes(program: Program) -> str:
 @cache
 def problem_type(program: Program) -> type[ProgramProblem]:
     """Return a frozen dataclass with a field for each size and each scalar."""
-    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0: lines are dense
+    known = {**dict(program.defaults), **dict.fromkeys(program.strides.values(), 0)}  # 0: dense lines
     fields = [
         (name, "int", option(f"the size {name}", *([known[name]] if name in known else []))) for name in program.sizes
     ]

@@ -47,9 +47,9 @@ def template(program: Program) -> KernelTemplate:
     )
 
 
-@lru_cache(maxsize=256)  # asked for each kernel of a search
+@lru_cache(maxsize=256)  # called for each kernel of a search
 def _why_not(problem: ProgramProblem, device: Device) -> str | None:
-    """Return the compiler's error in one line, or what the device lacks."""
+    """Return the compiler's error or the feature that the device lacks, in one line; None if supported."""
     try:
         found = choices(problem)
         for inference in found.inferences.values():

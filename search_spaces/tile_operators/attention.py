@@ -209,7 +209,7 @@ class Attention(TileProblem):
             i, last, behind = p.minimum(begin + tile, s), end, 0
             query_window = p.window(q, (i, head * d), (bm, wide))
             arrays, columns = (k, v), (group * d, group * e)
-            present = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks beyond the end of their sequence
+            present = p.minimum(p.maximum(end - i, 0), 1)  # 0 if the block is beyond the end of its sequence
         else:
             begin, i, last, behind, present = 0, tile, t, t - s, 1
             query_window = p.window(q[sequence][head], (i, 0), (bm, wide))
@@ -223,7 +223,7 @@ class Attention(TileProblem):
             return p.load(p.window(more[name], (0, head), (1, 1)))
 
         def fades(peak: Any, *others: Any) -> list[Any]:
-            """Return the factors of sums relative to other maxima, so that they are relative to ``peak``."""
+            """Return the factors that rescale sums of exponentials from each maximum in ``others`` to ``peak``."""
             centre = p.where(peak == -inf, 0.0, peak * factor)
             return [p.exp2(other * factor - centre) for other in others]
 
@@ -327,7 +327,7 @@ class Attention(TileProblem):
             return result, (centre + np.log(total))[:, 0]
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
-        """Yield scores that are far below zero and rise along the keys, so that later parts have larger maxima."""
+        """Yield inputs whose scores are far below zero and rise along the keys: the running maximum always changes."""
         x, types = self.loaded(inputs), {name: self.operand(name).dtype for name in ("q", "k")}
         rise = np.linspace(-2.0, -1.0, self.keys) * 512.0 / (self.scale or self.head_size**-0.5)
         k = (np.abs(x["k"]) + 0.5) * rise.reshape((-1, 1, 1) if self.packed else (-1, 1)) / self.head_size
@@ -360,13 +360,13 @@ class AttendedPositions(Protocol):
 
 @dataclass(frozen=True)
 class PositionCut:
-    """Reduction of the positions of attention to a few tiles in which each mask still takes effect.
+    """Reduce the numbers of queries and keys to a few tiles in which each mask still has an effect.
 
     Attributes:
         tiles: Tile sizes along queries and keys.
-        least: Smallest queries and keys, in whole tiles, that exercise all loops.
-        tied: True if queries have positions among the keys, so that equal sizes must stay equal.
-        sequences: Number of packed sequences, one of which must have enough positions.
+        least: Smallest numbers of queries and keys, in whole tiles, that exercise all loops.
+        tied: True if results depend on the positions of queries relative to keys, so that equal sizes must stay equal.
+        sequences: Number of packed sequences that share the positions; at least one must be long enough.
     """
 
     tiles: tuple[int, int]
@@ -375,9 +375,9 @@ class PositionCut:
     sequences: int = 1
 
     def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
-        """Return the reduced sizes; remainders are preserved, and so is the excess of keys over queries."""
+        """Return the reduced sizes. Remainders are preserved, and so is which of queries and keys is larger."""
         (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
-        if 0 < window < positions.keys:  # the window must change the first or last tile of some loops
+        if 0 < window < positions.keys:  # the window must still mask keys in the first or last tile of some loops
             window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))
             keys = max(keys, self.sequences * (window + of_queries + of_keys))
         if self.tied and positions.queries == positions.keys:
@@ -394,7 +394,7 @@ class PositionCut:
 
 
 def _whole(size: int, tile: int, least: int) -> int:
-    """Return ``size`` reduced to whole tiles of at least ``least``, plus its remainder or one more whole tile."""
+    """Return the reduced size: ``least`` rounded up to whole tiles, plus the remainder of ``size`` or one tile."""
     return min(size, -(-least // tile) * tile + (size % tile or tile))
 
 

@@ -256,13 +256,13 @@ class AttentionBackward(TilePipeline):
 
 @dataclass(frozen=True)
 class _Sequence:
-    """Position of a block's sequence in the arrays, for equal lengths and for packed sequences.
+    """Rows of the sequence that a block works on, for sequences of equal length and for packed ones.
 
     Attributes:
         begin: Row of its first query and key.
         at: Row of the block's first query or key.
         last: Row after its last key.
-        behind: Number of keys before the first query.
+        behind: Number of keys before the position of the first query.
         packed: True if lengths are known only on the device.
     """
 
@@ -274,7 +274,7 @@ class _Sequence:
 
     @property
     def below(self) -> dict[str, Any]:
-        """Keywords that limit the rows that a block stores."""
+        """Keyword arguments of ``p.store`` that keep a block from storing beyond its sequence."""
         return {"rows_below": self.last} if self.packed else {}
 
 
@@ -295,7 +295,7 @@ def _sizes(o: Any, q: Any, k: Any) -> tuple[int, int, int, int, int, int]:
 
 
 def _of_head(o: Any, array: Any, sequence: Any, head: Any, row: Any, d: int) -> tuple[Any, tuple[Any, Any]]:
-    """Return the matrix of one head, and the indices at which a row of it begins."""
+    """Return an array and the indices in it at which row ``row`` of one head begins."""
     return (array, (row, head * d)) if o.packed else (array[sequence][head], (row, 0))
 
 
@@ -333,7 +333,7 @@ def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
     slopes = p.load(p.window(arrays["slopes"], (0, head), (1, 1))) if options.alibi else None
     acc = p.state(p.zeros((bm, d)))
     stop = p.minimum(place.last, i + (bm + behind)) if options.causal else place.last
-    if options.packed:  # blocks behind the end of their sequence have none
+    if options.packed:  # blocks beyond the end of their sequence run no iterations
         stop = p.minimum(stop, place.begin + p.minimum(p.maximum(place.last - i, 0), 1) * s)
     first = p.maximum(i + (behind - options.window + 1), 0) // bn * bn if options.window else place.begin
     if options.packed and options.window:

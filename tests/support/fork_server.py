@@ -1,7 +1,7 @@
-"""A process that has imported what commands import, and forks a child for each: see ``forked_python.py``.
+"""A server that imports packages once and forks a child for each command; its client is ``forked_python.py``.
 
-Arguments: the path of its socket, the process with which it ends, and the packages to import.
-A client sends one request for each connection. It receives the child's pid, and later its wait status and CPU seconds.
+Arguments: the path of its socket, the id of a process with whose end the server ends, and the packages to import.
+A client sends one request per connection. It receives the child's pid, and later its wait status and CPU seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def load(package: str) -> None:
-    """Import a package, and all modules of one of ours; what is not installed is left out."""
+    """Import a package, and all modules of a package of this project. Ignore packages that are not installed."""
     with suppress(ImportError):
         imported = importlib.import_module(package)
         if package.partition(".")[0] in OURS:
@@ -43,7 +43,7 @@ def load(package: str) -> None:
 def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
     """Fork a child for each request, as long as the process ``owner`` runs.
 
-    Returns in the child, with the request and its descriptors.
+    Only the children return from this function, with the request and its descriptors.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(f"{path}.new")
@@ -51,7 +51,7 @@ def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    for number in STOPS:  # meant for the children
+    for number in STOPS:  # signals to the process group are for the children
         signal.signal(number, signal.SIG_IGN)
     running: dict[int, socket.socket] = {}
     os.rename(f"{path}.new", path)
@@ -71,7 +71,7 @@ def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
                 os.close(descriptor)
             running[pid] = connection
             connection.send(str(pid).encode())
-    shutil.rmtree(os.path.dirname(path), ignore_errors=True)  # with the socket of the other server, which ends too
+    shutil.rmtree(os.path.dirname(path), ignore_errors=True)  # the other server, whose socket is also there, ends too
     os._exit(0)
 
 
@@ -86,7 +86,7 @@ def report_ended(running: dict[int, socket.socket]) -> None:
 
 
 def take_streams(received: list[int]) -> None:
-    """Make the descriptors that were received the standard streams, and close all others."""
+    """Use the received descriptors as standard streams, and close all others."""
     above = max(2, *received) + 1
     for offset, descriptor in enumerate(received):
         os.dup2(descriptor, above + offset)
@@ -94,12 +94,12 @@ def take_streams(received: list[int]) -> None:
         os.dup2(above + number, number)
     for entry in os.listdir("/proc/self/fd"):
         if int(entry) > 2:
-            with suppress(OSError):  # the list's own is closed already
+            with suppress(OSError):  # the descriptor of listdir itself is already closed
                 os.close(int(entry))
 
 
 def become(request: dict[str, Any]) -> None:
-    """Take over the environment, folder, signals and streams of the process that was asked for."""
+    """Set the environment, folder, signals and streams that the request specifies."""
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
@@ -130,7 +130,7 @@ def writer(descriptor: int, errors: str) -> io.TextIOWrapper:
 
 
 def run(arguments: list[str]) -> None:
-    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does; after ``-P`` without its folder."""
+    """Run ``-m MODULE``, ``-c CODE`` or a script as the interpreter does; ``-P`` leaves its folder out of sys.path."""
     main = sys.modules["__main__"] = ModuleType("__main__")
     sys.orig_argv = [sys.executable, *arguments]
     paths = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
@@ -151,7 +151,7 @@ def run(arguments: list[str]) -> None:
 
 
 def end(error: BaseException | None) -> NoReturn:
-    """End this process as the interpreter does after ``error``, but leave its memory to the system."""
+    """End this process as the interpreter would after ``error``, but without freeing memory first."""
     status = 0
     if isinstance(error, SystemExit):
         if error.code is not None and not isinstance(error.code, int):

@@ -1,11 +1,11 @@
-"""Python processes of tests that need not import everything again.
+"""Run Python commands of tests in forked processes, which have already imported their modules.
 
-``run`` and ``Popen`` are those of ``subprocess`` for commands that start with ``sys.executable``. A child that
-``fork_server.py`` forks runs the command. It is a process of its own, with its own exit status, signals, streams,
-environment and folder, but its modules are already imported, which takes longer than most commands do.
+``run`` and ``Popen`` replace those of ``subprocess`` for commands that start with ``sys.executable``. The command runs
+in a child that ``fork_server.py`` forks: a process of its own, with its own exit status, signals, streams, environment
+and folder. This saves the imports, which take longer than most commands.
 
-A test that is about the start of a process starts a new interpreter, with ``subprocess``: imports, or streams that are
-closed. So does a test of each command, for its entry point.
+Tests of a process's start (imports, closed streams) use ``subprocess`` and start a new interpreter. So does one test of
+each command, for its entry point.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ COMMANDS = (
     *("numpy.random", "scipy", "cuda.bindings.nvrtc", "pytest", "hypothesis"),
 )
 TORCH = (*COMMANDS, "torch", "triton.language")
-OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of the process that all servers end with: the first of pytest
+OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of pytest's first process; servers end when it does
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # a child ignores those that its parent ignores
-_FOLDER = gettempdir()  # some tests set TMPDIR
+_FOLDER = gettempdir()  # determined at import, as some tests set TMPDIR
 
-# What a child can take over. With other options or options of Python (-W, -I), a new interpreter is started.
+# Options that a forked child supports. With others, or with options of Python (-W, -I), a new interpreter starts.
 _OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "bufsize", "start_new_session"}
 _OF_CHILD = {"PYTHONPATH", "PYTHONUNBUFFERED"}
-# So it is with other values of these variables and of all others of Python, which are read at the start.
+# A new interpreter also starts if a variable with one of these prefixes differs: Python reads them at its start.
 _OF_START = ("LANG", "LC_", "LD_", "PYTHON")
 
-cpu_seconds = 0.0  # of the forked processes that have ended
+cpu_seconds = 0.0  # total of the forked processes that have ended
 
 
 class Popen(subprocess.Popen[Any]):
-    """A forked process, or one of ``subprocess`` if only a new interpreter can do what the command asks for.
+    """A forked process, or one of ``subprocess`` if the command requires a new interpreter.
 
     ``torch`` is for commands that import PyTorch.
     """
@@ -68,7 +68,7 @@ class Popen(subprocess.Popen[Any]):
         if self._server is None or self._request is None:
             super()._execute_child(*given)  # type: ignore[misc]
             return
-        pipes = stdin, _, _, stdout, _, stderr = given[10:16]  # -1 where there is no pipe
+        pipes = stdin, _, _, stdout, _, stderr = given[10:16]  # -1 for a stream without a pipe
         streams = [number if pipe == -1 else pipe for number, pipe in enumerate((stdin, stdout, stderr))]
         socket.send_fds(self._server, [json.dumps(self._request).encode()], streams)
         self.pid = int(_answer(self._server))

@@ -1,4 +1,4 @@
-"""The XML schema of JUnit reports, loaded by the first test that asks for it."""
+"""The XML schema of JUnit reports, loaded when a test first uses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @cache
 def junit_schema() -> XMLSchema:
-    """Return the schema. Both its package and the schema take a tenth of a second to load."""
+    """Return the schema. Importing its package and loading it take a tenth of a second each."""
     from xmlschema import XMLSchema
 
     return XMLSchema(Path(__file__).parents[1] / "autosched" / "regression" / "junit.xsd")

@@ -1,4 +1,4 @@
-"""Operators of language and image models as tile programs, each with the same in numpy."""
+"""Operators of language and image models as tile programs, each with a reference in numpy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def attention(p: Builder, q: Array, k: Array, v: Array, o: Array, scores: Scores
 
 
 def attended(x: Numbers, scores: Callable[[FloatArray, FloatArray, int], FloatArray]) -> FloatArray:
-    """Return the same, where ``scores`` gets the products, columns minus rows, and the head."""
+    """Return the reference of ``attention``. ``scores`` receives the products, columns minus rows, and the head."""
     h, s, d = x["q"].shape
     found = np.zeros_like(x["q"])
     for head in range(h):

@@ -31,7 +31,7 @@ def autotuned(benchmark, function=increase, configs=CONFIGS, **options):
 
 
 def kernels(log, *, count=COUNT, configs=CONFIGS, seconds=0.0, term="+ C * {}", **options):
-    """Return autotuned kernels, distinguished by their source."""
+    """Return autotuned kernels that differ in their source text."""
     made = []
     for k in range(count):
         function = triton.JITFunction(increase.fn)

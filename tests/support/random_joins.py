@@ -1,4 +1,4 @@
-"""Random tile programs that find elements with their indices (argmax and the like), gather, and scan."""
+"""Random tile programs that pick elements by index (such as argmax), gather, and scan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = ("pick", "pick", "scan", "scan", "top", "turn", "where", "product", "sum
 
 
 def shape_of(seed: int) -> tuple[int, int]:
-    """Return the shape of a program's tile, which must divide its array."""
+    """Return the shape of the program's tile; extents of its array must be multiples of it."""
     return random.Random(seed).choice(SHAPES)
 
 

@@ -30,7 +30,7 @@ BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 
 
 def random_program(seed: int) -> Program:
-    """Return one or two matmuls of random storage orders, and up to six random functions of them and of loads."""
+    """Return a program with one or two matmuls of random memory orders and up to six functions of them and of loads."""
     rng = random.Random(seed)
     turned_a, turned_b, twice = (rng.random() < 0.4 for _ in range(3))
     typed, out_type = rng.choice(("f16", "bf16")), rng.choice(("f16", "bf16", "f32"))
@@ -87,7 +87,7 @@ MAPS = ([4, 1], [2, 2], [1, 4], [4, 2], [2, 4])
 
 
 def random_tiles(seed: int) -> Program:
-    """Return up to ten operations on tiles of one shape, with or without a loop that carries sums and maxima.
+    """Return a program with up to ten operations on tiles of one shape, and maybe a loop that carries sums and maxima.
 
     The operations are functions, masks, reductions and broadcasts of rows, columns and groups, transposes, and
     conversions to random maps.
@@ -159,7 +159,7 @@ TURNS = (
 
 
 def random_loops(seed: int, without: Container[int] = ()) -> Program:
-    """Return a loop of matmuls with other operations between them in each iteration.
+    """Return a program with a loop of matmuls and other operations between them.
 
     These are sums and maxima of rows and columns that scale and shift results, conversions, transposes, a nested loop,
     and further matmuls of the same or of computed operands. A second loop of matmuls of its result may follow.

@@ -15,12 +15,12 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
 Step = tuple[Parameter, tuple[Attribute, ...], tuple[Rule, ...]]
-STARTS = 12  # restarts from the first parameter; if none of them ends, the whole space is counted
-MOST_BACK = 40  # limit of the steps back of one start
+STARTS = 12  # searches from the first parameter; if all fail, a schedule is drawn from the counted space
+MOST_BACK = 40  # limit of backtracking steps per search
 
 
 def random_schedule(space: Space, seed: int) -> Schedule:
-    """Return a random valid schedule. Every one is possible, but not equally probable.
+    """Return a random valid schedule. Each is possible, but they are not equally probable.
 
     Raises:
         EmptySpace: There is none.
@@ -29,7 +29,7 @@ def random_schedule(space: Space, seed: int) -> Schedule:
 
 
 def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingProxyType({})) -> Schedule | None:
-    """Return a random schedule that has the ``given`` values, or None if the search from the first parameter fails."""
+    """Return a random schedule with the ``given`` values, or None if the search finds none."""
     steps, rng = _steps(space), np.random.default_rng(seed)
     for _ in range(STARTS):
         codes = _start(steps, space.constants, rng, given)
@@ -39,13 +39,13 @@ def random_start(space: Space, seed: int, given: Mapping[str, Value] = MappingPr
 
 
 def _steps(space: Space) -> list[Step]:
-    """Return each parameter with the attributes and rules whose last needed value it is."""
+    """Return each parameter with the attributes and rules that can be evaluated once it has a value."""
     known = set(space.constants)
     attributes, rules, steps = list(space.attributes), list(space.constraints), list[Step]()
     for parameter in space.parameters:
         known.add(parameter.name)
         new: list[Attribute] = []
-        for attribute in attributes:  # in an order in which each follows those that it needs
+        for attribute in attributes:  # an attribute is listed after those that it needs
             if known.issuperset(attribute.needs):
                 new.append(attribute)
                 known.add(attribute.name)
@@ -63,7 +63,7 @@ def _start(
     values = {p.name: p.values for p, _, _ in steps}
     codes: list[int] = []
     columns: list[dict[str, int]] = [dict(constants)]
-    left: list[list[tuple[int, dict[str, int]]]] = []  # for each parameter, the codes not tried yet
+    left: list[list[tuple[int, dict[str, int]]]] = []  # for each parameter, the remaining candidates
     back = 0
     while len(codes) < len(steps):
         if len(left) == len(codes):
@@ -89,7 +89,7 @@ def _candidates(
     step: Step, codes: dict[str, int], before: dict[str, int], values: dict[str, tuple[int | str, ...]],
     rng: np.random.Generator,
 ) -> list[tuple[int, dict[str, int]]]:  # fmt: skip
-    """Return the codes that no rule refuses yet, in random order, each with the attributes that follow from it."""
+    """Return the codes that the rules of this step accept, in random order, each with its attributes."""
     parameter, attributes, rules = step
     count = len(parameter.values)
     needed = {parameter.name}.union(*(one.needs for one in (*attributes, *rules)))

@@ -15,9 +15,9 @@ from statistics import mean
 import forked_python
 import pytest
 
-LIST = Path("tests", "slow.txt")  # in the root folder of the run
+LIST = Path("tests", "slow.txt")  # relative to the root folder of the run
 LIMIT = 0.05  # seconds of CPU
-MARGIN = 1.5  # a function changes its mark only beyond the limit by this factor
+MARGIN = 1.5  # hysteresis: a mark changes only if the time differs from the limit by this factor
 
 
 def slow_functions(root: Path) -> set[str]:

@@ -65,9 +65,9 @@ def interpreted(problem: TileOperator, seed: int) -> bool:
 
 
 def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
-    """Return the same problem of a type whose module has ``old``, which occurs once, replaced by ``new``.
+    """Return the problem with a fault: its module is executed with ``old``, which occurs once, replaced by ``new``.
 
-    The reference of the original problem judges the kernels of the faulty one.
+    Compare results of its kernels with the reference of the original problem.
     """
     module = inspect.getmodule(type(problem))
     assert module is not None
@@ -86,7 +86,7 @@ def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
 
 
 def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1, **values: str | int) -> bool:
-    """Return True if a planted fault is refused, or reported for random inputs or one of the edge cases.
+    """Return True if a planted fault is refused, or detected with random inputs or edge cases.
 
     The schedule is the first sampled one that has ``values``.
     """

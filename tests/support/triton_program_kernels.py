@@ -90,7 +90,7 @@ def wait_for_the_middle(flags, o):
 
 @triton.jit
 def wait_by_atomics(locks, o, far, SWAP: tl.constexpr):
-    """Each third block waits for the lock of the one that is ``far`` behind it; the others set theirs."""
+    """Every third block waits for the lock of the block ``far`` after it; the other blocks set their locks."""
     block = tl.program_id(0)
     total = tl.arange(0, 64)
     if block % 3 == 0:
@@ -107,7 +107,7 @@ def wait_by_atomics(locks, o, far, SWAP: tl.constexpr):
 
 @triton.jit
 def row_sums_in_whole_tiles(o, x, n, BLOCK: tl.constexpr):
-    """Without a mask: for rows that BLOCK divides."""
+    """Sum rows without a mask, which is correct if BLOCK divides n."""
     row, i = tl.program_id(0), tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for first in range(0, n, BLOCK):
@@ -117,7 +117,7 @@ def row_sums_in_whole_tiles(o, x, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def penalize(logits, ids, count, penalty, BLOCK: tl.constexpr):
-    """Divides what ``ids`` name, each as often as it is named: right where no number is there twice."""
+    """Divide the logits at ``ids`` by the penalty, which is a race if an id occurs twice."""
     i = tl.arange(0, BLOCK)
     at = logits + tl.load(ids + i, mask=i < count, other=0)
     tl.store(at, tl.load(at, mask=i < count) / penalty, mask=i < count)

@@ -1,4 +1,4 @@
-"""Triton kernels of test_sound_kernels: what public test suites do, reduced."""
+"""Triton kernels of test_sound_kernels: small versions of kernels in public test suites."""
 
 # mypy: ignore-errors
 import triton

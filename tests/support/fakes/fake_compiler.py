@@ -1,4 +1,4 @@
-"""A fake g++ that compiles nothing but logs its requests, so that the emulator builds within a second."""
+"""A fake g++ that only logs its requests, so that builds of the emulator take less than a second."""
 
 from __future__ import annotations
 

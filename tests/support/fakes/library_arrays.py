@@ -16,7 +16,7 @@ class Stream:
 
 
 class OnDevice(np.ndarray):
-    """A numpy array that has its address where cupy's arrays have it."""
+    """A numpy array with the attribute ``data.ptr`` of cupy's arrays."""
 
     @property
     def data(self):

@@ -186,7 +186,7 @@ class _Function:
 
 
 class Foreign:
-    """An array of another library over the memory of one of cupy's: only ``__cuda_array_interface__``."""
+    """An array of another library that shares a cupy array's memory and only has ``__cuda_array_interface__``."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -194,7 +194,7 @@ class Foreign:
 
 
 class Exchanged:
-    """An array of another library over the memory of one of cupy's: only DLPack, on device ``kind``."""
+    """An array of another library that shares a cupy array's memory and only has DLPack, on device ``kind``."""
 
     def __init__(self, array: Any, kind: int = 2) -> None:
         self.array, self._kind = array, kind

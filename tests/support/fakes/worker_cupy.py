@@ -95,7 +95,7 @@ class Stream:
 
 
 class Graph:
-    """Like CUDA's graphs, it stores handles and addresses only, and keeps none of the objects alive."""
+    """A graph that, like CUDA's, stores only handles and addresses, which do not keep objects alive."""
 
     def __init__(self, work):
         self.work = [(weakref.ref(function), grid, [weak(x) for x in arguments]) for function, grid, arguments in work]
@@ -119,7 +119,7 @@ class FakeCupy:
 
     def __init__(self, time=1e-3, memory=1 << 30):
         self.time, self.free, self.now = time, memory, 0.0
-        self.kept_by_pool = []  # unused memory that the pool still holds
+        self.kept_by_pool = []  # memory that was freed to the pool
         self.modules = {}  # by path, like cupy's cache
         self.query, self.graphs, self.launches, self.stream = 0, [], [], Stream(self)
         runtime = SimpleNamespace(
@@ -206,7 +206,7 @@ class Function:
         out[...] = a.astype(np.float32) @ b.astype(np.float32)
         turn = len(self.cupy.launches)
         if self.name == "two_phases" and turn % 2:
-            out[...] = 0  # the second launch completes the result
+            out[...] = 0  # only every second launch leaves a complete result
         if self.name == "wrong":
             out[0, 3, 4] += 1
         if self.name == "nothing":

@@ -126,7 +126,7 @@ class Driver(PretendedCupy):
     def launched(
         self, function: int, step: Launch, grid: Sequence[int], parameters: Sequence[Any], **more: Any
     ) -> None:
-        """Record a launch of the Python path, whose parameters have cupy's forms."""
+        """Record a launch of the Python path, whose parameters are numpy scalars or addresses as ints."""
         stored = tuple(np.uint64(p).tobytes() if isinstance(p, int) else p.tobytes() for p in parameters)
         self._sizes[function] = tuple(len(p) for p in stored)
         attributes = {"cluster": None, "cooperative": False, "dependent": False, **more}

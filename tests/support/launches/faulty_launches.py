@@ -1,4 +1,4 @@
-"""Replace the process that owns a GPU: the test id of a recorded launch selects the result."""
+"""A fake of the process that owns a GPU: the test id of a recorded launch selects the process's behaviour."""
 
 from __future__ import annotations
 

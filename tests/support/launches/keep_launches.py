@@ -23,7 +23,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.launch import Launch
 from search_spaces.launches.texture import LinearTexture
 
-MOST_BYTES = 8 << 20  # limit of all arrays of a launch together
+MOST_BYTES = 8 << 20  # limit of the total size of a launch's arrays
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
@@ -33,7 +33,7 @@ class KeepLaunches:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._test = ""
-        self._compiled = threading.local()  # for each thread: the program that it runs next, and its text
+        self._compiled = threading.local()  # per thread: bytecode compiled last, and its text
         self._run = emulator.run_launch
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(emulator, "compile_to_bytecode", self._compile_to_bytecode)
@@ -104,7 +104,7 @@ class KeepLaunches:
 def is_plain(launch: Launch, settings: RunSettings) -> bool:
     """Return True if a GPU can repeat a launch.
 
-    That is a whole launch, run once, without textures, on arrays whose bytes are all known and at most MOST_BYTES.
+    It must be a complete launch, run once, without textures, on arrays of known contents and at most MOST_BYTES.
     """
     memory = settings.memory
     beyond = (memory.defined, memory.addresses, memory.others, memory.inside, memory.symbols, memory.textures)

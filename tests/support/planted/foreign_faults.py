@@ -24,8 +24,8 @@ ORDERS = (Order(), Order("interleaved"), Order("random", 1), Order("interleaved"
 class ForeignKernel:
     """A kernel, its launch and its faults.
 
-    ``arguments()`` returns new arguments for each launch; ``expected`` returns what array ``output`` must hold after
-    it.
+    ``arguments()`` returns new arguments for each launch. ``expected`` returns the correct contents of array
+    ``output`` after it.
     """
 
     name: str
@@ -37,13 +37,13 @@ class ForeignKernel:
     block: int | tuple[int, int, int] = 64
     shared_bytes: int = 0
     launches: int = 1
-    fills: bool = True  # whether it writes every element of the output
-    aliases: dict[int, int] = field(default_factory=dict)  # argument: the one whose array it shares
+    fills: bool = True  # True if the kernel writes every element of the output
+    aliases: dict[int, int] = field(default_factory=dict)  # by argument: another argument with the same array
     faults: tuple[tuple[str, str, str], ...] = field(default=())  # name, old, new
     orders: tuple[Order, ...] = ORDERS
 
     def run(self, source: str, order: Order) -> tuple[EmulatedLaunch, bool]:
-        """Return the launch, and whether its result is correct and it has no findings."""
+        """Return the launch, and True if it has no findings and its result is correct."""
         given = self.arguments()
         done = autosched.emulate(
             source,

@@ -17,7 +17,7 @@ WRONG = "wrong numbers"
 class Fault:
     """A fault: ``old`` is replaced by ``new`` in the kernel.
 
-    Running it must give one of ``found``: kinds of findings, or WRONG.
+    Its emulation must report one of ``found``: kinds of findings, or WRONG.
     """
 
     name: str
@@ -45,7 +45,7 @@ _STORE = "st.shared.u32 [%0], %1;"
 _PROXY = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
 _LOAD_B = "load(b + s * B_BYTES, map_b, t * K_TILE, column, full + 8 * s);"
 
-# Every run includes the first ones, one of each mechanism.
+# The first faults, one per mechanism, are part of every test run; the others are nightly.
 FAULTS = (
     Fault("no wgmma.fence", _FENCE, "", (K.MISSING_WGMMA_FENCE,)),
     Fault("accumulators used before the wait", _WAIT, "", (K.WGMMA_IN_FLIGHT,)),

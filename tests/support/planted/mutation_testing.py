@@ -25,7 +25,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-WRONG = "wrong numbers"  # outcome without a finding whose result differs from the reference
+WRONG = "wrong numbers"  # no finding, but the result differs from the reference
 
 
 def reported_by_verification(
@@ -57,8 +57,8 @@ class Mutation:
     """A fault: ``old``, which occurs once in a header or its folder, is replaced by ``new``.
 
     ``header`` is a path below include/autosched. ``case`` is a golden case whose schedule uses the edited line; it runs
-    on its problem with some ``fields`` replaced. An edit that does not compile says nothing about the emulator;
-    therefore the compiler may refuse only an edit that ``breaks_a_type`` on purpose.
+    on its problem with some ``fields`` replaced. An edit that does not compile does not test the
+    emulator, so only those with ``breaks_a_type`` may fail to compile.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Mutation:
 
 
 def found_in(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
-    """Return "ok" or the finding of golden case ``case``, with other ``headers`` and ``fields`` of its problem."""
+    """Verify golden case ``case`` with other ``headers`` and ``fields`` of its problem; return "ok" or the finding."""
     data = json.loads((GOLDEN / f"{case}.json").read_text())
     problem = dataclasses.replace(problem_from_json(data["problem"]), **fields)
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))

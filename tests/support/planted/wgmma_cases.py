@@ -186,7 +186,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
 }
 
 
-# One column of out^T for each row of out, and columns of several tiles where a block computes several.
+# One column of out^T for each row of out; if a block computes several tiles, it has the columns of all of them.
 TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "few rows": ({"tile_n": 16}, {"m": 16, "n": 136, "epilogue": "bias+silu"}),
     "odd rows of f32": ({"tile_n": 24, "tile_m": 128}, {"m": 17, "n": 131, "out": "f32", "epilogue": "bias"}),

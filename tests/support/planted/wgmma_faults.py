@@ -24,8 +24,8 @@ _STREAM_K = "autosched/common/stream_k.cuh"
 class WgmmaFault:
     """A fault: ``old`` is replaced by ``new`` in a header.
 
-    Emulating the case of CASES must give one of ``found``, kinds of findings or WRONG, in every order of warps, with
-    the blocks in the order ``blocks``. ``clusters`` is the number of clusters that run at a time; 0 means all.
+    The emulation of CASES[case] must report one of ``found`` (kinds of findings, or WRONG) in every order of warps,
+    with the blocks in the order ``blocks``. ``clusters`` is the number of clusters that run at a time; 0 means all.
     """
 
     name: str
@@ -73,7 +73,7 @@ _NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C
 _LAST_BOX = """// TMA must have read shared memory before the block exits.
       if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<0>();"""
 
-# Every run includes the first ones, one of each mechanism.
+# The first faults, one per mechanism, are part of every test run; the others are nightly.
 FAULTS = (
     WgmmaFault("no proxy fence before a store", STORES, "Box::write(box, x);\n        ptx::fence_async_proxy();",
                "Box::write(box, x);", (K.MISSING_PROXY_FENCE,)),
@@ -237,7 +237,7 @@ FAULTS = (
     WgmmaFault("the copies end a tile early", PERSISTENT, _BODY,
                "if (threadIdx.x < consumer_threads || next + launched < works) body(Work(next, order), turn, true);",
                LOST),
-    # Turns.
+    # Two consumers that alternate tiles (ping-pong).
     WgmmaFault("begins before its turn", "taking turns, with registers",
                "ptx::barrier_sync(of_turns + group, consumer_threads);", "", LOST),
     WgmmaFault("keeps its turn", TURNS, _NEXT_TURN, _NEXT_TURN.replace("more", "false"), (K.BARRIER_NOT_REACHED,)),

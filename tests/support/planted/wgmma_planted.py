@@ -106,7 +106,7 @@ _BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
 _READ = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
 
 PLANTED = (
-    # Every run includes the first ones.
+    # The first faults are part of every test run; the others are nightly.
     Planted("one slice of k is multiplied twice", "plain", WRONG,
             {"B::from_base(step, 0)": "B::from_base(step & ~1, 0)"}),
     Planted("expects the bytes inside of the matrix alone", "tail of k", K.BARRIER_NOT_REACHED,
@@ -219,7 +219,7 @@ PLANTED = (
             {"tile.tell_stored();\n    return false;": "tile.tell_stored();\n    return true;"}, _STREAM_K),
     Planted("a k-tile between two workers is left out", STREAM, K.UNWRITTEN_OUTPUT,
             {"first_dealt(worker + 1) - dealt,": "first_dealt(worker + 1) - dealt - 1,"}, _STREAM_K),
-    # The end.
+    # The epilogue.
     Planted("rows of stmatrix exchanged", STORES, WRONG,
             {"box + at(warp * 16 + lane % 16, r / 4": "box + at(warp * 16 + (lane % 16 ^ 8), r / 4"}, _OUT),
     Planted("fenced, then written", STORES, K.MISSING_PROXY_FENCE,
@@ -259,7 +259,7 @@ PLANTED = (
     Planted("the largest number in place of infinity", "f16", WRONG,
             {"x[i] = activate<activation(C::activation)>(x[i]);\n}":
              "x[i] = x[i] > 65504.0f ? 65504.0f : activate<activation(C::activation)>(x[i]);\n}"}, _FINISH),
-    # Elsewhere.
+    # Other faults.
     Planted("outside of the matrix is NaN", "tail of k", WRONG, maps={"a_map": {"fill": "NAN_REQUEST_ZERO_FMA"}}),
     Planted("asks once whether a phase has ended", "plain", K.MBARRIER_MISUSE,
             {"while (!ptx::mbarrier_try_wait": "if (!ptx::mbarrier_try_wait",

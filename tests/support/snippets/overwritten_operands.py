@@ -11,7 +11,7 @@ from measurements.compiler.disassembly import SassInstruction, loops
 _WRITES_NONE = ("ST", "RED", "BRA", "BAR", "SYNCS", "UTMA", "WARPGROUP", "DEPBAR", "EXIT", "NOP", "FENCE")
 _WIDE = re.compile(r"\.(?:128|64|WIDE)\b|^CS2R$")
 _MATRICES = re.compile(r"\.M(?:T)?88\.(\d)")
-_FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # after predicates that are written too
+_FIRST_REGISTER = re.compile(r"(?:U?P(?:\d|T)\s*,\s*)*R(\d+)\b")  # skips predicates, which precede the registers
 
 
 def written(instruction: SassInstruction) -> range:
@@ -43,15 +43,15 @@ def operand(instruction: SassInstruction) -> range:
 
 
 def overwritten(code: Sequence[SassInstruction]) -> list[str]:
-    """Return the writes to the register operand of each wgmma in a loop, except for those that belong to another wgmma.
+    """Return writes to the register operand of a wgmma in a loop that would change what the wgmma reads next.
 
-    Those are the writes that another wgmma reads before this one. Only valid for programs in which no two matmuls share
-    such an operand.
+    A write that another wgmma reads first is meant for that one and is left out. Only valid for programs in which no
+    two matmuls share such an operand.
     """
     wrong = []
     for body in loops(code):
         for at, wgmma in enumerate(body):
-            turn = [*body[at + 1 :], *body[:at]]  # the instructions from this one to its next execution
+            turn = [*body[at + 1 :], *body[:at]]  # the instructions between two executions of this wgmma
             for register in operand(wgmma):
                 writes = [i for i, other in enumerate(turn) if register in written(other)]
                 if writes and any(register in operand(other) for other in turn[writes[-1] :]):

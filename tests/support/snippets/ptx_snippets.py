@@ -1,4 +1,4 @@
-"""Run single PTX instructions on arrays of operands, many of them in one launch."""
+"""Run single PTX instructions on arrays of operands, many instructions per launch."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ ADD_ONE = """.version 7.0
 class Snippet:
     """An instruction: ``text`` with %d, %a, %b, %c in place of its registers.
 
-    ``to`` and ``sources`` are the types of the registers. ``reference`` takes and returns operands' bits, as Python
-    ints.
+    ``to`` and ``sources`` are the types of the registers. ``reference`` maps the bits of the operands to those of the
+    result, as Python ints.
     """
 
     text: str
@@ -115,10 +115,9 @@ class WarpSnippet:
 
 
 def warp_program(snippets: Sequence[WarpSnippet]) -> str:
-    """Return PTX with each instruction once.
+    """Return PTX that executes each instruction once.
 
-    Registers are loaded from 8-byte words of ``in``, with 32 adjacent lanes, and results are stored in words of
-    ``out``.
+    Each source register has 32 words of 8 bytes in ``in``, one per lane. Each result register has as many in ``out``.
     """
     lines, read, written = [], 0, 0
     for k, snippet in enumerate(snippets):

@@ -19,8 +19,8 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
-Way = tuple[int, int, float]  # RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
-MOST_CONFIGURATIONS = 400  # of a space: tests enumerate all of them in Python, and joins in chunks of two rows
+Way = tuple[int, int, float]  # values of RELATION_ROWS, CHUNK_ROWS, ROLLOUT_ROWS
+MOST_CONFIGURATIONS = 400  # limit per space: tests enumerate all of them in Python, and join them in chunks of two rows
 
 _lengths = each(len)
 

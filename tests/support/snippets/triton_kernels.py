@@ -1,4 +1,4 @@
-"""Kernels of Triton's tutorials, and how they are compiled where no GPU is."""
+"""Kernels like those of Triton's tutorials, and functions that compile them without a GPU."""
 
 # mypy: ignore-errors
 from typing import Any
@@ -86,7 +86,7 @@ def scaled_dot(
     a, sa, b, sb, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, FORMAT: tl.constexpr, PACKED: tl.constexpr,
     GROUP: tl.constexpr,
 ):  # fmt: skip
-    """One tile of a @ b.T: lines of a and b are K elements, PACKED to a byte, with a scale for GROUP of them."""
+    """One tile of a @ b.T: lines of a and b have K elements, PACKED per byte, and a scale per GROUP of them."""
     rows, columns = tl.arange(0, M), tl.arange(0, N)
     along, groups = tl.arange(0, K // PACKED), tl.arange(0, K // GROUP)
     left = tl.load(a + rows[:, None] * (K // PACKED) + along[None, :])
@@ -100,7 +100,7 @@ def scaled_dot(
 def compiled(
     kernel: Any, signature: dict[str, str], constants: dict[str, Any], aligned: int = 0, sm: int = 80, **options: Any
 ) -> Any:
-    """``kernel``, or the one of this name here, for ``sm``; its first ``aligned`` arguments are multiples of 16."""
+    """Compile a kernel of this file, or ``kernel``, for ``sm``; the first ``aligned`` arguments are multiples of 16."""
     source = ASTSource(
         fn=globals()[kernel] if isinstance(kernel, str) else kernel,
         signature={**signature, **dict.fromkeys(constants, "constexpr")},
@@ -131,7 +131,7 @@ def launch_by_descriptors(compiled: Any, m: int, n: int, k: int) -> Launch:
 
 @triton.jit
 def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
-    """Return a tile smaller than the block: most threads hold copies of elements, and load them."""
+    """Rotate pairs in place. The tile is smaller than the block, so most threads load copies of elements."""
     row = tl.program_id(0)
     k = tl.arange(0, HALF)
     first, second = q + row * 2 * HALF + k, q + row * 2 * HALF + HALF + k
@@ -143,7 +143,7 @@ def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
 
 @triton.jit
 def rms_norm(o, x, n, eps, BLOCK: tl.constexpr):
-    """Return a row of at most one element a thread."""
+    """RMS norm of a row with at most one element per thread."""
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     v = tl.load(x + row * n + column, mask=column < n, other=0.0)
@@ -153,7 +153,7 @@ def rms_norm(o, x, n, eps, BLOCK: tl.constexpr):
 
 @triton.jit
 def in_turns(lock, o):
-    """Each program waits for the one behind it: a loop that asks, with barriers inside."""
+    """Run programs one after another, last one first: each polls a lock until it is its turn, then passes it on."""
     last = tl.num_programs(0) - 1
     turn = last - tl.program_id(0)
     while tl.atomic_cas(lock, turn, turn) != turn:

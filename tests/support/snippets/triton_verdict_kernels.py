@@ -1,4 +1,4 @@
-"""Triton kernels of the golden verdicts: their lines are part of these."""
+"""Triton kernels of the golden verdicts, which contain line numbers of this file."""
 
 # mypy: ignore-errors
 import torch

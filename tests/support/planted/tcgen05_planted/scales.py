@@ -76,7 +76,7 @@ PLANTED = (
     Planted(
         "lines of scales 64 bytes apart", "mxf8", WRONG, "8ull << 32 | 1ull << 46", "4ull << 32 | 1ull << 46", INTRINSIC
     ),
-    # Block scales.
+    # Scales of blocks that software applies.
     Planted(
         "the scale of the first k-tile", "scales of blocks", WRONG, "End::number(of_a + t) *", "End::number(of_a) *"
     ),

@@ -19,7 +19,7 @@ from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 TYPES = ("f16", "bf16")
-DEPTH = 16  # k of one mma.sync instruction for 16-bit types: head sizes are padded to a multiple
+DEPTH = 16  # k of one mma.sync instruction for 16-bit types; head sizes are padded to multiples of it
 LEAST_HEAD, MOST_HEAD = 16, 256
 
 
@@ -216,7 +216,7 @@ class Attention(TileProblem):
             arrays, columns = (k[sequence][group], v[sequence][group]), (0, 0)
         query = p.load(query_window)
         scale = o.scale or d**-0.5
-        plain = not (o.soft_cap or o.alibi)  # scores stay q k^T: the scale is folded into the exponent
+        plain = not (o.soft_cap or o.alibi)  # scores remain unscaled: the factor of the exponent includes the scale
         factor = scale * LOG2_E if plain else LOG2_E
 
         def of_head(name: str) -> Any:
@@ -375,7 +375,7 @@ class PositionCut:
     sequences: int = 1
 
     def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
-        """Return the reduced sizes. Remainders are preserved, and so is which of queries and keys is larger."""
+        """Return the reduced sizes, with the same remainders and the same order of queries and keys by size."""
         (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
         if 0 < window < positions.keys:  # the window must still mask keys in the first or last tile of some loops
             window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))

@@ -376,7 +376,7 @@ def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
     stop = (p.maximum(last - begin, 0) + (bs - 1)) // bs if options.packed else -(-s // bs)
     if options.window:
         stop = p.minimum(stop, p.maximum(j - begin + (bt + options.window + bs - 2 - behind), 0) // bs)
-    if options.packed:  # blocks behind the end of their sequence have none
+    if options.packed:  # blocks beyond the end of their sequence run no iterations
         stop = p.minimum(stop, p.minimum(p.maximum(last - j, 0), 1) * -(-s // bs))
     for turn in p.steps(stop * group, 1, first=first * group):
         head, i = kv_head * group + turn % group, begin + turn // group * bs

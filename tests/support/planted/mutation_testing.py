@@ -57,8 +57,8 @@ class Mutation:
     """A fault: ``old``, which occurs once in a header or its folder, is replaced by ``new``.
 
     ``header`` is a path below include/autosched. ``case`` is a golden case whose schedule uses the edited line; it runs
-    on its problem with some ``fields`` replaced. An edit that does not compile does not test the
-    emulator, so only those with ``breaks_a_type`` may fail to compile.
+    on its problem with some ``fields`` replaced. An edit that does not compile does not test the emulator, so only
+    those with ``breaks_a_type`` may fail to compile.
     """
 
     name: str

@@ -171,7 +171,7 @@ FAULTS = (
     WgmmaFault("copies of 16 bytes read past the last line", THREADS,
                "(!Anywhere && Height % Operand::lines == 0) || pass * lines_of_pass < lines_left", "true",
                (WRONG, K.OUT_OF_BOUNDS_GLOBAL), _COPY),
-    # A from registers.
+    # Operand a in registers.
     WgmmaFault("loads of other lanes are not waited for", FRAGMENTS, _READ, "ptx::fence_async_proxy();",
                (K.SHARED_RACE,)),
     WgmmaFault("loads that TMA's writes may overtake", FRAGMENTS, _READ, "ptx::warp_sync();", (K.MISSING_PROXY_FENCE,)),
@@ -222,7 +222,7 @@ FAULTS = (
                (K.BULK_COPY_IN_FLIGHT,)),
     WgmmaFault("a box of a whole tile is left out", WHOLE, "next < C::store_buffers; ++next",
                "next < C::store_buffers - 1; ++next", (K.UNWRITTEN_OUTPUT,)),
-    # Several tiles in a block.
+    # Several tiles per block.
     WgmmaFault("each tile begins with the first stage", PERSISTENT,
                "for_each_work(chosen.order, [&](const Work& work, int, bool) {" + _FIRST_ROUND,
                "for_each_work(chosen.order, [&, at = place](const Work& work, int, bool) { Place place = at;"

@@ -45,7 +45,7 @@ def themselves(names: tuple[str, ...]) -> dict[str, str]:
 def spaces(draw: st.DrawFn, name: str = "toy", largest: int = 6) -> Space:
     """Draw a space of up to ``largest`` parameters of up to 4 values, with chained attributes and rules.
 
-    Their product has at most MOST_CONFIGURATIONS. Rules exclude more or less of it. Some spaces are stratified by one
+    Their product has at most MOST_CONFIGURATIONS. Rules exclude a random share of it. Some spaces are stratified by one
     of the parameters.
     """
     parameters: list[Parameter] = []

@@ -24,7 +24,7 @@ from search_spaces.short_repr import short_repr
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "Scalar", "program", "wg_map"]
 
 Role = Literal["input", "output", "inout"]
-# Function of sizes and scalars, inputs as float64 and shapes of outputs that returns the expected outputs.
+# A function (sizes and scalars, inputs in float64, shapes of the outputs) -> expected outputs, all by name.
 Reference = Callable[
     [Mapping[str, Number], Mapping[str, FloatArray], Mapping[str, tuple[int, ...]]], Mapping[str, FloatArray]
 ]

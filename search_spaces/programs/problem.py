@@ -38,7 +38,7 @@ AROUND_TILES = (
 )  # dynamic sizes to verify: whole tiles, and additional elements
 
 
-MORE_COLUMNS = (0, 1, 8, 16, 5)  # columns added to strides in verification; each leaves lines aligned differently
+MORE_COLUMNS = (0, 1, 8, 16, 5)  # gaps between lines in verification; each gives lines another alignment
 
 
 class ProgramProblem(Problem):
@@ -281,7 +281,7 @@ class ProgramProblem(Problem):
         return self.further_parts(first, places)
 
     def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
-        """Yield what ``parts`` does, for the output ``name``."""
+        """Yield the same as ``parts``, for the output ``name``."""
         trace, operands = self.usual_trace(), {o.name: o for o in self.operands()}
         of = {operand: argument.sizes for operand, argument in self.program.arguments}
         names, free, out = of[name], independent(trace), operands[name]

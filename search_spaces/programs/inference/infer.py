@@ -224,7 +224,7 @@ def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
 
 
 def _product(found: Inference, operation: ir.Mma) -> int:
-    """Return the number of the product's group."""
+    """Return the number of the group to which a product belongs."""
     place = len(found.product_of)
     given = _result_map(operation)
     known = list(dict.fromkeys(found.classes))

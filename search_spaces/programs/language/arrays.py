@@ -21,7 +21,7 @@ class ProgramError(ValueError):
 
 
 class MisusedArray(ProgramError):
-    """An array is indexed in a way that the language does not have; the error names the caller's line."""
+    """A program indexes an array in an unsupported way; the error names the caller's line."""
 
 
 @dataclass(frozen=True)

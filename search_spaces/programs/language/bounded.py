@@ -25,7 +25,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 _ORDINARY = 2.0**8  # magnitude within the range of every type
 _SMALL_ERROR = 1.0  # far below the error bound of a sum that has a term near _LARGEST: see ``_summed``
 _UNDERFLOW = SMALLEST["f32"]
-_ROUNDED = 1 + 2.0**-10  # upper limit of the growth by rounding, for up to 2^14 terms
+_ROUNDED = 1 + 2.0**-10  # upper limit of a sum's relative growth by rounding, for up to 2^14 terms
 
 
 def certain(

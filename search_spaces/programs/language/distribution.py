@@ -80,7 +80,7 @@ class Distribution:
         return self.part(dimension, "warp", threads // WARP) + self.part(dimension, "lane", threads % WARP)
 
     def elements(self, warps: int) -> IntArray:
-        """Return the row-major number of each element held, as an array (threads, registers)."""
+        """Return the row-major index of the element in each register, as an array (threads, registers)."""
         return _elements(self, warps)
 
     def code(self, dimension: int, warps: int) -> str:
@@ -106,7 +106,7 @@ class Distribution:
         return self.drop(dimension) if size == self.shape[dimension] else self.group(dimension, size)
 
     def drop(self, dimension: int) -> Distribution:
-        """Return the distribution after a reduction over ``dimension``, which a broadcast along it also needs."""
+        """Return the distribution with extent 1 along ``dimension``, such as that of a reduction's result."""
         digits = tuple(() if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1])).packed()
 
@@ -134,7 +134,7 @@ class Distribution:
         return Distribution((digits[0], digits[1]))
 
     def reshape(self, rows: int) -> Distribution:
-        """Return the distribution of the same elements in ``rows`` rows, in row-major order and the same registers.
+        """Return the distribution of the same elements, in the same registers, reshaped to ``rows`` rows (row-major).
 
         Raises:
             ValueError: If the new rows do not coincide with digits.
@@ -170,7 +170,7 @@ class Distribution:
         return sorted((d.stride, d.size) for of in chosen for d in of if d.place == place and d.size > 1)
 
     def copies(self, place: Place, limit: int) -> int:
-        """Return the number of warps (or lanes) that hold the same element."""
+        """Return how many warps (or lanes) hold a copy of the same element."""
         return limit // math.prod(size for _, size in self.used(place, limit))
 
     def leader(self, warps: int) -> str:

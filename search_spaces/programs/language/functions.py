@@ -327,7 +327,7 @@ class Pick:
 
     @property
     def code(self) -> str:
-        """CUDA C++ that keeps the better of element {0} with index {1} and element {2} with index {3}."""
+        """CUDA C++ that assigns element {2} with index {3} to element {0} with index {1} if it is better."""
         return f"tile::pick<{self.sign}>({{0}}, {{1}}, {{2}}, {{3}});"
 
 

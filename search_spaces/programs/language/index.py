@@ -16,7 +16,7 @@ Kind = Literal[
     "add", "multiply", "floordiv", "mod", "minimum", "maximum",
 ]  # fmt: skip
 MOST_SIZE = 2**31 - 1  # the largest dynamic size
-FIRST_OUTSIDE = 2**30  # line number that stands for any line outside of an array with a dynamic number of lines
+FIRST_OUTSIDE = 2**30  # in arrays with a dynamic number of lines: number of the first line outside
 Interval = tuple[int, int]
 
 
@@ -155,25 +155,25 @@ class Index:
 
     @property
     def loops(self) -> frozenset[int]:
-        """Numbers of the loops whose iteration it depends on."""
+        """Numbers of the loops on whose iteration the index depends."""
         own = frozenset((self.number,)) if self.kind == "loop" else frozenset()
         return own.union(*(a.loops for a in self.args))
 
     @property
     def axes(self) -> frozenset[int]:
-        """Axes of the grid whose coordinate it depends on."""
+        """Axes of the grid on whose coordinate the index depends."""
         own = frozenset((self.number,)) if self.kind == "block" else frozenset()
         return own.union(*(a.axes for a in self.args))
 
     @property
     def scalars(self) -> frozenset[int]:
-        """Numbers of the loaded scalars it depends on, including those in the scalars' own positions."""
+        """Numbers of the loaded scalars on which the index depends, directly or through positions of other scalars."""
         own = frozenset((self.number,)) if self.kind == "scalar" else frozenset()
         return own.union(*(a.scalars for a in self.args))
 
     @property
     def arguments(self) -> frozenset[int]:
-        """Numbers of the arguments passed by value that it depends on."""
+        """Numbers of the arguments passed by value on which the index depends."""
         own = frozenset((self.number,)) if self.kind == "argument" else frozenset()
         return own.union(*(a.arguments for a in self.args))
 

@@ -161,7 +161,7 @@ class Trace:
 
     @cached_property
     def packed(self) -> tuple[Array, ...]:
-        """The arrays with another memory order."""
+        """The arrays with a memory order other than row-major."""
         windows = (o.window for o, _ in self.walk() if isinstance(o, LoadTile))
         return tuple(dict.fromkeys(w.array for w in windows if w.array.order is not None))
 

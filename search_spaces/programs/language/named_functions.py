@@ -125,17 +125,17 @@ class NamedFunctions(ABC):
         return self.map("multiply", high.cast("f32"), 2.0**-24)
 
     def floor(self, x: Tile | State) -> Tile:
-        """Return the largest whole number that is not greater, as f32."""
+        """Round down to a whole number, as f32."""
         return self.map("floor", x)
 
     def ceil(self, x: Tile | State) -> Tile:
-        """Return the smallest whole number that is not less, as f32."""
+        """Round up to a whole number, as f32."""
         return self.map("ceil", x)
 
     def round(self, x: Tile | State) -> Tile:
-        """Return the nearest whole number as f32, ties to even."""
+        """Round to the nearest whole number, ties to even, as f32."""
         return self.map("round", x)
 
     def truncate(self, x: Tile | State) -> Tile:
-        """Return the whole number nearer to zero, as f32."""
+        """Round towards zero to a whole number, as f32."""
         return self.map("truncate", x)

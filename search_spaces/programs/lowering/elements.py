@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from search_spaces.programs.language.ir import Source
 
-Text = Callable[[str], str]  # returns a statement on the register with this index, or on several from there
+Text = Callable[[str], str]  # from a register's index to a statement on it, or on several from it on
 
 
 @dataclass(frozen=True)

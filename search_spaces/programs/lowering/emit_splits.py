@@ -101,7 +101,7 @@ class SharedLoops(Products):
 
     @property
     def workspaces(self) -> tuple[Operand, ...]:
-        """Global memory in which the blocks of a split loop leave partial results for the last one."""
+        """Global memory in which the blocks of a split loop store partial results."""
         if self.split is None:
             return ()
         registers = sum(self.of(self.found.states[state]).registers for state in self.split.states)

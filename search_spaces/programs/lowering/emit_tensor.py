@@ -133,7 +133,7 @@ class TensorMemory(Stores):
         self._free_tensor(loop.source)
 
     def _multiply(self, operation: ir.Mma, types: str, tiles: str) -> None:
-        """Emit the multiplication of one product by one thread."""
+        """Emit the multiplications of one product, which one thread issues."""
         rows, column = rows_of(str(self.values["intrinsic"])), self._starts[operation.result.id]
         of = f"{types}, {rows}, {operation.a.shape[0] // rows}"
         self.code.add(f"tile::multiply_tensor<{of}>(tensor + {column}u, {tiles});", operation.source)

@@ -98,7 +98,7 @@ def _check_quotients(index: Index, found: Inference, turns: dict[int, int], sour
 
 
 def notes(found: Inference) -> tuple[str, ...]:
-    """Return legal but suspicious findings: windows that lie outside of their arrays in every block."""
+    """Return warnings about legal but suspicious code: windows that are outside of their arrays in every block."""
     turns, told = found.trace.turns(), []
     for operation, _ in found.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:

@@ -23,7 +23,7 @@ from search_spaces.hardware.units import unit
 from search_spaces.hardware.wgmma import WARPGROUP
 from search_spaces.layouts.nested_layout import NestedLayout
 
-WGMMA = "wgmma_m64k16"  # for any n
+WGMMA = "wgmma_m64k16"  # prefix of the names; n is that of the tile
 TCGEN05 = "tcgen05_m"
 TCGEN05_ROWS = (128, 64)  # rows per instruction
 TENSOR_COLUMNS = 512  # columns of tensor memory; a block allocates a power of two
@@ -62,14 +62,14 @@ def in_tensor_memory(name: str) -> bool:
 
 
 def rows_of(name: str) -> int:
-    """Return the rows per instruction of four warps, each of which has a quarter."""
+    """Return the rows per instruction, which four warps share equally."""
     return next((rows for rows in TCGEN05_ROWS if name.startswith(f"{TCGEN05}{rows}k")), WARPGROUP_ROWS)
 
 
 def columns_step(name: str) -> int:
-    """Return the number of which the columns of an instruction in tensor memory are a multiple.
+    """Return the granularity of n for an instruction that accumulates in tensor memory.
 
-    Of i8, 8 and 24 columns would be possible too (PTX ISA 9.7.16.2.1).
+    For i8, n = 8 and n = 24 would be possible, too (PTX ISA 9.7.16.2.1).
     """
     return 8 if rows_of(name) == 64 and not name.endswith("_i8") else 16
 
@@ -86,9 +86,10 @@ def is_opaque(name: str) -> bool:
 
 @cache
 def fragments(name: str) -> TensorIntrinsic:
-    """Return the intrinsic whose register fragments apply: the one called ``name``, or the equivalent of a boxed one.
+    """Return an intrinsic that describes the register fragments of the instruction ``name``.
 
-    Results of wmma are as they were read from shared memory.
+    For instructions that read boxes it is the equivalent mma.sync. Results of wmma are described as they are after the
+    exchange through shared memory.
     """
     if is_boxed(name):
         multiplied = name.rpartition("_")[2]
@@ -111,7 +112,8 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
 def scaled_rows(blocks: BlockFormat, device: Device) -> tuple[str, ...]:
     """Return the instructions that multiply blocks with scales.
 
-    They take the scales themselves, or for mxf8 multiply the plain type, and the sum of each block is scaled.
+    They apply the scales themselves. For mxf8, on devices without them, plain e4m3 is multiplied and the sum of each
+    block is scaled.
     """
     row = next(r for r in intrinsics.intrinsics_for(blocks.name, False) if r.unit == "mma")
     if row.why_not(device) is None or blocks.name != UNIT_SCALED_AS:

@@ -146,7 +146,7 @@ def _of_operand(staged: Staged) -> list[Parameter]:
     vectors = tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= 16)
     home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
     layouts = sampled_layouts(element_bytes)
-    if staged.converted:  # lines stay contiguous: cp.async copies them, and threads read neighbours
+    if staged.converted:  # only layouts with contiguous lines, for cp.async and for wide reads
         layouts = tuple(text for text in layouts if text.startswith("transpose") != staged.row_major)
     return [
         *home,

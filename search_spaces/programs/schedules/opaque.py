@@ -13,7 +13,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def opaque_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the validity rules: operands in shared memory, and sums that only a loop adds to."""
+    """Return the validity rules of wmma: operands must be in shared memory, and only loops may add to sums."""
     if not any(is_opaque(name) for name in found.ways(device)):
         return ()
     reasons = (why_not_wmma(i) for i in found.inferences.values())

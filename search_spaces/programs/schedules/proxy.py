@@ -118,7 +118,7 @@ def _whole_turns(splits: int, stages: int) -> int:
 def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
     """Return how many whole iterations a proxy needs, by loop."""
     stages = stages_of(found, schedule.values)
-    for loop in peeled(found, schedule.values):  # two iterations without masks
+    for loop in peeled(found, schedule.values):  # one more, so that two iterations run without masks
         stages[loop] = stages.get(loop, 1) + 1
     shared = shared_loop(found)
     if shared is not None:  # parts differ by one iteration at most, and the longest one refills its ring
@@ -155,7 +155,7 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
             most = max((turns[loop.number] for loop in loops), default=1)
             unit, count = units.get(name, (extent, 1))
             units[name] = max(unit, extent), max(count, most)
-        fixed.update(window.array.sizes[:-2])  # heads and batches keep their ratio
+        fixed.update(window.array.sizes[:-2])  # such as heads and batches, which must keep their ratio
     return {
         name: unit
         for name, unit in units.items()

@@ -39,7 +39,7 @@ SCALAR = 8  # warp instructions that load a scalar and clamp it, including its a
 LINE_BYTES = 128  # bytes of shared memory per cycle
 PLACING = ("layout", "copy", "vector", "copy_columns")  # prefixes of the decisions on how an operand is copied and read
 DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # prefixes of other parameters that affect it
-WMMA_WAVEFRONTS = 8  # per 16 x 16 fragment in f32
+WMMA_WAVEFRONTS = 8  # to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
 MOST_PLACES = 64  # grid positions over which iterations are averaged
@@ -225,7 +225,7 @@ class _Counter(BlockWork):
         if in_tensor_memory(name) and not sums_stay(self.found):
             stored = stored_bytes(self.found, operation)
             self.wavefronts += stored / LINE_BYTES * times
-            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # sums are read, a is stored
+            self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # reads of sums and stores of a
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result

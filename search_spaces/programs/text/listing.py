@@ -106,7 +106,7 @@ class Statement:
         return dict(self.attributes).get(name, default)
 
     def lines(self, indent: str = "") -> Iterator[str]:
-        """Yield its lines in canonical spelling."""
+        """Yield the statement's lines in canonical spelling."""
         own = {"scf.for": self._for, "scf.forall": self._forall, "scf.if": self._if}
         text = own.get(self.op, self._plain)()
         if self.body is None:

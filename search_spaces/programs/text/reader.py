@@ -151,7 +151,7 @@ class _ListingReader(Tokens):
     # Statements
 
     def _block(self, braces: bool) -> list[Statement]:
-        """Read the statements of a body. A pseudo loop, or a truncated text, ends where the text does."""
+        """Read the statements of a body. That of a pseudo loop or of a truncated text ends at the end of the text."""
         if braces:
             self.expect("{")
         found = self._statements()

@@ -1,7 +1,7 @@
 """Operators computed by several tile programs in sequence: one kernel of several launches, with one schedule.
 
-Each program has its own decisions, prefixed by the name of its step. Workspaces hold what one launch leaves for a later
-one.
+Each program has its own decisions, prefixed by the name of its step. Workspaces pass results from one launch to a
+later one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Infer the distribution of every value of a program, as an expression without numbers that holds for all schedules.
+"""Infer the distribution of every value of a program, as a symbolic expression that is valid for all schedules.
 
 Anchors are the results and operands of products, maps written by the user, and blocks along memory lines for values
 that no other anchor determines. Every other value has the distribution of one of its operands. Cheap values (loads,
@@ -22,7 +22,7 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.places import resolve
 
-MOST_PASSES = 6  # passes over a program after which states keep their distribution
+MOST_PASSES = 6  # passes over a program after which the distributions of states no longer change
 
 
 @lru_cache(maxsize=4096)

@@ -152,7 +152,7 @@ class Staged:
     Attributes:
         row_major: True if memory lines are rows of the operand.
         loop: Loop of the ring, or None for a tile that is loaded once.
-        advance: Direction in memory in which the tiles of a loop follow each other; "placed" if each iteration computes
+        advance: Direction in memory in which a loop's tiles advance; "placed" if each iteration computes
             where its tile (or matrix) begins; "gathered" if it computes the memory line of each row.
         anywhere: True if tiles may reach beyond the array even where its extent is a multiple of theirs.
         converted: True if the factors are computed from a tile of another type: threads read stored elements and
@@ -192,7 +192,7 @@ class Inference:
     light: dict[int, bool] = field(default_factory=dict)
     wanted: dict[int, list[Spread]] = field(default_factory=dict)
     states: dict[int, Spread] = field(default_factory=dict)
-    fixed: frozenset[int] = frozenset()  # states whose distribution no longer follows their assignments
+    fixed: frozenset[int] = frozenset()  # states whose distribution no longer changes
     products: list[Product] = field(default_factory=list)
     product_of: dict[int, int] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)

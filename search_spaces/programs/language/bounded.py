@@ -18,7 +18,7 @@ from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKS, REDUCTIONS, SCANS, ElementFunction, U
 
-TF32 = 2.0**-10  # tcgen05 drops the bits that tf32 lacks; mma.sync rounds, which is off by half of that at most
+TF32 = 2.0**-10  # relative error of factors: tcgen05 truncates f32 to tf32; mma.sync rounds, with half this error
 TF32_LEAST = 2.0**-136  # smallest positive tf32: subnormal factors may lose all of their bits
 Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on the absolute errors of a kernel
 _LARGEST = float(np.finfo(np.float32).max)

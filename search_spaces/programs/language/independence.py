@@ -130,7 +130,7 @@ class _Along:
         return second if first is None else first
 
     def _window(self, window: ir.Window) -> int | None:
-        """Return the dimension along the extent; its position must follow from the block alone."""
+        """Return the window's dimension along the extent, or None. It must begin at the block's own tile."""
         names = window.array.sizes
         if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
             raise _Mixed

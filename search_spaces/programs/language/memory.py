@@ -221,7 +221,8 @@ class ArrayOperations(NamedFunctions, Recorder):
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
         """Return the elements of a window, with ``padding`` outside of the array (RFC, load_tile).
 
-        An InOut array is read as this block has left it; a block must not load what another block stores.
+        A load of an InOut array includes earlier stores of this block; a block must not load elements that another
+        block stores.
         """
         target = _window_of("load", window)
         if target.array.role == "output":

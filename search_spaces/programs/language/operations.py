@@ -48,7 +48,7 @@ class AtomicFetch(AtomicRmw):
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Prefetch a window; ``locality`` goes from 0, which keeps nothing, to 3, the nearest cache (prefetch_tile)."""
+    """Prefetch a window to the cache ``locality``: 3 is the nearest, 0 none (prefetch_tile)."""
 
     window: Window
     locality: int
@@ -85,7 +85,7 @@ class LoadScalar:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Turn the only number of ``value``, clamped to its range, into ``index``."""
+    """Make the number of the 1x1 tile ``value``, clamped to its range, available as ``index``."""
 
     index: Index
     value: Value

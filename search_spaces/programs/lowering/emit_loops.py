@@ -74,7 +74,7 @@ class PipelinedLoops(SharedLoops):
     def _exchanging_in(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> int | None:
         """Return the loop whose exchange memory ``loop`` uses: itself, or the outer loop if it has no ring of its own.
 
-        The loop that combines parts uses the memory outside of loops (None), as ``estimates.outermost`` says.
+        The loop that combines parts uses the memory outside of loops (None), as in ``estimates.outermost``.
         """
         if self.loop is None and loop.number == combining_loop(self.found):
             return None

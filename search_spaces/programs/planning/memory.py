@@ -1,7 +1,8 @@
 """Shared memory of a schedule: tiles that stay, the ring of each loop, and memory of exchanges.
 
-The exchanges of a loop follow its ring. Exchanges outside of loops overlap the rings, which are dead by then, or the
-last stage of a ring that already holds the first tiles of the block's next part. A barrier precedes every reuse.
+In memory, the exchanges of a loop follow its ring. Exchanges outside of loops overlap the rings, which are no longer
+used then, or the last stage of a ring that already holds the first tiles of the block's next part. A barrier precedes
+every reuse.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
 
 
 def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
-    """Return the number of warps next to each other on a line: those that are left once all lines have warps.
+    """Return the number of warps next to each other on a line: those that remain when all lines have warps.
 
     Args:
         pieces: Number of pieces of a line that one warp handles at a time.

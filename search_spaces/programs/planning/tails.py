@@ -25,7 +25,7 @@ def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) ->
     Args:
         window: The tile of an array.
         dimension: 0 or 1.
-        found: The program, whose blocks move the window.
+        found: The program; the position of the window depends on the block.
         turns: The largest number of iterations of each loop, which also move it.
     """
     _, high = window.at[dimension].interval(found.trace.most_blocks, turns)

@@ -1,4 +1,4 @@
-"""Work of one block: what it executes, multiplies and moves, operation by operation."""
+"""Work of one block: instructions, products and memory traffic, added up operation by operation."""
 
 from __future__ import annotations
 

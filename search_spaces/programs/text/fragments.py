@@ -143,7 +143,7 @@ def _array(
 
 
 def _open_ends(found: Survey) -> None:
-    """Make unused results outputs, and load unused tiles into outputs."""
+    """Store unused results to outputs, and load unused tiles and store them to outputs."""
     for s in found.listing.walk():
         if s.op in _NO_RESULTS or s.op in _STORES:
             continue

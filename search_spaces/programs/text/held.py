@@ -42,7 +42,7 @@ class Names:
         self.loaded: dict[int, Tile] = {}  # the last vector of each window
         self.last: dict[Shape, Tile] = {}  # the last value of each shape
         self.rings: dict[str, tuple[Index, Index]] = {}  # by variable: a ring's current offset, and its extent
-        self.slots: dict[str, str] = {}  # by tile in shared memory: the variable whose ring offset moves it
+        self.slots: dict[str, str] = {}  # by tile in shared memory: the variable whose ring offset positions it
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
         """Raise ProgramError with the position of the statement."""

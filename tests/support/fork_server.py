@@ -1,6 +1,6 @@
 """A server that imports packages once and forks a child for each command; its client is ``forked_python.py``.
 
-Arguments: the path of its socket, the id of a process with whose end the server ends, and the packages to import.
+Arguments: the path of its socket, the id of the process after whose end it stops, and the packages to import.
 A client sends one request per connection. It receives the child's pid, and later its wait status and CPU seconds.
 """
 

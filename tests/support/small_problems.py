@@ -7,7 +7,7 @@ _SIZES = (8, 16, 32, 64, 128)
 
 
 def small_sizes(operator: Operator) -> dict[str, int]:
-    """Return the first of ``_SIZES`` for each required field with which the operator makes a problem."""
+    """Return one size for all required fields: the first of ``_SIZES`` that the operator accepts."""
     required = [o.field for o in operator.options if o.default is None]
     for size in _SIZES:
         sizes = dict.fromkeys(required, size)

@@ -51,7 +51,7 @@ def serve(path: str, owner: int) -> tuple[dict[str, Any], list[int]]:
     woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    for number in STOPS:  # signals to the process group are for the children
+    for number in STOPS:  # signals to the process group are meant for the children
         signal.signal(number, signal.SIG_IGN)
     running: dict[int, socket.socket] = {}
     os.rename(f"{path}.new", path)

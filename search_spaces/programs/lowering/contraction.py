@@ -29,7 +29,7 @@ _SUMS = {
 def fused_products(found: Inference) -> frozenset[int]:
     """Return the results of f32 multiplications that are fused with the sums that use them.
 
-    These are products that only sums use, without a loop, condition or conversion between product and sum.
+    These are products that only sums use, without a loop, a condition or a change of distribution in between.
     """
     uses: dict[int, list[ir.Operation]] = {}
     for operation, _ in found.trace.walk():

@@ -46,7 +46,7 @@ def peelable(found: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return the parameter's name for each loop that some choice of sizes allows to peel, by the loop's index."""
+    """Return the name of the parameter of each loop that some choice of sizes permits to peel, by its index."""
     places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {place: "tail" if len(places) == 1 else f"tail_{place + 1}" for place in places}
 

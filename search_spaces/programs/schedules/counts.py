@@ -185,7 +185,7 @@ def _ending(found: Inference, made: Numbers) -> float:
 
 
 def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:
-    """Return the contiguous bytes of a tile's lines in memory, averaged over all tiles by their bytes."""
+    """Return the contiguous bytes per memory line: the harmonic mean over tiles, weighted by their bytes."""
     if not tiles:
         return 128.0
     runs = [(n.bytes, n.swizzle if isinstance(n, BoxedNumbers) else _line_bytes(n)) for n in tiles]

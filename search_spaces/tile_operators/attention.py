@@ -187,7 +187,7 @@ class Attention(TileProblem):
         }  # fmt: skip
 
     def options(self) -> Mapping[str, Any]:
-        """Return the fields; packed views do not contain the sizes of heads, so these are options."""
+        """Return the options, with sizes of heads for packed arrays, whose shapes do not contain these."""
         sizes = {"d": self.head_size, "e": self.value_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
         return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 

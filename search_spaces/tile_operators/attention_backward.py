@@ -157,7 +157,7 @@ class AttentionBackward(TilePipeline):
         }  # fmt: skip
 
     def options(self) -> Mapping[str, Any]:
-        """Return the fields; packed views do not contain the number and size of heads, so these are options."""
+        """Return the options, with numbers and sizes of heads for packed arrays, whose shapes do not contain these."""
         sizes = {"d": self.head_size, "h": self.heads, "g": self.kv_heads, "b": self.batch}
         return {**super().options(), "sizes": tuple(sizes.items()) if self.packed else ()}
 

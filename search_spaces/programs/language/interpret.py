@@ -302,9 +302,9 @@ class _Block:
         return min(max(number, operation.low), operation.high)
 
     def _to_store(self, value: ir.Value, window: ir.Window) -> Bounded:
-        """Return the value to store. If the program has cast it to the output's type, return it as it was before.
+        """Return the value to store: if the program casts it to the output's type, the value before the cast.
 
-        The rounding is then added to the output's bound.
+        The bound of the output includes the rounding error (``ProgramProblem.expected``).
         """
         values, bounds = self.values[value.id]
         dtype, (numbers, errors) = self.unrounded.get(value.id, (None, (values, bounds)))

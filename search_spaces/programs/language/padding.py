@@ -86,7 +86,7 @@ class _Walk:
         self.states[state] = given, number
 
     def _keep(self, value: ir.Value, window: ir.Window) -> None:
-        """Record the padding that a store may leave in a tile in shared memory."""
+        """Record the padding of a value that is stored to a part of a tile in shared memory."""
         name = window.array.name
         rows, columns = (shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
         given = (columns, rows) if window.turned else (rows, columns)

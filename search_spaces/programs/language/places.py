@@ -104,7 +104,7 @@ def _if(condition: ir.If, offsets: Offsets, turn: _Turn | None) -> ir.If:
 
 
 def _moves(body: tuple[ir.Operation, ...]) -> dict[int, tuple[int, int]]:
-    """Return by how much each window moves in the body of a condition."""
+    """Return the rows and columns by which each window moves in the body of a condition, by the window's id."""
     found: dict[int, tuple[int, int]] = {}
     for operation in body:
         if isinstance(operation, ir.Move):

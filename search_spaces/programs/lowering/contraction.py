@@ -74,7 +74,7 @@ def product(factors: list[Ref]) -> Ref:
 
 
 def is_product(ref: Ref) -> bool:
-    """Return True if a reference is such a product, which the sums that use it compute."""
+    """Return True if a reference is a product that is computed as part of the sums that use it."""
     return ref.kind == "inline" and ref.name == PRODUCT
 
 

@@ -79,7 +79,7 @@ class EmitterBase:
         self._names = 0
         self.shared_read: set[str] = set()  # the program's shared tiles that were read since the last barrier
         self.shared_written: set[str] = set()
-        self._written = False  # whether shared memory has been written so far
+        self._written = False  # True once the emitted code writes shared memory
         self.inits: list[str] = []  # initialisation of mbarriers
         self.producer: list[str] = []  # code of the producer warp
         self.barriers = 0  # bytes of mbarriers

@@ -195,7 +195,7 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
 
 
 def _is_of_products(text: str, file: str) -> bool:
-    """Return True if a listing sums products. Raises ProgramError if it computes neither these nor plain sums."""
+    """Return True for a listing of sums of products, False for plain sums. Raises ProgramError for others."""
     body = _BODY.search(text)
     operations = _OPERATION.findall(body.group(1)) if body is not None else []
     others = set(operations) - _OF_SUMS

@@ -39,7 +39,9 @@ def parameters() -> tuple[Parameter, ...]:
         ordinal("vector_x", (4, 8, 16), "bytes that a thread moves at a time", 16),
         ordinal("unroll", (1, 2, 4, 8, 16), "vectors of a thread in flight"),
         ordinal("rounds", (1, 2, 4, 8, 16, 32), "rounds of a block"),
-        categorical("order", ("block", "grid"), "whether the rounds of a block are neighbours or a whole grid apart"),
+        categorical(
+            "order", ("block", "grid"), "whether the rounds of a block are adjacent in memory or a whole grid apart"
+        ),
         categorical("copy_x", ("ld.global", "cp.async"), "through registers or through shared memory"),
         ordinal("stages", (1, 2, 3, 4), "rounds in shared memory at a time"),
         load_hint("cache_hint_x", "x"),

@@ -22,7 +22,7 @@ def _drawings(problem: Matvec | Matmul, config: Config, device: Device) -> tuple
 
 MATVEC = KernelTemplate(
     name="matvec",
-    summary="a lowering config: lanes and subgroups share the rows of w, by CUDA cores or mma.sync",
+    summary="lanes and subgroups share the rows of w, which CUDA cores or mma.sync multiply",
     operators=("matvec", "matmul"),
     source=SOURCE,
     space=space,

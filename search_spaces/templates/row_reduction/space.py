@@ -61,15 +61,15 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     finishes = ("last_block", "second_launch", "cluster") if problem.normalizes else ("last_block",)
     stagings = ("registers", "shared", "reload") if problem.normalizes else ("reload",)
     return (
-        ordinal("lanes_k", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis (lane_basis)"),
-        ordinal("subgroups_k", (1, 2, 4, 8, 16, 32), "subgroups along the reduced axis (subgroup_basis)"),
-        ordinal("subgroups_m", (1, 2, 4, 8, 16, 32), "subgroups along the parallel axis (subgroup_basis)"),
-        ordinal("batch", (1, 2, 4, 8), "rows of a thread, or vectors of columns (workgroup)"),
-        ordinal("vector_x", vectors, "elements of contiguous memory that a thread loads at a time (thread)"),
+        ordinal("lanes_k", (1, 2, 4, 8, 16, 32), "lanes of a subgroup along the reduced axis"),
+        ordinal("subgroups_k", (1, 2, 4, 8, 16, 32), "subgroups along the reduced axis"),
+        ordinal("subgroups_m", (1, 2, 4, 8, 16, 32), "subgroups along the parallel axis"),
+        ordinal("batch", (1, 2, 4, 8), "rows, or vectors of columns, that a thread reduces at a time"),
+        ordinal("vector_x", vectors, "elements of contiguous memory that a thread loads at a time"),
         categorical(
             "peel", peels, "whether rows of odd lengths are read in aligned vectors, and their ends element by element"
         ),
-        ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step (partial_reduction)"),
+        ordinal("unroll", (1, 2, 4, 8), "loads of a thread along the reduced axis in one step"),
         ordinal("split_k", (1, 2, 4, 8, 16, 32, 64, 128), "blocks that share a row"),
         categorical(
             "finish",
@@ -109,14 +109,14 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             lambda lanes_k, subgroups_m, batch, vector_x: (
                 32 // lanes_k * subgroups_m * batch * (1 if contiguous else vector_x)
             ),
-            "rows, or columns, of a block (workgroup)",
+            "rows, or columns, of a block",
         ),
         Attribute(
             "step",
             lambda lanes_k, subgroups_k, unroll, vector_x: (
                 lanes_k * subgroups_k * unroll * (vector_x if contiguous else 1)
             ),
-            "elements of a row in one step of the loop (partial_reduction)",
+            "elements of a row in one step of the loop",
         ),
         Attribute(
             "span",

@@ -20,7 +20,7 @@ def _drawings(problem: RowProblem, config: Config, device: Device) -> tuple[Draw
 
 ROW_REDUCTION = KernelTemplate(
     name="row_reduction",
-    summary="lanes, subgroups and blocks share a row, or hold rows of their own",
+    summary="lanes, subgroups and blocks share a row, or each processes different rows",
     operators=("reduce", "softmax", "rmsnorm", "layernorm"),
     source=SOURCE,
     space=space,

@@ -79,10 +79,10 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         categorical(
             "intrinsic", tuple(row.name for row in rows_of(problem, device)), "instruction that multiplies fragments"
         ),
-        ordinal("subgroups_m", (1, 2, 4, 8), "subgroups along m (wg_map of out)"),
-        ordinal("subgroups_n", (1, 2, 4, 8), "subgroups along n (wg_map of out)"),
-        ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile (wg_map of out)"),
-        ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile (wg_map of out)"),
+        ordinal("subgroups_m", (1, 2, 4, 8), "subgroups along m"),
+        ordinal("subgroups_n", (1, 2, 4, 8), "subgroups along n"),
+        ordinal("sg_data_m", sg_data, "rows of one subgroup's sub-tile"),
+        ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile"),
         ordinal("swizzle_a", SWIZZLES, "bytes that the swizzle of a's boxes spans"),
         ordinal("swizzle_b", SWIZZLES, "bytes that the swizzle of b's boxes spans"),
         ordinal("stages", (2, 3, 4, 5, 6, 8), "k-tiles in shared memory at a time", deeper=True),

@@ -27,7 +27,7 @@ def _drawings(problem: Matmul, config: Config, device: Device) -> tuple[Drawing,
 
 TMA_MATMUL = KernelTemplate(
     name="tma_matmul",
-    summary="TMA fills a ring of stages, by a warp of its own, that others multiply from by mma.sync",
+    summary="one warp fills a ring of stages by TMA; the other warps multiply them by mma.sync",
     operators=("matmul",),
     source=SOURCE,
     space=space,

@@ -79,10 +79,10 @@ def parameters(problem: Transpose) -> tuple[Parameter, ...]:
         ordinal("threads", (64, 128, 256, 512), "threads of a block", 256),
         categorical("copy_x", ("ld.global", "cp.async"), "how x is loaded"),
         ordinal("vector_x", vectors(problem), "elements of a row of x that a thread loads at a time"),
-        ordinal("copy_columns_x", columns, "threads along the rows of x (load wg_map)"),
+        ordinal("copy_columns_x", columns, "adjacent threads along a row of x in loads"),
         ordinal("block_rows", vectors(problem), "rows of the block that a thread transposes in registers"),
         ordinal("vector_out", vectors(problem), "elements of a row of out that a thread stores at a time"),
-        ordinal("copy_columns_out", columns, "threads along the rows of out (store wg_map)"),
+        ordinal("copy_columns_out", columns, "adjacent threads along a row of out in stores"),
         categorical(
             "layout_x", (NONE, *layouts(problem)), "shared-memory layout of the tile of x; none: it stays in registers"
         ),

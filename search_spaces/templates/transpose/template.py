@@ -28,7 +28,7 @@ def _drawings(problem: Transpose, config: Config, device: Device) -> tuple[Drawi
 
 TRANSPOSE = KernelTemplate(
     name="transpose",
-    summary="a tile of x turned in registers or shared memory",
+    summary="tiles of x are transposed in registers or shared memory",
     operators=("transpose",),
     source=SOURCE,
     space=space,

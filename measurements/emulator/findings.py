@@ -352,8 +352,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.MISALIGNED_ACCESS: (
         "address that is not a multiple of the access size. ldmatrix rows and the start of a TMA box need 16 "
-        "bytes. wmma needs the bytes of a fragment that a lane holds, at most 32, and 16 for rows of elements of "
-        "up to 8 bits in shared memory"
+        "bytes. wmma addresses must be multiples of the number of bytes that a lane holds of the fragment: at most "
+        "32, and at least 16 for elements of up to 8 bits in shared memory"
     ),
     FindingKind.UNINITIALIZED_SHARED_READ: (
         "use of shared memory that was not written in this block; a note if it does not affect the results of the "

@@ -12,7 +12,7 @@ With estimated times, values are their logarithms, because estimates have relati
 additional coordinate (``Guesses``). A second Gaussian process models the residuals of a linear trend in the estimate,
 whose slope is learned (``Trend``). Estimates may be accurate for most schedules and wrong for the fastest ones, which
 hardly changes the likelihood. So after ``patience`` trials without improvement, three of four proposals come from the
-model without the trend (two of four if the model with the trend found the best), until one of the two models finds an
+model without the trend (two of four if that model found the best), until one of the two models finds an
 improvement. Observed trials are biased towards fast schedules, so both models treat the prior mean as unknown
 (``Hyperparameters.offset``). A proposal then maximises the expected improvement (Jones, Schonlau and Welch, Efficient
 Global Optimization of Expensive Black-Box Functions, 1998) beyond a margin.

@@ -133,6 +133,7 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_plug_in(tmp_path: Path) -> None:
     path = program(tmp_path, 0)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--autosched-triton", "h100", str(path)]
+    command += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the forked process has imported pytest's plugins
     done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 Triton launches emulated for h100" in done.stdout

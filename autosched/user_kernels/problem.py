@@ -32,7 +32,8 @@ _EMULATION_SECONDS = 60.0  # CPU seconds of a reference kernel if its file sets 
 class KernelProblem(Problem):
     """Base of the problem types that ``problem_type`` creates.
 
-    The operator is the kernel file's name. JSON has the sizes and ``computes``, which identifies the computation.
+    The operator has the name of the kernel file. A problem's JSON contains the sizes, and as ``computes`` a text that
+    identifies the computation.
     """
 
     file: ClassVar[KernelFile]

@@ -8,7 +8,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 
 # Problems up to these sizes are emulated whole; larger ones are cut to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
-EMULATED_BYTES = 4 * 2**20  # limit of the operands
+EMULATED_BYTES = 4 * 2**20  # maximum size of all operands together
 
 
 def fewer_blocks(kernel: GeneratedKernel) -> GeneratedKernel:

@@ -479,7 +479,7 @@ def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) 
         _, n, i = spread[0]
         raise ValueError(
             f"{level}_strides[{i}] is 0 but {level}_tile[{i}] is {n}: stride 0 means not distributed, "
-            f"so only one of the {n} tiles would have a holder"
+            f"so only one of the {n} tiles would belong to a thread or subgroup"
         )
     if all(stride % (below * n) == 0 for (below, n, _), (stride, _, _) in itertools.pairwise(spread)):
         return  # each stride spans the dimensions below it: digits of the id

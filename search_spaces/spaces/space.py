@@ -178,9 +178,9 @@ class Space:
 
     @cached_property
     def strata(self) -> tuple[Stratum, ...]:
-        """Return the parts with each combination of values of ``stratifying`` that leaves legal schedules.
+        """Return a stratum for each combination of values of ``stratifying`` with which legal schedules exist.
 
-        Without stratifying parameters, return the whole space.
+        Without stratifying parameters, the whole space is one stratum.
         """
         if not self.stratifying:
             return (Stratum(self.name, (), range(self.count())),) if self.count() else ()

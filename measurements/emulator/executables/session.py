@@ -33,7 +33,9 @@ from measurements.emulator.ptx.build import KernelCompileError
 from measurements.emulator.ptx.parser import PtxError
 from measurements.files.demangle import demangled
 
-LaunchVerifier = Callable[[ExecutableLaunch], None]  # makes the runs of a launch, of which the last one commits
+LaunchVerifier = Callable[
+    [ExecutableLaunch], None
+]  # emulates a launch several times; only the last run changes the memory
 
 _SIZES = struct.Struct("<QQ")
 _NO_IMAGE, _INVALID_FUNCTION = 209, 98

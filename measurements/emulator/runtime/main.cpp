@@ -96,7 +96,7 @@ Machine* running = nullptr;  // for signal handlers
   std::exit(1);
 }
 
-// ``copied``: writes go to a private copy; ``kept``: which is written back at the end.
+// ``copied``: writes go to a private copy. ``kept``: the private copy is written back at the end.
 void map_arena(Machine& machine, const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("cannot open the memory of the program");

@@ -14,7 +14,7 @@ from measurements.workers.messages import Buffer, digest_of
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-# Parts of a data set besides its operands: arrays by operand name.
+# Kinds of arrays in a data set. Each kind has one array per operand.
 PARTS = ("inputs", "reference", "tolerance")
 
 

@@ -53,7 +53,7 @@ _last: _NeedsOfRows | None = None  # one cache for all programs: one per program
 
 
 def _needs_of_rows(found: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
-    """Return the needs of these rows; they are cached for the next call."""
+    """Return the registers and shared memory that these rows need. The result is cached for the next call."""
     global _last
     last = _last  # another thread may replace it
     if last is None or last.found is not found or not _equal(last.columns, columns):

@@ -133,7 +133,8 @@ def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
 def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
     """Return the candidates for the number of lanes next to each other on a memory line.
 
-    These are powers of two and, if all operations support them, divisors of lines that are odd or twice an odd number.
+    These are the powers of two. If all operations support other numbers, they also include the divisors of each line
+    length that is odd or twice an odd number.
     """
     lines = {_anchor_line(i, number)[0] for i in found.inferences.values()}
     if not all(_takes_any_lanes(o) for o, _ in found.first.trace.walk()):

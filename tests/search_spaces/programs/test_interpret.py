@@ -104,7 +104,7 @@ def test_bounds_of_tf32_allow_that_bits_are_dropped(factors: tuple[float, float]
     [
         ((1e77, 1e77), np.inf, 0.0),
         ((-1e77, -1e77), -np.inf, 0.0),
-        ((-1e77, 1e60), None, np.inf),  # inf - inf in every order, though the sum is far below zero
+        ((-1e77, 1e60), None, np.inf),  # both terms overflow, which gives inf - inf; the exact sum is negative
         ((-0.9 * LARGE, -0.9 * LARGE, 0.9 * LARGE, 0.0), None, np.inf),  # -inf, or a number
         ((-0.9 * LARGE, -0.9 * LARGE, -0.9 * LARGE, 0.9 * LARGE), -np.inf, 0.0),
         ((-np.inf, 1e60), None, np.inf),

@@ -175,8 +175,8 @@ struct Matvec {
   static constexpr bool whole_tiles_n = C::n % (static_cast<long long>(C::tile_n) * C::row_classes) == 0;
   using RowsOfW = Rows<C::rows_n, whole_tiles_n, C::lanes_n * C::row_classes, false>;
 
-  // This thread's position in its rows of x, in the slab in shared memory or in global memory, which is read through
-  // L1.
+  // This thread's position in its rows of x, which are in shared memory (a slab of x) or in global memory (read through
+  // L1).
   static constexpr int columns = mma ? Mma::n : 1;  // number of rows of x that the lanes of a warp read together
   struct RowsOfX {
     static constexpr bool even = C::tile_m % columns == 0;

@@ -78,7 +78,7 @@ def test_pairs_of_narrow_numbers(kind: str, relu: str) -> None:
 
 
 def scale(x: float, up: bool, saturates: bool) -> int:
-    """Return the code of a power of two at or below |x|, or at or above it: 2^(code - 127)."""
+    """Return the exponent code of |x| rounded to a power of two, up or down; a code means 2^(code - 127)."""
     if math.isnan(x):
         return 255
     x = abs(x)

@@ -99,9 +99,7 @@ STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from share
 TURN = 420.0  # cycles in which neither of two alternating warpgroups multiplies, twice per step: alternation is
 # published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 BOX_BARRIERS = 2  # barriers of a warpgroup per box: before and after it is written
-LAUNCH_SECONDS = (
-    0.45e-6  # H100, 2026-11-27: a one-block kernel in a graph takes 1.18 us, the kernel alone 0.73
-)
+LAUNCH_SECONDS = 0.45e-6  # H100, 2026-11-27: a one-block kernel in a graph takes 1.18 us, the kernel alone 0.73
 _WARPGROUP = 4  # warps
 SPILL_WAVEFRONTS = 2.0  # a spilled word is written and read back
 

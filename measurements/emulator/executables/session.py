@@ -33,9 +33,8 @@ from measurements.emulator.ptx.build import KernelCompileError
 from measurements.emulator.ptx.parser import PtxError
 from measurements.files.demangle import demangled
 
-LaunchVerifier = Callable[
-    [ExecutableLaunch], None
-]  # emulates a launch several times; only the last run changes the memory
+# Emulates a launch several times; only the last run changes the memory.
+LaunchVerifier = Callable[[ExecutableLaunch], None]
 
 _SIZES = struct.Struct("<QQ")
 _NO_IMAGE, _INVALID_FUNCTION = 209, 98

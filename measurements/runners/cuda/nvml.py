@@ -32,7 +32,7 @@ class GpuState:
 
 
 def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
-    """Return the state of a GPU and the version of its driver. Without NVML, the state is empty and the version None."""
+    """Return the state of a GPU and its driver's version. Without NVML, the state is empty and the version None."""
     try:
         pynvml = importlib.import_module("pynvml")
         pynvml.nvmlInit()

@@ -74,8 +74,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
 def _sector_bytes(problem: RowProblem, element: int, tile: int) -> float:
     """Return the bytes fetched per byte used.
 
-    A line that does not start at the boundary of a sector touches one more sector, and a block with fewer columns than a sector still
-    fetches whole sectors.
+    A line that does not start at the boundary of a sector touches one more sector. A block with fewer columns than a
+    sector still fetches whole sectors.
     """
     line = problem.contiguous * element
     narrow = 1.0 if problem.reduces_contiguous else max(1.0, SECTOR_BYTES / (tile * element))

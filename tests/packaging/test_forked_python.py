@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each 
         "import signal; print(*map(signal.getsignal, (2, 15, 1, 17, 13)))",
         "import sys; print('text'); print('more', file=sys.stderr); sys.exit(7)",
         "import sys; sys.exit('a sentence')",
+        "def f(x: 1): pass\nprint(f.__annotations__)",
         "import os; print('lost'); os._exit(3)",
         "import os; os.kill(os.getpid(), 11)",
         "import threading; threading.Timer(0.1, print, ['after']).start()",

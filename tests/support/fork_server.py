@@ -143,11 +143,11 @@ def run(arguments: list[str]) -> None:
         runpy._run_module_as_main(rest[0])  # type: ignore[attr-defined]  # as the interpreter does
     elif how == "-c":
         sys.argv = ["-c", *rest[1:]]
-        exec(compile(rest[0], "<string>", "exec"), main.__dict__)
+        exec(compile(rest[0], "<string>", "exec", dont_inherit=True), main.__dict__)
     else:
         sys.argv = [how, *rest]
         main.__file__ = os.path.abspath(how)
-        exec(compile(Path(how).read_bytes(), main.__file__, "exec"), main.__dict__)
+        exec(compile(Path(how).read_bytes(), main.__file__, "exec", dont_inherit=True), main.__dict__)
 
 
 def end(error: BaseException | None) -> NoReturn:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from measurements.compiler.nvrtc import NvrtcMissing
-from measurements.compiler.ptx import ptx_toolchain
 from measurements.files.cache_folder import CacheUnusable, cache_root, check_writable
 from measurements.files.text import harmless
 from measurements.files.work_folders import note_compiler, temporary_folder
@@ -98,6 +97,8 @@ def check_compiler() -> HostCompiler:
 
 def check_nvrtc() -> str:
     """Return the version of NVRTC. Raises HostFailure if it is missing."""
+    from measurements.compiler.ptx import ptx_toolchain  # needs numpy, which setup.py's build environment does not have
+
     try:
         return ptx_toolchain()
     except NvrtcMissing as error:

@@ -168,7 +168,9 @@ class ExecutableSession:
         return ""
 
     def unwritten(self, rest: str, _: bytes) -> str:
-        """Report a copy of undefined memory to the host."""
+        """Report a copy of undefined memory to the host, unless something that is not emulated may have written it."""
+        if self.report.result.lacking:
+            return ""
         all_of_it, first, end, size, _stream, frames, name = rest.split(" ", 6)
         function, file, line = self.order.sites.place(frames_of(frames))
         at = where(function, file, line)

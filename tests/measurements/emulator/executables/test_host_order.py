@@ -150,5 +150,10 @@ def test_unused_unwritten_memory_is_no_fault(unwritten: Path, how: str) -> None:
     assert bool(findings) == (how in ("tail", "scratch")), "notes"
 
 
+def test_memory_is_not_called_unwritten_after_a_kernel_that_was_not_emulated(unwritten: Path) -> None:
+    """The program's PTX is for a newer GPU, so no kernel runs that could write the memory."""
+    assert run(unwritten, "sum_written", options=("--device", "t4")) == (2, [])
+
+
 def test_undefined_memory_may_be_allowed(unwritten: Path) -> None:
     assert run(unwritten, "sum", options=("--allow-undefined",)) == (0, [])

@@ -374,7 +374,7 @@ def test_verify_ptx_of_cuda_source_needs_nvrtc(
     def missing() -> None:
         raise NvrtcMissing("libnvrtc does not load")
 
-    monkeypatch.setattr("measurements.emulator.host.compiler.ptx_toolchain", missing)
+    monkeypatch.setattr("measurements.compiler.ptx.ptx_toolchain", missing)
     (tmp_path / "tail.cu").write_text(TAIL)
     assert main(["verify", str(tmp_path / "tail.cu")]) == 2
     err = capsys.readouterr().err

@@ -268,7 +268,7 @@ def test_without_nvrtc_this_machine_is_to_blame(
     def missing() -> str:
         raise NvrtcMissing("no library")
 
-    monkeypatch.setattr(host, "ptx_toolchain", missing)
+    monkeypatch.setattr("measurements.compiler.ptx.ptx_toolchain", missing)
     with pytest.raises(HostFailure, match="NVRTC was not found") as error:
         emulate(kernel_of(source(1.0), ARGUMENTS), INPUTS)
     assert "\n" not in str(error.value) and "pip install" in str(error.value)

@@ -26,7 +26,6 @@ from measurements.emulator import (
     host_compiler,
 )
 from measurements.emulator.host import build
-from measurements.emulator.host import compiler as host
 from measurements.emulator.host.build import runner
 from measurements.emulator.ptx import build as ptx_build
 from measurements.emulator.ptx.build import compile_to_bytecode

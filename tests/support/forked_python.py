@@ -24,6 +24,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+from fork_server import STOPS
+
 COMMANDS = (
     *("autosched.cli", "autosched.tuning", "autosched.samplers", "autosched.user_kernels", "autosched.regression"),
     *("autosched.verify", "autosched.programs", "cost_models", "measurements", "search_spaces"),
@@ -31,7 +33,6 @@ COMMANDS = (
 )
 TORCH = (*COMMANDS, "torch", "triton.language")
 OWNER = "AUTOSCHED_TEST_PROCESS"  # variable with the id of pytest's first process; servers end when it does
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # a child ignores those that its parent ignores
 _FOLDER = gettempdir()  # determined at import, as some tests set TMPDIR
 
 # Options that a forked child supports. With others, or with options of Python (-W, -I), a new interpreter starts.
@@ -60,6 +61,7 @@ class Popen(subprocess.Popen[Any]):
                 "environment": dict(environment),
                 "folder": os.path.abspath(options.get("cwd") or os.curdir),
                 "start_new_session": options.get("start_new_session", False),
+                # A child ignores the signals that its parent ignores.
                 "ignored": [number for number in STOPS if signal.getsignal(number) is signal.SIG_IGN],
             }
         super().__init__(args, **options)

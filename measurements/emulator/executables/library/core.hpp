@@ -40,6 +40,35 @@ struct Dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
+// An attribute of a launch, which has the same layout and numbers in both interfaces (driver_types.h, cuda.h).
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    char bytes[64];
+    int number;
+    unsigned cluster[3];
+  };
+};
+struct LaunchAttributes {
+  std::optional<Dim3> cluster;
+  bool cooperative = false, dependent = false;
+  const char* not_emulated = nullptr;  // name of an attribute that must be rejected
+};
+inline LaunchAttributes read_attributes(const LaunchAttribute* attributes, unsigned count) {
+  LaunchAttributes read;
+  for (unsigned k = 0; k < count; ++k) {
+    const LaunchAttribute& a = attributes[k];
+    if (a.id == 2) read.cooperative = a.number != 0;
+    if (a.id == 4) read.cluster = Dim3{a.cluster[0], a.cluster[1], a.cluster[2]};
+    if (a.id == 6) read.dependent = a.number != 0;
+    // Work that waits for such an event is ordered after a part of the kernel. This order is not modelled.
+    if (a.id == 7) read.not_emulated = "a launch with cudaLaunchAttributeProgrammaticEvent";
+    if (a.id == 12) read.not_emulated = "a launch with cudaLaunchAttributeLaunchCompletionEvent";
+  }
+  return read;
+}
+
 // Memory that kernels may use. All of it is in one file that the emulator maps at the same addresses, so that pointers
 // are valid for both host and device.
 struct Allocation {

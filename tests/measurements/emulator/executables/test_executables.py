@@ -163,9 +163,9 @@ def test_what_is_not_emulated_is_named() -> None:
 
 @pytest.mark.nightly
 def test_events_within_kernels_are_refused_by_name() -> None:
-    program = build("partial_order")
+    program = build("partial_order", *with_driver())
     assert run(program).returncode == 0
-    for how in ("programmatic", "completion"):
+    for how in ("programmatic", "completion", "driver"):
         done = run(program, how)
         assert done.returncode == 2 and done.stdout == "PASS\n" and "Event is not emulated" in done.stderr
 

@@ -59,17 +59,6 @@ API int cudaLaunchCooperativeKernel(const void* function, Dim3 grid, Dim3 block,
   return launch(function, grid, block, arguments, shared, stream, true);
 }
 namespace {
-struct LaunchAttribute {
-  int id;
-  char padding[4];
-  union {
-    char bytes[64];
-    int number;
-    struct {
-      unsigned x, y, z;
-    } cluster;
-  };
-};
 struct LaunchConfig {
   Dim3 grid, block;
   std::size_t shared;
@@ -79,18 +68,9 @@ struct LaunchConfig {
 };
 }  // namespace
 API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments) {
-  std::optional<Dim3> cluster;
-  bool cooperative = false, dependent = false;
-  for (unsigned k = 0; k < config->count; ++k) {
-    const LaunchAttribute& a = config->attributes[k];
-    if (a.id == 4) cluster = Dim3{a.cluster.x, a.cluster.y, a.cluster.z};
-    if (a.id == 2) cooperative = a.number != 0;
-    if (a.id == 6) dependent = a.number != 0;
-    // Work that waits for such an event is ordered after a part of the kernel. This order is not modelled, so it is rejected.
-    if (a.id == 7) return lacking("a launch with cudaLaunchAttributeProgrammaticEvent");
-    if (a.id == 12) return lacking("a launch with cudaLaunchAttributeLaunchCompletionEvent");
-  }
-  return launch(function, config->grid, config->block, arguments, config->shared, config->stream, cooperative, cluster, dependent);
+  const LaunchAttributes with = read_attributes(config->attributes, config->count);
+  if (with.not_emulated != nullptr) return lacking(with.not_emulated);
+  return launch(function, config->grid, config->block, arguments, config->shared, config->stream, with.cooperative, with.cluster, with.dependent);
 }
 API int cudaGetFuncBySymbol(void** to, const void* function) { return __cudaGetKernel(to, function); }
 API int cudaGetKernel(void** to, const void* function) { return __cudaGetKernel(to, function); }
@@ -146,10 +126,8 @@ API int cudaOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes, const void
 API int cudaOccupancyMaxActiveClusters(int* clusters, const void* function, const LaunchConfig* config) {
   Kernel* k = kernel_of(function);
   if (k == nullptr) return failed(invalid_device_function);
-  unsigned size = 1;
-  for (unsigned a = 0; a < config->count; ++a) {
-    if (config->attributes[a].id == 4) size = config->attributes[a].cluster.x * config->attributes[a].cluster.y * config->attributes[a].cluster.z;
-  }
+  const Dim3 cluster = read_attributes(config->attributes, config->count).cluster.value_or(Dim3{});
+  const unsigned size = cluster.x * cluster.y * cluster.z;
   const Dim3& b = config->block;
   *clusters = blocks_per_multiprocessor(k, static_cast<int>(b.x * b.y * b.z), config->shared) * static_cast<int>(fact("sm_count")) / static_cast<int>(std::max(size, 1u));
   return success;

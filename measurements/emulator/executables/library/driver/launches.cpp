@@ -24,15 +24,6 @@ API int cuLaunchCooperativeKernel(void* f, unsigned gx, unsigned gy, unsigned gz
   return launch(f, {gx, gy, gz}, {bx, by, bz}, {}, shared, stream, arguments, true);
 }
 namespace {
-struct LaunchAttribute {
-  int id;
-  char padding[4];
-  union {
-    char bytes[64];
-    int number;
-    unsigned cluster[3];
-  };
-};
 struct LaunchConfig {
   unsigned grid[3], block[3], shared;
   void* stream;
@@ -41,23 +32,15 @@ struct LaunchConfig {
 };
 }  // namespace
 API int cuLaunchKernelEx(const LaunchConfig* c, void* f, void** arguments, void**) {
-  std::optional<Dim3> cluster;
-  bool cooperative = false, dependent = false;
-  for (unsigned k = 0; k < c->count; ++k) {
-    const LaunchAttribute& a = c->attributes[k];
-    if (a.id == 4) cluster = Dim3{a.cluster[0], a.cluster[1], a.cluster[2]};
-    if (a.id == 2) cooperative = a.number != 0;
-    if (a.id == 6) dependent = a.number != 0;
-  }
-  return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, cluster, c->shared, c->stream, arguments, cooperative, dependent);
+  const LaunchAttributes with = read_attributes(c->attributes, c->count);
+  if (with.not_emulated != nullptr) return lacking(with.not_emulated);
+  return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, with.cluster, c->shared, c->stream, arguments, with.cooperative, with.dependent);
 }
 
 API int cuOccupancyMaxActiveClusters(int* clusters, void* function, const void* config) {
   const auto* c = static_cast<const LaunchConfig*>(config);
-  unsigned blocks = 1;
-  for (unsigned k = 0; k < c->count; ++k) {
-    if (c->attributes[k].id == 4) blocks = c->attributes[k].cluster[0] * c->attributes[k].cluster[1] * c->attributes[k].cluster[2];
-  }
+  const Dim3 cluster = read_attributes(c->attributes, c->count).cluster.value_or(Dim3{});
+  const unsigned blocks = cluster.x * cluster.y * cluster.z;
   const int threads = static_cast<int>(c->block[0] * c->block[1] * c->block[2]);
   const int each = blocks_per_multiprocessor(static_cast<Kernel*>(function), threads, c->shared);
   return *clusters = each * static_cast<int>(fact("sm_count")) / static_cast<int>(blocks), success;

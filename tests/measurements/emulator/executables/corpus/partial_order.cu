@@ -1,4 +1,6 @@
 // Launches and edges that order only a part of a kernel: refused by name, while the ordinary ones work.
+#include <cuda.h>
+
 #include <cstring>
 
 #include "check.h"
@@ -19,6 +21,17 @@ int main(int count, char** arguments) {
   } else if (std::strcmp(how, "completion") == 0) {
     attribute[0].id = cudaLaunchAttributeLaunchCompletionEvent;
     attribute[0].val.launchCompletionEvent.event = event;
+  }
+  if (std::strcmp(how, "driver") == 0) {
+    CUlaunchAttribute recorded = {};
+    recorded.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+    CUlaunchConfig launch = {};
+    launch.gridDimX = launch.gridDimY = launch.gridDimZ = launch.blockDimY = launch.blockDimZ = 1, launch.blockDimX = 32;
+    launch.attrs = &recorded, launch.numAttrs = 1;
+    cudaFunction_t function;
+    CHECK(cudaGetFuncBySymbol(&function, reinterpret_cast<const void*>(fill)));
+    void* given[] = {&x};
+    return verdict(cuLaunchKernelEx(&launch, reinterpret_cast<CUfunction>(function), given, nullptr) == CUDA_ERROR_NOT_SUPPORTED);
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = 1, config.blockDim = 32, config.attrs = attribute, config.numAttrs = 1;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -65,6 +66,8 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     timer.start()
     status = pytest.main(request["arguments"])
     timer.cancel()
+    sys.stdout.flush()  # the worker may be killed before its buffers are written
+    sys.stderr.flush()
     return {"returncode": int(status), "timed_out": late.is_set()}
 
 

@@ -32,12 +32,21 @@ def cache_root() -> Path:
 def check_writable(folder: Path) -> None:
     """Raise CacheUnusable if ``folder`` cannot be created or written. Creates no permanent files."""
     try:
-        nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+        nearest = next((path for path in (folder, *folder.parents) if _exists(path)), folder)
         with tempfile.TemporaryFile(dir=nearest) as file:
             file.write(bytes(4096))  # a full disk accepts an empty file but no data
             file.flush()
     except OSError as error:
         raise cannot_write(folder, error) from error
+
+
+def _exists(path: Path) -> bool:
+    """Return True if ``path`` exists. Raises OSError for impossible names, which ``Path.exists`` of Python 3.14 ignores."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def make_folder(folder: Path) -> None:

@@ -267,7 +267,7 @@ from functools import partial
 from autosched.cli.terminal import interrupts, streams
 class Lock:  # Ctrl-C comes as a Condition has just taken it
     __enter__ = staticmethod(partial(signal.raise_signal, signal.SIGINT))
-    acquire = release = __exit__ = print
+    acquire = release = locked = __exit__ = print
 interrupts.take()
 try:
     with interrupts.raised(), threading.Condition(Lock()):

@@ -219,10 +219,12 @@ class TestAnyParameters:
         assert study.best_value <= 2.0
 
     def test_nan_comes_back_from_a_storage_as_another_object(self, tmp_path: Path) -> None:
-        storage = f"sqlite:///{tmp_path / 's.db'}"
+        storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 's.db'}")
         study = optuna.create_study(storage=storage, sampler=StudySampler(seed=0))
         study.optimize(lambda t: 1.0 if t.suggest_categorical("a", [math.nan, 1.0]) == 1.0 else 2.0, n_trials=8)
         assert study.best_value == 1.0
+        storage.remove_session()
+        storage.engine.dispose()  # an open connection would be reported in a later test
 
     def test_thousands_of_choices(self) -> None:
         """The scale of a parameter is computed once per proposal, not once per value."""

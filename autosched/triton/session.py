@@ -38,7 +38,6 @@ from search_spaces.hardware.devices import device as device_named
 from search_spaces.launches.launch import BytesArgument
 
 _HOST_RACE = FindingKind.HOST_RACE
-_DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
 
 
 class FaultsFound(AssertionError):
@@ -220,7 +219,7 @@ class Session:
         arguments, described = described_launch(launch, self.storages)
         inputs, memory = arguments.inputs(), arguments.memory()
         stream, overlaps = self._streams.current, self._streams.overlaps
-        if self.device.sm >= _DEPENDENT_SINCE and getattr(launch.metadata, "launch_pdl", False):
+        if self.device.has("programmatic_launch") and getattr(launch.metadata, "launch_pdl", False):
             described = replace(described, dependent=True)
             memory = replace(memory, unfinished=overlaps.unfinished(stream, arguments.tensors))
 

@@ -26,7 +26,6 @@ from search_spaces.templates.template import KernelTemplate
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MOST_BLOCKS_YZ = 65535
 MOST_THREADS_Z = 64
-DEPENDENT_SINCE = 90  # compute capability of programmatic dependent launch
 MOST_CLUSTER = 8  # cluster size in blocks that every GPU with clusters supports
 UNSEEN_REGISTERS = 32  # assumed registers of a thread until the compiler reports them
 
@@ -135,7 +134,7 @@ def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | 
     """Return the first rule that these sizes break in every configuration."""
     if not device.has("clusters") and _clustered(file):
         return f"it launches clusters, which {device.name} does not support"
-    if device.sm < DEPENDENT_SINCE and any("dependent" in step.flags for step in file.steps):
+    if not device.has("programmatic_launch") and any("dependent" in step.flags for step in file.steps):
         return f"it is a dependent launch, which {device.name} does not support"
     try:
         known = file.constants(problem.sizes)

@@ -127,9 +127,9 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
         return f"{device.name} runs at most {limits.blocks_of_sm} blocks on an SM, not {blocks}"
     if math.prod(kernel.grid) > MOST_BLOCKS:
         return f"a grid has at most {MOST_BLOCKS} blocks, not {math.prod(kernel.grid)}"
-    if cluster > 1 and device.sm < 90:
+    if cluster > 1 and not device.has("clusters"):
         return f"the launch has clusters of {cluster} blocks, which {device.name} does not support"
-    if kernel.dependent and device.sm < 90:
+    if kernel.dependent and not device.has("programmatic_launch"):
         return f"{device.name} does not support programmatic dependent launches"
     if kernel.cooperative and kernel.blocks > (
         fitting := occupancy(device, kernel.threads, 0, shared) * device.sm_count

@@ -14,7 +14,6 @@ from search_spaces.hardware.devices import Device
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import OUR_PACKAGE
 
-DEPENDENT_SINCE = 90  # compute capability
 HEADER = "autosched/ptx/grid_dependency.cuh"
 WAIT = "autosched::ptx::wait_for_grids_before();"
 LAUNCH = "autosched::ptx::launch_grids_behind();"
@@ -27,7 +26,7 @@ def can_depend(kernel: GeneratedKernel, device: Device) -> bool:
     """Return True if ``made_dependent`` can convert the kernel."""
     entries = {step.entry for step in kernel.steps}
     ours = HEADER in dict(kernel.headers.files) and len(_FUNCTION.findall(kernel.source)) == len(entries)
-    return ours and device.sm >= DEPENDENT_SINCE and not any(step.cooperative for step in kernel.steps)
+    return ours and device.has("programmatic_launch") and not any(step.cooperative for step in kernel.steps)
 
 
 def made_dependent(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
@@ -43,7 +42,7 @@ def made_dependent(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
     Raises:
         ValueError: If the device has no programmatic dependent launch, or the kernel is not one of autosched's.
     """
-    if device.sm < DEPENDENT_SINCE:
+    if not device.has("programmatic_launch"):
         raise ValueError(f"{device.name} has no programmatic dependent launch, which GPUs have from sm_90 on")
     if not can_depend(kernel, device):
         raise ValueError(f"{kernel.name} is not a kernel that {OUR_PACKAGE} generates: it has to wait by itself")

@@ -35,7 +35,6 @@ from measurements.emulator.host.build import runner
 from measurements.files.bounded import open_readable
 from measurements.files.work_folders import temporary_folder
 
-_DEPENDENT_SINCE = 90  # lowest architecture with programmatic dependent launch
 _LAUNCH_WITH_ATTRIBUTES = b"LaunchKernelEx"
 
 
@@ -91,7 +90,7 @@ def run_executable(
             process = subprocess.Popen([str(program), *command[1:]], env=environment, pass_fds=(theirs.fileno(), arena))
             theirs.close()
             try:
-                may_overlap = options.device.sm >= _DEPENDENT_SINCE and has_text(program, _LAUNCH_WITH_ATTRIBUTES)
+                may_overlap = options.device.has("programmatic_launch") and has_text(program, _LAUNCH_WITH_ATTRIBUTES)
                 state = LaunchState(work, f"/proc/{os.getpid()}/fd/{arena}", may_overlap)
                 report = ReportedFindings(result, on_finding, options.suppressions)
                 session = ExecutableSession(options, program, state, report, verify)

@@ -205,6 +205,8 @@ class ExecutableSession:
         result = self.report.result
         result.launches += 1
         described = LaunchDescription.read(rest)
+        # Other GPUs ignore the attribute: the launch begins once its predecessor has ended.
+        described.dependent = described.dependent and self.options.device.has("programmatic_launch")
         module = self.modules[described.module]
         launch = ExecutableLaunch(result.launches, described, module, self.state, self.report, self.order.sites)
         self.verify(launch)

@@ -21,8 +21,8 @@ pytestmark = [
 SOURCE = Path(__file__).parent / "corpus" / "dependent.cu"
 
 
-def built(*options: str) -> Path:
-    return cuda_program(SOURCE, "-Xcompiler", "-g", "-arch=sm_90", *options)
+def built(*options: str, arch: str = "sm_90") -> Path:
+    return cuda_program(SOURCE, "-Xcompiler", "-g", f"-arch={arch}", *options)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def program() -> Path:
     return built()
 
 
-def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(program), *arguments]
+def run(program: Path, *arguments: str, device: str = "h100") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "autosched", "run", "--device", device, str(program), *arguments]
     return forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
@@ -54,6 +54,17 @@ def test_a_dependent_launch_without_its_wait_is_a_race(program: Path, how: str, 
     assert f"global_race in {kernel}" in done.stderr and "element" in done.stderr
     assert done.stderr.count("global_race") == 1
     assert "dependent.cu:" in done.stderr.partition("launch ")[2], "where the host launches it"
+
+
+def test_gpus_before_sm_90_ignore_the_attribute() -> None:
+    done = run(built(arch="sm_80"), "late", device="a100")
+    assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
+
+
+def test_code_for_sm_80_has_no_wait_on_a_gpu_that_honours_the_attribute() -> None:
+    done = run(built(arch="sm_80"))
+    assert done.stdout == "PASS\n" and done.returncode == 1, done.stderr
+    assert "global_race in second(" in done.stderr and "sm_90" in done.stderr
 
 
 @pytest.mark.nightly

@@ -78,8 +78,8 @@ void global_shadow::check_dependence(Machine& machine, const Buffer& b, const vo
     return;
   }
   FINDING(machine.report, global_race, machine.self->site,
-          "%s: %s at %s, which the launch before may still %s: griddepcontrol.wait (cudaGridDependencySynchronize) must "
-          "come before",
+          "%s: %s at %s, which the launch before may still %s: griddepcontrol.wait (cudaGridDependencySynchronize; only "
+          "code for sm_90 or later has it) must come before",
           describe_self(machine).c_str(), instruction, element(b, address).c_str(), is_written ? "write" : "read");
   confirm_race(machine, Kind::global_race, machine.self->site);
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
@@ -27,6 +26,7 @@ from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import Trace
 from search_spaces.programs.language.parameters import Number
 from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs, scale_inputs
+from search_spaces.programs.language.product_flops import product_flops
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
 AROUND_TILES = (
@@ -308,7 +308,7 @@ class ProgramProblem(Problem):
     @property
     def flops(self) -> float:
         """Floating-point operations of the products; without products, one per element that an operation reads."""
-        return _flops_of_products(self) or float(sum(o.size for o in self.operands() if o.role == "input"))
+        return _product_flops(self) or float(sum(o.size for o in self.operands() if o.role == "input"))
 
     def to_json(self) -> dict[str, Any]:
         """Return the sizes, the scalars that differ from their defaults, and ``computes`` for the program."""
@@ -347,35 +347,8 @@ def _trace(problem: ProgramProblem, least: bool) -> Trace:
 
 
 @lru_cache(maxsize=256)
-def _flops_of_products(problem: ProgramProblem) -> float:
-    trace = problem.usual_trace()
-    covered = math.prod(b * t for b, t in zip(trace.blocks, trace.tile, strict=True))
-    inside = math.prod(trace.extent) / covered
-    total = 0.0
-    for operation, around in trace.walk():
-        if isinstance(operation, ir.Mma):
-            (m, k), n = operation.a.shape, operation.b.shape[1]
-            total += 2.0 * m * n * k * operation.a.dtype.values * inside * _turns(trace, around)
-    return total
-
-
-SAMPLED = 512  # most blocks whose iterations are counted
-
-
-def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
-    """Return the total iterations of nested loops over all blocks; a partial last iteration counts as a fraction."""
-    around = [region for region in regions if isinstance(region, ir.Loop)]
-    if not around:
-        return float(trace.block_count)
-    total, count = 0.0, 0
-    step = -(-trace.block_count // SAMPLED)
-    for block in itertools.islice(itertools.product(*map(range, trace.blocks)), 0, None, step):
-        turns = 1.0
-        for loop in around:
-            zero = {outer.number: 0 for outer in around}
-            turns *= max(0, loop.stop.at(block, zero) - loop.first.at(block, zero)) / loop.step
-        total, count = total + turns, count + 1
-    return total * trace.block_count / count
+def _product_flops(problem: ProgramProblem) -> float:
+    return product_flops(problem.usual_trace())
 
 
 @lru_cache(maxsize=256)

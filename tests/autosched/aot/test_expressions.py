@@ -68,7 +68,7 @@ def test_three_ways_agree(tmp_path: Path) -> None:
     assert not wrong
 
 
-def test_what_only_python_knows_is_refused() -> None:
+def test_python_only_expressions_are_rejected() -> None:
     function = from_function(lambda values: values["n"] * 2, "twice", "int", {"n": "int"})
     with pytest.raises(PythonOnlyExpression, match="twice is a Python function"):
         over_sizes(function, ("n",), {}, {})
@@ -115,7 +115,7 @@ def test_what_only_python_knows_is_refused() -> None:
     ],
     ids=lambda text: repr(text)[:20],
 )
-def test_what_has_no_value_is_a_value_error_at_once(text: object) -> None:
+def test_expressions_without_a_value_raise_value_error_quickly(text: object) -> None:
     with pytest.raises(ValueError) as error:
         evaluate(text, {"n": 64})  # type: ignore[arg-type]
     assert "\n" not in str(error.value) and len(str(error.value)) < 300

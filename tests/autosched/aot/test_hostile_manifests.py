@@ -89,7 +89,7 @@ def test_a_damaged_manifest_is_a_value_error(tmp_path: Path, text: str) -> None:
         autosched_loader.load(tmp_path)
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+def test_irregular_files_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").symlink_to("/dev/zero")
     with pytest.raises(ValueError, match="regular file"):
         autosched_loader.load(tmp_path)

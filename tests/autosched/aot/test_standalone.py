@@ -55,7 +55,7 @@ def called(
 @pytest.mark.parametrize(
     ("device", "problem"), [("h200", SOFTMAX), ("h200", CLUSTERED), ("a100", SHARED)], ids=["rows", "clusters", "sums"]
 )
-def test_a_cpp_program_launches_them(
+def test_a_cpp_program_launches_exported_kernels(
     export: Export, caller: Path, tmp_path: Path, device: str, problem: Problem
 ) -> None:
     text = export.text(problem)
@@ -65,7 +65,7 @@ def test_a_cpp_program_launches_them(
     assert verdict.ok, verdict.reason
 
 
-def test_a_kernel_that_takes_its_sizes_serves_others(export: Export, caller: Path, tmp_path: Path) -> None:
+def test_a_kernel_with_size_arguments_serves_other_sizes(export: Export, caller: Path, tmp_path: Path) -> None:
     problem = export.vector_add.problem(n=4999)
     said, inputs, outputs = called(caller, tmp_path, "a100", "vector_add n=4999", problem)
     assert said == "match 1"
@@ -79,7 +79,7 @@ def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Pa
     assert check(problem, inputs, outputs).ok
 
 
-def test_a_pipeline_is_launched_as_one(export: Export, caller: Path, tmp_path: Path) -> None:
+def test_the_launcher_runs_both_launches_of_a_pipeline(export: Export, caller: Path, tmp_path: Path) -> None:
     """Two launches with a scratch array of their own."""
     problem = export.sum_twice.problem()
     said, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
@@ -170,7 +170,7 @@ for text, files in (job.split(":") for job in sys.argv[2:]):
 """
 
 
-def test_a_python_program_launches_them_with_one_file(export: Export, tmp_path: Path) -> None:
+def test_a_python_program_launches_exported_kernels_with_one_file(export: Export, tmp_path: Path) -> None:
     """Launch a kernel with clusters and tensor maps, then one with a workspace."""
     said = []
     for device, problem in (("h200", CLUSTERED), ("a100", SHARED)):
@@ -247,7 +247,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     assert lines[-1] == "loads 0 1 launches 5"
 
 
-def test_the_command_says_what_it_wrote(export: Export) -> None:
+def test_export_reports_the_written_files_and_kernels(export: Export) -> None:
     assert "6 kernels in" in export.said
     assert "vector_add n=10007 on a100: vector_add, estimated, not verified" in export.said
     names = {"manifest.json", "autosched_kernels.hpp", "autosched_kernels.cpp", "autosched_launch.hpp"}
@@ -264,7 +264,7 @@ def test_the_command_says_what_it_wrote(export: Export) -> None:
     ("wrong", "says"),
     [((), "--out FOLDER"), (("--cubin", "a", "--out", "b"), "--out FOLDER"), (("--out", "a", "--ptx"), "--cubin")],
 )
-def test_export_to_one_kind_of_folder(
+def test_export_rejects_several_kinds_of_folders(
     export: Export, wrong: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["export", "--db", str(export.database), *wrong]) == 2

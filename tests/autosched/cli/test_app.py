@@ -40,20 +40,20 @@ def process(*arguments: str, cwd: Path, **more: Any) -> "subprocess.CompletedPro
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_option_of_an_operator_is_one_of_the_command(run: Run, command: str) -> None:
+def test_operator_options_do_not_clash_with_command_options(run: Run, command: str) -> None:
     for each in operators():
         status, out, err = run(command, each.name, "--help")
         assert (status, err) == (0, "") and "Usage: autosched" in out, each.name
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), *((c, "-h") for c in COMMANDS), ("doctor", "-h")])
-def test_help_is_an_answer(run: Run, arguments: tuple[str, ...]) -> None:
+def test_help_exits_with_0(run: Run, arguments: tuple[str, ...]) -> None:
     status, out, err = run(*arguments)
     assert (status, err) == (0, "")
     assert "Usage: autosched" in out
 
 
-def test_help_lists_what_the_commands_say_of_themselves(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_lists_the_summaries_of_all_commands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Help reads the list from the commands' sources; it must equal the list after importing them."""
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
     read = run("--help")
@@ -84,7 +84,7 @@ def test_completion_sees_the_options_of_commands(run: Run, monkeypatch: pytest.M
     assert "--json" in run()[1]
 
 
-def test_help_says_what_a_status_means_and_gives_an_example(run: Run) -> None:
+def test_help_explains_exit_statuses_and_shows_an_example(run: Run) -> None:
     out = " ".join(run("--help")[1].split())
     assert "Example: autosched tune matmul" in out
     assert all(f"{status.value} {status.meaning}" in out for status in ExitStatus)
@@ -177,7 +177,7 @@ BAD = {
 
 @pytest.mark.parametrize("json_wanted", [False, True], ids=["text", "json"])
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_line_and_changes_nothing(run: Run, name: str, json_wanted: bool) -> None:
+def test_invalid_input_is_rejected_in_one_line_without_side_effects(run: Run, name: str, json_wanted: bool) -> None:
     arguments, told = BAD[name]
     status, out, err = run(*arguments, *(("--json",) if json_wanted and len(arguments) > 2 else ()))
     assert status == 2
@@ -188,7 +188,7 @@ def test_bad_input_is_one_line_and_changes_nothing(run: Run, name: str, json_wan
 
 
 @pytest.mark.parametrize("command", ["tune", "best", "verify"])
-def test_a_foreign_database_is_refused_and_left_alone(run: Run, command: str) -> None:
+def test_a_foreign_database_is_rejected_and_not_modified(run: Run, command: str) -> None:
     Path("notes.txt").write_text("not a database")
     status, out, err = run(command, "matmul", *SMALL, "--db", "notes.txt")
     assert (status, out) == (2, "")
@@ -197,14 +197,14 @@ def test_a_foreign_database_is_refused_and_left_alone(run: Run, command: str) ->
     assert os.listdir() == ["notes.txt"]
 
 
-def test_a_real_process_has_the_same_manners(tmp_path: Path) -> None:
+def test_a_real_process_reports_invalid_input_in_one_line(tmp_path: Path) -> None:
     done = process("tune", "matmul", *SMALL, "--trials", "0", "--db", "b.db", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "autosched: --trials must be at least 1, got 0\n"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_bug_stays_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_prints_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ValueError("a bug of ours")
 
@@ -213,7 +213,7 @@ def test_a_bug_stays_a_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
         run("space", "matmul", *SMALL)
 
 
-def test_ctrl_c_is_a_line_and_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_one_line_and_exits_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -258,7 +258,7 @@ def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "error", [EmptySpace("no way", ()), TooTightlyTied("no way"), HostFailure("no way")], ids=lambda e: type(e).__name__
 )
-def test_an_error_of_a_users_input_or_machine_is_one_line(
+def test_user_and_machine_errors_are_reported_in_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(name: str) -> None:
@@ -269,7 +269,7 @@ def test_an_error_of_a_users_input_or_machine_is_one_line(
 
 
 @pytest.mark.parametrize("kind", [ValueError, RuntimeError])
-def test_an_error_of_ours_is_not_taken_for_a_users(
+def test_internal_errors_are_not_reported_as_user_errors(
     run: Run, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     def fail(name: str) -> None:

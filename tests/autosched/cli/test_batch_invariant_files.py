@@ -166,7 +166,9 @@ def test_a_triton_script(
         assert first["line"] == line and word in first["text"], found["causes"]
 
 
-def test_what_cannot_be_verified_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unverifiable_batch_invariance_is_rejected_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "rows.cu"
     file.write_text(CUDA)
     of_rows = ["-a", "f32[rows,96]", "-a", "out f32[rows]", "-a", "rows", "--grid", "rows", "--block", "1"]

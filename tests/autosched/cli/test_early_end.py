@@ -148,14 +148,14 @@ def test_a_second_process_of_a_file_does_not_decide_the_status() -> None:
     assert done.returncode == 2
 
 
-def test_an_early_end_is_reported_by_main_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_reports_an_early_exit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.py").write_text("import sys; sys.exit(0)\n")
     assert main(["verify", "--program", str(tmp_path / "x.py"), "--size", "n=64"]) == 2
     assert "SystemExit: 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_sent_to_the_command_reaches_whoever_works(number: signal.Signals, tmp_path: Path) -> None:
+def test_signals_to_the_command_reach_its_worker(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(
         "import os, time\nopen('pid', 'w').write(str(os.getpid())); print('here', flush=True); time.sleep(60)\n"
     )
@@ -195,7 +195,7 @@ def test_a_tolerance_that_overflows_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 @needs_nvrtc
 @pytest.mark.parametrize("tolerance", ["inf", "nan", "-1"])
-def test_a_tolerance_that_lets_everything_pass_is_refused(
+def test_a_tolerance_that_accepts_all_results_is_rejected(
     tolerance: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "k.cu").write_text("__global__ void k(float* y) { y[threadIdx.x] = 1.0f; }")

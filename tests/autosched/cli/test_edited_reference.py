@@ -52,7 +52,7 @@ def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         (("verify", *KERNEL, "--device", "a100"), 2),
     ], 4),
 )  # fmt: skip
-def test_earlier_trials_are_left_out_in_one_line(
+def test_trials_of_an_earlier_reference_are_excluded_in_one_line(
     command: tuple[str, ...], status: int, edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = edited.read_bytes()
@@ -64,7 +64,7 @@ def test_earlier_trials_are_left_out_in_one_line(
     assert edited.read_bytes() == before
 
 
-def test_beside_them_the_trials_of_today_are_found(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_current_trials_are_used_next_to_excluded_ones(edited: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tuned() == 0
     capsys.readouterr()
     assert main(["best", *KERNEL, "--db", "b.db"]) == 0

@@ -107,7 +107,7 @@ REFUSED = {
 @needs_compiler
 @needs_nvrtc
 @pytest.mark.parametrize("name", REFUSED)
-def test_code_that_is_refused_is_one_line_and_no_answer(
+def test_rejected_code_is_reported_in_one_line_with_status_2(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -180,7 +180,7 @@ def test_all_outputs_of_judge_agree(
         ("", "it raised", ExitStatus.NO), ("", "", ExitStatus.NO_ANSWER),
     ],
 )  # fmt: skip
-def test_a_launch_of_a_script_that_cannot_be_emulated_decides_nothing(
+def test_a_launch_that_cannot_be_emulated_leaves_the_script_undecided(
     launched: str, failure: str, expected: ExitStatus
 ) -> None:
     done = SimpleNamespace(status=launched, reason="why")
@@ -190,13 +190,13 @@ def test_a_launch_of_a_script_that_cannot_be_emulated_decides_nothing(
     assert status_of(script_cases(report, Path("s.py"), False)) is expected
 
 
-def test_a_status_needs_something_that_passes() -> None:
+def test_success_requires_a_passing_case() -> None:
     assert of_verdicts(1, 0, 0) is ExitStatus.OK
     assert of_verdicts(3, 1, 2) is ExitStatus.NO
     assert of_verdicts(3, 0, 1) is of_verdicts(0, 0, 0) is ExitStatus.NO_ANSWER
 
 
-def test_a_no_outweighs_no_answer() -> None:
+def test_a_failure_outweighs_an_undecided_result() -> None:
     assert combined([0, 0]) is combined([]) is ExitStatus.OK
     assert combined([0, 1, 2]) is ExitStatus.NO
     assert combined([2, 0]) is ExitStatus.NO_ANSWER

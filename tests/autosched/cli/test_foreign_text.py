@@ -36,7 +36,7 @@ def stored(path: Path, **changes: object) -> Trial:
         return store.append(dataclasses.replace(made, **changes))
 
 
-def test_text_that_is_given_is_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_arguments_are_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([*BEST, f"{tmp_path}/\u202e\x1b[2Ja.db"], ["best", "\u202etranspose"], ["be\x1b[31mst"]):
         assert run(arguments) == 2
         out, err = capsys.readouterr()
@@ -66,9 +66,7 @@ def test_values_that_no_domain_holds_are_never_the_best(
     assert run([*BEST, str(tmp_path / "good.db")]) == 0
 
 
-def test_best_says_when_the_kernel_is_no_longer_the_one_that_is_generated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_best_reports_a_stale_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(tmp_path / "now.db")
     stored(tmp_path / "then.db", kernel_digest="0" * 64)
     for name, stale in (("now", False), ("then", True)):

@@ -93,7 +93,9 @@ def test_a_file_without_end_is_refused(run: Run, command: tuple[str, ...], file:
         ("replay", "pipe"),
     ],
 )
-def test_a_pipe_that_nothing_is_written_to(run: Run, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_without_a_writer_is_rejected(
+    run: Run, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("measurements.files.bounded.WAIT_SECONDS", 0.1)
     os.mkfifo("pipe")
     status, out, err = run(*command)
@@ -126,14 +128,14 @@ def test_recordings_that_unpack_without_bound(run: Run, command: tuple[str, ...]
     assert "memory" not in err
 
 
-def test_lines_that_are_no_trials_are_not_gathered(run: Run) -> None:
+def test_a_recording_with_invalid_lines_is_rejected(run: Run) -> None:
     header = json.dumps({"recording": 1, "trials": 10**9, "spaces": {}})
     Path("r.gz").write_bytes(gzip.compress((header + "\n").encode() + b"1\n" * 10**6))
     status, _, err = run("train", "--recording", "r.gz", "--out", "m")
     assert status == 2 and err.count("\n") == 1
 
 
-def test_train_says_that_it_was_given_a_cache_of_kernel_tuner(run: Run) -> None:
+def test_train_recognises_a_kernel_tuner_cache(run: Run) -> None:
     cache = {"kernel_name": "k", "tune_params_keys": ["b"], "cache": {"1": {"b": 1, "time": 1.0}}}
     for name, content in (("r.json", json.dumps(cache).encode()), ("r.gz", gzip.compress(json.dumps(cache).encode()))):
         Path(name).write_bytes(content)
@@ -207,7 +209,7 @@ def test_hostile_kernel_files(run: Run, old: str, new: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("space",), ("verify",), ("tune", "--trials", "1", "--db", "b.db")])
-def test_references_one_after_another(run: Run, command: tuple[str, ...]) -> None:
+def test_a_long_chain_of_references_is_rejected(run: Run, command: tuple[str, ...]) -> None:
     Path("k.cu").write_text(SOURCE)
     for number in range(1500):
         name, following = f'[kernel]\nname = "k{number}"', f'[reference]\nkernel = "k{number + 1}.toml"\n'
@@ -235,7 +237,7 @@ def test_a_scalar_that_its_type_cannot_hold_is_named(run: Run) -> None:
     assert status == 2 and err.count("\n") == 1 and "m is 70368744177664, which i32 cannot hold" in err
 
 
-def test_a_winner_of_a_template_that_is_not_there_is_refused_by_tune_as_by_best(run: Run) -> None:
+def test_tune_and_best_reject_a_winner_of_a_missing_template(run: Run) -> None:
     tune = ("tune", *SCALE, "--device", "h200", "--backend", "estimate", "--trials", "2", "--db", "b.db")
     assert run(*tune, "--no-verify")[0] == 0
     with closing(sqlite3.connect("b.db")) as raw:
@@ -277,7 +279,7 @@ def test_nested_verifications_and_other_operators_are_found(run: Run) -> None:
     assert status == 1 and "'matmul'" in out
 
 
-def test_a_package_that_exits_ends_nothing(tmp_path: Path) -> None:
+def test_a_plugin_that_exits_does_not_stop_the_command(tmp_path: Path) -> None:
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil" / "__init__.py").write_text("raise SystemExit('\\x1b[2J gone')\n")
     told = tmp_path / "evil-1.dist-info"

@@ -170,7 +170,7 @@ def test_names_of_files_do_not_act_on_the_terminal(run: Run) -> None:
     ]
 
 
-def test_commands_print_by_the_terminals_own_functions_alone() -> None:
+def test_commands_only_print_with_the_terminal_functions() -> None:
     """``print`` would pass control characters in a name to the terminal."""
     folder = Path(__file__).parents[3] / "autosched" / "cli" / "commands"
     for file in folder.rglob("*.py"):
@@ -180,7 +180,7 @@ def test_commands_print_by_the_terminals_own_functions_alone() -> None:
 
 
 @pytest.mark.parametrize("module", ["torch", "triton"])
-def test_a_command_that_needs_an_extra_names_it(run: Run, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_a_command_reports_its_missing_extra(run: Run, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     Path("configs").mkdir()
     Path("configs", NAME).write_text(json.dumps({"1": GOOD}))
     import autosched.triton

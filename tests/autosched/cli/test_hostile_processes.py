@@ -125,7 +125,7 @@ def test_a_reference_takes_no_more_than_it_may(body: str, said: str, tmp_path: P
     assert said in refused(tmp_path, harmless + MORE_MEMORY, "verify")
 
 
-def test_what_a_reference_detaches_does_not_outlive_it(tmp_path: Path) -> None:
+def test_detached_children_of_a_reference_are_killed(tmp_path: Path) -> None:
     detach = "if os.fork() == 0:\n            os.setsid(); open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     body = f"import os, time\n    if os.fork() == 0:\n        {detach}\n        os._exit(0)\n    time.sleep(600)"
     write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 0.4\n', f"def f(x):\n    {body}\n")
@@ -162,7 +162,7 @@ def test_time_is_that_of_the_cpu(tmp_path: Path) -> None:
         assert ended == status and said in err, err
 
 
-def test_nothing_compared_is_no_winner(tmp_path: Path) -> None:
+def test_a_reference_that_exits_gives_no_winner(tmp_path: Path) -> None:
     write(tmp_path, '[reference]\npython = "r.py:f"\n', "def f(x):\n    raise SystemExit(0)\n")
     status, err, _ = run(tmp_path, "tune", "--trials", "1", "--db", "b.db")
     assert status == 2 and err.count("\n") == 1 and "fails at line 2: SystemExit: 0" in err

@@ -130,13 +130,13 @@ def test_a_cache_with_too_long_a_name(machine: Machine, name: str) -> None:
     assert (status, err) == (0, "") and "File name too long" in " ".join(out.split())
 
 
-def test_asking_leaves_nothing_in_the_home(machine: Machine) -> None:
+def test_queries_create_no_files_in_the_home_folder(machine: Machine) -> None:
     assert machine.run("doctor")[0] == 0
     assert "the folder does not exist" in machine.refuses("space", *SMALL, "--picture", "gone/a.svg")
     assert list(machine.home.iterdir()) == []
 
 
-def test_doctor_says_what_can_be_replayed(machine: Machine) -> None:
+def test_doctor_reports_available_recordings(machine: Machine) -> None:
     found = json.loads(machine.run("doctor", "--json")[1])
     (replay,) = [a for a in found["abilities"] if a["name"] == "tune --backend replay"]
     assert ("measured earlier on" if replay["runs"] else "measurements.trials.recording FILE") in replay["note"]

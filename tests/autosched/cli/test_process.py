@@ -54,19 +54,19 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("command", ["--version", "doctor"])
-def test_the_version_is_known_where_autosched_runs_from_a_folder_and_is_not_installed(command: str) -> None:
+def test_the_version_is_printed_without_an_installation(command: str) -> None:
     done = subprocess.run([sys.executable, "-c", UNINSTALLED, command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"autosched {VERSION}")
 
 
-def test_the_version_waits_for_no_command() -> None:
+def test_the_version_imports_no_command() -> None:
     code = "import sys, autosched.cli as c; c.main(['--version']); sys.exit('typer' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120).returncode == 0
 
 
 @needs_nvrtc
-def test_a_verification_waits_for_nothing_that_it_does_not_use() -> None:
+def test_a_verification_imports_no_unused_modules() -> None:
     """It imports neither databases nor tile programs, and NVRTC is loaded by the process that compiles."""
     unused = ["sqlalchemy", "search_spaces.programs", "autosched.user_kernels.problem"]
     if any(d.metadata["Name"] == "nvidia-cuda-nvrtc" for d in importlib.metadata.distributions()):
@@ -99,7 +99,7 @@ ANSWERS = ["--version", "--help", " ".join(SPACE), " ".join((*SPACE, "--json"))]
 @pytest.mark.parametrize(
     ("redirection", "why"), [("<&- >&-", "Bad file descriptor"), (">/dev/full", "No space left on device")]
 )
-def test_an_answer_that_cannot_be_written_is_one_line(
+def test_an_unwritable_stdout_is_reported_in_one_line(
     tmp_path: Path, arguments: str, redirection: str, why: str
 ) -> None:
     status, _, err = shell(tuple(arguments.split()), redirection, tmp_path)
@@ -107,7 +107,7 @@ def test_an_answer_that_cannot_be_written_is_one_line(
 
 
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "<&- 2>&-"])
-def test_without_stderr_there_is_still_an_answer(tmp_path: Path, redirection: str) -> None:
+def test_results_are_printed_without_a_stderr(tmp_path: Path, redirection: str) -> None:
     status, out, _ = shell((*SPACE, "--json"), redirection, tmp_path)
     assert status == 0 and json.loads(out)["legal"] > 0
     assert shell(("space", "matmul", "-m", "0"), redirection, tmp_path)[:2] == (2, "")
@@ -134,7 +134,7 @@ def test_a_schedule_is_not_read_from_a_stdin_that_is_closed(tmp_path: Path) -> N
     assert refused(*said), said
 
 
-def test_without_any_stream_there_is_a_status(tmp_path: Path) -> None:
+def test_the_exit_status_is_2_without_any_stream(tmp_path: Path) -> None:
     assert shell(SPACE, "<&- >&- 2>&-", tmp_path)[0] == 2
 
 
@@ -155,7 +155,7 @@ def test_a_reader_that_closes_the_pipe_causes_no_message(tmp_path: Path, argumen
     "redirection",
     representative([">&-", ">/dev/full", ">&- 2>&-", "2>/dev/full", "| head -0"], ">/dev/full", ">&- 2>&-", "| head"),
 )
-def test_tune_keeps_every_trial_wherever_its_text_goes(tmp_path: Path, redirection: str) -> None:
+def test_tune_keeps_all_trials_for_any_redirection(tmp_path: Path, redirection: str) -> None:
     status, _, err = shell(("tune", *COPY, *HOW, "--trials", "3"), redirection, tmp_path)
     assert Store.open(tmp_path / "b.db", create=False).count() == 3
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b.db"]
@@ -170,7 +170,7 @@ def test_characters_outside_the_encoding_are_escaped(tmp_path: Path) -> None:
     assert (status, err) == (0, "") and "vector_x" in out
 
 
-def test_a_width_that_nothing_fits_is_no_width(tmp_path: Path) -> None:
+def test_an_unusably_small_terminal_width_is_ignored(tmp_path: Path) -> None:
     expected = shell(("--help",), "", tmp_path, COLUMNS="")
     assert expected[0] == 0 and shell(("--help",), "", tmp_path, COLUMNS="1") == expected
 
@@ -185,7 +185,7 @@ def test_a_width_is_a_number_of_columns(monkeypatch: pytest.MonkeyPatch, columns
 
 
 @pytest.mark.parametrize("columns", ["40", "60", "80"])
-def test_a_narrow_terminal_cuts_nothing(
+def test_a_narrow_terminal_truncates_no_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: str
 ) -> None:
     def printed(width: str, *arguments: str) -> str:
@@ -225,7 +225,7 @@ PYTHONS = {
         ids=lambda case: f"{case[0]}-{case[1]}",
     ),
 )
-def test_ctrl_c_is_130_and_one_line_at_any_moment(
+def test_ctrl_c_prints_one_line_and_exits_with_130_at_any_moment(
     tmp_path: Path, delay: float, times: int, number: signal.Signals
 ) -> None:
     # Python handles Ctrl-C until autosched's first line runs; the delay starts there
@@ -292,7 +292,7 @@ def handler() -> object:
     return signal.getsignal(signal.SIGINT)
 
 
-def test_ctrl_c_of_a_program_that_calls_us_is_its_own() -> None:
+def test_ctrl_c_is_left_to_a_program_that_calls_main() -> None:
     before = handler()
     with interrupts.raised():
         assert handler() is before
@@ -338,7 +338,7 @@ def test_ctrl_c_of_a_program_that_calls_us_is_its_own() -> None:
         "again while it is printed",
     ],
 )
-def test_what_ctrl_c_does_in_each_phase(code: str, status: int, said: str) -> None:
+def test_ctrl_c_ends_each_phase_with_its_status(code: str, status: int, said: str) -> None:
     prelude = (
         "import logging, os, signal, weakref\nlog = logging.getLogger('x')\nclass Thing: pass\n"
         "from contextlib import suppress\nfrom time import sleep\n"
@@ -351,7 +351,7 @@ def test_what_ctrl_c_does_in_each_phase(code: str, status: int, said: str) -> No
     assert (done.returncode, (done.stdout + done.stderr).strip()) == (status, said)
 
 
-def test_nothing_slow_is_imported_before_ctrl_c_is_taken_over() -> None:
+def test_no_slow_module_is_imported_before_ctrl_c_is_handled() -> None:
     code = "import sys, autosched.cli; print(sorted({'numpy', 'rich', 'typer', 'sqlalchemy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")

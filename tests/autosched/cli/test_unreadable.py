@@ -108,7 +108,7 @@ def test_an_unreadable_problem_of_another_operator_is_skipped(run: Run, command:
     assert err.count("\n") == 1
 
 
-def test_a_problem_is_found_next_to_one_in_another_form(run: Run) -> None:
+def test_a_problem_is_found_next_to_one_of_another_format(run: Run) -> None:
     database(problem=ODD_PROBLEMS["a field too many"])
     status, out, _ = run("best", "matmul", *SMALL, "--db", "b.db", "--json")
     assert status == 0
@@ -159,9 +159,7 @@ UNUSABLE = pytest.mark.parametrize("edit", [lambda values: {**values, "warp_spec
 
 
 @UNUSABLE
-def test_best_is_no_schedule_that_this_version_cannot_use(
-    run: Run, edit: Callable[[dict[str, object]], object]
-) -> None:
+def test_best_and_verify_reject_an_unusable_best_trial(run: Run, edit: Callable[[dict[str, object]], object]) -> None:
     database(edit=edit, median="1e-9", p25="1e-9", p75="1e-9")
     err = refused(run, "best", "matmul", *SMALL)
     assert "trial 2 of " in err and "cannot use" in err
@@ -169,9 +167,7 @@ def test_best_is_no_schedule_that_this_version_cannot_use(
 
 
 @UNUSABLE
-def test_a_list_of_the_best_leaves_out_what_this_version_cannot_use(
-    run: Run, edit: Callable[[dict[str, object]], object]
-) -> None:
+def test_best_excludes_unusable_trials_from_its_list(run: Run, edit: Callable[[dict[str, object]], object]) -> None:
     database(edit=edit, median="1e-9", p25="1e-9", p75="1e-9")
     with Store.open("b.db") as store:
         store.append(replace(next(r for r in store.trials() if r.id == 1), device="h100"))
@@ -180,6 +176,6 @@ def test_a_list_of_the_best_leaves_out_what_this_version_cannot_use(
     assert err.startswith("autosched: left out: trial 2 of ") and err.count("\n") == 1
 
 
-def test_best_shows_what_was_found_on_a_gpu_that_nothing_is_known_of(run: Run) -> None:
+def test_best_shows_trials_of_an_unknown_gpu(run: Run) -> None:
     database(device="some_gpu", median="1e-9", p25="1e-9", p75="1e-9")
     assert run("best", "matmul", *SMALL, "--db", "b.db")[0] == 0

@@ -35,7 +35,7 @@ def test_best_prints_time_provenance_and_schedule(run: Run) -> None:
         assert name in out and str(value) in out
 
 
-def test_best_json_holds_the_whole_trial(run: Run) -> None:
+def test_best_json_contains_the_whole_trial(run: Run) -> None:
     path = database(Path("b.db"), make_trial(2e-6))
     status, out, _ = run("best", "matmul", *SMALL, "--db", str(path), "--json")
     assert status == 0
@@ -61,7 +61,7 @@ def test_best_keeps_devices_and_provenances_apart(run: Run) -> None:
     assert [b["device"] for b in json.loads(out)["best"]] == ["a100"]
 
 
-def test_best_without_a_problem_lists_all_of_them(run: Run) -> None:
+def test_best_without_a_problem_lists_all_problems(run: Run) -> None:
     other = Matmul(128, 64, 32, a="bf16", b="bf16", out="bf16", order_a="col")
     theirs = template("matmul").space(other, device("h200")).sample(1, 0)[0]
     path = database(Path("b.db"), make_trial(2e-6), make_trial(3e-6, problem=other, chosen=theirs))
@@ -75,7 +75,7 @@ def test_best_without_a_problem_lists_all_of_them(run: Run) -> None:
 @pytest.mark.parametrize(
     "arguments", [("-m", "1", "-n", "1", "-k", "1"), (*SMALL, "--device", "a100"), (*SMALL, "--order-a", "col")]
 )
-def test_best_says_no_where_there_is_none(run: Run, arguments: tuple[str, ...]) -> None:
+def test_best_exits_with_1_without_a_valid_schedule(run: Run, arguments: tuple[str, ...]) -> None:
     path = database(Path("b.db"), make_trial(2e-6), make_trial(None, problem=Matmul(1, 1, 1)))
     status, out, err = run("best", "matmul", *arguments, "--db", str(path))
     assert (status, out) == (1, "")
@@ -84,14 +84,14 @@ def test_best_says_no_where_there_is_none(run: Run, arguments: tuple[str, ...]) 
     assert (status, json.loads(out)["best"], err.count("\n")) == (1, [], 1)
 
 
-def test_best_takes_an_unknown_device_for_a_mistake(run: Run) -> None:
+def test_best_rejects_an_unknown_device(run: Run) -> None:
     path = database(Path("b.db"), make_trial(2e-6))
     status, _, err = run("best", "matmul", *SMALL, "--db", str(path), "--device", "h2x")
     assert status == 2
     assert "unknown device 'h2x'" in err and "b.db holds h200" in err
 
 
-def test_best_says_that_a_row_was_derived(run: Run) -> None:
+def test_best_reports_a_derived_device_row(run: Run) -> None:
     note = "derived from the driver's figures and sm_89; unconfirmed: rates"
     path = database(
         Path("b.db"),
@@ -102,7 +102,7 @@ def test_best_says_that_a_row_was_derived(run: Run) -> None:
     assert note in " ".join(out.split())
 
 
-def test_best_changes_nothing(run: Run) -> None:
+def test_best_does_not_modify_the_database(run: Run) -> None:
     path = database(Path("b.db"), make_trial(2e-6))
     before = path.read_bytes(), path.stat().st_mtime_ns
     path.chmod(0o444)

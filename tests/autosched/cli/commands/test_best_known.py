@@ -43,7 +43,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return tmp_path / "b.db"
 
 
-def test_what_a_database_knows_is_listed(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_best_lists_all_problems_of_a_database(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not catalogue.is_operator(NAME)
     assert main(["best", "--db", "b.db"]) == 0
     out = capsys.readouterr().out
@@ -55,7 +55,7 @@ def test_what_a_database_knows_is_listed(database: Path, capsys: pytest.CaptureF
     assert main(["best", "copy", "--db", "b.db"]) == 1
 
 
-def test_a_report_names_it_with_its_rate_and_metrics(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_lists_a_user_kernel_with_rate_and_metrics(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--db", "b.db", "--out", "r.html", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["problems"]
     assert {p["problem"] for p in found} == {f"{NAME} n=64"}

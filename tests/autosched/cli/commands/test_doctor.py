@@ -17,7 +17,7 @@ from search_spaces.hardware.devices import all_devices, device
 Run = Callable[..., tuple[int, str, str]]
 
 
-def test_doctor_lists_what_is_here(run: Run) -> None:
+def test_doctor_lists_installed_components(run: Run) -> None:
     status, out, _ = run("doctor")
     assert status == 0
     for word in (
@@ -34,7 +34,7 @@ def test_doctor_lists_what_is_here(run: Run) -> None:
         assert word in out
 
 
-def test_doctor_says_how_to_get_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_how_to_install_missing_components(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_nvrtc() -> str:
         raise NvrtcMissing("not installed")
 
@@ -67,7 +67,7 @@ def test_doctor_says_how_to_get_what_is_missing(run: Run, monkeypatch: pytest.Mo
     assert run("doctor")[0] == 0
 
 
-def test_doctor_says_that_the_row_of_a_gpu_is_derived(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_a_derived_device_row(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"name": b"NVIDIA GeForce RTX 4070 Unknown", "totalGlobalMem": 12 * 2**30, "major": 8, "minor": 9}
     cupy = ModuleType("cupy")
     cupy.__spec__ = ModuleSpec("cupy", None)

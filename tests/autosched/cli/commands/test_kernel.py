@@ -109,7 +109,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 class TestExpanded:
-    def test_without_a_kernel_nothing_changes(self) -> None:
+    def test_arguments_without_a_kernel_are_not_expanded(self) -> None:
         line = ["tune", "matmul", "-m", "4"]
         assert expanded(line) == [line]
         assert expanded(["doctor", "--kernel", "x"]) == [["doctor", "--kernel", "x"]]
@@ -143,14 +143,16 @@ class TestExpanded:
             (("verify", "--kernel", "FILE", "--junit=j.xml"), "lists 2: choose one"),
         ],
     )
-    def test_what_makes_no_sense_gets_one_line(self, write: Write, arguments: tuple[str, ...], message: str) -> None:
+    def test_contradictory_kernel_arguments_are_rejected(
+        self, write: Write, arguments: tuple[str, ...], message: str
+    ) -> None:
         path = write()
         with pytest.raises(InputError, match=message):
             expanded([path if a == "FILE" else a for a in arguments])
 
 
 @pytest.mark.parametrize("wrong", [("--backend", "x"), ("--bakend", "cuda")])
-def test_hints_and_help_repeat_what_was_typed(write: Write, run: Run, wrong: tuple[str, ...]) -> None:
+def test_hints_and_help_repeat_the_typed_command(write: Write, run: Run, wrong: tuple[str, ...]) -> None:
     path = write()
     asked = f"autosched tune --kernel {path}"
     assert f"see '{asked} --help'" in run("tune", "--kernel", path, "--size", "n=77", *wrong)[2]
@@ -158,7 +160,7 @@ def test_hints_and_help_repeat_what_was_typed(write: Write, run: Run, wrong: tup
     assert usage.startswith(f"Usage: {asked} [PROBLEM] [OPTIONS]")
 
 
-def test_space_counts_and_explains_it(write: Write, run: Run) -> None:
+def test_space_counts_and_explains_a_user_kernel(write: Write, run: Run) -> None:
     status, out, _ = run("space", "--kernel", write(), "--size", "n=77", "--json", "--sample", "1")
     document = json.loads(out)
     assert status == 0 and document["legal"] == 4 - 1, "a block of 256 is twice as long as 77"
@@ -167,7 +169,7 @@ def test_space_counts_and_explains_it(write: Write, run: Run) -> None:
     assert document["samples"][0]["template"] == "twice"
 
 
-def test_it_is_verified_and_a_wrong_one_fails(write: Write, run: Run) -> None:
+def test_a_user_kernel_is_verified_and_a_faulty_one_fails(write: Write, run: Run) -> None:
     status, out, _ = run("verify", "--kernel", write(), "--sample", "2")
     assert status == 0 and out.count("all 2 pass") == 2, "once for each problem of the file"
     status, out, _ = run("verify", "--kernel", write(source=SOURCE.replace("2.0f", "2.5f")), "--size", "n=50")
@@ -186,7 +188,7 @@ def test_a_second_launch_is_verified_on_request(write: Write, run: Run) -> None:
     assert status == 1 and "launched 2 times" in " ".join(out.split())
 
 
-def test_it_is_tuned_and_found_again(write: Write, run: Run, tmp_path: Path) -> None:
+def test_a_user_kernel_is_tuned_and_found_again(write: Write, run: Run, tmp_path: Path) -> None:
     path, db = write(), str(tmp_path / "own.db")
     assert run("tune", "--kernel", path, "--backend", "estimate", "--trials", "2", "--db", db)[0] == 0
     status, out, _ = run("best", "--kernel", path, "--db", db, "--json")
@@ -206,7 +208,7 @@ def test_best_of_the_only_problem_needs_no_size_and_shows_the_configuration(
     assert status == 0 and out.startswith("twice n=77 on h200") and re.search(r"block_size_x +\d+", out)
 
 
-def test_best_goes_by_any_number_of_a_trial_and_lists_the_front(write: Write, run: Run, tmp_path: Path) -> None:
+def test_best_ranks_by_any_metric_and_lists_the_front(write: Write, run: Run, tmp_path: Path) -> None:
     path, db = write(), str(tmp_path / "own.db")
     kernel = KernelSpec.from_file(path)
     problem = kernel.problem()
@@ -233,7 +235,7 @@ def test_best_goes_by_any_number_of_a_trial_and_lists_the_front(write: Write, ru
         assert status == 2 and said in err and len(err.splitlines()) == 1
 
 
-def test_estimates_that_cannot_tell_candidates_apart_are_said(write: Write, run: Run, tmp_path: Path) -> None:
+def test_tune_reports_candidates_with_equal_estimates(write: Write, run: Run, tmp_path: Path) -> None:
     unused = ("block_size_x = [32, 64, 128, 256]", "block_size_x = [64]\nunused = [1, 2, 3]")
     path, db = write(unused), str(tmp_path / "own.db")
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--db", db)
@@ -243,7 +245,7 @@ def test_estimates_that_cannot_tell_candidates_apart_are_said(write: Write, run:
     assert "took the same time" not in run(*one, "--db", db)[1]
 
 
-def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path: Path) -> None:
+def test_a_kernel_without_a_cost_is_counted_by_the_emulator(write: Write, run: Run, tmp_path: Path) -> None:
     path = write(('[cost]\nbytes = "8 * n"\n', ""))
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
     status, out, err = run(*tune, "--db", str(tmp_path / "own.db"))
@@ -255,7 +257,7 @@ def test_without_a_cost_the_emulator_counts_it(write: Write, run: Run, tmp_path:
     assert mix in " ".join(err.split()) and f"({counted_in()})" in err
 
 
-def test_without_a_cost_what_the_emulator_cannot_run_is_not_ranked(
+def test_kernels_without_a_cost_or_emulated_counts_are_unranked(
     write: Write, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autosched.tuning.backends.estimators.counted", lambda *arguments: None)
@@ -265,7 +267,7 @@ def test_without_a_cost_what_the_emulator_cannot_run_is_not_ranked(
     assert status == 1 and json.loads(out)["trials"]["failures"] == {"unranked": 3}
 
 
-def test_without_a_cost_a_wrong_one_is_still_found(write: Write, run: Run, tmp_path: Path) -> None:
+def test_a_faulty_kernel_without_a_cost_is_found(write: Write, run: Run, tmp_path: Path) -> None:
     path = write(('[cost]\nbytes = "8 * n"\n', ""), source=SOURCE.replace("2.0f", "2.5f"))
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "3", "--json")
     _, out, _ = run(*tune, "--db", str(tmp_path / "own.db"))
@@ -284,13 +286,15 @@ def test_without_a_cost_a_wrong_one_is_still_found(write: Write, run: Run, tmp_p
         (('shape = "n"', 'shape = "m"'), "twice.toml:29"),
     ],
 )
-def test_a_wrong_file_is_one_line_with_the_place(write: Write, run: Run, change: tuple[str, str], message: str) -> None:
+def test_an_invalid_kernel_file_is_reported_with_its_position(
+    write: Write, run: Run, change: tuple[str, str], message: str
+) -> None:
     status, out, err = run("space", "--kernel", write(change))
     assert status == 2 and not out
     assert message in err and err.count("\n") == 1 and err.startswith("autosched: ")
 
 
-def test_a_kernel_that_does_not_compile_says_where(write: Write, run: Run, tmp_path: Path) -> None:
+def test_a_compile_error_is_reported_with_its_line(write: Write, run: Run, tmp_path: Path) -> None:
     path = write(source=SOURCE.replace("x[i]", "y[i]"))
     for command in ("tune", "verify"):
         status, out, err = run(*arguments(command, path, tmp_path))
@@ -337,7 +341,7 @@ def arguments(command: str, path: str, folder: Path) -> tuple[str, ...]:
         ("def twice(y):\n    return y\n", "unknown parameter y: use n, x"),
     ],
 )
-def test_a_reference_that_fails_is_one_line_with_the_place(
+def test_a_failing_reference_is_reported_with_its_position(
     write: Write, run: Run, tmp_path: Path, reference: str, message: str
 ) -> None:
     path = write()
@@ -357,13 +361,15 @@ def test_a_reference_that_fails_is_one_line_with_the_place(
         ('flops = "n / (n - 77)"', "twice: cost.flops: "),
     ],
 )
-def test_a_cost_that_is_none_is_one_line(write: Write, run: Run, tmp_path: Path, cost: str, message: str) -> None:
+def test_an_invalid_cost_is_reported_in_one_line(
+    write: Write, run: Run, tmp_path: Path, cost: str, message: str
+) -> None:
     path = write(('bytes = "8 * n"', cost))
     tune = ("tune", "--kernel", path, "--size", "n=77", "--backend", "estimate", "--trials", "1")
     status, _, err = run(*tune, "--db", str(tmp_path / "own.db"))
     assert status == 2 and message in err.splitlines()[-1]
 
 
-def test_a_name_of_ours_is_refused(write: Write, run: Run) -> None:
+def test_the_name_of_a_built_in_operator_is_rejected(write: Write, run: Run) -> None:
     status, _, err = run("space", "--kernel", write(('entry = "twice"', 'entry = "twice"\nname = "softmax"')))
     assert status == 2 and "another operator is already called 'softmax'" in err

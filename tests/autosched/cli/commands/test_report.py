@@ -81,13 +81,13 @@ def test_reasons_come_most_frequent_first() -> None:
     assert formatting.reasons({"timeout": 1, "wrong_result": 3, "crashed": 1}) == "wrong_result 3, crashed 1, timeout 1"
 
 
-def test_pace_says_rate_and_time_left() -> None:
+def test_pace_shows_rate_and_remaining_time() -> None:
     assert formatting.pace(2.5, 14) == "2.5/s, 14 s left"
     assert formatting.pace(0.05, 80) == "20 s each, 1 min 20 s left"
     assert formatting.pace(2.5, 0) == "2.5/s"
 
 
-def test_a_problem_is_named_by_its_values_that_are_not_default() -> None:
+def test_a_problems_name_lists_its_non_default_values() -> None:
     assert formatting.one_line(Matmul(1, 2, 3)) == "matmul m=1 n=2 k=3 a=f16 b=f16 acc=f32 out=f16"
     assert formatting.one_line(Matmul(1, 2, 3, order_b="col")).endswith(" order_b=col")
     problems = [Matmul(1, 2, 3), Matmul(4, 2, 3, batch=2)]
@@ -95,7 +95,7 @@ def test_a_problem_is_named_by_its_values_that_are_not_default() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_decisions_show_everything_at_any_width(width: int) -> None:
+def test_decisions_show_all_parameters_at_any_width(width: int) -> None:
     schedule = Schedule("matmul", tuple((f"parameter_{i}", i * 1000) for i in range(7)))
     out = io.StringIO()
     Console(file=out, width=width).print(formatting.decisions(schedule, width))
@@ -106,7 +106,7 @@ def test_decisions_show_everything_at_any_width(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 61, 200])
-def test_a_table_cuts_nothing_at_any_width(width: int) -> None:
+def test_a_table_shows_whole_cells_at_any_width(width: int) -> None:
     made = formatting.table("name", "count", "note", right=("count",), fold=("note",))
     rows = [(f"a name {i}", "38,990,852,238,772", "9.799 TFLOP/s of these and more") for i in range(3)]
     for row in rows:
@@ -123,7 +123,7 @@ def test_a_table_cuts_nothing_at_any_width(width: int) -> None:
     assert max(map(len, text.splitlines())) <= max(width, 50)
 
 
-def test_json_has_texts_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_writes_nan_and_infinity_as_strings(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"a": [float("nan"), 1.5], "b": {"c": float("-inf")}, "d": (1, "x", None, True)})
     text = capsys.readouterr().out
     assert text == '{\n  "a": [\n    "nan",\n    1.5\n  ],\n  "b": {\n    "c": "-inf"\n  },\n' + (
@@ -131,7 +131,7 @@ def test_json_has_texts_for_what_is_no_number(capsys: pytest.CaptureFixture[str]
     )
 
 
-def test_names_in_brackets_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_in_brackets_are_not_parsed_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     stdout_console().print("[red]pad[/red] :smile: 12")
     assert capsys.readouterr().out == "[red]pad[/red] :smile: 12\n"
 
@@ -169,7 +169,7 @@ RECORD = Trial(
 START = Start(Matmul(8, 8, 8), device("h200"), Provenance.ESTIMATED, ("ESTIMATED because " + "x" * 90,), 9, 0, None)
 
 
-def test_a_terminal_shows_the_state_and_is_left_clean() -> None:
+def test_a_terminal_shows_the_state_and_is_cleared_afterwards() -> None:
     shown, answers, messages = display(True)
     with shown:
         assert not shown.has_started
@@ -227,7 +227,7 @@ def step(done: int, seconds: float) -> Progress:
     return Progress(RECORD, RECORD, done, 40, {}, seconds)
 
 
-def test_time_left_is_shown_once_it_can_be_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_time_is_shown_after_enough_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autosched.cli.terminal.progress.PLAIN_SECONDS", 0.0)
     shown, _, messages = display(False)
     with shown:
@@ -239,5 +239,5 @@ def test_time_left_is_shown_once_it_can_be_estimated(monkeypatch: pytest.MonkeyP
     assert lines[16].endswith("4.0/s, 5.8 s left")
 
 
-def test_progress_type_has_what_the_display_reads() -> None:
+def test_progress_has_all_fields_of_the_display() -> None:
     assert {"trial", "best", "done", "trials", "failures", "seconds"} <= set(Progress.__dataclass_fields__)

@@ -38,7 +38,7 @@ def serve(folder: Path, *arguments: str, **environment: str) -> subprocess.Compl
     )
 
 
-def test_a_program_is_tuned_once_in_all_of_its_processes(tmp_path: Path) -> None:
+def test_a_script_is_tuned_once_across_its_processes(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "launcher.py").write_text(
         "import subprocess, sys\nsubprocess.run([sys.executable, 'program.py', *sys.argv[1:]], check=True)\n"
@@ -52,14 +52,14 @@ def test_a_program_is_tuned_once_in_all_of_its_processes(tmp_path: Path) -> None
     assert timed and len((tmp_path / "log").read_text().splitlines()) == timed
 
 
-def test_the_program_takes_the_place_of_the_command(tmp_path: Path) -> None:
+def test_the_script_replaces_the_process_of_the_command(tmp_path: Path) -> None:
     assert serve(tmp_path, "--", sys.executable, "-c", "raise SystemExit(7)").returncode == 7
     killed = serve(tmp_path, "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 15)")
     assert killed.returncode == -signal.SIGTERM
     assert (tmp_path / "default.db").exists()
 
 
-def test_a_program_without_triton_imports_nothing_of_ours(tmp_path: Path) -> None:
+def test_a_script_without_triton_imports_no_autosched_module(tmp_path: Path) -> None:
     code = "import sys; print([name for name in sys.modules if name.startswith(('autosched', 'triton', 'torch'))])"
     assert serve(tmp_path, sys.executable, "-c", code).stdout == "[]\n"
 
@@ -88,7 +88,7 @@ def test_an_environment_without_autosched_is_reported_once(tmp_path: Path) -> No
         (("--db", "no/such/folder/best.db", "true"), "no/such/folder"),
     ],
 )
-def test_what_cannot_be_run_is_one_line(
+def test_scripts_that_cannot_run_are_rejected_in_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -65,7 +65,7 @@ def test_a_round_trip_and_a_merge(here: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out) == {"files": ["configs/h200.transpose.json"]}
 
 
-def test_a_schedule_that_is_not_valid_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_schedule_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     run(["export", "--db", "a.db", "--out", "configs"])
     path = here / "configs" / "h200.transpose.json"
@@ -89,7 +89,7 @@ def test_an_export_goes_into_a_folder(here: Path, capsys: pytest.CaptureFixture[
 OF_IT = ["db", "threshold", "transpose", "--rows", "64", "--columns", "64", "--db", "a.db"]
 
 
-def test_thresholds_of_one_entry(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_threshold_is_set_and_removed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
 
     def kept() -> object:
@@ -143,7 +143,7 @@ def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture
         (["--rows", "65", "--floor", "1"], 1, "no working schedule for transpose"),
     ],
 )
-def test_a_threshold_that_cannot_be(
+def test_invalid_thresholds_are_rejected(
     here: Path, capsys: pytest.CaptureFixture[str], more: list[str], status: int, told: str
 ) -> None:
     stored(here / "a.db")
@@ -191,7 +191,7 @@ def foreign(path: Path) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("command", READING, ids=" ".join)
-def test_a_database_that_cannot_be_used(
+def test_an_unusable_database_is_rejected(
     here: Path, capsys: pytest.CaptureFixture[str], command: list[str], state: str
 ) -> None:
     STATES[state](here / "x.db")
@@ -204,7 +204,7 @@ def test_a_database_that_cannot_be_used(
 
 @pytest.mark.parametrize("command", [["merge", "x.db", "--into"], ["merge", "good.db", "x.db", "--into"]])
 @pytest.mark.parametrize("state", STATES)
-def test_nothing_is_merged_from_what_cannot_be_read(
+def test_an_unreadable_database_is_not_merged(
     here: Path, capsys: pytest.CaptureFixture[str], command: list[str], state: str
 ) -> None:
     stored(here / "good.db")
@@ -258,7 +258,7 @@ def test_only_files_are_imported(here: Path, capsys: pytest.CaptureFixture[str])
     assert not (here / "b.db").exists()
 
 
-def test_two_files_with_one_entry_are_merged_in_their_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_with_the_same_entry_are_merged_in_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The smaller time does not win if the two were never measured in alternation, and no file is merged twice."""
     stored(here / "a.db", 0, 2e-6)
     stored(here / "c.db", 1, 1e-6)
@@ -271,7 +271,7 @@ def test_two_files_with_one_entry_are_merged_in_their_order(here: Path, capsys: 
     assert kept.schedule.key() == schedules()[0].key()
 
 
-def test_an_export_writes_into_its_folder_alone(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_export_only_writes_into_its_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     (here / "victim").write_text("mine")
     (here / "configs").mkdir()
@@ -291,7 +291,7 @@ def umask() -> int:
     return mask
 
 
-def test_what_no_file_can_be_called_or_hold_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_file_names_and_contents_are_rejected(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     with closing(sqlite3.connect("a.db")) as raw, raw:
         raw.execute("UPDATE trials SET device = ?", ("x" * 300,))
@@ -314,7 +314,7 @@ def test_a_database_is_merged_into_itself(here: Path, capsys: pytest.CaptureFixt
         assert store.count() == 1
 
 
-def test_an_invalid_schedule_never_takes_the_place_of_the_best(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_schedule_never_replaces_the_best(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Evidence does not help it, since anyone can write evidence."""
     mine, theirs = schedules()
     stored(here / "mine.db")
@@ -364,9 +364,7 @@ def test_kernels_of_files_are_shared_as_others_are(here: Path, capsys: pytest.Ca
     assert "give its kernel file (--kernel FILE)" in " ".join(capsys.readouterr().out.split())
 
 
-def test_an_unknown_template_of_a_known_operator_replaces_nothing(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_imported_unknown_template_does_not_replace_the_best(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     run(["export", "--db", "a.db", "--out", "configs"])
     document = json.loads((here / "configs" / "h200.transpose.json").read_text())
@@ -408,7 +406,7 @@ def test_an_operator_name_from_a_file_is_escaped_for_the_terminal(
     assert "half.json is not an export" in err and err.count("\n") == 1
 
 
-def test_half_of_a_character_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lone_surrogate_is_not_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     run(["export", "--db", "a.db", "--out", "configs"])
     path = here / "configs" / "h200.transpose.json"
@@ -424,7 +422,7 @@ def test_half_of_a_character_is_not_imported(here: Path, capsys: pytest.CaptureF
     assert document["entries"] and not (here / "b.db").exists()
 
 
-def test_a_place_that_cannot_be_is_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_output_path_is_rejected_in_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     for place in ("/proc/nothing", "x" * 300, "a.db/below"):
         capsys.readouterr()
@@ -433,7 +431,7 @@ def test_a_place_that_cannot_be_is_one_line(here: Path, capsys: pytest.CaptureFi
         assert err.startswith("autosched: ") and err.count("\n") == 1
 
 
-def test_a_check_of_what_is_not_there_says_what_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_without_matches_lists_the_existing_schedules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
     for options, asked in (
         (["--operator", "matmull"], "no schedule of matmull: name one of transpose on h200"),

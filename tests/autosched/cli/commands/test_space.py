@@ -28,7 +28,7 @@ def emulated() -> Verdict:
     return Verdict(Subject(PROBLEM, schedule()), "ok", "", 0.5, 1e-3, run)
 
 
-def test_space_json_says_what_the_space_is(run: Run) -> None:
+def test_space_json_describes_the_space(run: Run) -> None:
     status, out, err = run("space", "matmul", *SMALL, "--sample", "3", "--seed", "5", "--device", "a100", "--json")
     assert (status, err) == (0, "")
     found = json.loads(out)
@@ -49,7 +49,7 @@ def test_space_json_says_what_the_space_is(run: Run) -> None:
     assert found["samples"] == [{"template": "matmul", "schedule": s.to_json()} for s in drawn]
 
 
-def test_space_says_why_a_template_is_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_reports_why_a_template_is_excluded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     other = dataclasses.replace(template("matmul"), name="newer", supports=lambda problem, device: "it needs sm_90")
     found = ((template("matmul"), None), (other, "it needs sm_90"))
     monkeypatch.setattr("autosched.cli.commands.space.candidates", lambda problem, device: found)
@@ -72,7 +72,7 @@ def test_space_text_has_the_counts_the_rules_and_the_samples(run: Run) -> None:
     assert "sample 2 of 2, seed 0" in out
 
 
-def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(run: Run) -> None:
+def test_explain_reports_the_rules_that_an_illegal_schedule_breaks(run: Run) -> None:
     good = schedule()
     Path("good.json").write_text(json.dumps(good.to_json()))
     assert run("space", "matmul", *SMALL, "--explain", "good.json")[0] == 0
@@ -96,7 +96,7 @@ def test_explain_accepts_a_legal_schedule_and_names_the_rules_of_an_illegal_one(
     ],
     ids=lambda a: f"{a[0]} {a[-2]}",
 )
-def test_explain_reads_what_our_commands_print(
+def test_explain_reads_the_output_of_other_commands(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     database(Path("b.db"), make_trial())
@@ -122,7 +122,7 @@ def test_explain_refuses_several_schedules(run: Run) -> None:
     assert "s.json has 3 schedules" in err and "schedule, samples, best or candidates" in err
 
 
-def test_explain_refuses_a_schedule_of_a_template_that_is_not_for_the_problem(run: Run) -> None:
+def test_explain_rejects_a_schedule_of_an_unsupported_template(run: Run) -> None:
     Path("s.json").write_text(json.dumps({"template": "copy", "schedule": schedule().to_json()}))
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out) == (2, "")
@@ -145,7 +145,7 @@ NO_SCHEDULE = {
 
 
 @pytest.mark.parametrize("name", NO_SCHEDULE)
-def test_explain_refuses_what_is_no_schedule(run: Run, name: str) -> None:
+def test_explain_rejects_invalid_schedules(run: Run, name: str) -> None:
     text, told = NO_SCHEDULE[name]
     Path("s.json").write_text(text)
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
@@ -161,14 +161,14 @@ def test_explain_refuses_a_value_of_another_type(run: Run, value: object) -> Non
     assert err.startswith(f"autosched: parameter stages cannot be {value!r}: use ")
 
 
-def test_explain_refuses_a_parameter_that_there_is_not(run: Run) -> None:
+def test_explain_rejects_unknown_parameters(run: Run) -> None:
     Path("s.json").write_text(json.dumps({**schedule().to_json(), "warp_speed": 9}))
     status, _, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert status == 2 and "unknown parameters of matmul: warp_speed" in err
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe{", b"\0"])
-def test_explain_refuses_what_is_no_text(run: Run, content: bytes) -> None:
+def test_explain_rejects_binary_files(run: Run, content: bytes) -> None:
     Path("s.json").write_bytes(content)
     status, _, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, err.count("\n")) == (2, 1)

@@ -33,7 +33,7 @@ def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> R
     return command_line
 
 
-def test_it_learns_from_a_database_and_says_how_well(run: Run, tmp_path: Path) -> None:
+def test_train_reports_the_accuracy_of_a_model(run: Run, tmp_path: Path) -> None:
     status, out, err = run("train", "--db", "best.db", "--out", "model.json")
     assert (status, err) == (0, "")
     assert re.search(r"^copy: 32 .* 2 .* h200", out, re.MULTILINE)
@@ -85,7 +85,7 @@ def test_an_update_adds_new_times_to_those_of_the_model(run: Run, tmp_path: Path
     assert (tmp_path / "both.json").read_bytes() == (tmp_path / "once.json").read_bytes()
 
 
-def test_a_model_of_other_features_is_made_anew_from_its_own_times(run: Run, tmp_path: Path) -> None:
+def test_a_model_of_another_feature_version_is_retrained_on_its_times(run: Run, tmp_path: Path) -> None:
     assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
     data = json.loads((tmp_path / "model.json").read_text())
     (tmp_path / "old.json").write_text(json.dumps({**data, "feature_version": 0}))
@@ -111,7 +111,7 @@ def test_training_uses_estimated_times_only_on_request(run: Run, tmp_path: Path)
     assert "estimated" in err and "measured" in err
 
 
-def test_what_cannot_be_learned_from_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
     one = observations(PROBLEMS[0], rows=16)
     half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
     mixed = [
@@ -167,7 +167,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
         (["--db", "best.db", "--out", "m.json", "--seed", "-1"], "--seed must be at least 0"),
     ],
 )
-def test_bad_input_is_one_line(run: Run, tmp_path: Path, arguments: list[str], complaint: str) -> None:
+def test_invalid_input_is_rejected_in_one_line(run: Run, tmp_path: Path, arguments: list[str], complaint: str) -> None:
     (tmp_path / "junk").write_text("junk")
     store(tmp_path / "few.db", *make_trials(observations(PROBLEMS[0], rows=4)))
     store(tmp_path / "empty.db")
@@ -185,7 +185,7 @@ def left_out_of(given: Sequence[Trial]) -> Mapping[str, int]:
     return left_out
 
 
-def test_times_that_nothing_can_learn_from_are_not_offered(run: Run, tmp_path: Path) -> None:
+def test_estimated_is_not_suggested_for_unusable_trials(run: Run, tmp_path: Path) -> None:
     (one,) = make_trials(observations(PROBLEMS[0], rows=1))
     estimate = dataclasses.replace(one.measurement, provenance=Provenance.ESTIMATED)
     foreign = dataclasses.replace(one, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
@@ -197,7 +197,7 @@ def test_times_that_nothing_can_learn_from_are_not_offered(run: Run, tmp_path: P
     assert "1 of problems that this version" in err and "--estimated" not in err
 
 
-def test_it_says_which_features_decide(run: Run, tmp_path: Path) -> None:
+def test_train_explains_feature_importance(run: Run, tmp_path: Path) -> None:
     """Here times grow with the unroll factor, which the analytic model ignores."""
     assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
     before = (tmp_path / "model.json").read_bytes()
@@ -229,7 +229,7 @@ def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None
     assert "12 of unknown operators): a model learns from operators of this installation" in err
 
 
-def test_features_of_schedules_that_are_gone_are_left_out(run: Run, tmp_path: Path) -> None:
+def test_explain_omits_schedules_of_removed_values(run: Run, tmp_path: Path) -> None:
     """A later version may have removed values, or a whole template, that the model was trained on."""
     assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
     document = json.loads((tmp_path / "model.json").read_text())

@@ -184,14 +184,14 @@ def test_tune_passes_its_options_on(run: Run, fake: FakeTune) -> None:
     assert fake.asked["templates"] == ["matmul"]
 
 
-def test_gpus_that_are_no_numbers_are_one_line(run: Run, fake: FakeTune) -> None:
+def test_invalid_gpu_numbers_are_rejected_in_one_line(run: Run, fake: FakeTune) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--gpus", "0,x")
     assert (status, out) == (2, "")
     assert err == "autosched: --gpus must be all, or numbers such as 0,1, not '0,x'\n"
     assert not fake.asked
 
 
-def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fake: FakeTune) -> None:
+def test_tune_reports_the_provenance_of_times_before_its_progress(run: Run, fake: FakeTune) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3")
     assert status == 0
     assert out.startswith("times are ESTIMATED: no GPU answers\n")
@@ -200,7 +200,7 @@ def test_tune_says_first_where_times_come_from_and_then_how_it_goes(run: Run, fa
     assert err.splitlines()[-1] == "3/3, best 1.000 us, 24.58 GB/s, estimated, trial 3, failed 1: compile_error 1"
 
 
-def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: FakeTune) -> None:
+def test_tune_json_is_one_document_on_stdout(run: Run, fake: FakeTune) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "3", "--json")
     assert status == 0
     found = json.loads(out)
@@ -211,7 +211,7 @@ def test_tune_json_is_one_document_and_the_rest_is_on_stderr(run: Run, fake: Fak
     assert "ESTIMATED" in err and "3/3" in err
 
 
-def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> None:
+def test_tune_exits_with_1_if_no_schedule_works(run: Run, fake: FakeTune) -> None:
     fake.trials = [make_trial(None)]
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
     assert status == 1
@@ -220,7 +220,7 @@ def test_tune_without_a_schedule_that_works_is_1(run: Run, fake: FakeTune) -> No
     assert (status, json.loads(out)["best"]) == (1, None)
 
 
-def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
+def test_tune_reports_failed_entrants_of_the_final(run: Run, fake: FakeTune) -> None:
     ran = Ranked(0, Entrant("a", Status.OK, "", (1e-6,) * 20), (1e-6,) * 20)
     late = Ranked(1, Entrant("b", Status.TIMEOUT, "not in time", ()), ())
     fake.remeasured = Remeasurement((ran,), (late,), True, 20, None, "there is none")
@@ -235,14 +235,14 @@ def test_tune_says_who_failed_in_the_final(run: Run, fake: FakeTune) -> None:
     assert "failed 2: timeout 2" in out
 
 
-def test_tune_says_that_an_interrupted_run_is_kept(run: Run, fake: FakeTune) -> None:
+def test_tune_reports_that_an_interrupted_run_is_stored(run: Run, fake: FakeTune) -> None:
     fake.interrupted, fake.earlier = True, 8
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db")
     assert status == 130
     assert "all trials so far are in b.db" in out and "8 in b.db" in out
 
 
-def test_tune_says_that_the_time_is_up(run: Run, fake: FakeTune) -> None:
+def test_tune_reports_a_reached_time_limit(run: Run, fake: FakeTune) -> None:
     fake.out_of_time = True
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", "1")
     assert status == 0
@@ -251,7 +251,7 @@ def test_tune_says_that_the_time_is_up(run: Run, fake: FakeTune) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
-def test_a_time_that_is_no_limit_is_refused(run: Run, seconds: str) -> None:
+def test_invalid_time_limits_are_rejected(run: Run, seconds: str) -> None:
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--seconds", seconds)
     assert (status, out) == (2, "")
     assert err.startswith("autosched: seconds (time limit of the search) must be more than 0")
@@ -273,14 +273,14 @@ def test_ctrl_c_outside_the_loop_still_gives_the_document(run: Run, fake: FakeTu
     }
 
 
-def test_tune_says_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:
+def test_tune_reports_why_a_backend_stopped(run: Run, fake: FakeTune) -> None:
     fake.stopped = "the GPU no longer answers"
     status, out, err = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
     assert (status, json.loads(out)["stopped"]) == (1, "the GPU no longer answers")
     assert "the GPU no longer answers" in err
 
 
-def test_without_a_database_trials_are_kept_where_calls_look(
+def test_the_default_database_is_the_one_that_calls_read(
     run: Run, fake: FakeTune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status, _, _ = run("tune", "matmul", *SMALL)
@@ -302,7 +302,7 @@ def test_without_a_database_trials_are_kept_where_calls_look(
     assert status == 2 and err.startswith("autosched: tune needs --db: ") and err.count("\n") == 1
 
 
-def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
+def test_tune_distinguishes_invalid_input_from_bugs(run: Run, fake: FakeTune) -> None:
     fake.refuses = "the backend cuda cannot measure here: use estimate"
     assert run("tune", "matmul", *SMALL, "--db", "b.db") == (2, "", f"autosched: {fake.refuses}\n")
     fake.refuses, fake.breaks = "", "shapes do not match"
@@ -310,7 +310,7 @@ def test_tune_tells_bad_input_from_a_bug(run: Run, fake: FakeTune) -> None:
         run("tune", "matmul", *SMALL, "--db", "b.db")
 
 
-def test_a_limit_of_the_machine_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exhausted_machine_limit_is_reported_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def tune(*_: object, **__: object) -> TuneResult:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -347,7 +347,7 @@ def test_tune_then_best_then_tune_again(run: Run) -> None:
         pytest.param(("--suite", "suite.toml"), id="suite"),
     ],
 )
-def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path, what: tuple[str, ...]) -> None:
+def test_ctrl_c_stops_a_real_tune_and_keeps_all_trials(tmp_path: Path, what: tuple[str, ...]) -> None:
     problems = [f'[[problem]]\noperator = "matmul"\nm = {m}\nn = 64\nk = 64\n' for m in (64, 128)]
     (tmp_path / "suite.toml").write_text("".join(problems))
     arguments = ("--backend", "estimate", "--trials", "100000", "--sampler", "random", "--no-verify", "--json")
@@ -378,7 +378,7 @@ def test_ctrl_c_stops_a_real_tune_with_everything_kept(tmp_path: Path, what: tup
 
 
 @pytest.mark.parametrize("command", [pytest.param("tune", marks=needs_nvrtc), "best"])
-def test_a_database_that_another_process_holds_is_waited_for_with_a_word(
+def test_tune_reports_waiting_for_a_locked_database(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
     monkeypatch.setattr(sqlite_file, "NOTICE_SECONDS", 0.02)

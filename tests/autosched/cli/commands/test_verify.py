@@ -45,7 +45,7 @@ def schedules() -> list[Schedule]:
     ("status", "word", "counted", "exit_status"),
     [("compile_error", "FAIL", "failed", 1), ("timeout", "unverified", "unverified", 2)],
 )
-def test_what_does_not_compile_fails_and_what_has_no_verdict_is_unverified(
+def test_verify_counts_failed_and_unverified_schedules_separately(
     run: Run, monkeypatch: pytest.MonkeyPatch, status: str, word: str, counted: str, exit_status: int
 ) -> None:
     def emulated(
@@ -183,7 +183,7 @@ def test_a_failure_exits_1_and_prints_finding_and_schedule(run: Run, fake: FakeE
         assert name in out and str(value) in out
 
 
-def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
+def test_verify_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
     fake.bad = (0,)
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "2", "--json")
     assert status == 1
@@ -207,7 +207,7 @@ def test_json_is_one_document(run: Run, fake: FakeEmulator) -> None:
     assert good["schedule"] == fake.calls[0]["schedules"][1].to_json()
 
 
-def test_ctrl_c_leaves_what_was_verified(run: Run, fake: FakeEmulator) -> None:
+def test_ctrl_c_reports_the_schedules_verified_so_far(run: Run, fake: FakeEmulator) -> None:
     fake.interrupted_after, fake.bad = 2, (1,)
     status, out, _ = run("verify", "matmul", *SMALL, "--sample", "4", "--json")
     found = json.loads(out)
@@ -232,7 +232,7 @@ def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulat
     assert path.read_bytes() == before
 
 
-def test_without_a_problem_every_stored_one_is_verified(run: Run, fake: FakeEmulator) -> None:
+def test_all_stored_problems_are_verified_by_default(run: Run, fake: FakeEmulator) -> None:
     other = Matmul(64, 64, 256)
     stored(Path("b.db"), 3e-6)
     stored(Path("b.db"), 2e-6, problem=other)
@@ -242,7 +242,7 @@ def test_without_a_problem_every_stored_one_is_verified(run: Run, fake: FakeEmul
     assert "all 2 pass" in out
 
 
-def test_nothing_stored_is_no_answer(run: Run, fake: FakeEmulator) -> None:
+def test_verify_exits_with_2_without_stored_schedules(run: Run, fake: FakeEmulator) -> None:
     stored(Path("b.db"), None)
     status, out, err = run("verify", "matmul", *SMALL, "--db", "b.db")
     assert (status, out, err.count("\n"), fake.calls) == (2, "", 1, [])
@@ -272,7 +272,7 @@ def test_a_schedule_of_a_file_is_verified_without_counting_a_space(run: Run, mon
         ({"tile_m": 8, "tile_n": 8}, (), ""),
     ],
 )
-def test_a_schedule_of_a_file_that_is_none(
+def test_an_invalid_schedule_file_is_rejected(
     run: Run, change: dict[str, int], more: tuple[str, ...], complaint: str
 ) -> None:
     schedule = schedules()[0].replace(**change)
@@ -281,7 +281,7 @@ def test_a_schedule_of_a_file_that_is_none(
     assert (status, out, err.count("\n")) == (2, "", 1) and complaint in err
 
 
-def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise HostCompilerMissing("the emulator needs a C++ compiler: install g++")
 
@@ -289,7 +289,7 @@ def test_a_missing_compiler_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatc
     assert run("verify", "matmul", *SMALL) == (2, "", "autosched: the emulator needs a C++ compiler: install g++\n")
 
 
-def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_is_reported_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> Iterator[Verdict]:
         raise PermissionError(13, "Permission denied", "/cache/emulator")
         yield  # a generator, as the real one
@@ -301,7 +301,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(run: Run, monkeypatch: pytes
     assert err.startswith("autosched: /cache/emulator cannot be written (Permission denied): ") and err.count("\n") == 1
 
 
-def test_too_little_memory_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exhausted_memory_is_reported_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object, **__: object) -> Iterator[Verdict]:
         raise MemoryError("Unable to allocate 5.95 MiB")
         yield  # a generator, as the real one

@@ -98,7 +98,7 @@ def test_a_file_with_host_code_is_run_and_compared(folder: Path, capsys: pytest.
     assert document["differences"]["0"].startswith("1 of 50 elements differ, the first is element 7")
 
 
-def test_what_was_not_set_is_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unset_symbols_are_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["verify", "whole.cu", "-a", "out f32[64]", "-a", "range f32[64]", "-a", "64", "--block", "64"]
     assert main(line) == 1
     assert "whole.cu:23: unset_symbol" in capsys.readouterr().out
@@ -113,7 +113,7 @@ __global__ void k(int* o) {
 """
 
 
-def test_full_finds_what_a_second_launch_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_full_finds_faults_of_a_second_launch(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("counted.cu").write_text(COUNTED)
     line = ["verify", "counted.cu", "-a", "out i32[32]"]
     assert main(line) == 0
@@ -139,7 +139,9 @@ def test_full_finds_what_a_second_launch_shows(folder: Path, capsys: pytest.Capt
         (["verify", "whole.cu:zz"], "zz"),
     ],
 )
-def test_bad_input_gets_one_line(folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], said: str) -> None:
+def test_invalid_input_is_rejected_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: list[str], said: str
+) -> None:
     assert main(line) == 2
     captured = capsys.readouterr()
     assert said in captured.err + captured.out
@@ -206,7 +208,7 @@ def test_nvrtc_compiles_the_device_part_without_nvcc(
 
 
 @pytest.mark.parametrize("body", ["exit 3", "exit 0", "cat > $output", "kill -9 $$"])
-def test_the_error_is_that_of_nvrtc_where_nvcc_fails(
+def test_nvrtc_reports_the_error_if_nvcc_does_not_work(
     body: str, fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_nvcc(body)
@@ -217,7 +219,7 @@ def test_the_error_is_that_of_nvrtc_where_nvcc_fails(
     assert "undeclared" in said and len(said.splitlines()) == 1
 
 
-def test_the_error_is_that_of_nvcc_where_it_has_read_the_source(
+def test_nvcc_reports_the_error_if_it_read_the_source(
     fake_nvcc: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_nvcc("echo 'k.cu(1): error: no such feature' >&2; exit 2")

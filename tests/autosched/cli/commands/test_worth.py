@@ -41,14 +41,16 @@ def test_a_small_part_of_a_program_is_not(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("options", [["--program-seconds", "1e-6"], ["--program-seconds", "-1"], ["--today", "magic"]])
-def test_bad_options_are_one_line(tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_rejected_in_one_line(
+    tmp_path: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     path = log(tmp_path / "shapes.csv", [(10, NEW, 1e-3)])
     assert run(["worth", path, "--device", "h100", *options]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("seconds", ["fast", "-1", "nan", "0"])
-def test_seconds_that_are_none_name_their_line(
+def test_invalid_seconds_are_reported_with_their_line(
     tmp_path: Path, seconds: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "shapes.csv"

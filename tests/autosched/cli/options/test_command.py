@@ -53,7 +53,7 @@ def given(cls: type[TyperCommand], arguments: list[str]) -> object:
         "--name=--flag --count=-1",
     ),
 )
-def test_options_are_what_typer_makes_of_them(line: str) -> None:
+def test_options_are_parsed_as_by_typer(line: str) -> None:
     assert given(Command, line.split()) == given(TyperCommand, line.split())
 
 

@@ -146,7 +146,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_none_is_refused_in_one_line(
+def test_unrecognised_files_are_rejected_in_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

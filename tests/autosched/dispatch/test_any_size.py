@@ -39,7 +39,7 @@ class Asked:
         return lambda *arrays, out=None, **named: (sizes["m"], len(arrays) + len(named), out)
 
 
-def test_arrays_say_the_size() -> None:
+def test_the_sizes_are_read_from_the_arrays() -> None:
     asked = Asked()
     kernel = KernelOfAnySize(asked, scaled_product, {"k": 64, "n": 96})
     for m in (5, 4096, 5):
@@ -85,7 +85,7 @@ def summed(p: Builder, x: Array, total: Array, last: Array) -> None:
     p.store(p.load(p.window(x, (i, 0), (1, 32))), p.window(last, (0, 0), (1, 32)))
 
 
-def test_nothing_is_launched_for_a_size_of_zero() -> None:
+def test_a_size_of_zero_launches_no_kernel() -> None:
     torch, asked = pytest.importorskip("torch"), Asked()
     kernel = KernelOfAnySize(asked, scaled, {"n": 32})
     found = kernel(torch.zeros(0, 32), by=3.0)
@@ -105,7 +105,7 @@ def copied(p: Builder, x: Array, out: Array) -> None:
     p.store(p.load(p.window(x, (i, j), (8, 32))), p.window(out, (i, j), (8, 32)))
 
 
-def test_arrays_say_their_row_stride() -> None:
+def test_the_row_stride_is_read_from_the_arrays() -> None:
     torch = pytest.importorskip("torch")
     found: list[dict[str, int]] = []
 
@@ -129,7 +129,7 @@ def written(p: Builder, x: Array, out: Array) -> None:
     copied.function(p, x, out)
 
 
-def test_results_that_are_parts_of_arrays_say_their_row_stride() -> None:
+def test_the_row_stride_of_partial_results_is_read() -> None:
     asked = Asked()
     kernel = KernelOfAnySize(asked, written, {"n": 32})
     wide = np.zeros((5, 48), np.float32)
@@ -143,7 +143,7 @@ def test_scalars_are_passed_on() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{}, {"k": 64}, {"k": 64, "n": 96, "m": 5}])
-def test_the_constants_are_given(sizes: dict[str, int]) -> None:
+def test_all_constant_sizes_are_required(sizes: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="k, n"):
         KernelOfAnySize(Asked(), scaled_product, sizes)
 

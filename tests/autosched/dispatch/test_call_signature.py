@@ -79,7 +79,7 @@ class TestMatmul:
         close(computed(planned(facts(a), facts(b)), a, b), a.astype(float) @ b)
 
     @pytest.mark.parametrize("order_b", ORDERS)
-    def test_one_b_for_many_matrices_is_one_product(self, order_b: Any) -> None:
+    def test_a_shared_b_is_planned_as_one_product(self, order_b: Any) -> None:
         a, b = numbers(2, 3, 4, 6), order_b(6, 5)
         plan = planned(facts(a), facts(b))
         assert isinstance(plan.problem, Matmul) and (plan.problem.m, plan.problem.batch) == (24, 1)
@@ -105,7 +105,7 @@ class TestMatmul:
         wide = of_rows.reshape(*lead, 4, 1) * (a.astype(float) @ b) * of_columns.reshape(*lead, 1, 5)
         close(computed(plan, a, b, of_rows, of_columns), wide)
 
-    def test_scales_of_matrices_and_what_does_not_fit(self) -> None:
+    def test_scales_of_matrices_are_planned_or_rejected(self) -> None:
         a, b, one = of((4, 32), "int8"), of((32, 5), "int8"), of((), "float32")
         plan = planned(a, b, scale_a=one, scale_b=of((1,), "float32"))
         assert isinstance(plan.problem, Matmul) and (plan.problem.scale, plan.out_type) == ("tensor", "bf16")
@@ -193,7 +193,7 @@ class TestMatmul:
             (of((4, 6), "float64"), of((6, 5), "float64"), "a has type float64"),
         ],
     )
-    def test_what_does_not_fit(self, a: ArraySpec, b: ArraySpec, message: str) -> None:
+    def test_arrays_of_wrong_shapes_or_types_are_rejected(self, a: ArraySpec, b: ArraySpec, message: str) -> None:
         with pytest.raises(ValueError, match=message) as caught:
             planned(a, b)
         assert "\n" not in str(caught.value)
@@ -209,7 +209,7 @@ class TestMatmul:
             ({"activation": "tanh"}, "unknown activation 'tanh': use one of none, relu, gelu, silu"),
         ],
     )
-    def test_arguments_that_are_not_supported(self, changes: dict[str, Any], message: str) -> None:
+    def test_unsupported_arguments_are_rejected(self, changes: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             planned(of((4, 6)), of((6, 5)), **changes)
 

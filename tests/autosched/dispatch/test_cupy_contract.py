@@ -245,7 +245,7 @@ def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
     assert (row.name, row.sm, row.sm_count) == ("something", 90, 100)
 
 
-def test_errors_of_cupy_are_what_they_are_taken_for(cupy):
+def test_cupy_errors_have_the_expected_types_and_names(cupy):
     error = cupy.cuda.runtime.CUDARuntimeError
     assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
     for status, name in (

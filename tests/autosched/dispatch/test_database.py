@@ -102,7 +102,7 @@ class TestBest:
         best = database.best(PROBLEM)
         assert best is not None and best.device == "h200"
 
-    def test_nothing_is_none(self, tmp_path: Path, no_gpu: None) -> None:
+    def test_best_returns_none_without_a_trial(self, tmp_path: Path, no_gpu: None) -> None:
         assert written(tmp_path).best(PROBLEM) is None
         assert written(tmp_path, make_trial(1e-6)).best(Matmul(m=97, n=80, k=64)) is None
 
@@ -115,20 +115,22 @@ class TestBest:
             ((PROBLEM, "h200", "guessed"), "unknown provenance 'guessed': use one of measured, replayed, estimated"),
         ],
     )
-    def test_what_is_no_question(self, tmp_path: Path, no_gpu: None, arguments: tuple[Any, ...], message: str) -> None:
+    def test_best_rejects_invalid_queries(
+        self, tmp_path: Path, no_gpu: None, arguments: tuple[Any, ...], message: str
+    ) -> None:
         database = written(tmp_path, make_trial(1e-6, "a100"), make_trial(1e-6, "mine"))
         with pytest.raises(ValueError, match=message) as caught:
             database.best(*arguments)
         assert "\n" not in str(caught.value)
 
-    def test_names_as_people_write_them(self, tmp_path: Path, no_gpu: None) -> None:
+    def test_common_device_names_are_accepted(self, tmp_path: Path, no_gpu: None) -> None:
         database = written(tmp_path, make_trial(1e-6, "h200"), make_trial(2e-6, "mine"))
         for name, seconds in (("H200", 1e-6), ("mine", 2e-6)):
             best = database.best(PROBLEM, name, "estimated")
             assert best is not None and best.seconds == seconds
         assert database.best(PROBLEM, "mine", "measured") is None
 
-    def test_a_database_that_is_not_there(self, tmp_path: Path) -> None:
+    def test_a_missing_database_is_rejected_and_not_created(self, tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="there is no database"):
             Database(tmp_path / "none.db")
         assert list(tmp_path.iterdir()) == []
@@ -188,7 +190,7 @@ class TestKernel:
             written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
         assert "insufficient" not in str(unavailable.value)
 
-    def test_what_was_tuned(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_tuned_kernel_is_launched(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
         assert (kernel.provenance.kind, kernel.provenance.stale, kernel.provenance.warning) == ("exact", (), "")
         x = cupy.zeros((4, 64), "f2")
@@ -229,7 +231,7 @@ class TestKernel:
         (plain,) = cupy.launches
         assert WAIT not in plain.cubin.decode() and len(allowed) == 2
 
-    def test_what_was_not_is_said_once(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_an_untuned_problem_warns_once(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         database = written(tmp_path, small(NEAR))
         with pytest.warns(NotTuned, match="nearest trial: rows is 4, recorded 8; .*tune it") as said:
             kernel = database.kernel(SMALL)
@@ -238,11 +240,11 @@ class TestKernel:
         assert database.kernel(SMALL).provenance == kernel.provenance
         assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
 
-    def test_unless_only_the_exact_one_is_wanted(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_exact_rejects_a_nearby_trial(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         with pytest.raises(NoSchedule, match=r"best.db has no usable trial .* rows is 4, recorded 8; tune"):
             written(tmp_path, small(NEAR)).kernel(SMALL, exact=True)
 
-    def test_what_has_changed_is_said(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_changed_environment_is_reported(self, tmp_path: Path, cupy: PretendedCupy) -> None:
         measured = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-6] * 3))
         old = small(SMALL, measurement=measured, fingerprint='{"cuda":"12080"}', toolchain="nvrtc 12.8.93")
         with pytest.warns(StaleSchedule, match=r"compiler nvrtc 12.8.93 to nvrtc .*, CUDA 12080 to 13000; tune it"):
@@ -277,7 +279,7 @@ class TestKernel:
         database.kernel(SMALL)
         assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")} == before
 
-    def test_the_library_where_it_won(
+    def test_the_library_is_called_if_it_won(
         self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         calls: list[tuple[Any, ...]] = []
@@ -339,7 +341,9 @@ class TestNextProcess:
         monkeypatch.setattr(Store, "open", lambda *_, **__: pytest.fail("the database was opened"))
         monkeypatch.setattr(resolve, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
 
-    def test_it_opens_no_database_and_starts_no_compiler(self, path: Path, cupy: PretendedCupy, offline: None) -> None:
+    def test_a_cached_kernel_needs_no_database_and_no_compiler(
+        self, path: Path, cupy: PretendedCupy, offline: None
+    ) -> None:
         kernel = Database(path).kernel(SMALL)
         kernel(cupy.zeros((4, 64), "f2"))
         expected = generate(SMALL, small(SMALL).schedule, H200)
@@ -347,7 +351,7 @@ class TestNextProcess:
         assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
         assert (kernel.provenance.kind, kernel.provenance.database) == ("exact", str(path))
 
-    def test_the_library_too(
+    def test_a_library_choice_is_cached(
         self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
     ) -> None:
         monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
@@ -359,7 +363,7 @@ class TestNextProcess:
         request.getfixturevalue("offline")
         assert Database(tmp_path / "best.db").kernel(problem).provenance == first.provenance
 
-    def test_another_trial_is_seen(self, path: Path, cupy: PretendedCupy) -> None:
+    def test_a_new_trial_invalidates_the_cache(self, path: Path, cupy: PretendedCupy) -> None:
         other = template("row_reduction").space(SMALL, H200).sample(2, 9)[1]
         with Store.open(path) as store:
             faster = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-9]))
@@ -368,7 +372,9 @@ class TestNextProcess:
             open_elsewhere = Database(path).kernel(SMALL).provenance
         assert open_elsewhere.schedule == Database(path).kernel(SMALL).provenance.schedule == other
 
-    def test_so_is_another_driver(self, path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_another_driver_invalidates_the_cache(
+        self, path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         asked: list[str] = []
         opened = Store.open
         monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
@@ -378,7 +384,7 @@ class TestNextProcess:
         Database(path).kernel(SMALL)
         assert asked == ["again"]
 
-    def test_and_another_compiler(
+    def test_another_compiler_invalidates_the_cache(
         self, path: Path, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[str] = []
@@ -392,7 +398,7 @@ class TestNextProcess:
             assert bool(asked) == name.startswith("nvidia"), name
         resolve_cache._compilers.cache_clear()
 
-    def test_it_imports_no_more_than_a_kernel_needs(self) -> None:
+    def test_a_cached_kernel_imports_no_unused_module(self) -> None:
         code = (
             "import sys, numpy; before = set(sys.modules)\n"
             "from autosched.dispatch import database, kernel, resolve_cache\n"
@@ -402,7 +408,7 @@ class TestNextProcess:
         assert run.stdout.strip() == "[]", run.stderr
 
     @pytest.mark.parametrize("damage", [b"", b"{}", b'{"provenance": {}, "launch": null}', b"[1]", b"\xff"])
-    def test_a_damaged_entry_is_as_if_there_were_none(
+    def test_a_damaged_cache_entry_is_rewritten(
         self, path: Path, tmp_path: Path, cupy: PretendedCupy, damage: bytes
     ) -> None:
         (entry,) = (tmp_path / "cache" / "resolved").glob("*/*.json")
@@ -411,7 +417,9 @@ class TestNextProcess:
         assert Database(path).kernel(SMALL).provenance.kind == "exact"
         assert entry.read_bytes() == good
 
-    def test_a_damaged_or_missing_cubin_is_made_again(self, path: Path, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_damaged_or_missing_cubin_is_compiled_again(
+        self, path: Path, tmp_path: Path, cupy: PretendedCupy
+    ) -> None:
         (cubin,) = (tmp_path / "cache" / "cubin" / "cubins").glob("*.cubin")
         good = cubin.read_bytes()
         for spoil in (lambda: cubin.write_bytes(b"other"), cubin.unlink):
@@ -425,7 +433,9 @@ class TestNextProcess:
             written(tmp_path).kernel(problem)
         assert not list((tmp_path / "cache").glob("resolved/*/*.json"))
 
-    def test_processes_at_once_with_a_database_inside_a_package(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_concurrent_processes_use_a_read_only_database_of_a_package(
+        self, tmp_path: Path, cupy: PretendedCupy
+    ) -> None:
         """No process imports slow modules or writes into the package."""
         package = tmp_path / "site" / "tuned_for_us"
         package.mkdir(parents=True)
@@ -518,7 +528,7 @@ class TestOnGpu:
         assert torch.allclose(out.float(), a.float() @ b.float(), atol=0.2, rtol=0.02)
 
 
-def test_it_is_shown_by_its_path(tmp_path: Path) -> None:
+def test_the_repr_shows_the_path(tmp_path: Path) -> None:
     Store.open(tmp_path / "best.db").close()
     assert repr(Database(tmp_path / "best.db")) == f"Database({str(tmp_path / 'best.db')!r})"
 

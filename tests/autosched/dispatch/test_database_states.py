@@ -256,7 +256,9 @@ def a_quarter(commands: list[str]) -> list[object]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_cannot_be_used(here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool) -> None:
+def test_unusable_databases_are_rejected_unchanged(
+    here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool
+) -> None:
     """By day each command runs with a tenth of the states, and each state with a tenth of the commands; nightly all."""
     one, place = COMMANDS[command], list(COMMANDS).index(command)
     for number, (state, its) in enumerate(STATES.items()):

@@ -74,7 +74,7 @@ def pointers(launch: Any, count: int) -> list[int]:
 
 
 class TestCalls:
-    def test_what_is_wrong_is_seen_after_a_call_that_was_right_too(self, cupy: PretendedCupy, database: str) -> None:
+    def test_invalid_arrays_are_rejected_after_a_valid_call(self, cupy: PretendedCupy, database: str) -> None:
         (x, elsewhere), (weight,) = (arrays(cupy, (4, 64), gpu=gpu)[0] for gpu in (0, 1)), arrays(cupy, (64,))
         autosched.use(database)
         autosched.rmsnorm(x, weight)
@@ -125,7 +125,7 @@ class TestCalls:
         assert autosched.softmax(Foreign(x), given, database=database) is given
         assert pointers(cupy.launches[0], 2) == [x.data.ptr, out.data.ptr]
 
-    def test_on_the_gpu_of_the_arrays(self, cupy: PretendedCupy, database: str) -> None:
+    def test_calls_run_on_the_gpu_of_the_arrays(self, cupy: PretendedCupy, database: str) -> None:
         (x,) = arrays(cupy, (4, 64), gpu=1)
         assert autosched.softmax(x, database=database).device.id == 1
         assert cupy.launches[0].gpu == 1
@@ -154,7 +154,7 @@ class TestCalls:
 
 
 class TestRefused:
-    def test_arrays_that_do_not_suit(self, cupy: PretendedCupy, database: str) -> None:
+    def test_unsuitable_arrays_are_rejected(self, cupy: PretendedCupy, database: str) -> None:
         autosched.use(database)
         x, weight = arrays(cupy, (4, 64), (64,))
         (elsewhere,) = arrays(cupy, (64,), gpu=1)
@@ -177,12 +177,12 @@ class TestRefused:
 
 
 class TestDatabase:
-    def test_none_is_said(self, cupy: PretendedCupy) -> None:
+    def test_a_missing_database_setting_is_reported(self, cupy: PretendedCupy) -> None:
         (x,) = arrays(cupy, (4, 64))
         with pytest.raises(NoSchedule, match=r"give database=..., call autosched.use\(...\), or set AUTOSCHED_DB"):
             autosched.softmax(x)
 
-    def test_the_argument_before_use_before_the_variable(
+    def test_the_argument_precedes_use_and_the_environment_variable(
         self, cupy: PretendedCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (x,) = arrays(cupy, (4, 64))
@@ -199,7 +199,7 @@ class TestDatabase:
         autosched.softmax(x)
         assert [c.database for c in functions.chosen()] == [*paths, paths[2]]
 
-    def test_one_that_is_not_there(self, cupy: PretendedCupy, tmp_path: Path) -> None:
+    def test_a_missing_database_is_rejected(self, cupy: PretendedCupy, tmp_path: Path) -> None:
         (x,) = arrays(cupy, (4, 64))
         for call in (
             lambda: autosched.use(tmp_path / "none.db"),
@@ -208,7 +208,7 @@ class TestDatabase:
             with pytest.raises(StoreError, match="there is no database"):
                 call()
 
-    def test_what_is_not_tuned_is_said_once(self, cupy: PretendedCupy, database: str) -> None:
+    def test_an_untuned_problem_warns_once(self, cupy: PretendedCupy, database: str) -> None:
         (x,) = arrays(cupy, (4, 64))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")

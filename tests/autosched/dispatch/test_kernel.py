@@ -79,7 +79,7 @@ class TestStridedInputs:
 class TestScalars:
     """Numbers that every call passes by value."""
 
-    def test_a_call_passes_them_by_name(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_scalars_are_passed_by_name(self, cupy: PretendedCupy, cubin: str) -> None:
         takes = (
             *PROBLEM.operands(),
             ScalarArgument("eps", F32, 0.5, (0.0, 4.0)),
@@ -105,7 +105,7 @@ class TestScalars:
 
 
 class TestLaunch:
-    def test_what_is_launched(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_call_launches_the_kernel_with_its_arrays(self, cupy: PretendedCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         assert kernel(a, b, out=out) is out
@@ -122,7 +122,7 @@ class TestLaunch:
         assert cupy.launches[0].parameters[2] == out.data.ptr
         assert kernel(a[0], b).shape == (4, 8)
 
-    def test_a_result_has_the_type_of_the_input_that_holds_it(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_bf16_result_has_the_array_type_of_the_inputs(self, cupy: PretendedCupy, cubin: str) -> None:
         problem = Matmul(4, 8, 16, a="bf16", out="f32")
         kernel = loaded(cupy, cubin, takes=problem.operands())
         a, b, _ = arrays(cupy, problem=problem)
@@ -166,7 +166,7 @@ class TestLaunch:
         with pytest.raises(ValueError, match="x overlaps y in memory"):
             kernel(x, x)
 
-    def test_workspaces_are_the_kernels_own_one_for_each_stream(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_workspaces_are_allocated_once_per_stream(self, cupy: PretendedCupy, cubin: str) -> None:
         takes = (*PROBLEM.operands(), Operand("sums", "workspace", F32, (5,), zeroed=True))
         kernel = loaded(cupy, cubin, takes=takes)
         a, b, out = arrays(cupy)
@@ -181,9 +181,7 @@ class TestLaunch:
 
     @pytest.mark.parametrize("current", [0, 1])
     @pytest.mark.parametrize("wrapped", [Foreign, Exchanged, same])
-    def test_on_its_own_gpu_whichever_is_current(
-        self, cupy: PretendedCupy, cubin: str, current: int, wrapped: Any
-    ) -> None:
+    def test_a_kernel_runs_on_its_own_gpu(self, cupy: PretendedCupy, cubin: str, current: int, wrapped: Any) -> None:
         kernel = loaded(cupy, cubin, 1)
         a, b, out = arrays(cupy, 1)
         with cupy.cuda.Device(current):
@@ -194,7 +192,7 @@ class TestLaunch:
         for launch in cupy.launches[1:]:
             assert launch.parameters == (a.data.ptr, b.data.ptr, out.data.ptr)
 
-    def test_on_the_stream_that_is_current_at_the_call(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_kernel_runs_on_the_stream_current_at_the_call(self, cupy: PretendedCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         bound = kernel.bind(a, b, out)
@@ -205,7 +203,7 @@ class TestLaunch:
             bound()
         assert [launch.stream for launch in cupy.launches] == [5, 0, 6]
 
-    def test_by_many_threads(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_many_threads_call_a_kernel(self, cupy: PretendedCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         failed: list[BaseException] = []
 
@@ -227,7 +225,7 @@ class TestLaunch:
 
 
 class TestBound:
-    def test_it_launches_the_same_again_and_gives_the_same_result(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_bound_kernel_repeats_its_launch(self, cupy: PretendedCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         for bound in (kernel.bind(a, b, out), kernel.bind(a, b=b, out=out)):
@@ -236,12 +234,12 @@ class TestBound:
             assert {launch.parameters for launch in cupy.launches} == {(a.data.ptr, b.data.ptr, out.data.ptr)}
             assert len(cupy.launches) == 2
 
-    def test_without_an_output_it_makes_one_once(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_bound_kernel_allocates_its_output_once(self, cupy: PretendedCupy, cubin: str) -> None:
         a, b, _ = arrays(cupy)
         bound = loaded(cupy, cubin).bind(a, b)
         assert bound() is bound() and bound.result.shape == (1, 4, 8)
 
-    def test_it_is_checked_when_it_is_made(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_bind_checks_its_arrays(self, cupy: PretendedCupy, cubin: str) -> None:
         a, b, _ = arrays(cupy)
         with pytest.raises(ValueError, match="b must be of type f32"):
             loaded(cupy, cubin).bind(a, cupy.zeros(b.shape, "f8"))
@@ -252,7 +250,7 @@ class TestBound:
 class TestRefused:
     @pytest.mark.parametrize("current", [0, 1])
     @pytest.mark.parametrize("wrapped", [Foreign, Exchanged, same])
-    def test_an_array_on_another_gpu_which_is_not_copied(
+    def test_an_array_on_another_gpu_is_rejected(
         self, cupy: PretendedCupy, cubin: str, current: int, wrapped: Any
     ) -> None:
         kernel = loaded(cupy, cubin, 1)
@@ -269,7 +267,7 @@ class TestRefused:
         assert cupy.launches == []
 
     @pytest.mark.parametrize("array", [np.zeros((4, 16), "f4"), [1.0], None, "exchanged"])
-    def test_what_is_not_on_a_gpu(self, cupy: PretendedCupy, cubin: str, array: Any) -> None:
+    def test_arrays_outside_a_gpu_are_rejected(self, cupy: PretendedCupy, cubin: str, array: Any) -> None:
         _, b, _ = arrays(cupy)
         if isinstance(array, str):
             array = Exchanged(b, kind=1)  # on the host, as DLPack numbers it
@@ -283,7 +281,7 @@ class TestRefused:
             kernel(a, b, out=b.reshape(-1)[:32].reshape(4, 8))
         assert cupy.launches == []
 
-    def test_what_is_wrong_is_seen_after_a_call_that_was_right_too(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_invalid_arrays_are_rejected_after_a_valid_call(self, cupy: PretendedCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         kernel(a, b, out=out)
@@ -306,7 +304,7 @@ class TestRefused:
         with pytest.raises(ValueError, match="out overlaps b in memory"):
             check_apart(("a", "b", "out"), (0, 120, 64), (64, 64, 64), 2)
 
-    def test_several_outputs_that_are_not_a_tuple_of_them(self) -> None:
+    def test_several_outputs_must_be_a_tuple(self) -> None:
         outputs = [o for o in Matmul(4, 4, 4, reduction="row_sum").operands() if o.role == "output"]
         assert split_outputs(outputs[:1], "c") == ("c",)
         assert split_outputs(outputs, ["c", "r"]) == ("c", "r")
@@ -318,7 +316,7 @@ class TestRefused:
 class TestArguments:
     INPUTS = tuple(o for o in Matmul(m=96, n=80, k=64, epilogue="bias").operands() if o.role == "input")
 
-    def test_in_order_or_by_name(self) -> None:
+    def test_arguments_are_given_in_order_or_by_name(self) -> None:
         assert arguments(self.INPUTS, (1, 2, 3), {}) == {"a": 1, "b": 2, "bias": 3}
         assert arguments(self.INPUTS, (1,), {"bias": 3, "b": 2}) == {"a": 1, "b": 2, "bias": 3}
 
@@ -338,7 +336,7 @@ class TestArguments:
     def check(self, array: np.ndarray, address: int = 4096) -> None:
         check_array(self.INPUTS[0], array.shape, array.dtype.name, array.flags.c_contiguous, address)
 
-    def test_a_good_array_with_and_without_the_batch_of_one(self) -> None:
+    def test_a_valid_array_is_accepted_with_and_without_a_batch_of_one(self) -> None:
         self.check(np.zeros((1, 96, 64), np.float16))
         self.check(np.zeros((96, 64), np.float16))
 
@@ -353,7 +351,7 @@ class TestArguments:
             (np.zeros((96, 128), np.float16)[:, ::2], "dense and C-contiguous"),
         ],
     )
-    def test_what_the_kernel_would_misread(self, array: np.ndarray, message: str) -> None:
+    def test_unsuitable_arrays_are_rejected(self, array: np.ndarray, message: str) -> None:
         with pytest.raises(ValueError, match=message):
             self.check(array)
 
@@ -439,7 +437,7 @@ class TestTensors:
         with pytest.raises(ValueError, match="b must be of type bf16, not float16"):
             kernel(a, Tensor(b.array, "float16"))
 
-    def test_strides_are_not_taken_for_those_of_cupy(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+    def test_torch_strides_are_counted_in_elements(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
         """Every fourth float of a tensor has a stride in elements that equals a dense array's stride in bytes."""
         kernel = loaded(cupy, cubin)
         _, b, _ = (Tensor(array, "float32") for array in arrays(cupy))

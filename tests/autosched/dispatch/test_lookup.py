@@ -77,12 +77,12 @@ def make_trial(
 
 
 class TestDistance:
-    def test_a_doubling_of_one_size_is_one(self) -> None:
+    def test_a_doubled_size_has_distance_one(self) -> None:
         asked = Matmul(m=1024, n=512, k=256)
         for other, doublings in ((Matmul(512, 512, 256), 1.0), (Matmul(2048, 256, 256), 2.0), (asked, 0.0)):
             assert problem_distance(asked, other.to_json()).doublings == pytest.approx(doublings)
 
-    def test_it_is_a_metric(self) -> None:
+    def test_the_distance_is_a_metric(self) -> None:
         problems = [Matmul(m, n, 64) for m, n in itertools.product((64, 96, 1000), (8, 512))]
         apart = {(a, b): problem_distance(a, b.to_json()).doublings for a, b in itertools.product(problems, problems)}
         for a, b, c in itertools.product(problems, problems, problems):
@@ -105,14 +105,14 @@ class TestDistance:
         found = problem_distance(Matmul(64, 64, 64), other.to_json())
         assert not found.usable and found.differences
 
-    def test_neither_is_a_whole_axis_for_parts_of_it(self) -> None:
+    def test_a_reduction_of_an_axis_and_of_its_parts_are_never_exchanged(self) -> None:
         assert not problem_distance(Reduce(64, 64), Reduce(64, 64, reduction_size=8).to_json()).usable
 
-    def test_an_eps_concerns_no_schedule_and_is_said(self) -> None:
+    def test_a_different_eps_is_reported_without_distance(self) -> None:
         found = problem_distance(RmsNorm(64, 64, eps=1e-5), RmsNorm(64, 64, eps=1e-6).to_json())
         assert found.doublings == 0.0 and found.differences == ("eps is 1e-05, recorded 1e-06",)
 
-    def test_devices_of_one_architecture_only(self) -> None:
+    def test_only_devices_of_one_architecture_are_comparable(self) -> None:
         assert device_distance(H200, "h200", H200).doublings == 0.0
         assert OTHER_DEVICE <= device_distance(H200, "h100", H100).doublings < 1.0
         assert not device_distance(H200, "a100", A100).usable
@@ -120,7 +120,9 @@ class TestDistance:
 
 
 class TestChoice:
-    def test_the_exact_trial_whatever_the_model_says(self, store: Store, default: DefaultChoice) -> None:
+    def test_the_exact_trial_is_used_even_if_the_model_prefers_another(
+        self, store: Store, default: DefaultChoice
+    ) -> None:
         slow = max(samples(), key=lambda s: predicted(ASKED, s))
         store.append(make_trial(NEAR, samples()[0]))
         stored = store.append(make_trial(ASKED, slow, seconds=5e-6))
@@ -131,7 +133,9 @@ class TestChoice:
         assert found.origin is not None
         assert (found.origin.trial, found.origin.seconds, found.origin.time) == (stored.id, 5e-6, "measured")
 
-    def test_the_nearest_one_that_the_model_does_not_rank_as_slower(self, store: Store, default: DefaultChoice) -> None:
+    def test_the_nearest_trial_is_chosen_unless_the_model_ranks_it_slower(
+        self, store: Store, default: DefaultChoice
+    ) -> None:
         store.append(make_trial(NEAR, default.schedule))
         store.append(make_trial(Softmax(512, 1024), samples()[0], seconds=1e-7))
         found = look_up(store, ASKED, H200).provenance
@@ -140,7 +144,7 @@ class TestChoice:
         assert "the nearest tuned schedule is used; nearest trial: rows is 64, recorded 128" in found.warning
         assert found.predicted_seconds == found.default_seconds == default.seconds
 
-    def test_never_one_that_it_does(self, store: Store, default: DefaultChoice) -> None:
+    def test_a_trial_that_the_model_ranks_slower_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(make_trial(NEAR, slow))
         found = look_up(store, ASKED, H200).provenance
@@ -149,24 +153,26 @@ class TestChoice:
         assert found.differences == ("rows is 64, recorded 128",)
         assert "the time model's choice is used" in found.warning
 
-    def test_a_farther_one_where_the_nearest_is_refused(self, store: Store, default: DefaultChoice) -> None:
+    def test_a_farther_trial_is_used_if_the_nearest_is_rejected(self, store: Store, default: DefaultChoice) -> None:
         slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(make_trial(NEAR, slow))
         store.append(make_trial(Softmax(256, 1024), default.schedule))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.distance, len(found.refused)) == (Kind.NEAREST, 2.0, 1)
 
-    def test_not_one_that_is_too_far(self, store: Store, default: DefaultChoice) -> None:
+    def test_a_distant_trial_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(Softmax(64 * 2 ** int(MAX_DOUBLINGS + 1), 1024), default.schedule))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
 
-    def test_another_device_of_the_family_but_of_no_other(self, store: Store, default: DefaultChoice) -> None:
+    def test_trials_of_another_device_of_the_same_family_are_chosen(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(ASKED, default.schedule, "h100"))
         store.append(make_trial(NEAR, default.schedule, "a100"))
         found = look_up(store, ASKED, H200).provenance
         assert (found.kind, found.differences) == (Kind.NEAREST, ("device is h200, recorded h100",))
 
-    def test_an_unknown_device_says_its_architecture_itself(self, store: Store, default: DefaultChoice) -> None:
+    def test_the_architecture_of_an_unknown_device_is_read_from_its_trial(
+        self, store: Store, default: DefaultChoice
+    ) -> None:
         ours, other = json.dumps({"sm": "sm_90a"}), json.dumps({"sm": "sm_80"})
         store.append(make_trial(NEAR, default.schedule, "theirs", fingerprint=other))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
@@ -178,14 +184,14 @@ class TestChoice:
         assert (found.kind, found.schedule, found.differences) == (Kind.MODEL, default.schedule, ())
         assert found.warning.endswith("the time model's choice is used; tune it")
 
-    def test_a_trial_that_is_not_valid_any_more_is_a_miss(self, store: Store, default: DefaultChoice) -> None:
+    def test_an_outdated_trial_is_not_used(self, store: Store, default: DefaultChoice) -> None:
         broken = dataclasses.replace(make_trial(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
         store.append(broken)
         found = look_up(store, ASKED, H200).provenance
         assert found.kind is Kind.MODEL and "of an older version" in found.refused[0]
         assert "older version" in found.warning
 
-    def test_nor_is_one_that_cannot_be_compiled(self, store: Store, default: DefaultChoice) -> None:
+    def test_a_trial_that_cannot_be_compiled_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(ASKED, samples()[0]))
         bad = template("row_reduction").kernel(ASKED, samples()[0], H200).digest
         found = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
@@ -222,7 +228,7 @@ class TestLibrary:
             made, problem_key=problem.key(), schedule=LIBRARY_SCHEDULE, kernel_digest=None, toolchain="cublas 13.2.0"
         )
 
-    def test_it_is_the_answer_where_it_won(self, store: Store) -> None:
+    def test_the_library_is_chosen_if_it_won(self, store: Store) -> None:
         store.append(self.won(self.PROBLEM))
         answer = look_up(store, self.PROBLEM, H200, library=lambda problem: "cublas 13.2.0")
         found = answer.provenance
@@ -231,14 +237,16 @@ class TestLibrary:
             "library cublas 13.2.0 to cublas 14.0.0",
         )
 
-    def test_and_where_it_won_the_nearest_problem(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_library_is_chosen_if_it_won_the_nearest_problem(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(lookup, "default_choice", lambda *_: DefaultChoice(samples()[0], 1e-6))
         store.append(self.won(Matmul(128, 64, 64)))
         found = look_up(store, self.PROBLEM, H200).provenance
         assert (found.kind, found.distance) == (Kind.LIBRARY, 1.0)
         assert "the vendor's library is used, which won the nearest tuned problem" in found.warning
 
-    def test_where_it_is_missing_it_is_passed_over(self, store: Store) -> None:
+    def test_a_missing_library_is_not_chosen(self, store: Store) -> None:
         def missing(problem: Problem) -> str:
             raise ValueError("cuBLAS was not found")
 
@@ -254,10 +262,10 @@ class TestStale:
         store.append(make_trial(ASKED, samples()[0], **changes))
         return look_up(store, ASKED, on, here).provenance.stale
 
-    def test_nothing_has_changed(self, store: Store) -> None:
+    def test_an_unchanged_environment_is_not_stale(self, store: Store) -> None:
         assert self.stale(store, self.HERE) == ()
 
-    def test_nothing_is_said_of_what_is_not_known(self, store: Store) -> None:
+    def test_an_unknown_environment_is_not_stale(self, store: Store) -> None:
         assert self.stale(store, Environment()) == ()
 
     @pytest.mark.parametrize(
@@ -269,12 +277,12 @@ class TestStale:
             (HERE, {"kernel_digest": "other"}, "the kernel's code (timed by autosched 0.1.0)"),
         ],
     )
-    def test_what_has_changed_is_said(
+    def test_a_changed_environment_is_stale(
         self, store: Store, here: Environment, changes: dict[str, object], said: str
     ) -> None:
         assert self.stale(store, here, **changes) == (said,)
 
-    def test_a_slice_of_the_gpu_is_another_one(self, store: Store) -> None:
+    def test_a_partition_of_the_gpu_is_stale(self, store: Store) -> None:
         part = dataclasses.replace(H200, sm_count=60)
         assert self.stale(store, self.HERE, part) == ("SMs 132 to 60",)
 
@@ -283,7 +291,7 @@ class TestStale:
         assert look_up(store, ASKED, H200, self.HERE).provenance.stale == ("the template row_reduction",)
 
 
-def test_what_is_not_tuned_is_the_same_choice_every_time(default: DefaultChoice) -> None:
+def test_the_default_choice_is_deterministic(default: DefaultChoice) -> None:
     assert default_choice(ASKED, H200) == default
     assert default.seconds == predicted(ASKED, default.schedule)
     better = [s for s in samples() if predicted(ASKED, s) < default.seconds]

@@ -71,7 +71,7 @@ class TestExact:
         kept = type(provenance).from_json(provenance.to_json())
         assert kept == provenance
 
-    def test_the_library_that_won_and_is_not_recorded_is_said(self) -> None:
+    def test_an_unrecorded_library_win_is_reported(self) -> None:
         first_places = {path.name: fastest(recording.read(path)[-1]) for path in FILES}
         beaten = [trial for trial in first_places.values() if trial is not None and trial.rank != 1]
         assert beaten
@@ -90,7 +90,7 @@ class TestExact:
         found = look_up(store, RECORDED, H100).provenance
         assert found.tuned and not found.own
 
-    def test_an_exact_look_up_is_of_the_database_alone(self, store: Store) -> None:
+    def test_an_exact_lookup_only_reads_the_database(self, store: Store) -> None:
         for source in (store, None):
             with pytest.raises(NoSchedule):
                 look_up(source, RECORDED, H100, exact=True)
@@ -110,7 +110,7 @@ class TestNearest:
         assert found.origin is not None
         assert (found.distance, found.origin.database) == (1.0, store.name)
 
-    def test_a_neighbour_that_fails_the_guard_is_left_to_the_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_model_replaces_a_neighbour_that_is_estimated_slow(self, monkeypatch: pytest.MonkeyPatch) -> None:
         winner = fastest(recorded())
         assert winner is not None
         monkeypatch.setattr(lookup, "default_choice", lambda *args: DefaultChoice(winner.schedule, 1e-12))
@@ -125,17 +125,17 @@ class TestNearest:
 
 class TestOtherDevices:
     @pytest.mark.parametrize("name", ["h200", "h100_pcie", "a100"])
-    def test_they_do_not_use_it(self, name: str) -> None:
+    def test_other_devices_do_not_use_the_recording(self, name: str) -> None:
         with pytest.raises(NoSchedule, match="AUTOSCHED_DB"):
             look_up(None, RECORDED, device(name))
 
-    def test_nor_beside_a_database(self, store: Store, chosen_by_the_recording: None) -> None:
+    def test_a_database_hides_shipped_trials_of_other_gpus(self, store: Store, chosen_by_the_recording: None) -> None:
         found = look_up(store, RECORDED, H200).provenance
         assert (found.kind, found.origin, found.differences) == (Kind.MODEL, None, ())
 
 
 class TestChoice:
-    def test_the_best_place_else_the_lowest_median_and_never_the_library(self) -> None:
+    def test_the_fastest_trial_has_the_best_rank_or_else_the_lowest_median(self) -> None:
         trials = [t for t in recorded().trials if t.ok]
         alone = tuple(dataclasses.replace(t, rank=None) for t in trials)
         quickest = min(trials, key=lambda t: t.seconds or 0.0)
@@ -146,7 +146,7 @@ class TestChoice:
         versioned = dataclasses.replace(library, space_version=slowest.space_version)
         assert fastest(Recording((*alone, versioned, slowest))) == slowest
 
-    def test_a_schedule_with_a_wrong_result_is_left_out(self) -> None:
+    def test_a_schedule_with_a_wrong_result_is_excluded(self) -> None:
         best = fastest(recorded())
         assert best is not None
         wrong = Measurement(Status.WRONG_RESULT, Provenance.MEASURED, reason="wrong")
@@ -167,7 +167,7 @@ class TestBroken:
         cut.write_bytes(recording.place(RECORDED.key(), "h100").read_bytes()[:-200])
         return ShippedRecordings(tmp_path)
 
-    def test_it_is_skipped_with_one_line(
+    def test_a_damaged_recording_is_skipped_with_one_line(
         self, broken: ShippedRecordings, store: Store, chosen_by_the_recording: None
     ) -> None:
         found = look_up(store, RECORDED, H100, shipped=broken).provenance
@@ -175,7 +175,9 @@ class TestBroken:
         (why,) = found.refused
         assert "h100" in why and "\n" not in found.warning
 
-    def test_so_is_one_without_a_header(self, tmp_path: Path, store: Store, chosen_by_the_recording: None) -> None:
+    def test_a_recording_without_a_header_is_skipped(
+        self, tmp_path: Path, store: Store, chosen_by_the_recording: None
+    ) -> None:
         path = recording.place(RECORDED.key(), "h100", tmp_path)
         path.parent.mkdir()
         for content in (b"text", b""):
@@ -212,7 +214,7 @@ class TestCalls:
         with pytest.raises(NoSchedule):
             autosched.softmax(cupy.zeros((4, 64), "float16"))
 
-    def test_what_a_process_has_found_the_next_one_does_not_look_up(
+    def test_lookups_are_cached_across_processes(
         self, cupy: PretendedCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))

@@ -56,7 +56,7 @@ def test_one_result_and_several(cupy: PretendedCupy) -> None:
     assert len(functions.chosen()) == 2, "the kernel is known"
 
 
-def test_arrays_changed_in_place_share_no_memory(cupy: PretendedCupy) -> None:
+def test_arrays_changed_in_place_must_not_overlap(cupy: PretendedCupy) -> None:
     qkv, positions, table = (
         cupy.zeros(s, t) for s, t in (((3, 4, 16), "float16"), ((3,), "int32"), ((9, 16), "float32"))
     )
@@ -67,7 +67,7 @@ def test_arrays_changed_in_place_share_no_memory(cupy: PretendedCupy) -> None:
         autosched.qk_norm_rope_append(qkv, positions, table, k, k, slots=positions)
 
 
-def test_what_does_not_fit(cupy: PretendedCupy) -> None:
+def test_arrays_of_wrong_shapes_are_rejected(cupy: PretendedCupy) -> None:
     x, positions, table = (cupy.zeros(s, t) for s, t in (((3, 2, 16), "float16"), ((3,), "int32"), ((9, 8), "float32")))
     with pytest.raises(ValueError, match=r"table must have the shape \(9, 16\)"):
         autosched.qk_norm_rope(x, positions, table)

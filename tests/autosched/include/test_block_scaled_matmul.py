@@ -61,7 +61,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
 
 
 @pytest.mark.parametrize("name", representative(("e4m3", "e5m2"), "e4m3"))
-def test_8_bit_floats_are_multiplied_by_scales_of_one(name: str) -> None:
+def test_8_bit_floats_use_the_block_scaled_instruction_with_unit_scales(name: str) -> None:
     """GeForce GPUs execute this form at twice the rate."""
     problem = Matmul(100, 72, 192, a=name, scale="row_column")
     space = template("matmul").space(problem, RTX5090)

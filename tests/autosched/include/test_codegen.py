@@ -94,7 +94,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("changes", "rule", "edits"), BROKEN, ids=[f"{rule}-{next(iter(c))}" for c, rule, _ in BROKEN])
-def test_the_rule_and_the_static_assert_say_the_same(
+def test_the_rule_and_the_static_assert_agree(
     changes: dict[str, int | str], rule: str, edits: list[tuple[str, str]]
 ) -> None:
     problem = {"split_k": Matmul(512, 512, 96), "stream_k_tiles": Matmul(512, 512, 32)}.get(rule, PROBLEM)
@@ -136,7 +136,7 @@ def test_the_generated_tail_only_instantiates() -> None:
     assert entry.count(";") == 1
 
 
-def test_inline_ptx_is_in_the_ptx_folder_alone() -> None:
+def test_inline_ptx_is_only_in_the_ptx_folder() -> None:
     for header in Path(include_dir()).rglob("*.cuh"):
         if "ptx" not in header.relative_to(include_dir()).parts:
             assert "asm" not in header.read_text(), header

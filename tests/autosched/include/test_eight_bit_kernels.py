@@ -106,7 +106,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
         CASES, "wgmma e4m3, scaled lines", "wgmma e4m3, scaled blocks", "wgmma i8 sums, split", "mma e4m3, scaled lines"
     ),
 )
-def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
+def test_kernels_compile_and_match_the_reference(name: str, nightly: bool) -> None:
     """Compile for the device, and emulate the PTX with random and with provoking inputs."""
     chip, problem, kind, values = CASES[name]
     schedule = Schedule.from_json(kind, values)
@@ -122,7 +122,7 @@ def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) 
 
 
 @pytest.mark.parametrize(("chip", "kind"), [("rtx4090", "e4m3"), ("h200", "i8"), ("h200", "e5m2")])
-def test_chips_are_searched_for_what_they_have(chip: str, kind: str) -> None:
+def test_spaces_offer_the_instructions_of_their_gpu(chip: str, kind: str) -> None:
     target, problem = device(chip), Matmul(512, 512, 512, a=kind)
     schedules = list(space_of(problem, target).sample(12, seed=0))
     assert {s["intrinsic"] for s in schedules if s.template == "matmul"} == {f"mma_m16n8k32_{kind}"}

@@ -92,7 +92,7 @@ def made(name: str) -> tuple[Matmul, GeneratedKernel]:
 @needs_nvrtc
 @needs_compiler
 @pytest.mark.parametrize("name", representative(CASES, *list(CASES)[:4]))
-def test_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
+def test_kernels_compile_and_match_the_reference(name: str, nightly: bool) -> None:
     """Compile for the device, and emulate the PTX with random and with provoking inputs."""
     problem, kernel = made(name)
     result = shared_pool().compile(kernel, device(CASES[name][0]).arch)
@@ -159,7 +159,7 @@ def test_planted_faults_are_found(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize(("chip", "unit"), [("a100", "mma"), ("rtx4090", "mma"), ("h200", "wgmma")])
-def test_nothing_but_sums_in_f16_is_searched(chip: str, unit: str) -> None:
+def test_spaces_of_f16_sums_only_offer_f16_accumulation(chip: str, unit: str) -> None:
     problem, target = Matmul(512, 512, 512, acc="f16"), device(chip)
     schedules = list(space_of(problem, target).sample(12, seed=0))
     assert {s["intrinsic"] for s in schedules if s.template == "matmul"} == {"mma_m16n8k16_f16_f16"}

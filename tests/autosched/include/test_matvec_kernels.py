@@ -117,7 +117,7 @@ BROKEN_FRAGMENTS: list[tuple[dict[str, Value], str, str, str]] = [
     [(BEFORE, *b) for b in BROKEN] + [(FRAGMENTS, *b) for b in BROKEN_FRAGMENTS],
     ids=[b[1] for b in (*BROKEN, *BROKEN_FRAGMENTS)],
 )
-def test_the_rule_and_the_static_assert_say_the_same(
+def test_the_rule_and_the_static_assert_agree(
     schedule: Schedule, changes: dict[str, Value], rule: str, old: str, new: str
 ) -> None:
     with pytest.raises(ValueError, match=f"^{rule}: "):
@@ -181,7 +181,7 @@ def test_matmuls_of_few_rows_are_right(m: int, nightly: bool) -> None:
 
 @pytest.mark.parametrize("how", ["carried", "expanded", "fragments"])
 @pytest.mark.parametrize("source", ["global", "shared"])
-def test_nan_and_infinity_go_where_numpy_puts_them(how: str, source: str) -> None:
+def test_nan_and_infinity_propagate_as_in_numpy(how: str, source: str) -> None:
     problem = Matvec(3, 6, 100, out="f32")
     schedule = FRAGMENTS.replace(tile_m=2, x_operand_source=source)
     if how != "fragments":

@@ -69,7 +69,7 @@ def test_a_padded_b_is_not_copied_and_its_padding_is_not_read(problem: Matmul) -
     assert check(problem, inputs, run.outputs).ok
 
 
-def test_only_launches_that_copy_b_accept_a_padded_one() -> None:
+def test_only_launches_that_copy_b_accept_a_padded_b() -> None:
     for name, problem in ((WGMMA, Matmul(75, 48, 128, a="f16", order_a="col")), ("matmul", Matmul(75, 41, 133))):
         (kernel,) = first_kernels("h100", name, problem, 1)
         assert with_padded_b(kernel) is None
@@ -87,7 +87,7 @@ def test_maps_have_the_sizes_of_the_operands_and_lines_that_tma_takes(gpu: str, 
         assert (tensor_map.operand.name in copies) == (tensor_map.operand.name != source)
 
 
-def test_only_problems_that_need_copies_have_them() -> None:
+def test_only_problems_that_need_padded_copies_use_them() -> None:
     h100 = device("h100")
     assert template(WGMMA).why_not(Matmul(75, 48, 128, a="f16"), h100) is not None
     assert template(WGMMA).why_not(Matmul(75, 41, 133, a="f16"), device("a100")) is not None

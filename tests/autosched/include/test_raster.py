@@ -90,7 +90,7 @@ def order(raster: str, m: int, n: int) -> IntArray:
 @needs_nvrtc
 @needs_compiler
 @pytest.mark.parametrize("raster", ["row", "column", "grouped_2", "grouped_8", "grouped_16", "hilbert"])
-def test_the_model_knows_the_rows_and_columns_of_a_wave(raster: str) -> None:
+def test_the_model_predicts_the_rows_and_columns_of_a_wave(raster: str) -> None:
     """Their sum is within a sixth, averaged over the start of the wave."""
     for m, n in ((32, 64), (33, 17), (4, 64)):
         visited = order(raster, m, n)

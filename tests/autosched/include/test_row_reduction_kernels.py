@@ -114,7 +114,7 @@ ROUTES: list[dict[str, Value]] = [
 
 
 @pytest.mark.parametrize("finish", ["last_block", "second_launch"])
-def test_calls_on_what_the_last_one_has_left(finish: str) -> None:
+def test_repeated_calls_on_the_same_memory_match_the_reference(finish: str) -> None:
     """Each call overwrites the outputs and resets the counter; two launches still count as one call."""
     problem = Softmax(3, 2000, dtype="f32", out="f32")
     schedule = Schedule.from_json("row_reduction", {**BASE, "split_k": 4, "finish": finish})
@@ -202,7 +202,7 @@ def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
 
 @pytest.mark.parametrize("columns", [96, 97])
 @pytest.mark.parametrize("kind", [RmsNorm, LayerNorm])
-def test_normalizations_spread_nan_over_their_row_alone(kind: type[RowProblem], columns: int) -> None:
+def test_normalizations_spread_nan_only_over_its_row(kind: type[RowProblem], columns: int) -> None:
     problem = kind(4, columns, dtype="f32", out="f32")
     inputs = problem.random_inputs(0)
     inputs["x"] = inputs["x"].copy()
@@ -274,7 +274,7 @@ BROKEN: list[tuple[RowProblem, dict[str, Value], str, tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(("problem", "changes", "rule", "edit"), BROKEN, ids=[b[2] for b in BROKEN])
-def test_the_rule_and_the_static_assert_say_the_same(
+def test_the_rule_and_the_static_assert_agree(
     problem: RowProblem, changes: dict[str, Value], rule: str, edit: tuple[str, str]
 ) -> None:
     with pytest.raises(ValueError, match=f"^{rule}: "):

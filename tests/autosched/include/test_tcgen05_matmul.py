@@ -81,7 +81,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
         assert verdict.ok, (problem, schedule, verdict.reason)
 
 
-def test_who_takes_few_rows() -> None:
+def test_transposed_templates_accept_few_rows() -> None:
     def reasons(problem: Matmul) -> dict[str, str | None]:
         return {t.name: reason for t, reason in candidates(problem, B200)}
 

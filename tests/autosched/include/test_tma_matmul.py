@@ -59,7 +59,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
         ({"a": "f32", "precision": "ieee"}, "h200", "no mma.sync of h200 multiplies f32 in ieee precision"),
     ],
 )
-def test_what_it_cannot_compute_is_refused(fields: dict[str, Any], name: str, reason: str) -> None:
+def test_unsupported_problems_are_rejected(fields: dict[str, Any], name: str, reason: str) -> None:
     assert TMA.why_not(Matmul(**{"m": 256, "n": 256, "k": 256, **fields}), device(name)) == reason
 
 

@@ -45,7 +45,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("problem", "changes", "rule", "edits"), BROKEN, ids=[b[2] + str(b[1]) for b in BROKEN])
-def test_the_rule_and_the_static_assert_say_the_same(
+def test_the_rule_and_the_static_assert_agree(
     problem: Transpose, changes: dict[str, int | str], rule: str, edits: list[tuple[str, str]]
 ) -> None:
     good = template("transpose").space(PROBLEM, H200).sample(1, 0)[0].replace(**GOOD)

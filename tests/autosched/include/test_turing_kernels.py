@@ -42,7 +42,7 @@ ABSENT = ("cp.async", "max.NaN", "cvt.rn.bf16", "L2::256B", "m16n8k16", "m16n8k3
 @needs_nvrtc
 @needs_compiler
 @pytest.mark.parametrize("name", representative(PROBLEMS, "f16", "i8", "softmax"))
-def test_sampled_kernels_compile_and_compute_what_they_should(name: str, nightly: bool) -> None:
+def test_sampled_kernels_compile_and_match_the_reference(name: str, nightly: bool) -> None:
     problem = PROBLEMS[name]
     schedules = space_of(problem, T4).sample(14 if nightly else 1, seed=3)
     kernels = [generate(problem, schedule, T4) for schedule in schedules]
@@ -56,7 +56,7 @@ def test_sampled_kernels_compile_and_compute_what_they_should(name: str, nightly
         assert check(problem, inputs, run.outputs).ok
 
 
-def test_the_space_offers_what_the_device_has() -> None:
+def test_the_space_offers_only_instructions_of_turing() -> None:
     for problem in PROBLEMS.values():
         for schedule in space_of(problem, T4).sample(20, seed=1):
             assert not {"cp.async", "no_allocate_l2_256b"} & set(schedule.values.values())
@@ -72,7 +72,7 @@ def test_the_space_offers_what_the_device_has() -> None:
     }
 
 
-def test_kernels_of_later_devices_have_the_headers_of_before() -> None:
+def test_only_turing_kernels_have_replaced_headers() -> None:
     problem = PROBLEMS["copy"]
     (schedule,) = space_of(problem, T4).sample(1, seed=0)
     later, turing = (generate(problem, schedule, device(name)) for name in ("a100", "t4"))
@@ -95,7 +95,7 @@ extern "C" __global__ void kernel(const float* x, const float* y, unsigned short
 
 @needs_nvrtc
 @needs_compiler
-def test_what_replaces_instructions_of_sm_80_computes_the_same() -> None:
+def test_replacements_of_sm_80_instructions_are_bit_exact() -> None:
     """Inputs are ties, the largest and smallest numbers, infinities, NaN and random bits."""
     edges = [0x3F808000, 0x3F818000, 0x3F808001, 0x7F7FFFFF, 0x7F7F8000, 0x7F800000, 0xFF800000, 0x8000, 0x18000, 1]
     edges += [0x7F800001, 0xFFC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0, 0x80000000]

@@ -130,7 +130,7 @@ SPILLS: dict[str, tuple[str, dict[str, Value], dict[str, Value]]] = {
 
 @needs_nvrtc
 @pytest.mark.parametrize("rule", SPILLS)
-def test_what_a_rule_of_spills_leaves_out_spills(rule: str) -> None:
+def test_schedules_excluded_by_spill_rules_spill(rule: str) -> None:
     epilogue, changes, instead = SPILLS[rule]
     problem = Matmul(4096, 4096, 4096, a="bf16", order_b="col", epilogue=epilogue)
     left_out = GOOD.replace(producer_registers=24, **changes)
@@ -166,7 +166,7 @@ def test_many_boxes_of_an_operand_do_not_spill() -> None:
 @needs_nvrtc
 @needs_compiler
 @pytest.mark.parametrize("case", spread([*CASES, *TRANSPOSED], 12))
-def test_each_decision_computes_what_it_should(case: str) -> None:
+def test_each_decision_matches_the_reference(case: str) -> None:
     """The emulator executes the PTX and reports behaviour that is undefined on hardware."""
     small, kernel = small_kernel(*CASES[case]) if case in CASES else small_transposed(*TRANSPOSED[case])
     inputs = small.random_inputs(0)
@@ -217,7 +217,7 @@ def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
     assert check(problem, inputs, run.outputs).ok
 
 
-def test_a_proxy_keeps_what_its_schedule_decides() -> None:
+def test_a_proxy_keeps_the_decisions_of_its_schedule() -> None:
     """A proxy keeps whole clusters, and several tiles per block if the schedule has them."""
     problem = Matmul(4096, 2056, 1000, order_b="col")
     for schedule in space(problem, H200).sample(60, seed=2):
@@ -235,7 +235,7 @@ def test_a_proxy_keeps_what_its_schedule_decides() -> None:
 @needs_compiler
 @pytest.mark.nightly
 @pytest.mark.parametrize("problem", problems(), ids=lambda p: f"{p.m}x{p.n}x{p.k} {p.a} {p.order_a} {p.order_b}")
-def test_sampled_schedules_compute_what_they_should(problem: Matmul) -> None:
+def test_sampled_schedules_match_the_reference(problem: Matmul) -> None:
     for schedule in space(problem, H200).sample(25, seed=4):
         small = proxy(problem, schedule)
         inputs = small.random_inputs(0)
@@ -281,7 +281,7 @@ def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str,
 
 @needs_compiler
 @needs_nvrtc
-def test_maps_that_are_made_on_the_device_serve_as_those_of_the_driver(nightly: bool) -> None:
+def test_tensor_maps_built_on_the_device_equal_those_of_the_driver(nightly: bool) -> None:
     small, kernel = small_kernel(*CASES["cluster along m"])
     made, fields = making_its_maps(kernel)
     inputs = small.random_inputs(0)

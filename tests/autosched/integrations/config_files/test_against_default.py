@@ -96,14 +96,14 @@ def test_noise_of_estimates_is_the_formats(format: str) -> None:
         assert found.interval[0] <= found.ratio <= found.interval[1]
 
 
-def test_noise_of_estimates_is_the_recorded_one() -> None:
+def test_the_noise_of_estimates_equals_the_published_table() -> None:
     """The figures equal the table written by the benchmark."""
     page = (Path(__file__).parents[4] / "benchmarks" / "results" / "moe_winners.md").read_text()
     rows = re.findall(r"^\| (vLLM|SGLang) \|.*\| ([\d.]+)% \|$", page, re.MULTILINE)
     assert {name.lower(): float(percent) / 100 for name, percent in rows} == pytest.approx(ESTIMATE_NOISE)
 
 
-def test_what_a_configuration_leaves_out_is_tritons_own() -> None:
+def test_omitted_options_have_tritons_defaults() -> None:
     short = tuple((name, value) for name, value in DEFAULT if not name.startswith("num_"))
     spelled = (*short, ("num_stages", 3), ("num_warps", 4))
     assert compare(estimate(short, 2.0), estimate(spelled, 1.0), "sglang").word == "default"
@@ -143,7 +143,7 @@ def test_stored_times_without_repeats_show_no_gain() -> None:
 
 
 @pytest.mark.parametrize(("gain", "word"), [(1.5, "tuned"), (1.05, "noise"), (0.9, "default"), (None, "tuned")])
-def test_files_and_databases_keep_it(tmp_path: Path, gain: float | None, word: str) -> None:
+def test_files_and_databases_store_the_comparison(tmp_path: Path, gain: float | None, word: str) -> None:
     refused = {} if gain else {"status": "out_of_resources", "reason": "147,456 bytes"}
     made = tuned_layer(compare(estimate(DEFAULT, gain, **refused), estimate(TUNED, 1.0), "vllm"))
     path = write_tuned(tmp_path / "first", "vllm", made)
@@ -194,7 +194,7 @@ def test_files_of_others_stay_as_they_are(tmp_path: Path) -> None:
     assert stored.document()["entries"][0]["word"] is None
 
 
-def test_a_damaged_comparison_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_comparison_is_rejected(tmp_path: Path) -> None:
     path = write_tuned(tmp_path, "vllm", tuned_layer(compare(estimate(DEFAULT, 1.5), estimate(TUNED, 1.0), "vllm")))
     sidecar = path.with_name(path.stem + SIDECAR)
     whole = json.loads(sidecar.read_text())

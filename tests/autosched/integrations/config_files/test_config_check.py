@@ -113,7 +113,7 @@ def test_the_kernel_of_the_installed_package_is_verified(packages: Path) -> None
     assert kernel_for("sglang", moe=True).package == ""
 
 
-def test_a_parameter_that_is_not_known_is_named(packages: Path) -> None:
+def test_an_unknown_parameter_is_reported_by_name(packages: Path) -> None:
     place = "kernels/ops/moe/fused_moe_triton_kernels.py"
     install(
         packages,
@@ -194,7 +194,7 @@ def test_one_device_and_no_verification(folder: Path, capsys: pytest.CaptureFixt
         ([], "or a folder of configurations"),
     ],
 )
-def test_what_cannot_be_checked_is_one_line(folder: Path, capsys, arguments: list[str], words: str) -> None:
+def test_uncheckable_input_is_rejected_in_one_line(folder: Path, capsys, arguments: list[str], words: str) -> None:
     assert main(["check", *(str(folder) if a == "DIR" else a for a in arguments)]) == 2
     said = capsys.readouterr()
     assert words in said.err and said.err.count("\n") == 1 and not said.out

@@ -53,7 +53,7 @@ def test_a_name_that_is_written_is_read_again(name: FileName, format: str) -> No
     assert parse_file_name(name.text(format)) == name  # type: ignore[arg-type]
 
 
-def test_a_matmul_has_a_depth_in_place_of_experts() -> None:
+def test_the_file_name_of_a_matmul_has_k_instead_of_experts() -> None:
     name = parse_file_name("N=1536,K=7168,device_name=NVIDIA_L40S,dtype=fp8_w8a8,block_shape=[128, 128].json")
     assert (name.is_moe, name.n, name.k, name.block_shape) == (False, 1536, 7168, (128, 128))
     assert name.device is device("l40s")
@@ -135,7 +135,7 @@ def test_entries_that_no_kernel_takes(tmp_path: Path, change: dict[str, object],
     assert words in entry.fault
 
 
-def test_entries_that_are_none(tmp_path: Path) -> None:
+def test_invalid_entries_are_reported(tmp_path: Path) -> None:
     without = {key: value for key, value in GOOD.items() if key != "GROUP_SIZE_M"}
     file = read_file(write(tmp_path, f"{H100}.json", {"1": None, "2": without}))
     assert [entry.fault for entry in file.entries] == [
@@ -170,7 +170,7 @@ def test_a_pair_of_sglang_shares_a_sorting(tmp_path: Path) -> None:
     assert "BLOCK_SIZE_M is 64 here and 16" in note
 
 
-def test_folders_without_such_files(tmp_path: Path) -> None:
+def test_folders_without_config_files_are_rejected(tmp_path: Path) -> None:
     write(tmp_path, "other.json", {})
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(NoConfigs):
@@ -217,7 +217,7 @@ def folder_of(place: Path, files: dict[str, dict[str, object]]) -> Path:
     ],
 )
 @needs_torch
-def test_a_folder_shows_whose_files_it_holds(tmp_path: Path, format: str, files: dict[str, dict[str, object]]) -> None:
+def test_the_format_of_a_folder_is_recognised(tmp_path: Path, format: str, files: dict[str, dict[str, object]]) -> None:
     folder = folder_of(tmp_path / "configs", files)
     assert recognised_files(folder, "--format") is CONFIG_FILES.load(format)
 
@@ -238,7 +238,7 @@ def test_files_that_fit_both_or_neither_need_the_option(tmp_path: Path, files: d
 
 
 @needs_torch
-def test_a_folder_without_such_files_is_refused(tmp_path: Path) -> None:
+def test_recognition_rejects_a_folder_without_config_files(tmp_path: Path) -> None:
     with pytest.raises(NoConfigs):
         recognised_files(tmp_path, "--format")
 

@@ -64,7 +64,7 @@ def checked(folder: str, python: str, capsys: pytest.CaptureFixture[str]) -> tup
     return status, json.loads(capsys.readouterr().out)
 
 
-def test_an_equal_compiler_changes_nothing(
+def test_an_equal_compiler_gives_an_equal_report(
     folder: str, other_python: MakeOther, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, report = checked(folder, other_python(), capsys)
@@ -83,6 +83,6 @@ def test_spills_are_named(folder: str, other_python: MakeOther, capsys: pytest.C
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true"])
-def test_what_is_no_environment_is_refused(folder: str, python: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_environment_is_rejected(folder: str, python: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", folder, "--format", "vllm", "--with-python", python]) == 2
     assert python in capsys.readouterr().err

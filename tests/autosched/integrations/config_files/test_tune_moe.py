@@ -69,7 +69,9 @@ def test_the_layer_of_a_model(tmp_path: Path) -> None:
         ({}, 3, "3 ranks"),
     ],
 )
-def test_models_without_such_a_layer(tmp_path: Path, changes: dict[str, object], ranks: int, words: str) -> None:
+def test_models_without_an_moe_layer_are_rejected(
+    tmp_path: Path, changes: dict[str, object], ranks: int, words: str
+) -> None:
     with pytest.raises(ModelError, match=words):
         layer_of_model(model_file(tmp_path, **changes), ranks=ranks)
 
@@ -203,7 +205,7 @@ def tuned(pool: Judged, **options: object):
     return tune_layer(MIXTRAL, device("h200"), "vllm", pool, rows=[64], **options)
 
 
-def test_the_first_sound_candidate_is_taken() -> None:
+def test_the_first_sound_candidate_is_chosen() -> None:
     ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
     pool = Judged({"status": "device_limit", "reason": "much"}, {"local_bytes": 16}, {})
     (choice,) = tuned(pool).choices
@@ -239,7 +241,7 @@ def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
     assert choice.comparison.tuned.seconds == ranked[0][1] and choice.comparison.default.seconds == by_sizes
 
 
-def test_times_of_a_gpu_decide_where_there_are_some() -> None:
+def test_measured_times_decide_over_estimates() -> None:
     ranked = first_choices(MIXTRAL, 64, device("h200"), 4)
     seconds = {as_config(config): time for (config, _), time in zip(ranked, (4.0, 2.0, 1.0, 3.0), strict=True)}
     seconds[as_config(DEFAULT)] = 5.0
@@ -280,7 +282,7 @@ def test_a_default_that_cannot_run_is_replaced() -> None:
 @needs_compiler
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("layer", [Layer(4, 64, 48, 2), Layer(3, 128, 64, 1, "fp8_w8a8", (64, 64))])
-def test_a_gpu_is_given_the_layer_at_its_true_sizes(layer: Layer) -> None:
+def test_the_gpu_measures_the_layer_at_full_size(layer: Layer) -> None:
     """On an emulated GPU with modelled times, check the launches and that they succeed."""
     from autosched.integrations.config_files.tuning.measure import gpu_measure
     from autosched.triton import emulated
@@ -355,7 +357,9 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
         (["--moe", "config.json", "--out", "x", "--device", "gb10", "--measure"], "needs the GPU that the file is for"),
     ],
 )
-def test_what_cannot_be_tuned_is_one_line(tmp_path, monkeypatch, capsys, arguments: list[str], words: str) -> None:
+def test_untunable_input_is_rejected_in_one_line(
+    tmp_path, monkeypatch, capsys, arguments: list[str], words: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     model_file(tmp_path)
     assert main(["tune", *arguments]) == 2

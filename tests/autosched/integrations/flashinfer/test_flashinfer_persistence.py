@@ -95,7 +95,7 @@ def start(request, tmp_path):
     return run
 
 
-def test_a_second_start_times_nothing(start) -> None:
+def test_a_second_start_measures_nothing(start) -> None:
     assert start() == {"tactic": [3, 4], "timed": 3, "counts": [0, 1]}
     assert start(first=5) == {"tactic": [3, 4], "timed": 0, "counts": [1, 0]}
 

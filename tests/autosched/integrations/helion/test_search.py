@@ -67,7 +67,7 @@ def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
         assert len(store.trials()) == 8 and len({r.schedule for r in store.trials()}) == 8, "it goes on"
 
 
-def test_what_computes_something_else_does_not_win(tmp_path: Path) -> None:
+def test_wrong_results_do_not_win(tmp_path: Path) -> None:
     """The last tile overwrites the others: only a block of all elements gives the sum of Helion's default."""
     import torch
     from helion_kernels import kernel_of, last_writer

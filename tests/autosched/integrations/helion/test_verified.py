@@ -31,7 +31,7 @@ def config(block: int, **others: int | str):
     return helion.Config(block_sizes=[block], **{"num_warps": 1, "num_stages": 1, **others})
 
 
-def test_what_is_right_passes_and_is_emulated_once() -> None:
+def test_correct_configurations_pass_and_are_emulated_once() -> None:
     verify = verifier("row_sums", 32, 40)
     wanted = config(8, num_warps=2)
     assert verify(wanted) is wanted and verify(wanted) is wanted
@@ -44,7 +44,7 @@ def test_a_persistent_kernel_has_the_multiprocessors_of_the_device() -> None:
     assert verify(wanted) is wanted, verify.refused
 
 
-def test_what_does_not_compute_the_same_is_refused_with_a_reason() -> None:
+def test_wrong_results_are_rejected_with_a_reason() -> None:
     """The last tile overwrites the others: only a block of all elements gives the sum of Helion's default."""
     verify = verifier("last_writer", 32)
     whole, other, odd = config(32), config(4), config(3)

@@ -53,7 +53,7 @@ def ask(factory, inputs=None, op="mm"):
     return factory().lookup_template_configs(inputs or Inputs(), op, ["triton::mm", "triton::bmm", "aten::mm"])
 
 
-def test_the_model_chooses_the_same_every_time_and_says_so(inductor) -> None:
+def test_the_models_choice_is_deterministic_and_reported(inductor) -> None:
     told = []
     factory = inductor.choices(device="h100", told=told.append)
     first = ask(factory)
@@ -66,7 +66,7 @@ def test_the_model_chooses_the_same_every_time_and_says_so(inductor) -> None:
     assert factory().uuid() == factory().uuid() == same().uuid() != other().uuid()
 
 
-def test_what_fits_one_device_only_is_not_chosen_for_another(inductor) -> None:
+def test_each_choice_fits_its_device(inductor) -> None:
     problem = Matmul(m=4096, n=4096, k=4096, a="bf16")
     for name in ("a100", "h100", "rtx4090"):
         config, seconds = inductor.first_choice(problem, device(name))
@@ -82,7 +82,7 @@ def test_what_fits_one_device_only_is_not_chosen_for_another(inductor) -> None:
         (DTYPES, ((192, 2), (32, 1)), "contiguous"),
     ],
 )
-def test_what_the_model_does_not_know_is_left_to_inductor(inductor, dtypes, strides, why) -> None:
+def test_unsupported_problems_are_left_to_inductor(inductor, dtypes, strides, why) -> None:
     told = []
     assert ask(inductor.choices(device="h100", told=told.append), Inputs(SHAPES, strides, dtypes)) == {}
     assert why in str(told[0]) and "left to Inductor" in str(told[0])
@@ -127,7 +127,7 @@ class Caller:
         self.input_nodes = [Node(s, t, kind) for s, t in zip(SHAPES, STRIDES, strict=True)]
 
 
-def test_what_inductor_times_on_a_gpu_is_recorded(inductor, tmp_path: Path) -> None:
+def test_measurements_of_inductor_are_recorded(inductor, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
     factory = inductor.choices(database, device="h100", record=True)
     assert ask(factory) == {}, "it is timed first"
@@ -165,7 +165,7 @@ with emulated("h100") as session, torch.no_grad():
 
 @needs_compiler
 @pytest.mark.parametrize("recorded", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_inductor_compiles_it(inductor, recorded: bool, tmp_path: Path) -> None:
+def test_inductor_compiles_the_choice(inductor, recorded: bool, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
     if recorded:
         key, _, _ = inductor._described("mm", SHAPES, STRIDES, DTYPES)

@@ -49,7 +49,7 @@ def _said(program: str, cache: Path) -> str:
 
 
 @pytest.mark.nightly
-def test_inductor_times_a_kernel_beside_its_formula(tmp_path: Path) -> None:
+def test_inductor_measures_a_kernel_and_its_formula(tmp_path: Path) -> None:
     assert _said(RACING, tmp_path).count('"num_choices": 2') == 2, "the kernel and the formula of each"
 
 
@@ -60,7 +60,7 @@ def test_the_result_is_written_in_place() -> None:
 
 
 @pytest.mark.nightly
-def test_max_autotune_times_it(tmp_path: Path) -> None:
+def test_max_autotune_measures_the_external_kernel(tmp_path: Path) -> None:
     said = _said(PROGRAM, tmp_path)
     table = said[said.index("AUTOTUNE mm(64x48, 48x32)") :]
     assert any(line.split()[:1] == ["external_matmul"] and line.split()[2] == "ms" for line in table.splitlines())

@@ -71,7 +71,7 @@ def test_aligned_tiles(stages: int) -> None:
     assert told == "ok" and alignments == [1024, 1024, 1024]
 
 
-def test_a_tile_after_a_padded_one() -> None:
+def test_a_tile_after_a_padded_tile_is_aligned() -> None:
     told, alignments = outcome("pad(8,4)")
     assert told == "ok" and alignments == [1024, 256, 256]
 

@@ -98,7 +98,7 @@ def test_numbers_are_unsigned_in_maxu() -> None:
 
 @pytest.mark.parametrize("type_", ["f16", "bf16"])
 @pytest.mark.parametrize("where", ["a100", "h100", "t4"])
-def test_halves_are_added_by_what_a_device_has(type_: str, where: str) -> None:
+def test_half_atomics_use_native_instructions_if_available(type_: str, where: str) -> None:
     if (type_, where) == ("bf16", "t4"):
         return  # Turing does not convert to bf16
     native = str(type_ == "f16" or where == "h100").lower()

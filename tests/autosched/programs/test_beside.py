@@ -36,7 +36,7 @@ def beside() -> Beside:
     ],
     ids=str,
 )
-def test_the_operators_own_reference_judges_it(problem: Matmul) -> None:
+def test_a_program_is_verified_by_the_operators_reference(problem: Matmul) -> None:
     both = TemplateSet([MATMUL, beside().template()])
     space = both.space(problem, A100)
     assert space.count() == sum(t.space(problem, A100).count() for t in both)
@@ -59,7 +59,7 @@ def test_the_proxy_is_a_problem_of_the_operator() -> None:
     assert small.m % schedule.integer("bm") == 4099 % schedule.integer("bm")
 
 
-def test_refusals() -> None:
+def test_invalid_programs_of_operators_are_rejected() -> None:
     template = beside().template()
     assert "adds up in f32, not i8" in str(template.why_not(Matmul(m=8, n=8, k=8, a="i8"), A100))
     assert "bias, relu and silu alone" in str(template.why_not(Matmul(m=8, n=8, k=8, epilogue="gelu"), A100))

@@ -73,7 +73,7 @@ def test_stored_programs_are_learned_from_and_reported(told: Told, database: str
     assert "gemm_relu" in page.read_text("utf-8")
 
 
-def test_a_winner_of_a_program_beside_the_templates(told: Told, tmp_path: Path) -> None:
+def test_a_winning_program_is_tuned_with_the_templates(told: Told, tmp_path: Path) -> None:
     place = str(tmp_path / "union.db")
     told("tune", "--program", MATMUL, "--template", "matmul_program", *SIZES, *QUICK, "--trials", "2", "--db", place)
     unknown = told("check", "--static", "--db", place, status=2)
@@ -82,7 +82,7 @@ def test_a_winner_of_a_program_beside_the_templates(told: Told, tmp_path: Path) 
     assert "matmul_program" in told("best", "--program", MATMUL, *SIZES, "--device", "a100", "--db", place)
 
 
-def test_readings_of_a_listing_are_shown_wherever_it_is_used(told: Told, tmp_path: Path) -> None:
+def test_warnings_about_a_listing_are_shown_by_each_command(told: Told, tmp_path: Path) -> None:
     listing = str(PROGRAMS.parent / "seeds" / "strip_transpose.mlir")
     reading, where = "strip_transpose.mlir:3: nothing uses %turned", ("--program", listing, "--device", "a100")
     assert reading in told("verify", *where, "--sample", "1")

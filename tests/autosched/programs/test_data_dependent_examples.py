@@ -98,7 +98,7 @@ REFERENCES = {
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_interpreter_computes_what_numpy_does(name: str) -> None:
+def test_the_interpreter_matches_numpy(name: str) -> None:
     p = made(name)
     for seed in range(3):
         (values,), (bounds,) = (tuple(of.values()) for of in p.expected(p.random_inputs(seed)))

@@ -104,7 +104,7 @@ def test_rows(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["a100", "t4"])
-def test_vectors_by_what_divides_their_length(where: str) -> None:
+def test_vector_widths_divide_the_dynamic_length(where: str) -> None:
     """Accesses are as wide as the length allows: one kernel for multiples of 16, one of 8, and one for others."""
     check_sizes(added, where, [{"m": m} for m in (2048, 16, 512, 8, 520, 1, 511, 513)], 2)
     own, gpu = template(added), device(where)
@@ -216,7 +216,7 @@ def test_rows_outside_of_the_array_do_not_reach_memory() -> None:
     assert np.array_equal(run.outputs["out"], wanted)
 
 
-def test_a_sum_over_a_dynamic_size_needs_padding_that_adds_nothing() -> None:
+def test_a_sum_over_a_dynamic_size_requires_neutral_padding() -> None:
     def body(p: Builder, x: Array, out: Array) -> None:
         (i,) = p.blocks((x.shape[0],), (16,))
         tile = p.load(p.window(x, (i, 0), (16, 32)), padding=1.0)

@@ -74,7 +74,7 @@ def test_a_tile_that_does_not_stretch_is_refused() -> None:
         problem(made, m=8, n=16)
 
 
-def test_places_that_padding_gives_are_refused_where_something_is_stored() -> None:
+def test_stores_reject_positions_from_padding() -> None:
     def body(p: Builder, x: Array, place: Array, out: Array) -> None:
         i, j = p.blocks(x.shape, (16, 32))
         at = p.load(p.window(place, (i, j), (16, 32)))

@@ -95,7 +95,7 @@ def test_other_programs_are_right(name: str, order: Order) -> None:
         ({"intrinsic": "wmma_m16n16k16_f16"}, "for fragments of mma.sync"),
     ],
 )
-def test_what_is_refused(changes: Values, reason: str) -> None:
+def test_invalid_fragment_buffers_are_rejected(changes: Values, reason: str) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=76, n=76, k=184)
     told = template(p.program).space(p, A100).valid.explain(filled(p, gemm(**changes), A100))
     assert any(reason in str(t) for t in told), told
@@ -115,12 +115,12 @@ def test_steps_that_do_not_alternate_are_refused() -> None:
     raise AssertionError("no such program")
 
 
-def test_loops_that_do_more_have_none() -> None:
+def test_larger_loops_have_no_fragment_buffers() -> None:
     p = problem(load_program(f"{EXAMPLES / 'attention.py'}:full_attention"), h=2, g=1, s=100, d=64)
     assert "fragment_buffers" not in {q.name for q in template(p.program).space(p, A100).parameters}
 
 
-def test_a_schedule_of_before_has_one() -> None:
+def test_older_schedules_have_one_fragment_buffer() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=76, n=76, k=184)
     own, values = template(p.program), gemm(fragment_buffers=1)
     del values["fragment_buffers"]
@@ -128,7 +128,7 @@ def test_a_schedule_of_before_has_one() -> None:
     assert first.source == second.source and "fragment_pipeline" not in first.source
 
 
-def test_the_time_model_knows_them() -> None:
+def test_the_time_model_includes_fragment_buffers() -> None:
     """Tensor cores stay busy after a barrier; fragments need registers."""
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
@@ -137,7 +137,7 @@ def test_the_time_model_knows_them() -> None:
     assert two.registers - one.registers == 2 * 4 + 4 * 2  # of a and b, of a warp's 32 x 32 results
 
 
-def test_a_turn_has_hardly_more_instructions_than_the_template(nightly: bool) -> None:
+def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bool) -> None:
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -63,7 +63,7 @@ def running_rows(p: Builder, x: Array) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_iterations_that_load_what_others_have_stored(seed: int) -> None:
+def test_iterations_load_values_stored_by_earlier_ones(seed: int) -> None:
     inputs = problem(running_rows, m=128, n=64).random_inputs(seed)
     found = outputs(running_rows, "a100", inputs, seed, m=128, n=64)["x"]
     wanted = inputs["x"].copy()
@@ -73,7 +73,7 @@ def test_iterations_that_load_what_others_have_stored(seed: int) -> None:
     assert np.array_equal(found, wanted)
 
 
-def test_what_another_block_stores_is_not_loaded() -> None:
+def test_loads_of_values_stored_by_another_block_are_rejected() -> None:
     def body(p: Builder, x: Array) -> None:
         (i,) = p.blocks(x.shape, (64,))
         p.store(p.load(p.window(x, (0, i + 64), (1, 64))), p.window(x, (0, i), (1, 64)))

@@ -16,7 +16,7 @@ CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types]
 
 
 @pytest.mark.parametrize(("kind", "type_"), CASES)
-def test_every_kind_gives_what_was_there(kind: str, type_: str) -> None:
+def test_every_atomic_returns_the_old_value(kind: str, type_: str) -> None:
     def body(p: Builder, x: Array, table: Array, old: Array) -> None:
         i, j = p.blocks(x.shape, (4, 32))
         before = p.atomic_rmw(kind, p.load(p.window(x, (i, j), (4, 32))), p.window(table, (i, j), (4, 32)))
@@ -78,7 +78,7 @@ def test_a_queue_with_a_missing_element_is_wrong() -> None:
     assert "count" in (p.check_outputs(inputs, {"out": right["out"].astype(np.float32), "count": count + 1}) or "")
 
 
-def test_an_array_whose_order_is_not_determined_is_refused() -> None:
+def test_an_array_of_undetermined_order_is_rejected() -> None:
     p, inputs = of_queue(False)
     with pytest.raises(ProgramError, match=r"test_old_values\.py:\d+: atomic_rmw: out .* order"):
         p.expected(inputs)

@@ -27,7 +27,7 @@ def inputs(name: str, p: ProgramProblem, seed: int) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_the_interpreter_computes_what_numpy_does(name: str) -> None:
+def test_the_interpreter_matches_numpy(name: str) -> None:
     made, sizes, reference = OPERATORS[name]
     p = problem(made, **sizes)
     given = inputs(name, p, 1)

@@ -318,7 +318,7 @@ def test_the_proxy_keeps_remainders() -> None:
 
 @pytest.mark.parametrize("where", ["a100", pytest.param("h100", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("place", spread(LARGE, 5))
-def test_what_is_emulated_is_smaller_and_has_the_same_schedules(place: str, where: str) -> None:
+def test_emulated_problems_are_smaller_and_have_the_same_schedules(place: str, where: str) -> None:
     file, _, name = place.partition(":")
     made = load_program(str(EXAMPLES.parent / file) + f":{name}" * bool(name))
     p, own = problem(made, **LARGE[place]), template(made)
@@ -328,7 +328,7 @@ def test_what_is_emulated_is_smaller_and_has_the_same_schedules(place: str, wher
         own.config(small, schedule, device(where))
 
 
-def test_what_is_emulated_for_split_k_has_the_same_schedule() -> None:
+def test_emulated_split_k_problems_have_the_same_schedule() -> None:
     made = example("matmul_softmax")
     p, own = problem(made, m=4096, n=1024, k=4096), template(made)
     schedules = [s for s in own.space(p, A100).sample(60, 0) if s.integer("split_k") > 1]

@@ -43,7 +43,7 @@ def test_a_schedule_is_emulated() -> None:
     assert autosched.emulate(made, arguments=given, device="a100", schedule=dict(schedule.items)).ok
 
 
-def test_what_does_not_fit_is_one_line() -> None:
+def test_mismatched_arguments_are_rejected_in_one_line() -> None:
     made, (a, b, bias, out) = load_program(PROGRAM), arrays()
     for given, why in (
         ([a, b, bias], "a, b, bias, out, not 3 arguments"),

@@ -28,7 +28,7 @@ def doubled(p, x, out):
         ("def g(x): return x", 2, "f"),
     ],
 )
-def test_results_are_compared_with_it(
+def test_results_are_compared_with_the_reference(
     reference: str, status: int, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "doubled.py").write_text(PROGRAM)
@@ -54,7 +54,7 @@ def test_a_reference_gets_scalars_and_the_columns_of_strided_inputs(tmp_path: Pa
     assert main(["verify", *place, *sizes]) == 0
 
 
-def test_a_place_without_a_function_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reference_file_without_a_function_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "doubled.py").write_text(PROGRAM)
     place = ["--program", str(tmp_path / "doubled.py"), "--size", "m=9", "--size", "n=40"]
     assert main(["verify", *place, "--reference", "nowhere.py"]) == 2

@@ -153,7 +153,7 @@ def test_exported_kernels_take_other_scalars() -> None:
             kernel(**wrong)
 
 
-def test_usual_values_are_no_part_of_a_problems_key() -> None:
+def test_default_values_are_not_in_a_problems_key() -> None:
     p = problem(normed, m=8, n=8)
     assert "eps" not in p.to_json()
     other = problem(normed, m=8, n=8, eps=0.25)

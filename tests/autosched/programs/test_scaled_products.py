@@ -69,7 +69,7 @@ def test_numbers_of_four_bits_are_numpys(made: Program, block: int) -> None:
     assert p.flops == 2.0 * 9 * 10 * 128
 
 
-def test_pairs_are_multiplied_with_scales_alone() -> None:
+def test_packed_pairs_only_allow_scaled_products() -> None:
     def body(p: Builder, a: Array, out: Array) -> None:
         p.blocks((64,), (64,))
         p.load(p.window(a, (0, 0), (64, 64))).cast("f32")
@@ -143,6 +143,6 @@ def refused(scale_a: Any, scale_b: Any, type_: str = "e4m3", depth: int = 64) ->
         (((64, 1), (1, 64), "e4m3", 48), "32"),
     ],
 )
-def test_scales_that_do_not_fit_are_refused_in_one_line(given: tuple[Any, ...], token: str) -> None:
+def test_mismatched_scales_are_rejected_in_one_line(given: tuple[Any, ...], token: str) -> None:
     text = refused(*given)
     assert "test_scaled_products.py:" in text and token in text and "\n" not in text

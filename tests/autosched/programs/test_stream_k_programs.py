@@ -123,7 +123,7 @@ def test_the_ring_is_filled_for_the_next_part_early(changes: Values, order: Orde
 @pytest.mark.parametrize(
     "changes", [{"stages": 1}, {"bk": 32, "copy_columns_a": 4}], ids=["one stage", "a larger exchange"]
 )
-def test_the_ring_is_not_filled_early_where_nothing_is_left_free(changes: Values) -> None:
+def test_the_ring_is_not_filled_early_without_free_stages(changes: Values) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=140, n=140, k=264)
     own, schedules = template(p.program), [filled(p, EARLY | c, SMALL) for c in ({}, changes)]
     early, late = (own.kernel(p, s, SMALL) for s in schedules)
@@ -175,13 +175,13 @@ def test_the_reduced_problem_has_a_partial_wave() -> None:
         ({"bm": 128, "bn": 128}, "leave no partial wave"),
     ],
 )
-def test_what_is_refused(changes: Values, reason: str) -> None:
+def test_invalid_stream_k_schedules_are_rejected(changes: Values, reason: str) -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=256, n=256, k=200)
     told = template(p.program).space(p, SMALL).valid.explain(filled(p, gemm() | changes, SMALL))
     assert any(reason in str(t) for t in told), told
 
 
-def test_wgmma_has_none() -> None:
+def test_wgmma_schedules_have_no_stream_k() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     for schedule in template(p.program).space(p, device("h100")).sample(300, 1):
         assert not (schedule.integer("stream_k") and schedule.text("intrinsic").startswith("wgmma"))

@@ -153,7 +153,7 @@ def test_the_example(where: str) -> None:
     run_at_strides(made, where, {"m": 40, "n": 72, "k": 80, "x_stride": 112}, None, 1)
 
 
-def test_a_view_is_emulated_as_numpy_has_it() -> None:
+def test_a_view_is_emulated_with_its_numpy_strides() -> None:
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(40, 100)).astype(np.float16)
     a, b = wide[:, :48], rng.normal(size=(24, 48)).astype(np.float16)

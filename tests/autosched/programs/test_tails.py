@@ -138,7 +138,7 @@ def test_without_open_sizes() -> None:
         assert outcome(row_sums, p, schedule, ASCENDING) == "ok", schedule
 
 
-def test_where_it_is_open() -> None:
+def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
     """The decision exists only if a size does not divide, and not with wgmma, whose boxes TMA fills."""
     made, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
     assert not any(q.name == "tail" for q in template(made).space(p, A100).parameters)
@@ -153,7 +153,7 @@ def test_where_it_is_open() -> None:
     assert tails.but_the_last(inference.trace.turns(), loop)[loop] == inference.trace.turns()[loop] - 1
 
 
-def test_the_main_loop_of_an_odd_size_is_that_of_an_even_one() -> None:
+def test_a_peeled_main_loop_has_the_instructions_of_a_divisible_size() -> None:
     """GEMM of 128x128x32, 8 warps, 3 stages, on sm_80: instructions per iteration. k = 4104 is not a multiple of 32."""
     try:
         nvdisasm()

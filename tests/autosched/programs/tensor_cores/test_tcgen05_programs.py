@@ -156,7 +156,7 @@ def test_bytes_are_read_along_k_only() -> None:
     assert any("along k only" in str(reason) for reason in reasons), reasons
 
 
-def test_i8_is_no_way_of_gpus_without_it() -> None:
+def test_i8_is_not_offered_on_gpus_without_it() -> None:
     p = problem(of_type("i8"), m=128, n=64, k=128)
     assert choices(p).boxed_ways(B200) == ("tcgen05_m128k32_i8", "tcgen05_m64k32_i8")
     assert choices(p).boxed_ways(device("b300")) == ()
@@ -267,7 +267,7 @@ def test_faults_of_attention_are_reported(name: str) -> None:
     assert outcome(p, edited_kernel(kernel, where, old, new)) != "ok"
 
 
-def test_what_tcgen05_does_not_serve_is_spared_its_choices() -> None:
+def test_unsupported_programs_have_no_tcgen05_parameters() -> None:
     p = of("decode_attention.py", **DECODE)
     names = {q.name: q.values for q in template(p.program).space(p, B200).parameters}
     assert "filled_by" not in names

@@ -136,7 +136,7 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
     assert outcome(p, edited_kernel(kernel, where, old, new)) != "ok"
 
 
-def test_what_wgmma_cannot_is_refused_with_a_reason() -> None:
+def test_unsupported_uses_of_wgmma_are_rejected_with_a_reason() -> None:
     p = problem(made("int4_matmul.py"), m=40, n=72, k=64, half=32, groups=2)
     space = template(p.program).space(p, H100)
     assert any("computed" in v.reason for v in _violations(space, p, "boxed_products"))

@@ -58,7 +58,7 @@ def _is_held(source: str, at: int) -> bool:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_each_hold_that_is_left_out_is_found(name: str) -> None:
+def test_each_missing_register_hold_is_reported(name: str) -> None:
     _, kernel = kernel_of(name)
     holds = list(HOLD.finditer(kernel.source))
     assert holds and not list(unheld(kernel.source))
@@ -92,7 +92,7 @@ def test_registers_of_random_programs_are_held() -> None:
     ],
     ids=["addend", "factor", "result"],
 )
-def test_what_a_compiler_may_do_without_them_is_reported(old: str, new: str, finding: str) -> None:
+def test_compiler_reordering_without_holds_is_reported(old: str, new: str, finding: str) -> None:
     p, kernel = kernel_of("causal attention")
     source, count = re.subn(old, new, kernel.source, count=1, flags=re.DOTALL)
     assert count == 1

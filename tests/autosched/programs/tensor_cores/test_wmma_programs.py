@@ -174,7 +174,7 @@ def test_sampled_schedules_are_right(seed: int) -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )
-def test_what_it_cannot_keep_is_refused(place: str | Program, sizes: dict[str, int], reason: str) -> None:
+def test_unsupported_fragment_uses_are_rejected(place: str | Program, sizes: dict[str, int], reason: str) -> None:
     p = problem(made(place), **sizes)
     valid = template(p.program).space(p, A100).valid
     told = valid.explain(Schedule.from_json(p.program.name, dict(valid.sample(1, 1)[0].values) | {"intrinsic": F16}))
@@ -201,7 +201,7 @@ def test_planted_faults_are_reported(old: str, new: str) -> None:
         check(p, changed)
 
 
-def test_mma_sync_takes_its_place() -> None:
+def test_wmma_is_pruned_in_favour_of_mma_sync() -> None:
     p = problem(made("gemm_relu.py"), m=256, n=256, k=256)
     space = template(p.program).space(p, A100)
     assert {s.text("intrinsic") for s in space.valid.sample(200, 1)} == {F16, "mma_m16n8k16_f16"}

@@ -51,7 +51,7 @@ def cases(report: CheckReport) -> dict[str, ET.Element]:
         ("unverified", "uncertain"),
     ],
 )  # fmt: skip
-def test_an_entry_has_one_word_for_the_status_of_a_verdict(status: str, entry: str) -> None:
+def test_each_verification_status_maps_to_one_entry_status(status: str, entry: str) -> None:
     found = EntryStatus.of_verdict(status)
     assert found == entry and found.fails is (outcome_of(status) == "refused")
 
@@ -110,7 +110,7 @@ def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> N
 
 
 @pytest.mark.parametrize("report", [FINE, NONE, EVERY])
-def test_trials_that_were_left_out_are_in_every_report(report: CheckReport) -> None:
+def test_excluded_trials_are_in_every_report(report: CheckReport) -> None:
     left_out = "7 trials of an earlier reference are skipped"
     told = replace(report, left_out=left_out)
     assert told.status == report.status and told.to_json()["left_out"] == left_out
@@ -119,7 +119,7 @@ def test_trials_that_were_left_out_are_in_every_report(report: CheckReport) -> N
     assert properties["left_out"] == left_out and "left_out" not in ci.junit(summary(report)).decode()
 
 
-def test_the_summary_puts_failures_first_and_says_what_was_cut() -> None:
+def test_the_summary_lists_failures_first_and_reports_omitted_rows() -> None:
     text = ci.markdown(summary(EVERY))
     rows = [line for line in text.splitlines() if line.startswith("| 🔴") or line.startswith("| 🟢")]
     assert rows[0].startswith("| 🔴") and "+5.0% (+4.0 to +6.0)" in text and "found in two processes" in text
@@ -171,7 +171,7 @@ def test_any_text_gives_valid_documents(text: str, verdict: EntryStatus) -> None
     json.dumps(report.to_json(), allow_nan=False)
 
 
-def test_dashboards_get_ratios_of_one_run_and_not_times_of_many() -> None:
+def test_dashboards_receive_ratios_of_one_run() -> None:
     (entry,) = [e for e in outputs.action_benchmark(EVERY) if e["name"] == "matmul slower"]
     assert entry == {"name": "matmul slower", "unit": "times the baseline", "value": 1.05, "range": "± 1.00%"}
     static = outputs.action_benchmark(FINE)

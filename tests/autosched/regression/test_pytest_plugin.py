@@ -111,7 +111,7 @@ def test_a_database_without_entries_or_of_another_kind_is_refused(
         assert told in done.stderr and "Traceback" not in done.stderr
 
 
-def test_projects_that_do_not_use_it_import_nothing_of_it(project: Path) -> None:
+def test_projects_without_the_plugin_import_none_of_its_modules(project: Path) -> None:
     (project / "test_own.py").write_text(
         "import sys\n"
         "def test_own():\n"

@@ -30,7 +30,9 @@ def ratio(median: float, width: float = 0.002) -> Ratio:
         (1.06, 2.0, 2.0, True, 1),
     ],
 )
-def test_what_has_moved(candidate: float, library: float, seconds: float, slower: bool, told: int) -> None:
+def test_a_change_since_tuning_is_attributed(
+    candidate: float, library: float, seconds: float, slower: bool, told: int
+) -> None:
     found = since(at_tuning(), ratio(candidate), ratio(library), seconds, 0.01)
     assert (found.slower, len(found.reasons[:-1])) == (slower, told)
     assert found.against_control == pytest.approx(candidate / library / 0.5)
@@ -38,7 +40,7 @@ def test_what_has_moved(candidate: float, library: float, seconds: float, slower
     assert (found.reasons[-1:] == ("it was tuned with driver 580.65",)) == bool(told)
 
 
-def test_noise_and_what_the_entry_may_lose_are_allowed_for() -> None:
+def test_noise_and_the_allowed_slowdown_are_tolerated() -> None:
     assert since(at_tuning(), ratio(1.06), ratio(2.0), 2.0, 0.01).slower
     assert not since(at_tuning(), ratio(1.06), ratio(2.0), 2.0, 0.08).slower
     assert not since(at_tuning(spread=0.1), ratio(1.06), ratio(2.0), 2.0, 0.01).slower

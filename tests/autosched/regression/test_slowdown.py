@@ -37,31 +37,31 @@ def times(
     [(0.0, SpeedChange.SAME), (0.05, SpeedChange.SLOWER), (-0.05, SpeedChange.FASTER), (0.004, SpeedChange.SAME)],
 )
 @pytest.mark.parametrize("drift", [0.0, 0.3])
-def test_the_verdict_is_that_of_the_pairs_whatever_the_machine_does(slowdown, verdict, drift):
+def test_the_verdict_is_independent_of_machine_drift(slowdown, verdict, drift):
     found = compare(times(slowdown, drift=drift), LIMITS)
     assert (found.verdict, found.moved) == (verdict, "")
     assert found.ratio.low <= 1 + slowdown <= found.ratio.high
 
 
-def test_the_limit_is_what_the_entry_itself_could_show():
+def test_the_limit_grows_with_the_noise_of_the_entry():
     loud = compare(times(0.05, noise=0.1), LIMITS)
     assert loud.limit > 0.02 and loud.verdict is not SpeedChange.SLOWER
     assert compare(times(0.05), LIMITS, noise=0.08).verdict is SpeedChange.SAME, "noise known from earlier runs counts"
     assert compare(times(0.05), SlowdownLimits(max_slowdown=0.08)).verdict is SpeedChange.SAME
 
 
-def test_a_loss_below_the_floor_does_not_matter():
+def test_a_slowdown_below_the_floor_is_ignored():
     assert compare(times(0.05, seconds=5e-6), LIMITS).verdict is SpeedChange.SAME, "a quarter of a microsecond"
     assert compare(times(0.05, seconds=5e-5), LIMITS).verdict is SpeedChange.SLOWER
 
 
-def test_too_few_rounds_say_nothing():
+def test_too_few_rounds_are_uncertain():
     found = compare(times(0.5, rounds=7), LIMITS)
     assert (found.verdict, found.p) == (SpeedChange.UNCERTAIN, 1.0)
     assert not found.decided
 
 
-def test_a_machine_whose_speed_drifts_is_reported():
+def test_a_drifting_machine_is_reported():
     assert "runs of the baseline differ by" in compare(times(again=0.04), LIMITS).moved
     found = compare(times(0.05, control_drift=0.2), LIMITS)
     assert "control's time changed by" in found.moved and not found.decided
@@ -72,7 +72,7 @@ def test_a_machine_whose_speed_drifts_is_reported():
 
 
 @pytest.mark.parametrize("bad", [{"max_slowdown": -0.1}, {"max_slowdown": math.nan}, {"floor": -1e-6}, {"floor": 2.0}])
-def test_limits_that_mean_nothing_are_refused(bad):
+def test_invalid_limits_are_rejected(bad):
     with pytest.raises(ValueError, match="such as"):
         SlowdownLimits(**bad)
 
@@ -119,7 +119,7 @@ def run(first: Machine, second: Machine, entries: int):
     return judged(found, again, dict.fromkeys(found, LIMITS))
 
 
-def test_what_two_processes_find_is_slower_and_the_rest_is_not():
+def test_only_slowdowns_found_by_two_processes_are_reported():
     verdicts, doubt = run(Machine({3: 0.06}), Machine({3: 0.06}, seed=1), 12)
     assert {i: j.verdict for i, j in verdicts.items() if j.verdict is not SpeedChange.SAME} == {3: SpeedChange.SLOWER}
     assert (verdicts[3].reason, doubt) == ("found in two processes", "")
@@ -130,13 +130,13 @@ def test_a_slowdown_that_a_second_process_does_not_confirm_is_cleared():
     assert (verdicts[3].verdict, verdicts[3].reason) == (SpeedChange.SAME, "slower in one process, but not in a second")
 
 
-def test_without_a_second_process_nothing_is_confirmed():
+def test_no_slowdown_is_confirmed_without_a_second_process():
     found = {0: Machine({0: 0.06}).entry(0)}
     verdicts, _ = judged(found, {}, {0: LIMITS})
     assert verdicts[0].verdict is SpeedChange.UNCERTAIN and "could not run" in verdicts[0].reason
 
 
-def test_if_everything_is_slower_the_machine_is_doubted_and_nothing_is_accused():
+def test_uniform_slowdowns_are_attributed_to_the_machine():
     slow = dict.fromkeys(range(10), 0.06)
     verdicts, doubt = run(Machine(slow), Machine(slow, seed=1), 10)
     assert {j.verdict for j in verdicts.values()} == {SpeedChange.UNCERTAIN}

@@ -56,7 +56,7 @@ def test_an_unchanged_entry_is_the_same(
 
 
 @pytest.mark.parametrize("field", ["registers", "dynamic_shared_bytes", "sass_bytes"])
-def test_what_needs_more_than_was_recorded_is_slower_and_says_what(
+def test_larger_resources_than_recorded_are_reported_as_slower(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], field: str
 ) -> None:
     whole = make_trial(schedules[0])
@@ -96,14 +96,16 @@ def test_a_new_spill_is_never_tolerated(
     assert "bytes of spills: 0 were recorded, now 8" in report.findings[0].reason
 
 
-def test_what_needs_less_is_faster(make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]) -> None:
+def test_smaller_resources_than_recorded_are_reported_as_faster(
+    make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
+) -> None:
     whole = make_trial(schedules[0]).measurement.resources
     assert whole is not None
     report = checked(database(make_trial(schedules[0], resources={"registers": whole.registers + 8})))
     assert (report.findings[0].verdict, report.status) == (EntryStatus.FASTER, 0)
 
 
-def test_a_schedule_that_is_no_longer_valid_is_broken(
+def test_an_invalid_schedule_is_broken(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
     good = make_trial(schedules[0])
@@ -114,7 +116,7 @@ def test_a_schedule_that_is_no_longer_valid_is_broken(
     assert report.findings[0].reason.startswith("its schedule is no longer valid:")
 
 
-def test_what_no_longer_compiles_is_broken_with_the_compilers_words(
+def test_a_compile_failure_is_broken_with_the_compilers_message(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = database(make_trial(schedules[0]))
@@ -194,7 +196,7 @@ def test_an_unverified_entry_is_uncertain_unless_it_was_measured(
     assert checked(database(make_trial(schedules[0], seconds), name="measured.db")).status == 0
 
 
-def test_without_recorded_resources_there_is_nothing_to_compare(
+def test_entries_without_recorded_resources_cannot_be_compared(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
     old = make_trial(schedules[0])
@@ -203,7 +205,7 @@ def test_without_recorded_resources_there_is_nothing_to_compare(
     assert (report.findings[0].verdict, report.judged, report.status) == (EntryStatus.CANNOT_COMPARE, 0, 2)
 
 
-def test_entries_that_cannot_be_looked_at_are_listed_and_do_not_make_a_check_pass(
+def test_entries_that_cannot_be_checked_are_listed_and_do_not_pass(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule]
 ) -> None:
     good = make_trial(schedules[0])
@@ -267,7 +269,7 @@ def test_a_users_kernel_that_computes_something_else_now_is_wrong(
     assert f"file=kernel/{source.name},line={line},title=" in annotation
 
 
-def test_without_a_host_compiler_it_says_how_to_go_on(
+def test_a_missing_host_compiler_is_reported_with_a_remedy(
     make_trial: MakeTrial,
     database: MakeDatabase,
     schedules: list[Schedule],
@@ -296,7 +298,7 @@ def test_an_emulation_without_a_verdict_is_uncertain(
 
 
 @pytest.mark.parametrize("failure", [HostFailure("the disk is full: make room"), MemoryError()])
-def test_a_machine_that_fails_meanwhile_passes_nothing(
+def test_a_host_failure_during_the_check_exits_with_2(
     failure: Exception,
     make_trial: MakeTrial,
     database: MakeDatabase,
@@ -358,7 +360,7 @@ def test_a_problem_too_large_for_the_emulator_ends_no_other_check(
         (["--db", "text", "--static"], "text"),
     ],
 )
-def test_bad_input_is_one_line_and_changes_nothing(
+def test_invalid_input_is_rejected_in_one_line_without_side_effects(
     arguments: list[str],
     told: str,
     tmp_path: Path,

@@ -156,7 +156,7 @@ def test_every_entry_is_reported_once(measured, database, programs: KnownProgram
     assert sorted(notes) == ["", "", "cannot compare"]
 
 
-def test_what_today_makes_is_compared_with_what_was_recorded(run, measured, database) -> None:
+def test_current_kernels_are_compared_with_recorded_ones(run, measured, database) -> None:
     gpu = Gpu()
     report = run(database(measured(), measured(problem=1)), gpu)
     assert [f.verdict for f in report.findings] == [EntryStatus.SAME] * 2
@@ -231,7 +231,7 @@ def test_a_faster_entry_is_reported_and_passes(run, measured, database) -> None:
     assert (report.findings[0].verdict, report.status) == (EntryStatus.FASTER, 0)
 
 
-def test_what_the_second_process_does_not_find_is_cleared(run, measured, database) -> None:
+def test_slowdowns_absent_in_the_second_process_are_cleared(run, measured, database) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), name="before.db")))
     report = run(database(measured(1)), Gpu([{digest(measured(1)): 1.06}, {}]), options)
     assert (report.findings[0].verdict, report.status) == (EntryStatus.SAME, 0)
@@ -247,7 +247,7 @@ def test_what_the_second_process_does_not_find_is_cleared(run, measured, databas
         (Status.OUT_OF_RESOURCES, EntryStatus.BROKEN),
     ],
 )
-def test_a_candidate_that_fails_alone_is_to_blame(run, measured, database, fate, verdict) -> None:
+def test_a_candidate_that_also_fails_alone_is_blamed(run, measured, database, fate, verdict) -> None:
     options = dataclasses.replace(OPTIONS, against=str(database(measured(0), measured(0, 1), name="before.db")))
     gpu = Gpu(fates={digest(measured(1)): fate})
     report = run(database(measured(1), measured(0, 1)), gpu, options)
@@ -286,7 +286,7 @@ def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> No
     assert (report.status, report.doubt) == (2, "GPU 0 does not answer")
 
 
-def test_the_baseline_of_another_environment_is_what_its_compiler_made(
+def test_the_baseline_of_another_environment_is_compiled_there(
     run, measured, database, programs: KnownPrograms
 ) -> None:
     """The other environment is this one in a separate process, so that its kernel is the recorded one."""
@@ -327,7 +327,9 @@ def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, make_tr
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.06, EntryStatus.SLOWER), (1.0, EntryStatus.SAME)])
-def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float, verdict: EntryStatus) -> None:
+def test_entries_are_timed_by_a_worker_process(
+    measured, database, tmp_path: Path, factor: float, verdict: EntryStatus
+) -> None:
     """Uses the real runner with a worker that simulates times, and fake compilers."""
     new, old = measured(1), measured(0)
     sources = [template("matmul").kernel(r.problem, r.schedule, H200).source for r in (new, old)]
@@ -356,7 +358,7 @@ def test_over_a_worker_process(measured, database, tmp_path: Path, factor: float
 
 
 @pytest.mark.parametrize("failure", [HostFailure("the disk is full: make room"), MemoryError()])
-def test_a_machine_that_fails_meanwhile_keeps_what_was_judged(
+def test_a_host_failure_during_the_check_keeps_earlier_verdicts(
     failure: Exception, run, measured, database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = database(*(measured(problem=i) for i in range(3)))
@@ -372,7 +374,7 @@ def test_a_machine_that_fails_meanwhile_keeps_what_was_judged(
     assert {f.verdict for f in report.findings} == {EntryStatus.CANNOT_COMPARE} and report.status == 2
 
 
-def test_on_the_command_line_with_noise_learnt(
+def test_check_learns_the_noise_of_an_entry(
     measured, database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path, gpu = database(measured()), Gpu()

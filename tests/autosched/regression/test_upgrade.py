@@ -87,7 +87,7 @@ def large(schedules: list[Schedule]) -> Schedule:
     return next(s for s in space.sample(4000, 1) if all(s[name] == value for name, value in wanted.items()))
 
 
-def test_an_equal_compiler_changes_nothing(
+def test_an_equal_compiler_gives_equal_code(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
     found = finding(database(make_trial(schedules[0])), other_python())
@@ -117,7 +117,7 @@ def test_a_longer_main_loop_is_named(
     assert any("main loop" in reason for reason in found.reasons)
 
 
-def test_what_does_not_compile_there_is_broken(
+def test_a_compile_failure_of_the_other_compiler_is_broken(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], other_python: MakeOther
 ) -> None:
     found = finding(
@@ -139,7 +139,7 @@ def test_other_ptx_is_verified(
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/true", "/bin/sh"])
-def test_what_is_no_environment_is_refused(
+def test_a_missing_environment_is_rejected(
     make_trial: MakeTrial,
     database: MakeDatabase,
     schedules: list[Schedule],
@@ -156,7 +156,7 @@ def test_what_is_no_environment_is_refused(
     assert python in said[-1]
 
 
-def test_the_command_says_what_is_to_be_tuned_again(
+def test_the_command_reports_entries_to_tune_again(
     make_trial: MakeTrial,
     database: MakeDatabase,
     schedules: list[Schedule],

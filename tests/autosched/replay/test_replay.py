@@ -99,7 +99,7 @@ class TestRestrictions:
         assert "satisfy" in table.notes[0]
 
     @pytest.mark.parametrize("text", ["x +", "w < 2", "__import__('os')", "1 < 2", "x > 100", "x.real"])
-    def test_that_are_none_are_refused_in_one_line(self, text: str) -> None:
+    def test_invalid_restrictions_are_rejected_in_one_line(self, text: str) -> None:
         with pytest.raises(TableError, match=r"^[^\n]+$"):
             restricted(TABLE, [text])
 
@@ -110,7 +110,7 @@ class TestCommand:
         assert (status, err) == (0, "")
         assert "k on A GPU" in out and "90, of which 75 ran" in out and "random" in out and "after 40" in out
 
-    def test_json(self, run: Run) -> None:
+    def test_json_contains_all_searches(self, run: Run) -> None:
         given = ("--budget", "30", "--repeats", "2", "--seed", "5", "--restriction", "z == 1", "--json")
         status, out, _ = run("cache.json", *given)
         document = json.loads(out)
@@ -120,7 +120,7 @@ class TestCommand:
         assert all(len(s["quality"]) == 30 and s["quality"][-1] == 1.0 for s in made["searches"])
         assert json.loads(run("cache.json", *given)[1])["samplers"][0]["searches"] == made["searches"]
 
-    def test_draws(self, run: Run, tmp_path: Path) -> None:
+    def test_plot_draws_the_curves(self, run: Run, tmp_path: Path) -> None:
         pytest.importorskip("matplotlib")
         status, out, _ = run("cache.json", "--budget", "5", "--repeats", "2", "--sampler", "random", "--plot", "c.svg")
         assert status == 0 and "c.svg" in out
@@ -133,7 +133,7 @@ class TestCommand:
             ("c.svg", False, "--plot needs matplotlib: pip install"),
         ],
     )
-    def test_what_cannot_be_drawn_is_said_before_the_searches(
+    def test_undrawable_plots_are_rejected_before_the_searches(
         self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plot: str, installed: bool, told: str
     ) -> None:
         def found(name: str) -> object:
@@ -148,7 +148,7 @@ class TestCommand:
         assert (status, out) == (2, "") and told in err and err.count("\n") == 1
         assert not (tmp_path / plot).exists()
 
-    def test_no_output_takes_the_place_of_what_is_read_or_open(self, run: Run, tmp_path: Path) -> None:
+    def test_outputs_do_not_overwrite_inputs_or_each_other(self, run: Run, tmp_path: Path) -> None:
         (tmp_path / "loop").symlink_to("loop")
         (tmp_path / "dangling").symlink_to(tmp_path / "gone" / "x.json")
         store_of_two_templates(tmp_path / "two.db")
@@ -183,7 +183,7 @@ class TestCommand:
         status, out, _ = run("t4.json", "--budget", "5", "--repeats", "1", "--sampler", "random")
         assert status == 0 and "90, of which 75 ran" in out
 
-    def test_what_a_link_leads_to_is_written(self, run: Run, tmp_path: Path) -> None:
+    def test_an_output_link_is_followed(self, run: Run, tmp_path: Path) -> None:
         (tmp_path / "link.json").symlink_to("t4.json")
         assert run("cache.json", "--to-t4", "link.json")[0] == 0
         assert (tmp_path / "link.json").is_symlink() and json.loads((tmp_path / "t4.json").read_text())["results"]
@@ -219,7 +219,7 @@ class TestCommand:
         pytest.importorskip("matplotlib")
         assert run(*restricted, "--budget", "3", "--repeats", "1", "--plot", "c.svg")[0] == 0
 
-    def test_estimates_say_so(self, run: Run, tmp_path: Path) -> None:
+    def test_estimates_are_reported_as_estimates(self, run: Run, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
             for x in (2, 4):
                 seconds = 1e-6 * x
@@ -230,7 +230,7 @@ class TestCommand:
             assert status == 0 and "the times are ESTIMATED by a model, not measured" in out
             assert run("a.db", "--to-t4", "t4.json")[0] == 0
 
-    def test_a_start_says_what_it_is_of(self, run: Run, tmp_path: Path) -> None:
+    def test_a_transferred_start_reports_its_origin(self, run: Run, tmp_path: Path) -> None:
         cache = json.loads((tmp_path / "cache.json").read_text())
         keys = {"tune_params_keys": ["x"], "kernel_name": "another", "device_name": "B GPU"}
         far = {str(x): {"x": x, "time": time} for x, time in ((1, 1e-300), (2, 1e18), (4, 1e-300), (64, 1.0))}
@@ -259,18 +259,18 @@ class TestCommand:
             (),
         ],
     )
-    def test_bad_input_is_one_line(self, run: Run, arguments: Sequence[str]) -> None:
+    def test_invalid_input_is_rejected_in_one_line(self, run: Run, arguments: Sequence[str]) -> None:
         status, out, err = run(*arguments)
         assert (status, out) == (2, "")
         assert err.count("\n") == 1 and err.startswith("autosched: ")
 
 
-def test_a_picture_has_a_suffix_that_says_how(tmp_path: Path) -> None:
+def test_the_suffix_of_a_picture_selects_its_format(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.svg or \.png"):
         draw_curves([("t", [])], tmp_path / "x")
 
 
-def test_a_table_of_failures_alone_is_refused() -> None:
+def test_a_table_with_only_failures_is_rejected() -> None:
     with pytest.raises(TableError, match="all 1 recorded"):
         table_of("d", [Row("k", {"x": 1}, measured(1, 1, 1))])
 

@@ -80,7 +80,7 @@ def test_a_database_without_studies_is_reported(tmp_path: Path, capsys: pytest.C
     assert "nothing to report" in capsys.readouterr().err and not (tmp_path / "s.log").exists()
 
 
-def test_the_dashboard_shows_them(journal: Path) -> None:
+def test_the_dashboard_shows_the_studies(journal: Path) -> None:
     pytest.importorskip("optuna_dashboard")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -80,7 +80,7 @@ class TestBankMap:
         assert any(t.startswith(f"warp accesses of {access}") and "cycle" in t for t in found)
 
     @pytest.mark.parametrize(("access", "cycles"), [((32, 1), 32), ((8, 4), 8)])
-    def test_given_access(self, tmp_path, access, cycles):
+    def test_the_bank_map_shows_the_cycles_of_an_access(self, tmp_path, access, cycles):
         layout = SharedLayout.parse("identity", (32, 32))
         found = texts(draw_bank_map(layout, tmp_path / "banks.svg", 4, access=access, access_bytes=4))
         words = layout.offsets().reshape(32 // access[0], access[0], 32 // access[1], access[1]).transpose(0, 2, 1, 3)

@@ -75,7 +75,7 @@ def make_trial(problem: Problem, schedule: Schedule, name: str = "h200") -> Tria
     )  # fmt: skip
 
 
-def test_what_bounds_a_schedule_is_said_in_one_line() -> None:
+def test_the_bound_of_a_schedule_is_reported_in_one_line() -> None:
     problem = Softmax(4096, 4096)
     (schedule,) = template("row_reduction").space(problem, H200).sample(1, 3)
     said = bound_by(problem, make_trial(problem, schedule))

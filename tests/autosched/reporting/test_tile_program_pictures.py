@@ -16,7 +16,7 @@ from search_spaces.spaces.space import Space
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-def test_panels_say_who_holds_what() -> None:
+def test_panels_show_the_elements_of_warps_and_threads() -> None:
     tile, lanes = panels(blocked((8, 32), 2, 1, 8, 1, 4), 2, "x")
     assert [(c.row, c.column, c.rows, c.columns, c.text) for c in tile.cells] == [
         (0, 0, 4, 32, "warp 0"),
@@ -43,7 +43,7 @@ def test_space_draws_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert any((tmp_path / "explained").iterdir())
 
 
-def test_nothing_is_counted_before_pictures_are_refused(
+def test_pictures_are_rejected_before_the_space_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")

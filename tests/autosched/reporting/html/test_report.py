@@ -78,7 +78,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_needs_nothing_but_itself(database: Path) -> None:
+def test_the_page_is_self_contained(database: Path) -> None:
     text = render(build(Store.open(database)))
     page = Page(text)
     assert not page.tags & {"script", "iframe", "img", "object", "embed", "form"}
@@ -101,7 +101,7 @@ def test_the_first_screen_has_a_line_for_each_problem(database: Path) -> None:
     assert "Progress of the search" in page.text and "Layouts and thread maps" in page.text
 
 
-def test_what_to_do_comes_to_an_end(tmp_path: Path) -> None:
+def test_advice_ends_once_an_entry_is_complete(tmp_path: Path) -> None:
     (schedule,) = schedules(1)
     its = template("transpose")
     made = dataclasses.replace(
@@ -124,7 +124,7 @@ def trial(seconds: float | None, **values: int) -> Trial:
     return make_trial(Schedule("toy", tuple(values.items())), result, PROBLEM)
 
 
-def test_what_a_decision_is_worth() -> None:
+def test_decisions_show_the_slowdown_of_alternatives() -> None:
     best = trial(1.0, a=1, b=1)
     found = decisions(
         best, [best, trial(1.5, a=2, b=1), trial(1.2, a=2, b=2), trial(4.0, a=1, b=3), trial(None, a=3, b=1)]
@@ -153,7 +153,9 @@ def test_two_databases_are_labelled(database: Path, tmp_path: Path, capsys: pyte
     assert "Compared with" in Page(out.read_text()).text
 
 
-def test_the_command_refuses_in_one_line(database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_rejects_invalid_input_in_one_line(
+    database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["report", "--db", str(database)]) == 2
     assert run(["report", "--db", str(database), "--out", str(database)]) == 2
     assert run(["report", "--db", str(tmp_path / "no.db"), "--out", str(tmp_path / "r.html")]) == 2

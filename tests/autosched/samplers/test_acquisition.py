@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 PREDICTED = Prediction(RNG.normal(-1.0, 0.5, 400), RNG.uniform(0.2, 0.8, 400))
 
 
-def test_the_expected_improvement_is_the_mean_of_what_is_above() -> None:
+def test_the_expected_improvement_is_the_mean_of_positive_improvements() -> None:
     drawn = RNG.normal(PREDICTED.mean[:5], PREDICTED.deviation[:5], (200_000, 5))
     found = np.maximum(drawn + 0.5, 0.0).mean(axis=0)
     assert expected_improvement(PREDICTED, -0.5)[:5] == pytest.approx(found, abs=3e-3)

@@ -26,7 +26,7 @@ def test_counts_are_spread_by_their_logarithms() -> None:
     assert [rows[v][0] for v in ("1", "3", "7")] == pytest.approx([0.0, 0.5, 1.0])
 
 
-def test_sizes_that_are_not_all_powers_of_two_have_a_second_column() -> None:
+def test_sizes_other_than_powers_of_two_have_a_second_column() -> None:
     names, rows = columns(ordinal("threads", (32, 48, 64, 96, 128)))
     assert names == ("threads", "threads, factors of two")
     twos = {value: row[1] for value, row in rows.items()}
@@ -44,11 +44,11 @@ def test_sizes_that_are_not_all_powers_of_two_have_a_second_column() -> None:
         ordinal("order", ("a", "b", "c")),
     ],
 )
-def test_others_have_one(parameter: Parameter) -> None:
+def test_other_parameters_have_one_column(parameter: Parameter) -> None:
     assert columns(parameter)[0] == (parameter.name,)
 
 
-def test_templates_share_columns_and_miss_what_they_do_not_have() -> None:
+def test_templates_share_columns_and_lack_those_of_others() -> None:
     first = Space("first", (ordinal("tile", (32, 48)), ordinal("stages", (1, 2))), (), ())
     second = Space("second", (ordinal("tile", (64, 96)), ordinal("warps", (4,))), (), ())
     made = SpaceCoordinates(UnionSpace([first, second]))

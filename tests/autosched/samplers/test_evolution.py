@@ -30,7 +30,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class TestEvolution:
-    def test_it_finds_faster_schedules_than_chance(self) -> None:
+    def test_evolution_finds_faster_schedules_than_chance(self) -> None:
         assert median_of_best("evolution", 64) < 0.6 * median_of_best("random", 64)
 
     def test_a_guide_leads_from_the_first_proposal(self) -> None:
@@ -76,7 +76,7 @@ class TestEvolution:
             [seconds(s) / math.exp(g) for s, g in zip(told, estimates.log_seconds(told), strict=True)]
         )
 
-    def test_it_is_trained_whenever_a_fifth_more_trials_have_come(self) -> None:
+    def test_the_model_is_retrained_after_a_fifth_more_trials(self) -> None:
         sizes: list[int] = []
 
         def fit(rows: Matrix, times: FloatArray) -> Nearest:
@@ -89,7 +89,7 @@ class TestEvolution:
             made.ask(1)
         assert sizes == [6, 8, 10, 12, 15, 18, 22, 27, 33, 40]
 
-    def test_rows_of_all_templates_are_learned_together_with_what_they_lack_missing(self) -> None:
+    def test_rows_of_all_templates_are_fitted_together_with_nan_for_missing_columns(self) -> None:
         learned: list[Matrix] = []
 
         def fit(rows: Matrix, times: FloatArray) -> Nearest:
@@ -146,7 +146,7 @@ class TestEvolution:
         apart = [sum(p != q for p, q in zip(a.items, b.items, strict=True)) for a in batch for b in batch if a != b]
         assert min(apart) >= 2
 
-    def test_what_the_guide_holds_to_be_impossible_is_not_led_to(self) -> None:
+    def test_schedules_predicted_to_fail_are_not_proposed(self) -> None:
         made = EvolutionSampler(
             TOY, 1, fit=None, estimates=toy_estimates(), settings=dataclasses.replace(QUICK, guided=1.0)
         )
@@ -155,7 +155,7 @@ class TestEvolution:
         assert len(asked) < possible
         assert all(s["x"] != 1 for s in asked)
 
-    def test_a_stopped_search_goes_on_as_if_it_had_not_stopped(self) -> None:
+    def test_a_restored_search_continues_identically(self) -> None:
         for make in (MAKERS["evolution_guided"], MAKERS["evolution_of_nearest"]):
             whole = run(make(TOY, 3), 12)
             restored = make(TOY, 3)
@@ -164,7 +164,7 @@ class TestEvolution:
             assert run(restored, 5) == whole[35:]
 
 
-def test_a_prior_that_expects_only_failures_is_no_obstacle() -> None:
+def test_a_prior_that_predicts_only_failures_is_tolerated() -> None:
     denying = Estimates(TOY.encode, lambda schedules: np.full(len(schedules), np.inf))
     made = sampler("evolution", TOY, seed=1, estimates=denying)
     for _ in range(8):

@@ -34,7 +34,7 @@ class TestAdvised:
         assert [single.proposer(s) for s in one_by_one] == ["bayes", *["somebody"] * 3, "bayes", "bayes"]
         assert single.name == "bayes"
 
-    def test_what_the_sampler_proposes_itself_is_its_own(self) -> None:
+    def test_a_proposal_of_the_sampler_is_attributed_to_the_sampler(self) -> None:
         (first,) = BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE).ask(1)
         made = SeededSampler(
             BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE), [first, *self.ADVICE], "somebody"
@@ -42,12 +42,12 @@ class TestAdvised:
         assert made.ask(4) == [first, *self.ADVICE]
         assert made.proposer(first) == "bayes"
 
-    def test_a_later_run_begins_with_what_is_left_of_it(self) -> None:
+    def test_a_later_run_begins_with_the_remaining_advice(self) -> None:
         made = self.made()
         made.tell(self.ADVICE[0], ok(1e-6))
         assert made.ask(2) == self.ADVICE[1:]
 
-    def test_the_promise_of_a_proposal_is_known_once_the_sampler_made_it(self) -> None:
+    def test_the_expected_gain_is_finite_for_the_samplers_proposals(self) -> None:
         made = self.made()
         for schedule in made.ask(8):
             assert made.expected_gain == math.inf or schedule not in self.ADVICE
@@ -68,7 +68,7 @@ def estimates_by(log_seconds: Callable[[Schedule], float]) -> Estimates:
 
 
 class TestDescent:
-    def test_it_ends_where_no_neighbour_is_guessed_to_be_faster(self) -> None:
+    def test_descent_ends_at_a_local_minimum_of_the_estimate(self) -> None:
         ends = descended(TOY, estimates_by(slope), TOY.sample(3, 0))
         assert [dict(end.items) for end in ends] == [{"x": 128, "y": 128, "letter": "b"}]
 
@@ -92,7 +92,7 @@ class TestDescent:
         (start,) = (s for s in space.sample(9, 0) if (s["tile_m"], s["tile_n"]) == (1, 3))
         assert dict(descended(space, estimates, [start])[0].items) == {"tile_m": 3, "tile_n": 1}
 
-    def test_failures_alone_lead_nowhere(self) -> None:
+    def test_descent_from_only_failures_returns_nothing(self) -> None:
         assert descended(TOY, estimates_by(slope), [s for s in TOY.sample(100, 0) if s["letter"] == "c"]) == []
         assert descended(TOY, estimates_by(slope), []) == []
 

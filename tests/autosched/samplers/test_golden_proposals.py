@@ -157,7 +157,7 @@ OF_PROPOSALS = {
 @pytest.mark.parametrize(
     "case", representative(OF_PROPOSALS, "matmul, bayes", "matmul, tpe", "recorded transpose", "copy, bayes")
 )
-def test_the_first_proposals_are_the_golden_ones(case: str, request: pytest.FixtureRequest) -> None:
+def test_the_first_proposals_equal_the_golden_file(case: str, request: pytest.FixtureRequest) -> None:
     stored = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {"versions": {}, "proposals": {}}
     versions = {library: importlib.import_module(library).__version__ for library in LIBRARIES}
     update = request.config.getoption("--update-golden")

@@ -34,13 +34,13 @@ def test_the_best_of_a_large_space_is_found_without_any_result(seed: int) -> Non
     assert (found, estimated) == fastest(HILL, hill_estimates(), seed)
 
 
-def test_a_small_space_is_guessed_as_a_whole_and_what_fails_is_left_out() -> None:
+def test_a_small_space_is_estimated_entirely_without_failing_schedules() -> None:
     found, estimated = fastest(TOY, toy_estimates(), 0)
     assert estimated == TOY.count()
     assert set(found) == {s for s in TOY.sample(10**6, 0) if s["x"] != 1}
 
 
-def test_proposals_are_the_best_that_differ_and_then_the_others() -> None:
+def test_proposals_are_the_best_distinct_schedules_and_then_others() -> None:
     proposals = sampler("model", HILL, seed=0, estimates=hill_estimates()).ask(BEST)
     assert proposals[0] == best_of_hill()
     assert all(

@@ -104,7 +104,7 @@ def near(configuration: Configuration, problem: Matmul, chip: Any) -> dict[str, 
 
 
 class TestNearest:
-    def test_every_decision_is_kept_where_the_rules_allow_it(self) -> None:
+    def test_every_decision_that_the_rules_allow_is_kept(self) -> None:
         wanted = dataclasses.replace(
             configuration((256, 128, 64), (64, 64, 64), 64), stages=4, cluster=(1, 2), by_columns=True
         )
@@ -121,24 +121,24 @@ class TestNearest:
         assert [found[f"sg_data_{axis}"] for axis in "mn"] == [64, 64]
         assert (found["stages"], found["raster"]) == (3, "grouped_8")
 
-    def test_what_is_not_in_the_space_becomes_the_nearest_that_is(self) -> None:
+    def test_values_outside_the_space_become_the_nearest_allowed_ones(self) -> None:
         found = near(configuration((128, 80, 64), (64, 40, 64)), LARGE, A100)
         assert found["tile_m"] == 128 and found["tile_n"] in (64, 96)
         assert found["tile_k"] == 64
 
-    def test_what_the_rules_refuse_is_left_to_the_model_and_the_tile_kept(self) -> None:
+    def test_the_model_replaces_illegal_decisions_but_keeps_the_tile(self) -> None:
         wanted = dataclasses.replace(configuration((128, 128, 64), (64, 64, 64), 64), stages=8, cluster=(4, 4))
         found = near(wanted, LARGE, H200)  # 8 stages do not fit, clusters have at most 4 blocks
         assert [found[f"tile_{axis}"] for axis in "mnk"] == [128, 128, 64]
         assert (found["cluster_m"], found["cluster_n"]) == (4, 1) and found["stages"] < 8
 
-    def test_mma_sync_takes_the_tiles_of_wgmma_where_that_is_not_searched(self) -> None:
+    def test_mma_sync_uses_the_tiles_of_wgmma_if_wgmma_is_not_searched(self) -> None:
         templates = TemplateSet([template("matmul")])
         of_wgmma = configuration((128, 128, 64), (64, 64, 64), 64)
         found = nearest(of_wgmma, templates, LARGE, H200, AnalyticEstimates(LARGE, templates, H200))
         assert found is not None and found.template == "matmul" and found["tile_m"] == found["tile_n"] == 128
 
-    def test_nothing_of_templates_that_have_no_such_instruction(self) -> None:
+    def test_templates_without_the_instruction_get_no_advice(self) -> None:
         templates = TemplateSet([template("matmul")])
         fp8 = Matmul(512, 512, 512, a="e4m3")  # sm_80 has no such mma.sync
         of_mma, estimates = configuration((64, 64, 64), (32, 32, 64)), AnalyticEstimates(fp8, templates, A100)
@@ -155,12 +155,12 @@ class TestAdvice:
         assert [s["tile_m"] for s in found.schedules] == [64, 128]  # equal configurations are proposed once
         assert found.line == f"2 of the first trials are the nearest schedules to proposals of {NAME}"
 
-    def test_nothing_for_what_it_does_not_know(self, stub: Path) -> None:
+    def test_unsupported_problems_and_gpus_get_no_advice(self, stub: Path) -> None:
         own = dataclasses.replace(A100, name="mine")
         assert given(Copy(256, 256)) == given(SMALL, own) == nvidia_heuristics.Advice()
         assert not stub.exists()
 
-    def test_nothing_where_it_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_process_is_started_without_the_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse(*_: Any, **__: Any) -> None:
             raise AssertionError("a process was started")
 
@@ -178,7 +178,7 @@ class TestAdvice:
             ("class NvMatmulHeuristicsTarget: pass", "has no attribute"),
         ],
     )
-    def test_a_broken_package_is_one_line(self, stub: Path, code: str, why: str) -> None:
+    def test_a_broken_package_is_reported_in_one_line(self, stub: Path, code: str, why: str) -> None:
         (stub.parent / "site" / f"{NAME}.py").write_text(code)
         found = given(SMALL)
         assert found.schedules == ()
@@ -186,13 +186,13 @@ class TestAdvice:
         with pytest.raises(HeuristicsFailed, match=why):
             configurations(SMALL, "A100_SXM_80GB", 3)
 
-    def test_a_tile_of_nothing_is_not_believed(self, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_empty_tile_is_rejected(self, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("STUB_ROWS", json.dumps([row((0, 64, 64), (32, 32, 64))]))
         assert "0x64" in given(SMALL).line
 
 
 @needs_nvrtc
-def test_its_choices_are_among_the_first_trials_and_the_trials_say_so(stub: Path, tmp_path: Path) -> None:
+def test_its_choices_are_first_trials_and_recorded_as_such(stub: Path, tmp_path: Path) -> None:
     database = tmp_path / "best.db"
     result = tune(SMALL, trials=3, database=database, device="a100", backend="estimate", verify=False, workers=1)
     assert sum(NAME in line for line in result.lines) == 1

@@ -88,7 +88,7 @@ def test_trials_that_run_are_not_proposed_again() -> None:
     assert len(set(chosen)) == 4
 
 
-def test_proposes_what_is_legal() -> None:
+def test_proposals_are_legal() -> None:
     def legal(params: Mapping[str, Any]) -> bool:
         return bool(params["tile"] * params["warps"] <= 128)
 
@@ -111,7 +111,7 @@ def test_the_legality_check_receives_parameters_with_one_value() -> None:
     assert all(t.params["tile"] <= 16 for t in study.trials[1:])
 
 
-def test_finds_what_is_legal_where_little_is() -> None:
+def test_legal_proposals_are_found_in_a_sparse_space() -> None:
     def legal(params: Mapping[str, Any]) -> bool:
         return bool(params["a"] == params["b"] == params["c"] // 2)  # 20 of 8,000 combinations
 
@@ -172,7 +172,7 @@ def test_refuses_several_objectives() -> None:
         study.optimize(lambda t: (t.suggest_float("x", 0, 1), 1.0), n_trials=2)
 
 
-def test_no_trial_is_repeated_where_the_model_looks_at_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trial_is_repeated_with_a_subsampled_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_sampler, "_MOST", 16)
     study = optuna.create_study(sampler=StudySampler(seed=0))
 
@@ -276,7 +276,7 @@ class TestAnyParameters:
 
     @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.data())
-    def test_a_place_is_within_its_distribution(self, data: st.DataObject) -> None:
+    def test_a_normalised_value_is_within_its_distribution(self, data: st.DataObject) -> None:
         low = data.draw(st.integers(-(2**40), 2**40))
         high = low + data.draw(st.integers(0, 2**40))
         steps, step = data.draw(st.integers(0, 2**30)), data.draw(st.integers(1, 100))
@@ -304,14 +304,14 @@ class TestAnyParameters:
             place = one.near(place, rng)
 
 
-def test_where_nothing_is_legal_a_warning_says_so() -> None:
+def test_a_space_without_legal_candidates_warns_once() -> None:
     study = optuna.create_study(sampler=StudySampler(seed=0, legal=lambda params: False))
     with pytest.warns(UserWarning, match=r"none of 6,144 random candidates is legal") as said:
         study.optimize(lambda t: t.suggest_float("x", 0, 1), n_trials=8)
     assert len(study.trials) == 8 and len(said) == 1
 
 
-def test_failures_that_begin_late_are_learned_at_once() -> None:
+def test_late_failures_are_learned_quickly() -> None:
     study = optuna.create_study(sampler=StudySampler(seed=0))
 
     def falling(trial: optuna.Trial) -> float:
@@ -327,7 +327,7 @@ def test_failures_that_begin_late_are_learned_at_once() -> None:
     assert sum(x > 300 for x in late) <= 3  # not 400, 399, 398, and so on
 
 
-def test_lengths_are_fitted_again_where_the_model_looks_at_some_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_length_scales_are_refitted_with_a_subsampled_model(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = []
     fit = gaussian_process.hyperparameters
 
@@ -353,7 +353,7 @@ def test_objectives_of_any_size(direction: str) -> None:
 
 
 @pytest.mark.parametrize("state", [optuna.trial.TrialState.FAIL, optuna.trial.TrialState.RUNNING])
-def test_trials_with_other_choices_are_left_out(state: optuna.trial.TrialState) -> None:
+def test_trials_with_other_choices_are_excluded(state: optuna.trial.TrialState) -> None:
     """``Study.add_trial`` accepts trials of another study; the common parameters are those of completed trials."""
 
     def objective(trial: optuna.Trial) -> float:

@@ -27,7 +27,7 @@ def _task() -> tuple[UnionSpace, AnalyticEstimates]:
     return templates.space(PROBLEM, H100), AnalyticEstimates(PROBLEM, templates, H100)
 
 
-def test_winners_and_the_models_best_take_turns() -> None:
+def test_winners_and_the_models_best_alternate() -> None:
     space, estimates = _task()
     winners = space.sample(3, 7)
     alone, first = portfolio(space, estimates, ()), portfolio(space, estimates, winners)
@@ -56,14 +56,14 @@ def test_many_winners_leave_room_and_foreign_ones_are_skipped() -> None:
     assert sum(schedule in winners for schedule in first) == WINNERS
 
 
-def test_nothing_without_estimated_times_or_where_nothing_is_expected_to_work() -> None:
+def test_no_portfolio_without_finite_estimates() -> None:
     space, _ = _task()
     fails = Estimates(space.encode, lambda schedules: np.full(len(schedules), math.inf))
     assert portfolio(space, Estimates.encoded(space), space.sample(2, 0)) == []
     assert portfolio(space, fails, ()) == []
 
 
-def test_nothing_is_random_before_results_and_the_sampler_learns_from_them() -> None:
+def test_no_proposal_is_random_and_the_sampler_learns_from_results() -> None:
     space, estimates = _task()
     own = sampler("bayes", space, seed=0, estimates=estimates)
     made = first_tried(own, space, estimates, lambda: space.sample(2, 7))

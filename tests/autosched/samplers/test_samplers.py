@@ -101,21 +101,21 @@ class TestRandom:
         chi_squared = sum((count - expected) ** 2 / expected for count in first.values())
         assert chi_squared < total + 6 * math.sqrt(2 * total)
 
-    def test_a_restored_run_goes_on_as_if_it_had_not_stopped(self) -> None:
+    def test_a_restored_run_continues_identically(self) -> None:
         whole = run(sampler("random", TOY, seed=3), 10)
         restored = sampler("random", TOY, seed=3)
         for schedule in whole[:20]:
             restored.tell(schedule, outcome(schedule))
         assert run(restored, 6) == whole[20:]
 
-    def test_it_draws_beyond_the_first_stretch_of_the_order(self) -> None:
+    def test_schedules_are_drawn_beyond_the_first_batch(self) -> None:
         large = toy(30)
         unseen = UnvisitedPool(large, 1)
         drawn = [s.key() for _ in range(10) for s in unseen.draw(100)]
         assert len(set(drawn)) == 1000
 
 
-def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
+def test_unknown_names_and_invalid_seeds_are_rejected_in_one_line() -> None:
     with pytest.raises(ValueError, match="unknown sampler 'genetic': use one of bayes, evolution, model, random, tpe"):
         sampler("genetic", TOY, seed=0)
     for seed in (-1, 2**31, True, 1.5):
@@ -123,7 +123,7 @@ def test_unknown_names_and_seeds_are_refused_in_one_line() -> None:
             sampler("random", TOY, seed=seed)  # type: ignore[arg-type]
 
 
-def test_a_space_with_nothing_legal_says_so() -> None:
+def test_an_empty_space_is_reported_with_its_rule() -> None:
     nothing = Space("toy", TOY.parameters, (), (Rule("never", lambda x: x < 0, "never"),))
     with pytest.raises(EmptySpace, match="never"):
         sampler("random", nothing, seed=0).ask(1)

@@ -22,10 +22,10 @@ class Spy(optuna.samplers.RandomSampler):
 
 
 class TestTpe:
-    def test_it_finds_faster_schedules_than_chance(self) -> None:
+    def test_tpe_finds_faster_schedules_than_chance(self) -> None:
         assert median_of_best("tpe", 64) < 0.6 * median_of_best("random", 64)
 
-    def test_almost_everything_illegal_is_no_obstacle(self) -> None:
+    def test_a_mostly_illegal_space_is_searched_completely(self) -> None:
         sparse = Space(
             "sparse",
             tuple(ordinal(name, tuple(range(12))) for name in "abcdef"),
@@ -59,7 +59,7 @@ class TestTpe:
         assert len(pruned) == 11 - len(worked)
         assert all(t.value is None for t in pruned), "a failure has no value"
 
-    def test_optuna_sees_a_template_and_then_its_parameters_alone(self) -> None:
+    def test_optuna_sees_the_template_and_only_its_parameters(self) -> None:
         spy = Spy(seed=1)
         made = OptunaSampler(BOTH, 0, spy)
         for schedule in [*BOTH.sample(6, 2), *made.ask(6)]:

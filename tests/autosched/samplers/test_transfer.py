@@ -59,7 +59,7 @@ def test_a_sibling_that_agrees_saves_most_of_the_search() -> None:
     assert warm <= 2 < cold
 
 
-def test_one_that_misleads_costs_little() -> None:
+def test_a_misleading_prior_costs_few_evaluations() -> None:
     here = table("a", (32, 8))
     cold = evaluations(here, None)
     assert (
@@ -69,7 +69,7 @@ def test_one_that_misleads_costs_little() -> None:
     )
 
 
-def test_a_guess_that_finds_nothing_decides_every_fourth_proposal() -> None:
+def test_an_unsuccessful_prior_decides_every_fourth_proposal() -> None:
     """After trials without progress, three of four proposals come from the model without the prior."""
     here = table("a", (32, 8))
     space = here.space()

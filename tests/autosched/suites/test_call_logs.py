@@ -57,7 +57,7 @@ def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == "mine\n"
 
 
-def test_processes_share_a_file_and_a_bad_place_is_one_line(tmp_path: Path) -> None:
+def test_processes_share_a_file_and_an_invalid_path_is_reported(tmp_path: Path) -> None:
     code = (
         "from autosched.dispatch import call_log as log, functions\n"
         "from search_spaces.operators.row_reduction import Softmax\n"
@@ -119,7 +119,9 @@ def test_tunableop_is_row_major_transposed(tmp_path: Path) -> None:
         ("GemmTunableOp_double_NN,nn_8_4_2_ld_8_2_8\n", "GEMMs of double"),
     ],
 )
-def test_what_is_no_log_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
+def test_invalid_call_logs_are_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, why: str
+) -> None:
     path = tmp_path / "shapes.csv"
     path.write_text(text)
     assert run(["tune", "--from", str(path), "--db", str(tmp_path / "a.db"), "--device", "h200"]) == 2
@@ -138,7 +140,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
         (["--trials", "9", "--budget", "45"], 9, 45.0),
     ],
 )
-def test_tune_from_a_log_spends_what_it_may(
+def test_tune_from_a_log_passes_its_budget_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], trials: int, seconds: float | None
 ) -> None:
     seen: dict[str, object] = {}
@@ -163,7 +165,9 @@ def test_tune_from_a_log_spends_what_it_may(
     "options",
     [["--budget", "soon"], ["--budget", "-3m"], ["--budget", "3m", "--seconds", "2"], ["--effort", "much"]],
 )
-def test_a_bad_budget_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
+def test_an_invalid_budget_is_rejected_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
     assert run(["tune", "--from", "no.csv", "--db", str(tmp_path / "a.db"), *options]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -249,7 +253,9 @@ def test_flashinfer_traces_take_their_open_sizes_from_workloads_or_rows(tmp_path
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"name": 1, "axes": 2, "inputs": 3, "outputs": 4}', "[" * 99999])
-def test_json_that_is_no_trace_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+def test_json_without_a_trace_is_rejected_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
     path = tmp_path / "trace.json"
     path.write_text(text)
     arguments = ["tune", "--from", str(path), "--rows", "4", "--db", str(tmp_path / "a.db"), "--device", "h200"]

@@ -63,7 +63,7 @@ def test_a_file_names_problems_and_weights(tmp_path: Path) -> None:
         (SUITE + SUITE, "duplicate problem 3 in"),
     ],
 )
-def test_what_is_no_suite_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+def test_invalid_suites_are_rejected(tmp_path: Path, text: str, complaint: str) -> None:
     path = tmp_path / "suite.toml"
     path.write_text(text)
     with pytest.raises(SuiteError, match=complaint) as error:
@@ -109,7 +109,7 @@ def tunes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Mapping[Problem, list[fl
 FAST, SLOW, HOPELESS = Copy(512, 700), Copy(4096, 4096), Copy(64, 64)
 
 
-def test_trials_go_where_they_save_most(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
+def test_trials_are_allocated_by_saved_time(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
     """The slow problem improves by a fifth per chunk, the fast one does not. The one where all schedules fail waits."""
     fake = tunes({FAST: [1e-6], SLOW: [1e-3 * 0.8**i for i in range(20)], HOPELESS: [math.inf]})
     result = tune_suite(
@@ -135,7 +135,7 @@ def test_weights_count(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) 
     assert (often, seldom) == (16, 4)
 
 
-def test_every_problem_gets_its_turn_in_a_small_budget(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
+def test_every_problem_is_searched_with_a_small_budget(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
     fake = tunes({FAST: [1e-6], SLOW: [1e-3]})
     result = tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=5, database="b.db")
     assert [n for _, n in fake.chunks] == [1] * 5
@@ -154,7 +154,7 @@ def test_a_stopped_or_exhausted_search_ends_the_run(monkeypatch: pytest.MonkeyPa
     assert tune_suite([SuiteMember(FAST), SuiteMember(SLOW)], trials=100, database="b.db").interrupted
 
 
-def test_time_is_shared_by_what_it_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_shared_by_gain_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """If two problems gain equally, the one whose trials take a tenth of the time gets most trials."""
     clock, inner = [0.0], Tunes({FAST: [1e-3], SLOW: [1e-3]})
 
@@ -217,7 +217,7 @@ def test_the_command_shows_a_table(
         assert err.count("\n") == 1
 
 
-def test_a_problem_that_is_not_reached_has_the_best_of_the_database(
+def test_an_unreached_problem_keeps_the_best_of_the_database(
     tunes: Callable[[Mapping[Problem, list[float]]], Tunes],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -254,7 +254,7 @@ def test_a_problem_that_is_not_reached_has_the_best_of_the_database(
 
 
 @pytest.mark.parametrize("done", [None, 0, 3])
-def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
+def test_an_interrupt_outside_the_tuner_reports_finished_trials(
     tunes: Callable[[Mapping[Problem, list[float]]], Tunes], monkeypatch: pytest.MonkeyPatch, done: int | None
 ) -> None:
     """Before the second problem has started, before its first trial, and after three."""
@@ -277,7 +277,7 @@ def test_stopped_where_the_tuner_cannot_say_so_it_says_what_there_is(
     assert result.trials == CHUNK + (done or 0)
 
 
-def test_a_budget_goes_first_where_the_headroom_is() -> None:
+def test_a_budget_is_spent_first_on_the_largest_headroom() -> None:
     little = Standing(SuiteMember(Copy(8, 8), 1.0, 1.0, 0.0))
     much = Standing(SuiteMember(Copy(8, 9), 1.0, 1.0, 0.5))
     unknown = Standing(SuiteMember(Copy(8, 10)))

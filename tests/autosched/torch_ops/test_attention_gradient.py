@@ -34,7 +34,7 @@ def test_gradients_are_those_of_torch(compiled: bool) -> None:
         torch.testing.assert_close(one.float(), other, rtol=0.02, atol=0.05)
 
 
-def test_only_what_is_wanted_is_given() -> None:
+def test_only_requested_gradients_are_computed() -> None:
     q, k, v = tensors()
     attend(q, k.detach(), v).sum().backward()  # a gradient whose elements share one place in memory
     assert (q.grad is None, k.grad is None, v.grad is None) == (False, True, False)

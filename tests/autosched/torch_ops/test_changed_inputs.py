@@ -19,7 +19,7 @@ from search_spaces.tile_operators.qk_norm_rope_append import QkNormRopeAppend  #
 PROBLEM = QkNormRopeAppend(5, 2, 1, 16, length=40, pages=2)
 
 
-def test_the_schema_says_which() -> None:
+def test_the_schema_marks_changed_inputs() -> None:
     for problem in tile_problems():
         schema = getattr(torch.ops.autosched, problem.operator).default._schema
         marked = [a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]

@@ -85,7 +85,7 @@ def test_libraries_without_the_functions(tmp_path: Path) -> None:
         host_path.HostLaunchTable(tmp_path / "missing.so")
 
 
-def test_an_operator_that_is_not_registered_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unregistered_operator_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         def register(self, *_: Any) -> None:
             raise host_path.HostLaunchTableUnavailable("too many")

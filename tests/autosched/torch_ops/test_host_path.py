@@ -399,7 +399,7 @@ class TestChanges:
         called_twice(operators)
         assert path.counts() == (before[0] + 1, before[1] + 1) and len(fixed.loaded) == 2
 
-    def test_what_is_forgotten_during_a_miss_is_not_kept(
+    def test_an_entry_forgotten_during_a_miss_is_not_stored(
         self, host: tuple[HostLaunchTable, Driver], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path, driver = host
@@ -418,7 +418,7 @@ class TestChanges:
         operators.softmax(drawn(4, 512))
         assert path.counts() == (before[0], before[1] + 1)
 
-    def test_nothing_is_launched_after_it_was_forgotten(
+    def test_no_kernel_is_launched_after_it_was_forgotten(
         self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
     ) -> None:
         path, driver = host
@@ -527,7 +527,7 @@ class TestStreams:
         assert depths == [0] and driver.contexts and set(driver.contexts) == {0x1000 - 1}
 
 
-def test_gradients_and_subclasses_are_as_before(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
+def test_gradients_and_subclasses_use_the_python_path(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     path, driver = host
     operators = registered(path)[1]
     autosched.use(Fixed(tmp_path, driver))

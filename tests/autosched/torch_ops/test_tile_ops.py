@@ -34,7 +34,7 @@ def test_every_operator_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_reference_on_cpu_tensors_and_shapes_of_fake_ones(name: str) -> None:
+def test_cpu_tensors_use_the_reference_and_fake_tensors_have_shapes(name: str) -> None:
     problem, operator = CASES[name], getattr(torch.ops.autosched, CASES[name].operator)
     arguments, named = called(problem)
     assert not _stack

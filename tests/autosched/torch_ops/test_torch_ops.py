@@ -138,7 +138,7 @@ def test_the_emulator_runs_the_chosen_kernels(database: Path) -> None:
         ours.softmax(drawn(8, 64)[:, ::2])
 
 
-def test_patch_takes_tuned_calls_and_says_why_not_the_others(database: Path) -> None:
+def test_patch_runs_tuned_calls_and_reports_why_others_are_not(database: Path) -> None:
     layer = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
     x = drawn(64, 64, kind=torch.bfloat16)
     rows = drawn(4, 64, kind=torch.float16)

@@ -70,7 +70,7 @@ def modelled(hooks, n):
         return {c.kwargs["BLOCK"]: hooks.perf_model(**given, **c.all_kwargs()) for c in kernels.CONFIGS}
 
 
-def test_what_does_not_fit_is_last():
+def test_configurations_that_do_not_fit_are_ranked_last():
     hooks = autotune_hooks(lambda: kernels.double, device="h100")
     x = torch.empty(64)
     given = dict(o=x, x=x, n=64, grid=(1,), BLOCK=64)

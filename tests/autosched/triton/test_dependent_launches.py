@@ -101,7 +101,7 @@ def clears(waits, **options):
     ],
     ids=["no_wait", "reads_before_it", "writes_what_is_read", "behind_one_that_triggers_before_its_wait"],
 )
-def test_what_a_dependent_kernel_may_not_touch_before_its_wait(last, between) -> None:
+def test_accesses_before_the_wait_race_with_the_first_kernel(last, between) -> None:
     assert faults(last, between) == ["global_race"]
 
 
@@ -128,5 +128,5 @@ def test_what_a_dependent_kernel_may_not_touch_before_its_wait(last, between) ->
         "behind_a_wait_of_the_host", "behind_a_number", "behind_one_that_waits_first",
     ],
 )  # fmt: skip
-def test_what_it_may_touch(last, between) -> None:
+def test_independent_accesses_before_the_wait_are_allowed(last, between) -> None:
     assert faults(last, between) == []

@@ -54,7 +54,7 @@ def test_a_program_that_takes_any_accelerator(session) -> None:
     torch.optim.AdamW([weight]).step()  # it queries whether a graph is being captured
 
 
-def test_what_moves_to_the_gpu(session) -> None:
+def test_tensors_and_modules_move_to_the_gpu(session) -> None:
     """Each form of ``Tensor.to`` that programs and ``Module.to`` use."""
     model = torch.nn.Linear(4, 3).to("cuda")
     assert model.weight.is_cuda and model.to("cuda", torch.float16).weight.dtype is torch.float16
@@ -74,7 +74,7 @@ def test_what_moves_to_the_gpu(session) -> None:
     assert host is not x and torch.equal(host, x) and host.device == torch.device("cpu") and not (x + 1).is_cpu
 
 
-def test_on_cpu_tensors_without_pretence() -> None:
+def test_kernels_run_on_cpu_tensors_without_simulated_cuda() -> None:
     with emulated("h100", pretend_cuda=False) as session:
         x = torch.arange(64, dtype=torch.float16)
         o = torch.empty_like(x)
@@ -118,7 +118,7 @@ def test_views_and_several_arguments_in_one_storage(session) -> None:
     assert torch.equal(o, part.t())
 
 
-def test_in_place_and_beyond_a_view() -> None:
+def test_updates_in_place_stay_within_a_view() -> None:
     with emulated("h100", check=False) as session:
         rows = torch.ones(2, 64, device="cuda")
         kernels.scale[(1,)](rows[0], rows[0], 3.0, 64, BLOCK=64, num_warps=2)
@@ -151,7 +151,7 @@ def test_an_object_with_a_data_pointer() -> None:
         assert torch.equal(o, x.flip(0).view(4, 6).t()) and session.ok
 
 
-def test_tuples_numbers_and_none(session) -> None:
+def test_tuples_numbers_and_none_are_passed(session) -> None:
     a, b, o = torch.ones(50, device="cuda"), torch.ones(50, device="cuda"), torch.empty(50, device="cuda")
     kernels.add_pairs[(1,)]((a, b), o, 50, BLOCK=64, num_warps=2)
     assert o.eq(2).all()
@@ -260,7 +260,7 @@ def test_names_that_generated_code_imports() -> None:
     assert hasattr(torch._C, "_cuda_getCurrentRawStream") is had
 
 
-def test_outside_of_it_nothing_is_left() -> None:
+def test_the_context_restores_torch() -> None:
     before = torch.cuda.is_available(), torch.accelerator.current_accelerator(), triton.testing.do_bench
     with emulated("h100"):
         assert torch.cuda.is_available() and torch.cuda.get_device_name() == "NVIDIA H100 80GB HBM3"
@@ -288,7 +288,7 @@ def test_one_launch_on_arrays() -> None:
         emulate(kernels.scale[(0,)], o, x, 3.0, 128, BLOCK=128, device="h100")
 
 
-def test_what_kernels_print(session, capsys) -> None:
+def test_kernels_print(session, capsys) -> None:
     kernels.show[(1,)](torch.arange(32, dtype=torch.int32, device="cuda") + 7, 32, num_warps=1)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 32 and "pid (0, 0, 0) idx ( 5)" in lines[5] and lines[5].endswith("x: 12")

@@ -261,7 +261,7 @@ PROGRAMS = (
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_uses_that_nothing_orders_are_faults(program):
+def test_unordered_uses_are_faults(program):
     faults, _ = kinds(program, False)
     assert set(faults) == {"host_race"}
 
@@ -329,7 +329,7 @@ def test_the_program_reads_memory_that_was_never_written(take):
         ),
     ],
 )
-def test_what_it_takes_was_written(take):
+def test_results_copied_from_partly_written_memory_are_initialised(take):
     assert kinds(lambda: take(written_in_part())) == ([], [])
 
 

@@ -55,7 +55,7 @@ def starts(tmp_path):
     return Starts(tmp_path)
 
 
-def test_a_second_start_times_nothing_and_chooses_the_same(starts):
+def test_a_second_start_measures_nothing_and_chooses_the_same(starts):
     first, counts = starts.start()
     assert counts == (0, stock.COUNT) and starts.timed() == stock.COUNT * len(stock.CONFIGS)
     assert len({tuple(choice.items()) for choice in first}) > 1, "times are random"
@@ -83,7 +83,7 @@ def test_a_list_that_grows_or_shrinks_keeps_the_other_times(starts):
 
 
 @pytest.mark.parametrize("change", ["key", "device", "source", "triton"])
-def test_what_depends_on_something_else_is_tuned(starts, monkeypatch, change):
+def test_changed_dependencies_are_tuned_again(starts, monkeypatch, change):
     starts.start(count=2)
     starts.timed()
     other = {"key": {"n": 65}, "device": {"device": "h200"}, "source": {"term": "- C * {}"}}.get(change, {})
@@ -93,7 +93,7 @@ def test_what_depends_on_something_else_is_tuned(starts, monkeypatch, change):
     assert starts.timed() == 2 * len(stock.CONFIGS)
 
 
-def test_what_cannot_be_launched_is_not_tried_again(starts):
+def test_unlaunchable_configurations_are_not_retried(starts):
     def prone(call, quantiles):
         tried.append(1)
         if len(tried) % 2:
@@ -110,7 +110,7 @@ def test_what_cannot_be_launched_is_not_tried_again(starts):
     assert len(tried) == len(stock.CONFIGS)
 
 
-def test_an_error_of_a_benchmark_ends_the_turn(starts):
+def test_an_error_of_a_benchmark_releases_the_lock(starts):
     def failing(call, quantiles):
         raise RuntimeError("the GPU is lost")
 
@@ -122,7 +122,7 @@ def test_an_error_of_a_benchmark_ends_the_turn(starts):
         assert not persistence.turns._threads or all(not lock.locked() for lock in persistence.turns._threads.values())
 
 
-def test_a_turn_ends_before_the_kernel_is_compiled_and_launched(starts):
+def test_the_lock_is_released_before_the_kernel_is_launched(starts):
     def launched(*_, **__):
         locked.append(any(lock.locked() for lock in persistence.turns._threads.values()))
 
@@ -160,7 +160,7 @@ def test_a_database_that_fails_ends_no_launch(starts, monkeypatch):
     assert starts.timed() == len(stock.CONFIGS)
 
 
-def test_a_database_alone_changes_nothing(starts, monkeypatch):
+def test_a_database_without_persist_has_no_effect(starts, monkeypatch):
     monkeypatch.setenv("AUTOSCHED_DB", str(starts.database))
     stock.launch(*stock.kernels(starts.log, count=1), 64)
     assert not starts.database.exists()

@@ -84,7 +84,7 @@ def test_a_faulty_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         ("pass", "the program launched no Triton kernel", 2),
     ],
 )
-def test_a_program_that_verifies_nothing(
+def test_a_script_that_verifies_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, expected: str, status: int
 ) -> None:
     path = tmp_path / "program.py"
@@ -115,7 +115,9 @@ def test_a_program_that_the_compiler_takes_too_long_for(tmp_path: Path, capsys: 
     assert "the script was ended after 2.0 s, while Triton compiled unrolled; nothing" in capsys.readouterr().out
 
 
-def test_a_program_that_misses_what_blocks_left_out_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_reads_results_of_skipped_blocks_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = program(tmp_path, 0)
     path.write_text(path.read_text().replace("rand(200", "rand(500"))
     assert verify(str(path), "--device", "h100", "--blocks", "2") == 1
@@ -186,7 +188,7 @@ def raising():
 """
 
 
-def test_the_plug_in_fails_what_has_findings(tmp_path: Path) -> None:
+def test_the_plugin_fails_tests_with_findings(tmp_path: Path) -> None:
     """Findings in a passing test, a failing test, a fixture and a module fail the run."""
     (tmp_path / "conftest.py").write_text(RAISING)
     program(tmp_path, 3).rename(tmp_path / "twice.py")

@@ -59,7 +59,7 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 
 
 @pytest.mark.parametrize("swap", [False, True])
-def test_a_sample_grows_by_what_its_blocks_wait_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
+def test_a_sample_grows_by_the_blocks_that_it_waits_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
     """Waiting includes atomics that change nothing, in a loop in which warps meet at barriers."""
     monkeypatch.setattr(sample, "_CHEAP", 0.0)  # as for a block that takes seconds
     with emulated("h100", plan=SOME) as session:
@@ -104,7 +104,7 @@ def test_a_sample_needs_a_block() -> None:
         replace(QUICK, blocks=0)
 
 
-def test_sizes_beside_powers_of_two() -> None:
+def test_stress_sizes_are_next_to_powers_of_two() -> None:
     assert [size["n"] for size in stress_sizes(n=(1, 70))] == [1, 2, 3, 5, 9, 17, 33, 65, 63, 64, 70]
     both = stress_sizes(m=(4, 9), n=(30, 40))
     assert both[0] == {"m": 4, "n": 30} and both[-1] == {"m": 9, "n": 40}
@@ -131,7 +131,7 @@ def test_a_fault_at_a_size() -> None:
 
 
 # Similar to confirmed bugs in published kernels.
-def test_a_gradient_of_one_element_that_stands_for_all() -> None:
+def test_a_broadcast_gradient_is_read_out_of_bounds() -> None:
     """The gradient of ``sum`` has strides of 0. A kernel that uses another tensor's strides reads beyond it."""
 
     class Double(torch.autograd.Function):

@@ -143,7 +143,7 @@ def test_gradients_are_on_the_device_of_their_tensor(session, kind: str, device:
     assert (x.grad.device.type, (x.grad * 2).device.type) == (device, device)
 
 
-def test_operators_within_which_memory_is_not_written(session) -> None:
+def test_operators_may_return_uninitialised_memory(session) -> None:
     """Memory that an operator allocates counts as unwritten, as elsewhere."""
 
     @torch.library.custom_op("autosched_tests::half", mutates_args=())
@@ -214,7 +214,7 @@ def test_modules_move(session) -> None:
     assert not model.to("cpu").weight.is_cuda
 
 
-def test_what_programs_ask_first(session) -> None:
+def test_initial_queries_of_scripts_are_answered(session) -> None:
     assert torch.version.cuda >= "12.4" and torch.cuda.current_device() == 0
     x = torch.tensor([1, 2, 2, 3], device="cuda")
     assert torch.histc(x, bins=3, min=1, max=3).tolist() == [1, 2, 1] and torch.histc(x, 3).dtype is torch.int64

@@ -47,7 +47,7 @@ def test_sums_of_products_whose_replicas_differ_in_the_last_bit(session, dtype, 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_products_that_all_threads_store_to_one_place_are_a_race(session, dtype) -> None:
+def test_stores_of_all_threads_to_one_element_are_a_race(session, dtype) -> None:
     x, y = torch.randn(128, device="cuda").to(dtype), torch.empty(1, dtype=dtype, device="cuda")
     kernels.squares_to_one_place[(1,)](x, y, 128)
     assert faults(session) == {K.GLOBAL_RACE}
@@ -99,13 +99,13 @@ def test_a_scalar_that_one_thread_stores(session, kernel) -> None:
     assert not session.fault_lines() and session.findings and x.item() in (42, 44)
 
 
-def test_a_scalar_that_decides_what_others_store_is_a_race(session) -> None:
+def test_a_scalar_that_controls_stores_of_others_is_a_race(session) -> None:
     x, y = torch.full((1,), 43, dtype=torch.int32, device="cuda"), torch.zeros(128, dtype=torch.int32, device="cuda")
     kernels.store_more_if_larger[(1,)](x, y, 128)
     assert faults(session) == {K.GLOBAL_RACE}
 
 
-def test_blocks_that_store_what_they_have_read_there(session) -> None:
+def test_blocks_that_store_back_the_value_they_read(session) -> None:
     x = torch.full((1,), 43, dtype=torch.int32, device="cuda")
     kernels.store_back[(3,)](x, 7)
     assert not session.fault_lines() and x.item() == 43
@@ -123,7 +123,7 @@ def test_lower_precision_inside_is_no_race(session, narrow) -> None:
 
 
 @pytest.mark.parametrize("chunk", [0, 32])
-def test_accumulators_that_are_read_while_ptxas_waits_for_them(session, chunk) -> None:
+def test_accumulators_read_after_a_wait_injected_by_ptxas_are_accepted(session, chunk) -> None:
     """``max_num_imprecise_acc``: the PTX has no wait before the read, and ptxas injects one (C7517)."""
     if session.device.sm < 89:
         pytest.skip("no products of fp8")

@@ -37,11 +37,11 @@ class TestSpace:
         made = space_of(TritonFunction.of(function), fixed, given, **more)
         return {d.name: d.values for d in made.domains}
 
-    def test_of_constants_that_are_called_like_tiles(self):
+    def test_tile_parameters_are_recognised_by_their_names(self):
         found = self.names(kernels.matmul, fixed=("a", "b", "c", "M", "N", "K"))
         assert list(found) == ["BM", "BN", "BK", "num_warps", "num_stages"] and found["BK"] == (16, 32, 64, 128, 256)
 
-    def test_of_the_kernels_own_list(self):
+    def test_configurations_of_the_autotune_decorator_are_the_space(self):
         made = space_of(TritonFunction.of(kernels.accumulate), ("o", "x", "n"))
         space = made.space({}, H100)
         assert space.count() == 2, "what is listed, not the product of what occurs in it"
@@ -60,7 +60,7 @@ class TestSpace:
         assert "a block is no longer than the array (BLOCK = 2048)" in reasons
         assert "a block on h100 has 1 to 32 warps, a power of two, not 64" in reasons
 
-    def test_values_that_are_no_integers(self):
+    def test_values_may_be_booleans_or_none(self):
         made = space_of(
             TritonFunction.of(kernels.writes_half),
             ("o", "x", "n"),
@@ -83,11 +83,11 @@ class TestSpace:
             ({"BLOCK": [64]}, ("BLOCK <",), "the rule 'BLOCK <' of triton:scale"),
         ],
     )
-    def test_refusals(self, given, rules, said):
+    def test_invalid_spaces_are_rejected(self, given, rules, said):
         with pytest.raises(SpaceError, match="^" + said.replace("(", r"\(")):
             space_of(TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), given, rules).space({}, H100)
 
-    def test_clusters_only_where_there_are_some(self):
+    def test_clusters_are_only_searched_on_gpus_with_clusters(self):
         made = space_of(
             TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), {"BLOCK": [64], "num_ctas": [1, 2]}
         )
@@ -140,7 +140,7 @@ def test_a_kernel_that_accumulates_is_reported(tmp_path):
     ]
 
 
-def test_what_does_not_fit_is_refused_with_its_reason(tmp_path):
+def test_configurations_that_do_not_fit_are_rejected_with_a_reason(tmp_path):
     with emulated("a100", check=False) as session:
         call = KernelCall.of(TritonFunction.of(kernels.matmul), kernels.matmul_args())
     kernel = tune(
@@ -220,7 +220,7 @@ class TestCommandLine:
             (("--param", "BLOCK"), "--param BLOCK: write NAME=VALUE,VALUE"),
         ],
     )
-    def test_bad_input_is_one_line(self, capsys, tmp_path, changed, said):
+    def test_invalid_input_is_rejected_in_one_line(self, capsys, tmp_path, changed, said):
         usual = {"--triton": f"{FILE}:scale", "--args": f"{FILE}:scale_args", "--db": str(tmp_path / "best.db")}
         given = usual | {changed[0]: changed[1]}
         status, _, err = self.run(capsys, "tune", *(part for pair in given.items() for part in pair))
@@ -246,7 +246,7 @@ class TestLargeGrids:
         (lack,) = json.loads(result.best.verification)["lacks"]
         assert lack.endswith("blocks of the grid ran")
 
-    def test_a_wrong_element_of_them_is_seen(self, tmp_path, monkeypatch):
+    def test_a_wrong_element_of_sampled_blocks_is_found(self, tmp_path, monkeypatch):
         def off_by_one_at_the_end(a, b, **_):
             c = a.float() @ b.float()
             c[-1, -1] += 3
@@ -281,7 +281,7 @@ copy.add_pre_run_hook(like_a_compiler_with_a_bug)
 """
 
 
-def test_a_compiler_that_crashes_or_hangs_ends_one_candidate_alone(tmp_path):
+def test_a_compiler_crash_or_hang_only_rejects_its_candidate(tmp_path):
     """vllm#48732: the crash of one configuration ended a sweep of hours."""
     from autosched.triton.tuning.loading import load
 
@@ -357,7 +357,7 @@ def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys,
     assert main([*command, "--db", str(tmp_path / "best.db")]) == 0, capsys.readouterr()
 
 
-def test_an_import_error_is_called_one(tmp_path):
+def test_an_import_error_is_reported_as_such(tmp_path):
     """The compiling process cannot import a module of this process."""
     from autosched.triton.tuning.compiling.worker import handle
 

@@ -61,32 +61,32 @@ python = "count.py:reference"
 
 
 @pytest.mark.parametrize("status", [Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.WRONG_RESULT, Status.UNRANKED])
-def test_one_reason_ends_it(store: Store, status: Status) -> None:
+def test_a_common_failure_ends_the_search(store: Store, status: Status) -> None:
     result = tuned(store, 40, FakeRunner(fail=lambda schedule: status))
     assert ENOUGH <= len(result.trials) < 20  # those in flight are completed
     assert status.value in result.common_failure and store.count() == len(result.trials)
 
 
 @pytest.mark.parametrize("status", [Status.TIMEOUT, Status.COMPILE_TIMEOUT, Status.OUT_OF_RESOURCES])
-def test_what_depends_on_the_configuration_does_not(store: Store, status: Status) -> None:
+def test_configuration_dependent_failures_do_not_end_the_search(store: Store, status: Status) -> None:
     assert len(tuned(store, 30, FakeRunner(fail=lambda schedule: status)).trials) == 30
 
 
-def test_reasons_that_differ_do_not(store: Store) -> None:
+def test_different_reasons_do_not_end_the_search(store: Store) -> None:
     def fails(schedule: Schedule) -> Status:
         return Status.COMPILE_ERROR if schedule.integer("x") <= 2 else Status.CRASHED
 
     assert len(tuned(store, 30, FakeRunner(fail=fails)).trials) == 30
 
 
-def test_something_that_worked_earlier_keeps_it_going(store: Store) -> None:
+def test_an_earlier_success_keeps_the_search_going(store: Store) -> None:
     assert tuned(store, 3).ok
     again = tuned(store, 20, FakeRunner(fail=lambda schedule: Status.WRONG_RESULT, fingerprint={"device": "other"}))
     assert len(again.trials) == 20 and not again.common_failure
 
 
 @pytest.mark.parametrize(("reason", "ends"), [("bins[{x}] is {y}, should be 0", True), ("timeout after {x} s", False)])
-def test_numbers_of_a_reason_do_not_count_and_no_verdict_is_none(store: Store, reason: str, ends: bool) -> None:
+def test_reasons_are_compared_without_numbers_and_timeouts_ignored(store: Store, reason: str, ends: bool) -> None:
     def verdict(schedule: Schedule) -> Outcome:
         status = "wrong_result" if ends else "timeout"
         return Outcome(False, status, reason.format(x=schedule["x"], y=seconds(schedule)))

@@ -97,7 +97,7 @@ class TestSearch:
         assert uncapped.measurement.resources is not None
         assert uncapped.measurement.resources.registers > int(cap)
 
-    def test_controls_are_off_by_default_and_the_stored_ones_are_kept(self, tmp_path: Path) -> None:
+    def test_controls_are_off_by_default_but_stored_controls_are_kept(self, tmp_path: Path) -> None:
         problem, db = users_kernel(), tmp_path / "a.db"
         best = searched(problem, db, trials=20, compiler_controls=True).best
         again = searched(problem, db, trials=4)
@@ -143,7 +143,7 @@ class TestSearch:
 
 
 class TestRefusals:
-    def test_an_older_compiler_is_refused_in_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_older_compiler_is_rejected_in_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("measurements.compiler.pool.toolchain_of", lambda options: "nvrtc 13.0.88")
         with pytest.raises(ValueError, match=r"^.*13\.3.*$"):
             searched(users_kernel(), tmp_path / "a.db", trials=4, compiler_controls=True)

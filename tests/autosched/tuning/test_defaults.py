@@ -37,7 +37,7 @@ def test_the_environment_names_the_usual_database(tmp_path: Path, monkeypatch: p
     assert autosched.tune(COPY, trials=1, device="h200", verify=False).database == str(tmp_path / "named.db")
 
 
-def test_everything_public_is_listed_and_exists() -> None:
+def test_all_public_names_exist() -> None:
     assert dir(autosched) == sorted(autosched.__all__)
     for name in autosched.__all__:
         assert getattr(autosched, name) is not None

@@ -31,7 +31,7 @@ def direct(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     return folder, tuned(folder, verification_seconds=60)
 
 
-def test_it_compiles_the_models_best_verifies_the_winner_and_stops(direct: tuple[Path, Any]) -> None:
+def test_a_direct_search_compiles_the_models_best_and_verifies_the_winner(direct: tuple[Path, Any]) -> None:
     _, result = direct
     assert result.satisfied and UNPROMISING <= len(result.trials) < MODEL_TRIALS
     assert result.sampler == MODEL and {trial.sampler for trial in result.trials} == {MODEL}
@@ -40,7 +40,7 @@ def test_it_compiles_the_models_best_verifies_the_winner_and_stops(direct: tuple
     assert len({trial.schedule for trial in result.trials}) == len(result.trials)
 
 
-def test_another_run_tries_others_and_finds_nothing_better(direct: tuple[Path, Any]) -> None:
+def test_another_run_tries_other_schedules_and_keeps_the_best(direct: tuple[Path, Any]) -> None:
     folder, first = direct
     second = tuned(folder)
     assert second.earlier == len(first.trials) and second.satisfied
@@ -53,7 +53,7 @@ def test_the_same_seed_tries_the_same(direct: tuple[Path, Any], tmp_path: Path) 
     assert [t.schedule for t in again.trials] == [t.schedule for t in direct[1].trials]
 
 
-def test_it_is_at_least_as_good_as_trials_by_the_sampler(direct: tuple[Path, Any], tmp_path: Path) -> None:
+def test_a_direct_search_is_at_least_as_good_as_the_sampler(direct: tuple[Path, Any], tmp_path: Path) -> None:
     trials = tuned(tmp_path, trials=8, verify=False)
     assert len(trials.trials) == 8 and trials.sampler == DEFAULT and trials.num_guessed == 0
     assert direct[1].best.seconds <= 1.001 * trials.best.seconds  # near ties are as good
@@ -65,7 +65,7 @@ def test_another_search_method_can_be_requested(options: dict[str, Any], tmp_pat
     assert result.sampler != MODEL and not result.num_guessed
 
 
-def test_a_kernel_whose_times_are_counted_in_the_emulator_has_no_model_of_its_own() -> None:
+def test_only_problems_with_counts_are_searched_by_the_model_alone() -> None:
     counted = KernelSpec.from_file(VECTOR_ADD).problem(n=1000)
     for problem, expected in ((PROBLEM, True), (counted, False)):
         with choose(problem, BackendOptions(backend="estimate", device="h100")) as chosen:

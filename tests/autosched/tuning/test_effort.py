@@ -20,7 +20,7 @@ from search_spaces.hardware.devices import device
 PROBLEM = autosched.Softmax(rows=64, columns=256)
 
 
-def test_explicit_options_override_it() -> None:
+def test_explicit_options_override_the_effort() -> None:
     quick = EFFORTS["quick"]
     plan = TuneOptions(effort="quick").plan()
     assert (plan.trials, plan.min_gain, plan.verification_seconds) == (
@@ -50,7 +50,7 @@ def test_the_order_of_efforts_is_that_of_their_cost() -> None:
 
 
 @needs_nvrtc
-def test_model_tries_the_models_choice_alone(tmp_path: Path) -> None:
+def test_effort_model_only_tries_the_models_choice(tmp_path: Path) -> None:
     result = autosched.tune(PROBLEM, database=tmp_path / "a.db", device="h100", effort="model", verify=False)
     (trial,) = result.trials
     choice = default_choice(PROBLEM, device("h100"), templates_for(PROBLEM, device("h100")))

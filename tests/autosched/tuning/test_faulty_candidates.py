@@ -60,7 +60,7 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedK
     return fault_kernel(f"time_{time}_{i}" if fate(i) == "time" else f"{fate(i)}_{i}", problem)
 
 
-def test_every_one_is_accounted_for_and_the_best_is_found(tmp_path: Path, nightly: bool) -> None:
+def test_every_candidate_has_a_trial_and_the_best_is_found(tmp_path: Path, nightly: bool) -> None:
     many = 500 if nightly else 90
     space = Space("toy", (ordinal("i", tuple(range(many))),))
     pids: set[int] = set()

@@ -5,12 +5,12 @@ import pytest
 from autosched.tuning.in_flight import MAX_IN_FLIGHT, MIN_IN_FLIGHT, PER_GPU, InFlightLimit
 
 
-def test_starts_small_and_grows_where_costs_are_unknown() -> None:
+def test_the_limit_starts_small_and_grows_with_unknown_costs() -> None:
     sizes = [InFlightLimit().size(told) for told in range(0, 200, 10)]
     assert sizes[0] == MIN_IN_FLIGHT and sizes[-1] == MAX_IN_FLIGHT and sizes == sorted(sizes)
 
 
-def test_the_order_of_results_decides_nothing_where_costs_are_unknown() -> None:
+def test_results_are_reported_in_order_with_unknown_costs() -> None:
     assert InFlightLimit().in_order and not InFlightLimit(compilers=16).in_order
 
 
@@ -31,14 +31,14 @@ def pace(compilers: int, compiling: float, measuring: float, proposing: float) -
         (16, 0.0, 0.02, 0.02, 1),  # everything is compiled already
     ],
 )
-def test_no_more_than_what_keeps_the_machine_busy(
+def test_the_limit_is_the_number_that_keeps_the_machine_busy(
     compilers: int, compiling: float, measuring: float, proposing: float, size: int
 ) -> None:
     assert pace(compilers, compiling, measuring, proposing).size(1000) == size
 
 
 @pytest.mark.parametrize(("compilers", "size"), [(2, 2), (6, 6), (16, 15)])
-def test_starts_with_what_keeps_the_machine_busy(compilers: int, size: int) -> None:
+def test_the_limit_starts_at_the_number_that_keeps_the_machine_busy(compilers: int, size: int) -> None:
     assert pace(compilers, 0.3, 0.02, 0.02).size(0) == size
 
 
@@ -49,7 +49,7 @@ def test_trials_of_compiled_modules_keep_no_compiler_busy() -> None:
     assert made.size(1000) == 16
 
 
-def test_a_sampler_that_proposes_in_batches_has_one_batch_more() -> None:
+def test_a_batch_sampler_may_exceed_the_limit_by_one_batch() -> None:
     made = pace(8, 0.3, 0.01, 0.01)
     assert made.room(1000, 3, 1) == (5, 1)
     assert made.room(1000, 3, 4) == (8, 4)
@@ -57,7 +57,7 @@ def test_a_sampler_that_proposes_in_batches_has_one_batch_more() -> None:
     assert InFlightLimit().room(0, 0, 16) == (MIN_IN_FLIGHT, MIN_IN_FLIGHT // 2)
 
 
-def test_a_few_slow_ones_do_not_count() -> None:
+def test_a_few_slow_measurements_do_not_change_the_limit() -> None:
     made = pace(16, 0.3, 0.02, 0.02)
     made.note("measure", [5.0] * 7)
     assert made.size(1000) == 15

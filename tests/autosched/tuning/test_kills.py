@@ -108,7 +108,7 @@ def command(pid: int) -> str:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_kills_lose_nothing_double_nothing_and_the_run_goes_on(tmp_path: Path, nightly: bool) -> None:
+def test_kills_neither_lose_nor_duplicate_trials_and_the_run_resumes(tmp_path: Path, nightly: bool) -> None:
     rng = random.Random(7)
     victims = VICTIMS * (8 if nightly else 1)
     rng.shuffle(victims)

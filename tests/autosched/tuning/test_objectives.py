@@ -44,7 +44,7 @@ def energy(schedule: Schedule) -> float:
     return watts(schedule) * seconds(schedule)
 
 
-def test_a_search_for_energy_turns_to_what_takes_less_of_it(store: Store) -> None:
+def test_a_search_for_energy_finds_efficient_schedules(store: Store) -> None:
     result = searched(store, 30, "joules")
     assert result.best is not None
     taken = [energy(r.schedule) for r in result.trials if r.ok]
@@ -68,7 +68,7 @@ def test_several_objectives_give_a_front_without_dominated_trials(store: Store) 
     assert result.best is not None and result.best.seconds == points[0][0], "the first objective decides"
 
 
-def test_what_is_on_the_front_was_verified(store: Store) -> None:
+def test_schedules_on_the_front_are_verified(store: Store) -> None:
     judged: list[Schedule] = []
 
     def verifier(schedule: Schedule) -> Outcome:
@@ -82,7 +82,7 @@ def test_what_is_on_the_front_was_verified(store: Store) -> None:
     assert any(s["x"] == 32 for s in judged), "the best by watts was tried and refused"
 
 
-def test_a_second_run_goes_on_where_the_first_one_ended(store: Store) -> None:
+def test_a_second_run_continues_the_first(store: Store) -> None:
     first = searched(store, 20, "joules")
     second = searched(store, 20, "joules")
     assert not {r.schedule for r in first.trials} & {r.schedule for r in second.trials}
@@ -99,7 +99,7 @@ def test_earlier_trials_without_the_objective_are_measured_again(store: Store) -
 
 
 @pytest.mark.parametrize("given", [(), ("seconds",) * 2, tuple("abcde")])
-def test_none_one_twice_and_too_many_are_refused(given: tuple[str, ...]) -> None:
+def test_empty_duplicate_and_too_many_objectives_are_rejected(given: tuple[str, ...]) -> None:
     assert MOST == 4
     with pytest.raises(ValueError, match="give 1 to 4, each once"):
         Objectives.of(given)
@@ -121,7 +121,7 @@ def test_weights_are_whole_and_reach_from_each_objective_to_all(n: int) -> None:
     assert len(set(weights)) == len(weights)
 
 
-def test_a_trial_without_an_objective_counts_as_one_without_a_result() -> None:
+def test_a_trial_without_an_objective_counts_as_failed() -> None:
     objectives = Objectives.of("watts")
     made = ScalarizedSampler([sampler("bayes", SPACE, seed=0)], objectives.weights, partial(objectives.costs, PROBLEM))
     for schedule in made.ask(8):

@@ -30,13 +30,13 @@ def test_keywords_build_options_and_override_those_handed_in() -> None:
         ({"ray": "auto", "backend": "cuda"}, "Ray"),
     ],
 )
-def test_they_are_validated_where_they_are_made(options: dict[str, object], reason: str) -> None:
+def test_options_are_validated_on_construction(options: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as error:
         TuneOptions(**options)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
 
 
-def test_a_backend_that_there_is_not_is_a_backend_error() -> None:
+def test_an_unknown_backend_raises_backend_error() -> None:
     with pytest.raises(BackendError):
         TuneOptions(backend="opencl")
 

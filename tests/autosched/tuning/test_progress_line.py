@@ -30,7 +30,7 @@ def test_a_terminal_gets_a_line_that_is_drawn_again(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("progress", [False, None])
-def test_who_wants_none_gets_none(progress: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disabled_progress_has_no_observer(progress: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     with shown(progress) as observer:
         assert observer is None
@@ -60,7 +60,7 @@ def test_a_closed_pipe_does_not_end_the_search() -> None:
         assert not lines.is_alive()
 
 
-def test_who_says_nothing_gets_lines_in_a_pipe_and_an_observer_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_gets_plain_lines_and_an_own_observer_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with shown(True) as observer:
         assert isinstance(observer, PlainLines)
@@ -74,7 +74,7 @@ def test_a_notebook_redraws() -> None:
     assert is_redrawn(stream) and not is_redrawn(io.StringIO())
 
 
-def test_a_result_says_in_one_line_what_it_is() -> None:
+def test_a_results_repr_is_one_line() -> None:
     result = autosched.tune(COPY, trials=2, device="h200", verify=False)
     assert repr(result).startswith("<TuneResult of {") and "\n" not in repr(result)
     assert f"{result.best.seconds * 1e6:.4g} us (estimated) by " in str(result.best)

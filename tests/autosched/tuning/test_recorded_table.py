@@ -74,7 +74,7 @@ def replayed(tmp_path: Path, file: Path, trials: int = 30, made: KernelSpec | No
     return tune(problem, sampler="random", **given)
 
 
-def test_the_cache_of_kernel_tuner_is_searched_for_a_kernel_of_ones_own(tmp_path: Path) -> None:
+def test_a_kernel_tuner_cache_is_searched_for_a_user_kernel(tmp_path: Path) -> None:
     result = replayed(tmp_path, cache(tmp_path / "cache.json"))
     assert result.exhausted and result.provenance is Provenance.REPLAYED
     assert result.device.name == "a100_40gb_pcie", "that which the file names"
@@ -85,13 +85,13 @@ def test_the_cache_of_kernel_tuner_is_searched_for_a_kernel_of_ones_own(tmp_path
     assert any("3 others have values" in line for line in result.lines)
 
 
-def test_another_objective_is_optimised_there_too(tmp_path: Path) -> None:
+def test_a_recording_is_searched_for_other_objectives(tmp_path: Path) -> None:
     result = replayed(tmp_path, cache(tmp_path / "cache.json"), objective=["block_size_x:max", "seconds"])
     assert result.best is not None and result.best.schedule["block_size_x"] == 256
     assert [row["block_size_x"] for row in result.front] == [256, 128, 64]
 
 
-def test_what_one_run_replayed_a_second_one_goes_on_with(tmp_path: Path) -> None:
+def test_a_second_replay_continues_the_first(tmp_path: Path) -> None:
     file = cache(tmp_path / "cache.json")
     assert len(replayed(tmp_path, file, 4).trials) == 4
     assert len(replayed(tmp_path, file, 40).trials) == len(BLOCKS) * len(TILES) - 5
@@ -134,7 +134,7 @@ def test_a_file_of_another_kernel_is_refused(
     assert not (tmp_path / "a.db").exists()
 
 
-def test_a_recording_is_for_the_backend_replay_alone(tmp_path: Path) -> None:
+def test_only_the_backend_replay_accepts_a_recording(tmp_path: Path) -> None:
     file = cache(tmp_path / "cache.json")
     with pytest.raises(ValueError, match="give --backend replay"):
         tune(kernel().problem(), backend="estimate", recording=file, database=tmp_path / "a.db")
@@ -144,7 +144,7 @@ def test_a_recording_is_for_the_backend_replay_alone(tmp_path: Path) -> None:
         replayed(tmp_path, tmp_path / "missing.json")
 
 
-def test_the_command_writes_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_its_results_to_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "add.cu").write_text(SOURCE)
     (tmp_path / "add.toml").write_text(TOML)
     file = cache(tmp_path / "cache.json")

@@ -119,7 +119,7 @@ class Watched(Sampler):
 
 
 class TestStream:
-    def test_without_a_gpu_nothing_depends_on_which_result_is_there_first(self, tmp_path: Path) -> None:
+    def test_results_without_a_gpu_are_independent_of_completion_order(self, tmp_path: Path) -> None:
         """Trials, verified and rejected schedules, and the best of equal times do not depend on it."""
 
         def verdict(schedule: Schedule) -> Outcome:
@@ -158,7 +158,7 @@ class TestStream:
         tuned(store, 50, StreamingRunner(3, lumps=4), made, out=4)
         assert made.before.count(0) > 3
 
-    def test_a_runner_that_is_closed_in_the_middle_is_said_to_be(self, store: Store) -> None:
+    def test_a_runner_closed_during_the_search_is_reported(self, store: Store) -> None:
         for in_flight in (InFlightLimit(most=4), InFlightLimit(compilers=4)):
             done = store.count()
             result = tuned(store, 30, StreamingRunner(0, ends=5), in_flight=in_flight)

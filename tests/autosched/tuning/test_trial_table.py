@@ -40,7 +40,7 @@ def test_trials_on_the_front_are_not_dominated_and_dominate_the_rest(points: lis
         assert (row in front) != any(beats(other, row) for other in table)
 
 
-def test_objectives_that_are_none_are_refused() -> None:
+def test_invalid_objectives_are_rejected() -> None:
     for objectives, said in (
         ({}, "at least one"),
         ({"secs": "min"}, "unknown column 'secs'"),

@@ -105,7 +105,7 @@ class TestBadInput:
         assert "\n" not in str(caught.value)
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_foreign_database_is_left_alone(self, tmp_path: Path) -> None:
+    def test_a_foreign_database_is_rejected_and_not_modified(self, tmp_path: Path) -> None:
         (tmp_path / "a.db").write_text("precious")
         with pytest.raises(StoreError, match="not an SQLite database"):
             tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate")
@@ -156,7 +156,7 @@ class TestEndToEnd:
         assert again.best is not None, [r.measurement.reason for r in again.trials]
         assert os.listdir(tmp_path) == ["best.db"]
 
-    def test_without_a_host_compiler_it_says_that_nothing_is_verified(
+    def test_tune_reports_that_nothing_is_verified_without_a_host_compiler(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def missing() -> None:
@@ -166,7 +166,7 @@ class TestEndToEnd:
         result = tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", workers=1)
         assert result.lines[2] == "new bests are not verified: no C++ compiler: install one"
 
-    def test_a_problem_without_schedules_says_which_rule_refuses_them(self, tmp_path: Path) -> None:
+    def test_an_empty_space_is_reported_with_its_rule(self, tmp_path: Path) -> None:
         nothing = Space("toy", [ordinal("x", (1, 2))], (), (Rule("never", lambda x: x < 0, "no"),))
         only = TemplateSet([dataclasses.replace(template("matmul"), space=lambda problem, device: nothing)])
         with pytest.raises(ValueError, match="never"):

@@ -67,7 +67,7 @@ class TestTheEnd:
         assert result.satisfied and not result.exhausted
         assert 12 <= len(result.trials) < 30
 
-    def test_by_default_it_does_not(self, store: Store) -> None:
+    def test_without_a_minimum_gain_the_search_does_not_end_early(self, store: Store) -> None:
         result = tuned(store, 30, made=Fading())
         assert len(result.trials) == 30 and not result.satisfied and not result.out_of_time
 
@@ -89,7 +89,7 @@ class TestTrials:
         assert result.best == store.best(PROBLEM, "h200")
         assert not (result.exhausted or result.interrupted or result.stopped)
 
-    def test_a_trial_says_all_about_its_origin(self, store: Store) -> None:
+    def test_a_trial_records_its_origin(self, store: Store) -> None:
         trial = next(r for r in tuned(store, 8, space_version="v7").trials if r.ok)
         assert trial.problem == PROBLEM
         assert (trial.device, trial.space_version, trial.sampler, trial.seed) == ("h200", "v7", "random", 1)
@@ -98,7 +98,7 @@ class TestTrials:
         assert trial.kernel_digest == generate(PROBLEM, trial.schedule, H200).digest
         assert trial.seconds == seconds(trial.schedule)
 
-    def test_the_number_of_trials_is_exact_whatever_the_batch(self, store: Store) -> None:
+    def test_the_number_of_trials_is_exact_for_any_batch_size(self, store: Store) -> None:
         assert len(tuned(store, 7).trials) == 7
 
     def test_a_trial_is_stored_before_the_next_result_is_fetched(self, store: Store) -> None:
@@ -111,7 +111,7 @@ class TestTrials:
 
         tuned(store, 12, Watching())
 
-    def test_it_ends_when_the_space_is_exhausted(self, store: Store) -> None:
+    def test_the_search_ends_when_the_space_is_exhausted(self, store: Store) -> None:
         result = tuned(store, 1000)
         assert result.exhausted
         assert len(result.trials) == TOTAL
@@ -128,7 +128,7 @@ class TestTrials:
 
 
 class TestFailures:
-    def test_they_are_trials_with_a_reason_and_never_best(self, store: Store) -> None:
+    def test_failures_are_trials_with_a_reason_and_never_best(self, store: Store) -> None:
         result = tuned(store, 30, FakeRunner(fail=lambda s: Status.TIMEOUT if s["y"] == 16 else None))
         failed = [r for r in result.trials if r.schedule["y"] == 16]
         assert failed and all(r.status is Status.TIMEOUT and r.seconds is None for r in failed)
@@ -137,7 +137,7 @@ class TestFailures:
         assert result.ok == 30 - sum(result.failures.values())
 
     @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
-    def test_if_nothing_works_there_is_no_best(self, store: Store, status: Status) -> None:
+    def test_there_is_no_best_if_all_trials_fail(self, store: Store, status: Status) -> None:
         result = tuned(store, 10, FakeRunner(fail=lambda s: status))
         assert result.best is None
         assert result.ok == 0
@@ -153,12 +153,12 @@ class TestFailures:
             assert trial.measurement.reason == "no kernel could be generated: 2 does not go with 32"
         assert result.failures == {"compile_error": 3}
 
-    def test_a_time_that_is_none_is_refused_and_not_stored(self, store: Store) -> None:
+    def test_an_invalid_time_is_rejected_and_not_stored(self, store: Store) -> None:
         with pytest.raises(ValueError, match="positive finite"):
             tuned(store, 5, FakeRunner(time_of=lambda s: math.nan))
         assert not [r for r in store.trials() if r.ok]
 
-    def test_a_runner_that_stops_keeps_what_it_gave(self, store: Store) -> None:
+    def test_results_before_a_runner_stopped_are_kept(self, store: Store) -> None:
         result = tuned(store, 20, FakeRunner(raises=(6, RunnerStopped("the GPU no longer answers"))))
         assert result.stopped == "the GPU no longer answers"
         assert len(result.trials) == store.count() >= 6
@@ -174,21 +174,21 @@ class TestFailures:
 
 
 class TestDuplicates:
-    def test_the_same_kernel_is_measured_once(self, store: Store) -> None:
+    def test_equal_kernels_are_measured_once(self, store: Store) -> None:
         runner = FakeRunner()
         result = tuned(store, TOTAL, runner)
         kernels = {r.kernel_digest for r in result.trials if r.kernel_digest}
         assert len(runner.measured) == len(kernels) < len(result.trials)
         assert all(r.seconds == seconds(r.schedule) for r in result.trials if r.ok)
 
-    def test_also_over_runs_with_the_same_tools(self, store: Store) -> None:
+    def test_equal_kernels_are_measured_once_across_runs_with_equal_tools(self, store: Store) -> None:
         tuned(store, 25)
         runner = FakeRunner()
         tuned(store, TOTAL - 25, runner)
         measured = {(r.schedule["x"], r.schedule["y"]) for r in store.trials()[:25]}
         assert not {(s["x"], s["y"]) for s in runner.measured} & measured
 
-    def test_not_over_runs_with_other_tools(self, store: Store) -> None:
+    def test_equal_kernels_are_measured_again_with_other_tools(self, store: Store) -> None:
         tuned(store, 25)
         runner = FakeRunner(fingerprint={"device": "h200", "driver": "driver 3"})
         tuned(store, TOTAL - 25, runner)
@@ -197,13 +197,13 @@ class TestDuplicates:
 
 
 class TestResume:
-    def test_nothing_is_tried_twice(self, store: Store) -> None:
+    def test_no_schedule_is_tried_twice(self, store: Store) -> None:
         for trials in (10, 13, 9):
             tuned(store, trials)
         keys = [r.schedule.key() for r in store.trials()]
         assert len(set(keys)) == len(keys) == 32
 
-    def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(self, tmp_path: Path) -> None:
+    def test_a_stopped_run_resumes_identically(self, tmp_path: Path) -> None:
         def made() -> Sampler:
             return sampler("random", SPACE, seed=5)
 
@@ -298,7 +298,7 @@ class TestVerification:
         assert times == sorted(times, reverse=True)
         assert len(judged) < len(result.trials) / 2
 
-    def test_if_all_are_wrong_there_is_no_best(self, store: Store) -> None:
+    def test_there_is_no_best_if_no_schedule_is_verified(self, store: Store) -> None:
         result = tuned(
             store, 12, FakeRunner(Provenance.ESTIMATED), verifier=lambda s: Outcome(False, "timeout", "60 s")
         )
@@ -339,7 +339,7 @@ class TestVerification:
         known = {s for s, _ in later.restored} & rejected
         assert known == (rejected if status == "findings" else set()), "what is unverified may be tried again"
 
-    def test_a_schedule_that_breaks_a_law_of_today_is_not_verified(self, store: Store) -> None:
+    def test_a_schedule_that_breaks_a_current_constraint_is_not_verified(self, store: Store) -> None:
         tuned(store, 4, FakeRunner(Provenance.ESTIMATED))
 
         def verifier(schedule: Schedule) -> Outcome:
@@ -367,7 +367,7 @@ class TestVerification:
         assert again.best is not None and again.best.schedule["x"] == 8
         assert store.best(PROBLEM, "h200") == again.best
 
-    def test_an_earlier_best_without_a_verdict_is_not_best_until_it_has_one(self, store: Store) -> None:
+    def test_an_unverified_earlier_best_is_verified_before_it_is_best(self, store: Store) -> None:
         unverified = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
         assert unverified.best is not None
         fastest = unverified.best.schedule
@@ -376,7 +376,7 @@ class TestVerification:
         assert late.best is not None and late.best.schedule["x"] != fastest["x"]
         assert store.best(PROBLEM, "h200") == late.best
 
-    def test_a_failure_of_this_machine_stops_the_tune_and_rejects_nothing(self, store: Store) -> None:
+    def test_a_host_failure_stops_the_search_without_rejecting_schedules(self, store: Store) -> None:
         def verifier(schedule: Schedule) -> Outcome:
             if schedule["x"] == 8:
                 raise HostFailure("g++ cannot compile: repair it")
@@ -390,7 +390,7 @@ class TestVerification:
         whole = tuned(store, TOTAL, FakeRunner(Provenance.ESTIMATED), verifier=lambda s: Outcome(True))
         assert whole.best is not None and whole.best.schedule["x"] == 8
 
-    def test_a_failure_of_this_machine_at_the_start_is_no_verdict_on_what_was_stored(self, store: Store) -> None:
+    def test_a_host_failure_at_the_start_keeps_the_stored_best(self, store: Store) -> None:
         before = tuned(store, 20, FakeRunner(Provenance.ESTIMATED))
 
         def verifier(schedule: Schedule) -> Outcome:
@@ -402,7 +402,7 @@ class TestVerification:
 
 
 class TestInterruption:
-    def test_ctrl_c_keeps_everything_and_ends_cleanly(self, store: Store) -> None:
+    def test_ctrl_c_keeps_all_trials_and_stops_the_runner(self, store: Store) -> None:
         runner = FakeRunner(raises=(9, KeyboardInterrupt()))
         result = tuned(store, 20, runner)
         assert result.interrupted
@@ -421,7 +421,7 @@ class TestInterruption:
         result = tuned(store, 20, observer=Impatient())
         assert result.interrupted and len(result.trials) == store.count() == 3
 
-    def test_the_next_run_goes_on(self, store: Store) -> None:
+    def test_the_next_run_continues(self, store: Store) -> None:
         tuned(store, 20, FakeRunner(raises=(9, KeyboardInterrupt())))
         kept = store.count()
         result = tuned(store, 5)
@@ -429,7 +429,7 @@ class TestInterruption:
 
 
 class TestObserver:
-    def test_it_sees_every_trial_and_the_best_so_far(self, store: Store) -> None:
+    def test_the_observer_sees_every_trial_and_the_current_best(self, store: Store) -> None:
         log = Log()
         result = tuned(store, 15, FakeRunner(fail=lambda s: Status.CRASHED if s["x"] == 1 else None), observer=log)
         assert [p.trial for p in log.steps] == list(result.trials)
@@ -443,7 +443,7 @@ class TestObserver:
         assert log.steps[-1].seconds_left == 0
         assert log.steps[4].seconds_left == pytest.approx(10 / log.steps[4].rate)
 
-    def test_the_first_lines_say_what_is_there(self, store: Store) -> None:
+    def test_the_first_lines_report_backend_and_stored_trials(self, store: Store) -> None:
         log = Log()
         result = tuned(store, 1, lines=("backend fake, because",), observer=log)
         assert log.starts[0].lines == result.lines
@@ -476,7 +476,7 @@ t.Tuner(parts).run(t.SearchPlan(trials=10**6))
 
 
 class TestKilled:
-    def test_a_killed_tune_loses_the_trial_in_flight_at_most_and_goes_on(self, tmp_path: Path) -> None:
+    def test_a_killed_search_loses_at_most_the_trial_in_flight(self, tmp_path: Path) -> None:
         path, random = tmp_path / "a.db", np.random.default_rng(3)
         paths = [str(Path(__file__).parent), *(p for p in sys.path if p)]
         code = KILLED.replace("PATHS", json.dumps(paths))

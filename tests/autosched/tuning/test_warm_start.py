@@ -107,7 +107,7 @@ def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> N
     assert none.lines == ()
 
 
-def test_what_it_was_worth_is_said() -> None:
+def test_the_benefit_of_the_warm_start_is_reported() -> None:
     start = warm_start.from_model(model(), "m.json", TASK, estimates_of(TASK))
     times = seconds(PROBLEM, "h200", SCHEDULES)
     one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
@@ -139,7 +139,7 @@ def test_tune_estimates_with_a_model_and_never_mixes_its_times(tmp_path: Path) -
         tune(PROBLEM, trials=1, database=tmp_path / "b.db", device="h200", backend="estimate", verify=False)
 
 
-def test_a_file_that_is_no_model_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_invalid_model_is_rejected_before_the_database_is_created(tmp_path: Path) -> None:
     (tmp_path / "junk").write_text("{}")
     for name, complaint in (("junk", "is not a cost model"), ("none", "cannot be read")):
         with pytest.raises(ValueError, match=complaint):

@@ -69,7 +69,7 @@ def chosen(backend: str = "auto", wanted: str | Device | None = None) -> tuple[s
 
 @pytest.mark.usefixtures("no_gpu")
 class TestWithoutGpu:
-    def test_auto_estimates_for_h200_and_says_why(self) -> None:
+    def test_auto_estimates_for_h200_and_reports_why(self) -> None:
         name, target, line = chosen()
         assert (name, target) == ("estimate", "h200")
         assert NO_GPU in line and "ESTIMATED" in line
@@ -78,22 +78,22 @@ class TestWithoutGpu:
         assert chosen(wanted="A100")[:2] == ("estimate", "a100")
         assert chosen(wanted=A100)[:2] == ("estimate", "a100")
 
-    def test_cuda_says_what_is_missing(self) -> None:
+    def test_cuda_reports_the_missing_component(self) -> None:
         with pytest.raises(BackendError, match=f"{NO_GPU}.*use --backend estimate"):
             choose(None, BackendOptions(backend="cuda"))
 
 
 @pytest.mark.usefixtures("an_h200")
 class TestWithGpu:
-    def test_auto_measures_on_it(self) -> None:
+    def test_auto_measures_on_the_gpu(self) -> None:
         name, target, line = chosen()
         assert (name, target) == ("cuda", "h200")
         assert "backend cuda" in line
 
-    def test_it_may_be_named(self) -> None:
+    def test_the_gpu_may_be_selected_by_name(self) -> None:
         assert chosen("cuda", "H200")[:2] == ("cuda", "h200")
 
-    def test_another_device_is_estimated_and_never_measured_on_this_one(self) -> None:
+    def test_another_device_is_only_estimated(self) -> None:
         name, target, line = chosen(wanted="a100")
         assert (name, target) == ("estimate", "a100")
         assert "the GPU of this machine is h200, not a100" in line
@@ -120,12 +120,12 @@ class TestSeveralGpus:
     @pytest.mark.parametrize(
         ("gpus", "named"), [(None, "on h200"), ([1], "on h200"), ([1, 0], "on 2 x h200"), ([2], "on a100")]
     )
-    def test_those_that_are_named_measure_and_the_first_alone_by_default(self, gpus: Gpus | None, named: str) -> None:
+    def test_named_gpus_measure_or_the_first_by_default(self, gpus: Gpus | None, named: str) -> None:
         with choose(None, BackendOptions(backend="cuda", workers=1, gpus=gpus)) as found:
             assert named + "," in found.line
             assert found.gpus == len(gpus or [0])
 
-    def test_all_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_all_selects_all_gpus_of_one_kind(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probing, "cuda_count", lambda: 2)
         with choose(None, BackendOptions(backend="cuda", workers=1, gpus="all")) as found:
             assert "on 2 x h200" in found.line
@@ -144,22 +144,22 @@ class TestSeveralGpus:
         ],
     )
     @pytest.mark.parametrize("backend", ["auto", "cuda"])
-    def test_what_cannot_be_is_refused(self, backend: str, gpus: Gpus, refusal: str) -> None:
+    def test_invalid_backend_options_are_rejected(self, backend: str, gpus: Gpus, refusal: str) -> None:
         with pytest.raises(ValueError, match=refusal):
             choose(None, BackendOptions(backend=backend, workers=1, gpus=gpus))
 
-    def test_they_are_for_measuring(self) -> None:
+    def test_several_gpus_require_measurements(self) -> None:
         with pytest.raises(BackendError, match=r"no GPU can measure here \(backend estimate was requested\)"):
             choose(None, BackendOptions(backend="estimate", gpus=[0]))
         with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
             choose(None, BackendOptions(backend="auto", device="a100", gpus=[0, 1]))
 
-    def test_one_that_does_not_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_gpu_that_does_not_respond_is_rejected(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(probing, "cuda_available", lambda gpu: (gpu == 0, f"GPU {gpu} does not answer: busy"))
         with pytest.raises(BackendError, match="GPU 1 does not answer: busy"):
             choose(None, BackendOptions(backend="auto", gpus=[0, 1]))
 
-    def test_both_measure(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_both_gpus_measure(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         log = tmp_path / "log"
         environment = {simulated_gpu.SECONDS: "0.4", simulated_gpu.LOG: str(log)}
         simulated = partial(CudaRunner, worker_module=simulated_gpu.MODULE, worker_env=environment)
@@ -179,7 +179,7 @@ class TestSeveralGpus:
 
 @pytest.mark.usefixtures("an_unknown_gpu")
 class TestUnknownGpu:
-    def test_auto_goes_on_without_it_and_says_so(self) -> None:
+    def test_auto_estimates_on_an_unknown_gpu_and_reports_why(self) -> None:
         name, target, line = chosen()
         assert (name, target) == ("estimate", "h200")
         assert "no device row has" in line
@@ -191,7 +191,7 @@ class TestUnknownGpu:
 
 @pytest.mark.usefixtures("no_gpu")
 class TestRefusals:
-    def test_names(self) -> None:
+    def test_unknown_names_and_numbers_are_rejected(self) -> None:
         with pytest.raises(
             BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, ray, replay"
         ):
@@ -227,12 +227,12 @@ class TestEstimate:
             GeneratedKernel(entry="k", source="", arguments=(), grid=(1, 1, 1), block=(32, 1, 1)),
         )
 
-    def test_it_is_the_analytic_model_with_what_the_compiler_allotted(self, candidate: Candidate) -> None:
+    def test_the_estimate_uses_the_compiled_registers_and_spills(self, candidate: Candidate) -> None:
         work = counts(self.PROBLEM, MATMUL.config(self.PROBLEM, candidate.schedule, H200), H200)
         allotted = Resources(40, 24, 16, 0, 0, 0)
         assert self.ESTIMATE(candidate, allotted) == predict(work, H200, registers=40, spill_bytes=40)
 
-    def test_a_template_without_cost_counts_is_estimated_by_what_the_emulator_counts(
+    def test_a_template_without_counts_is_estimated_from_emulated_counts(
         self, candidate: Candidate, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)
@@ -243,7 +243,7 @@ class TestEstimate:
         monkeypatch.setattr("autosched.tuning.backends.estimators.counted", lambda *_: None)
         assert AnalyticEstimator(H200, silent)(candidate, resources) is None
 
-    def test_counts_of_the_machine_code_are_taken_where_there_is_a_program(
+    def test_a_compiled_program_is_estimated_from_machine_code_counts(
         self, candidate: Candidate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         silent, resources = TemplateSet([dataclasses.replace(MATMUL, counts=None)]), Resources(40, 0, 0, 0, 0, 0)

@@ -18,7 +18,7 @@ from measurements.runners.fleet import cluster as clusters
 PROBLEM = ("matmul", "-m", "64", "-n", "64", "-k", "64")
 
 
-def test_ray_and_what_is_of_one_machine_do_not_go_together(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_ray_excludes_options_of_a_single_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="omit --backend and --gpus"):
         backends.choose(None, backends.BackendOptions(backend="estimate", ray="auto"))
     with pytest.raises(BackendError, match="omit --backend and --gpus"):
@@ -28,7 +28,7 @@ def test_ray_and_what_is_of_one_machine_do_not_go_together(capsys: pytest.Captur
     assert not (tmp_path / "a.db").exists()
 
 
-def test_without_ray_the_command_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ray_is_reported_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r"Ray is not installed: pip install 'autosched\[ray\]'"):
         clusters.Fleet("auto")

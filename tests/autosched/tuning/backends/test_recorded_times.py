@@ -27,7 +27,7 @@ def test_the_estimate_of_the_recorded_winner_is_at_least_its_time(problem: Probl
     assert scaled == pytest.approx(seconds) and estimated < seconds
 
 
-def test_estimates_are_scaled_for_the_recorded_device_alone() -> None:
+def test_only_estimates_of_the_recorded_device_are_scaled() -> None:
     assert scale_of_estimates(LARGE, H100) > 1.0
     assert scale_of_estimates(LARGE, device("h200")) == 1.0
     assert scale_of_estimates(Matmul(8192, 8192, 4096, a="bf16"), H100) == 1.0

@@ -65,7 +65,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
 
 
 @pytest.mark.parametrize("sampler", representative(["random", "evolution", "tpe"], "random", "tpe"))
-def test_a_search_spends_its_trials_on_what_was_recorded(recorded: Recording, tmp_path: Path, sampler: str) -> None:
+def test_a_replayed_search_only_tries_recorded_schedules(recorded: Recording, tmp_path: Path, sampler: str) -> None:
     result = tune(PROBLEM, trials=100, database=tmp_path / "a.db", device="h200", sampler=sampler, seed=2)
     assert result.provenance is Provenance.REPLAYED
     assert result.exhausted
@@ -79,7 +79,7 @@ def test_a_search_spends_its_trials_on_what_was_recorded(recorded: Recording, tm
     assert result.remeasured is None
 
 
-def test_auto_finds_the_recording_and_says_so(recorded: Recording) -> None:
+def test_auto_replays_a_recording_and_reports_it(recorded: Recording) -> None:
     with choose(PROBLEM, BackendOptions()) as found:
         assert (found.name, found.device.name, found.pool) == ("replay", "h200", None)
         assert "no driver" in found.line
@@ -93,13 +93,13 @@ def test_auto_finds_the_recording_and_says_so(recorded: Recording) -> None:
         assert found.name == "estimate"
 
 
-def test_replay_says_what_is_missing(recorded: Recording) -> None:
+def test_replay_reports_a_missing_recording(recorded: Recording) -> None:
     with pytest.raises(BackendError, match="nothing to replay: this problem was not recorded on a100"):
         choose(PROBLEM, BackendOptions(backend="replay", device="a100"))
 
 
 @pytest.mark.parametrize("backend", ["auto", "replay"])
-def test_a_damaged_recording_is_one_line_that_names_it_and_says_what_to_do(
+def test_a_damaged_recording_is_reported_with_its_path_and_a_remedy(
     recorded: Recording, tmp_path: Path, backend: str
 ) -> None:
     path = recording.place(PROBLEM.key(), "h200")

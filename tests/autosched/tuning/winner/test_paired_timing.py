@@ -149,7 +149,7 @@ def order(result: TuneResult) -> list[int]:
     return [result.entrants[p.position].integer("x") for p in result.remeasured.standings]
 
 
-def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Store) -> None:
+def test_the_fastest_in_the_final_wins_over_the_fastest_in_screening(store: Store) -> None:
     result = tuned(store, Turns(lambda x: 1e-6 * (1.3 - x / 20)))
     assert sorted(order(result)) == list(range(paired_timing.FEWEST_ENTRANTS)), "the fastest of screening are let in"
     assert order(result) == [5, 4, 3, 2, 1, 0]
@@ -165,7 +165,7 @@ def test_what_is_fastest_in_turns_wins_and_not_what_was_in_screening(store: Stor
     assert tuned(store, Turns(time_of)).earlier == 40
 
 
-def test_candidates_much_slower_in_screening_are_left_out(store: Store) -> None:
+def test_candidates_much_slower_in_screening_are_excluded(store: Store) -> None:
     result = tuned(store, Turns(time_of, lambda x: 1e-6 * 1.4**x))
     assert order(result) == [0, 1]
 
@@ -206,14 +206,14 @@ def test_after_the_first_rounds_only_plausible_winners_go_on(store: Store) -> No
     assert result.remeasured.rounds >= paired_timing.FIRST_ROUNDS + paired_timing.ROUNDS
 
 
-def test_of_those_as_fast_as_each_other_the_simpler_wins(store: Store) -> None:
+def test_the_simplest_of_tied_schedules_wins(store: Store) -> None:
     simple = {3: 0.0}
     result = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
     assert order(result)[0] == 3
     assert result.best is not None and result.best.schedule["x"] == 3
 
 
-def test_the_winner_of_before_keeps_a_tie_and_loses_what_is_none(store: Store) -> None:
+def test_the_previous_winner_keeps_a_tie_and_loses_to_a_faster_one(store: Store) -> None:
     simple = {3: 0.0}
     first = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
     assert order(first)[0] == 3
@@ -225,7 +225,7 @@ def test_the_winner_of_before_keeps_a_tie_and_loses_what_is_none(store: Store) -
     assert order(beaten)[0] != 3
 
 
-def test_two_runs_that_tie_the_same_schedules_choose_the_same_one(tmp_path: Path) -> None:
+def test_tied_schedules_have_the_same_winner_in_every_run(tmp_path: Path) -> None:
     winners = set()
     for seed in range(4):
         with Store.open(tmp_path / f"{seed}.db") as fresh:
@@ -235,7 +235,7 @@ def test_two_runs_that_tie_the_same_schedules_choose_the_same_one(tmp_path: Path
     assert len(winners) == 1
 
 
-def test_rounds_are_added_for_those_at_the_edge_until_it_is_clear_or_a_limit_is_met(store: Store) -> None:
+def test_rounds_are_added_until_the_winner_is_clear_or_a_limit_is_reached(store: Store) -> None:
     runner = Turns(lambda x: 1e-6 * (1 + 0.012 * x), noise=0.01)
     result = tuned(store, runner, complexity=lambda s: float(-s.integer("x")))
     assert result.remeasured is not None and result.remeasured.clear
@@ -250,7 +250,7 @@ def test_rounds_are_added_for_those_at_the_edge_until_it_is_clear_or_a_limit_is_
     assert not hopeless.clear and hopeless.rounds == paired_timing.MOST_ROUNDS
 
 
-def test_as_many_are_let_in_as_the_noise_of_screening_can_hide() -> None:
+def test_the_number_of_finalists_grows_with_the_noise_of_screening() -> None:
     exact = [Timing(t, t, t, 7) for t in 1 + 0.015 * np.arange(40)]
     assert paired_timing.let_in(exact[::-1]) == list(range(39, 33, -1)), "the fewest, and the fastest first"
     loose = [Timing(t.median, 0.98 * t.median, 1.02 * t.median, 7) for t in exact]
@@ -260,7 +260,7 @@ def test_as_many_are_let_in_as_the_noise_of_screening_can_hide() -> None:
     assert paired_timing.let_in([]) == []
 
 
-def test_one_that_fails_in_a_later_round_starts_the_final_again_with_all_others() -> None:
+def test_a_failure_in_a_later_round_restarts_the_final_without_the_entrant() -> None:
     class Late(Turns):
         def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
             self.fate = lambda x: Status.LAUNCH_ERROR if x == 1 and len(self.compared) > 1 else Status.OK
@@ -287,7 +287,7 @@ def test_no_rounds_are_added_when_the_time_is_up() -> None:
     assert paired_timing.remeasure(same, candidates, [0.0, 0.0]).rounds > paired_timing.ROUNDS
 
 
-def test_a_winner_that_is_wrong_on_other_inputs_is_out_of_the_database(store: Store) -> None:
+def test_a_winner_with_wrong_results_on_other_inputs_is_removed(store: Store) -> None:
     result = tuned(store, Turns(time_of, fate=lambda x: Status.WRONG_RESULT if x == 0 else Status.OK))
     assert order(result)[0] == 1
     assert store.best(PROBLEM, "h200") == result.best and result.best is not None and result.best.schedule["x"] == 1
@@ -295,13 +295,13 @@ def test_a_winner_that_is_wrong_on_other_inputs_is_out_of_the_database(store: St
     assert wrong.schedule["x"] == 0 and wrong.measurement.reason == "re-measured: on demand"
 
 
-def test_one_that_takes_the_process_down_does_not_take_the_final_down(store: Store) -> None:
+def test_a_crash_of_an_entrant_does_not_end_the_final(store: Store) -> None:
     result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 5 else Status.OK))
     assert order(result) == [0, 1, 2, 3, 4]
     assert result.remeasured is not None and len(result.remeasured.failed) == 1
 
 
-def test_the_fastest_that_takes_the_process_down_is_out_and_the_others_are_in(store: Store) -> None:
+def test_a_crashing_fastest_entrant_is_excluded(store: Store) -> None:
     result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 0 else Status.OK))
     assert order(result) == [1, 2, 3, 4, 5]
     assert (
@@ -311,7 +311,7 @@ def test_the_fastest_that_takes_the_process_down_is_out_and_the_others_are_in(st
     assert [r.schedule["x"] for r in store.trials() if not r.ok] == [0]
 
 
-def test_a_time_limit_of_all_together_rejects_only_who_is_late_alone(store: Store) -> None:
+def test_a_shared_timeout_only_rejects_entrants_that_are_late_alone(store: Store) -> None:
     class Late(Turns):
         def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
             entrants = super().compare(candidates, **options)  # type: ignore[arg-type]
@@ -323,26 +323,26 @@ def test_a_time_limit_of_all_together_rejects_only_who_is_late_alone(store: Stor
     assert [(r.schedule["x"], r.status) for r in store.trials() if not r.ok] == [(2, Status.TIMEOUT)]
 
 
-def test_a_library_that_crashes_the_worker_leaves_the_entrants_alone(store: Store) -> None:
+def test_a_library_crash_does_not_reject_entrants(store: Store) -> None:
     result = tuned(store, Turns(time_of, library_kills=True))
     assert order(result) == [0, 1, 2, 3, 4, 5]
     assert result.remeasured is not None and not result.remeasured.failed and result.remeasured.library is None
     assert result.remeasured.why_not.endswith("failed when timed with the others: the worker died")
 
 
-def test_if_none_can_be_compared_screening_stands(store: Store) -> None:
+def test_screening_decides_if_no_entrant_can_be_compared(store: Store) -> None:
     result = tuned(store, Turns(time_of, fate=lambda x: Status.TIMEOUT))
     assert result.remeasured is not None and result.remeasured.standings == () and not result.remeasured.clear
     assert result.best is not None and result.best.schedule["x"] == 0
 
 
-def test_without_a_library_it_says_why(store: Store) -> None:
+def test_a_missing_library_is_reported_with_its_reason(store: Store) -> None:
     result = tuned(store, Turns(time_of, library=None))
     assert result.remeasured is not None
     assert (result.remeasured.library, result.remeasured.why_not) == (None, "there is none")
 
 
-def test_what_is_tried_later_must_beat_the_winner_and_goes_to_the_next_final(store: Store) -> None:
+def test_later_candidates_compete_with_the_winner_in_the_next_final(store: Store) -> None:
     upside_down = Turns(lambda x: 1e-6 * (3.0 - x / 20), library=5e-6)
     first = tuned(store, upside_down, 20)
     assert first.best is not None
@@ -352,7 +352,7 @@ def test_what_is_tried_later_must_beat_the_winner_and_goes_to_the_next_final(sto
     assert second.best == store.best(PROBLEM, "h200")
 
 
-def test_parameters_that_are_not_at_their_defaults_are_counted() -> None:
+def test_non_default_parameters_are_counted() -> None:
     space = Space("toy", (ordinal("x", (1, 2)), ordinal("y", (1, 2))))
     task = SearchTask(PROBLEM, H200, TemplateSet(()), space)
     assert [task.num_changed(Schedule("toy", (("x", x), ("y", y)))) for x, y in ((1, 1), (1, 2), (2, 2))] == [0, 1, 2]
@@ -387,7 +387,7 @@ class TestStore:
         assert trial is not None and trial.seconds is not None
         return trial.schedule.integer("x"), trial.seconds
 
-    def test_the_winner_stands_before_faster_medians_of_before(self, store: Store) -> None:
+    def test_the_winner_precedes_faster_medians_of_earlier_trials(self, store: Store) -> None:
         self.add(store, 1, 1e-6)
         self.add(store, 2, 2e-6)
         self.add(store, 1, 3e-6, rank=2)
@@ -395,7 +395,7 @@ class TestStore:
         self.add(store, 2, 2.5e-6, rank=1)
         assert self.best(store) == (2, 2.5e-6)
 
-    def test_later_trials_may_beat_it(self, store: Store) -> None:
+    def test_later_trials_may_beat_the_winner(self, store: Store) -> None:
         self.add(store, 1, 1e-6)
         self.add(store, 2, 2e-6, rank=1)
         self.add(store, 3, 2.1e-6)
@@ -409,7 +409,7 @@ class TestStore:
         self.add(store, 2, 2e-6, rank=1)
         assert self.best(store)[0] == 2
 
-    def test_a_win_with_an_older_kernel_is_none(self, store: Store) -> None:
+    def test_a_win_of_an_older_kernel_does_not_count(self, store: Store) -> None:
         self.add(store, 1, 1e-6)
         self.add(store, 2, 2e-6, rank=1)
         self.add(store, 2, 5e-6, digest="newer")
@@ -450,7 +450,7 @@ def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> No
     assert order(again) == order(result), "those that the library beat are let in again"
 
 
-def test_a_library_that_lost_is_recorded_at_its_place(store: Store) -> None:
+def test_a_losing_library_is_recorded_with_its_rank(store: Store) -> None:
     result = tuned(store, Turns(time_of, library=1.12e-6))
     assert result.best is not None and result.best.schedule["x"] == 0
     run = [r for r in store.trials(PROBLEM) if r.rank]
@@ -466,7 +466,7 @@ def test_a_library_that_lost_is_recorded_at_its_place(store: Store) -> None:
     assert again.best is not None and AtTuning.of(store.trials(PROBLEM), again.best) is None, "the newest one counts"
 
 
-def test_without_a_library_a_copy_is_what_a_check_compares_with(store: Store) -> None:
+def test_a_copy_is_the_control_without_a_library(store: Store) -> None:
     result = tuned(store, Turns(time_of, library=None, copy=0.5e-6))
     assert result.best is not None and result.best.control is not None
     assert result.best.control.name == "copy" and result.best.control.timing.median == pytest.approx(0.5e-6, rel=0.06)
@@ -481,7 +481,7 @@ def test_without_a_library_a_copy_is_what_a_check_compares_with(store: Store) ->
     assert neither is not None and neither.control is None
 
 
-def test_within_a_tie_a_schedule_wins_and_takes_the_place_of_a_library(store: Store) -> None:
+def test_a_schedule_tied_with_the_library_replaces_it(store: Store) -> None:
     tuned(store, Turns(time_of, library=0.8e-6))
     for library in (0.995e-6, 1.2e-6):
         result = tuned(store, Turns(time_of, library=library))
@@ -495,7 +495,7 @@ def test_a_recording_leaves_the_library_out(store: Store) -> None:
     assert set(recording.spaces) == {"toy"}
 
 
-def test_the_default_takes_part_whatever_screening_said_of_it(store: Store) -> None:
+def test_the_default_always_enters_the_final(store: Store) -> None:
     default = Schedule("toy", (("x", 33),))
     runner = Turns(lambda x: 0.5e-6 if x == 33 else time_of(x), lambda x: 1e-6 * 1.4**x)
     result = tuned(store, runner, default=default)
@@ -505,7 +505,7 @@ def test_the_default_takes_part_whatever_screening_said_of_it(store: Store) -> N
     assert again.best is not None and again.best.schedule == default, "one that has no kernel is left out"
 
 
-def test_also_one_that_was_not_screened(store: Store) -> None:
+def test_a_default_that_was_not_screened_enters_the_final(store: Store) -> None:
     default = Schedule("toy", (("x", 33),))
     result = tuned(store, Turns(time_of), trials=3, default=default)
     assert 33 in order(result)

@@ -114,7 +114,7 @@ def test_constant_memory_is_filled_as_an_argument() -> None:
     check_entry(kernel.problem(), [Schedule("poly_filled", tuple({"b": 32}.items()))], A100)
 
 
-def test_constant_memory_that_nothing_fills_is_refused_by_name() -> None:
+def test_unfilled_constant_memory_is_rejected_by_name() -> None:
     kernel = constant_kernel(name="poly_unfilled")
     with pytest.raises(KernelFileError, match=r"nothing fills the __constant__ variable coefficients"):
         check_entry(kernel.problem(), [Schedule("poly_unfilled", tuple({"b": 32}.items()))], A100)
@@ -127,7 +127,7 @@ def test_constant_memory_that_nothing_fills_is_refused_by_name() -> None:
         ("coefficients", "5", "has 16 bytes in the source"),
     ],
 )
-def test_what_fills_constant_memory_must_fit(name: str, shape: str, said: str) -> None:
+def test_arrays_for_constant_memory_must_fit(name: str, shape: str, said: str) -> None:
     kernel = constant_kernel(array(name, "constant", shape=shape), name=f"poly_{name}")
     with pytest.raises(KernelFileError, match=said):
         check_entry(kernel.problem(), [Schedule(f"poly_{name}", tuple({"b": 32}.items()))], A100)
@@ -231,7 +231,7 @@ def test_inputs_from_functions_and_files_of_the_wrong_kind(tmp_path: Path) -> No
     given({"file": str(tmp_path / "fine.npy")}).problem().random_inputs(0)
 
 
-def test_several_source_files_and_an_entry_in_an_included_one(tmp_path: Path) -> None:
+def test_an_entry_may_be_in_an_included_source_file(tmp_path: Path) -> None:
     (tmp_path / "head.cuh").write_text("__global__ void twice(float* y, const float* x) { y[threadIdx.x] = two(x); }\n")
     (tmp_path / "a.cu").write_text("__device__ float two(const float* x) { return 2 * x[threadIdx.x]; }\n")
     (tmp_path / "b.cu").write_text('#include "head.cuh"\n')
@@ -253,7 +253,7 @@ def test_several_source_files_and_an_entry_in_an_included_one(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("hostile", ["/dev/zero", "pipe", "huge"])
-def test_sources_that_are_no_files_are_refused_at_once(hostile: str, tmp_path: Path) -> None:
+def test_irregular_and_huge_sources_are_rejected(hostile: str, tmp_path: Path) -> None:
     if hostile == "pipe":
         os.mkfifo(tmp_path / "pipe")
     if hostile == "huge":
@@ -289,7 +289,7 @@ OUT = '[[argument]]\nname = "y"\nkind = "output"\ndtype = "f32"\nshape = ["32"]\
         ("x = " + "[" * 5000 + "]" * 5000 + "\n", "nested too deeply|unknown key 'x'|no TOML"),
     ],
 )
-def test_hostile_kernel_files_get_one_line(more: str, said: str, tmp_path: Path) -> None:
+def test_hostile_kernel_files_are_rejected_in_one_line(more: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "bare.cu").write_text("__global__ void bare(float* y) { y[threadIdx.x] = 0; }\n")
     text = more + BARE + OUT if more.startswith("x") else BARE + OUT + more
     (tmp_path / "k.toml").write_text(text)
@@ -298,7 +298,7 @@ def test_hostile_kernel_files_get_one_line(more: str, said: str, tmp_path: Path)
     assert "\n" not in str(error.value)
 
 
-def test_references_one_after_another_end(tmp_path: Path) -> None:
+def test_a_long_chain_of_references_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "bare.cu").write_text("__global__ void bare(float* y) { y[threadIdx.x] = 0; }\n")
     for i in range(60):
         (tmp_path / f"k{i}.toml").write_text(f'{BARE}{OUT}[reference]\nkernel = "k{i + 1}.toml"\n')
@@ -325,7 +325,7 @@ def test_a_source_that_takes_the_compiler_minutes_is_compiled_once(monkeypatch: 
     assert len(asked) == 1
 
 
-def test_the_header_of_all_of_cub_stands_for_what_a_kernel_can_use(tmp_path: Path) -> None:
+def test_the_cub_header_is_replaced_by_its_device_headers(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text("#include <cub/cub.cuh>\n#include <cstdio>\n__global__ void k(float* x, int n) {}\n")
     table = DocumentTable({}, KeyPositions("k.toml"))
     headers = dict(read_headers(table, (tmp_path / "k.cu").read_text(), tmp_path, tmp_path))

@@ -81,7 +81,7 @@ small = st.lists(st.tuples(*[st.integers(-4, 40)] * 3), min_size=1, max_size=6)
 @given(expressions(), small)
 @example("a ** 0 in (1, ceil_div(a, a), 4)", [(0, 0, 0), (2, 0, 0)])  # all elements of a tuple are computed
 @example("a not in (a, b // c)", [(1, 2, 0), (1, 2, 1)])
-def test_an_expression_means_what_python_means_in_columns_and_alone(text: str, rows: list[tuple[int, ...]]) -> None:
+def test_expressions_of_columns_and_values_equal_python(text: str, rows: list[tuple[int, ...]]) -> None:
     expression = parse(text, NAMES)
     columns = {name: np.array([row[i] for row in rows]) for i, name in enumerate(NAMES)}
     values, defined = expression.columns(columns, {})
@@ -105,7 +105,7 @@ def test_an_expression_means_what_python_means_in_columns_and_alone(text: str, r
 @pytest.mark.parametrize(
     "text", ["a // b", "a % b", "a / b", "1.5 // b", "ceil_div(a, b)", "a ** (b - 1)", "log2(b)", "sqrt(b - 1)"]
 )
-def test_what_python_refuses_is_undefined_and_never_raises(text: str) -> None:
+def test_expressions_that_raise_in_python_are_undefined(text: str) -> None:
     expression = parse(text, NAMES)
     assert expression.partial
     values, defined = expression.columns({"a": np.array([7, 7]), "b": np.array([0, 2]), "c": np.array([0, 0])}, {})
@@ -197,7 +197,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
-def test_what_is_not_in_the_language_gets_one_line(text: str, message: str) -> None:
+def test_unsupported_syntax_is_rejected_in_one_line(text: str, message: str) -> None:
     with pytest.raises(ExpressionError) as error:
         parse(text, NAMES)
     assert message in str(error.value)
@@ -206,7 +206,7 @@ def test_what_is_not_in_the_language_gets_one_line(text: str, message: str) -> N
 
 @settings(max_examples=300)
 @given(st.text(alphabet="ab01.+-*/%()<>=,[]'\" andortifels", max_size=40))
-def test_any_text_is_an_expression_or_gets_one_line(text: str) -> None:
+def test_any_text_is_an_expression_or_rejected_in_one_line(text: str) -> None:
     try:
         expression: Expression | None = parse(text, NAMES)
     except ExpressionError as error:
@@ -217,12 +217,12 @@ def test_any_text_is_an_expression_or_gets_one_line(text: str) -> None:
         assert len(values) == len(defined) == 2
 
 
-def test_large_powers_end_at_once() -> None:
+def test_large_powers_are_undefined_without_being_computed() -> None:
     assert not parse("9 ** 9 ** 9 ** 9", {}).columns({"a": np.array([1])}, {})[1].any()
     assert not parse("9.5 ** 9 ** 9 ** 9", {}).columns({"a": np.array([1])}, {})[1].any()
 
 
-def test_an_expression_over_several_lines_is_one() -> None:
+def test_an_expression_may_span_several_lines() -> None:
     assert parse("a *\n  b", NAMES).value({"a": 3, "b": 4}) == 12
 
 
@@ -259,7 +259,7 @@ def test_lists_of_values(text: str, values: list[Any]) -> None:
         ("range(a)", "unknown name 'a'"),
     ],
 )
-def test_what_is_no_list_gets_one_line(text: str, message: str) -> None:
+def test_invalid_lists_are_rejected(text: str, message: str) -> None:
     with pytest.raises(ExpressionError) as error:
         value_list(text)
     assert message in str(error.value)
@@ -318,7 +318,7 @@ def test_bit_operators_and_functions_of_math_are_pythons_own(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["1 << x", "x >> (0 - x)", "math.log(0 - x)", "math.exp(x * 100)", "math.isqrt(0 - x)"]
 )
-def test_they_have_no_value_where_python_has_none_or_a_huge_one(text: str) -> None:
+def test_undefined_or_huge_shifts_have_no_value(text: str) -> None:
     with pytest.raises(ExpressionError, match="no value"):
         parse(text, {"x": "int"}).value({"x": 80})
 
@@ -334,6 +334,6 @@ def test_they_have_no_value_where_python_has_none_or_a_huge_one(text: str) -> No
         ("os.system(x)", "not part of"),
     ],
 )
-def test_mistakes_name_what_to_write(text: str, hint: str) -> None:
+def test_mistakes_are_reported_with_the_correct_spelling(text: str, hint: str) -> None:
     with pytest.raises(ExpressionError, match=hint):
         parse(text, {"x": "int"})

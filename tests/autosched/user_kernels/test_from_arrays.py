@@ -67,7 +67,7 @@ def test_restrictions_sizes_and_metrics_may_be_functions() -> None:
     assert lowered.grid == (32, 2, 1)
 
 
-def test_two_functions_make_two_kernels_and_the_same_one_one() -> None:
+def test_a_kernels_identity_includes_its_restriction_function() -> None:
     def larger(least: int) -> Any:
         return lambda p: p["block_size_x"] > least
 
@@ -75,7 +75,7 @@ def test_two_functions_make_two_kernels_and_the_same_one_one() -> None:
     assert first == again != other
 
 
-def test_a_judge_takes_what_kernel_tuner_passes() -> None:
+def test_a_verify_function_is_called_as_by_kernel_tuner() -> None:
     seen: list[Any] = []
 
     def verify(answer: Any, result: Any, atol: float) -> bool:
@@ -113,7 +113,7 @@ def test_parameters_may_be_pinned() -> None:
             kernel.pinned(**wrong)
 
 
-def test_what_is_neither_an_array_nor_a_number_is_refused() -> None:
+def test_arguments_other_than_arrays_and_numbers_are_rejected() -> None:
     with pytest.raises(ValueError, match="argument 0 must be a numpy array, a number or a struct, not list"):
         KernelSpec.from_arrays("vector_add", ADD, N, [[1.0]], {"block_size_x": [32]})
 

@@ -60,7 +60,7 @@ def test_every_way_of_passing_parameters_compiles_and_computes(passing: str) -> 
         assert check(problem, inputs, emulate(made, inputs).outputs).ok
 
 
-def test_it_is_tuned_like_any_other(tmp_path: Path) -> None:
+def test_a_user_kernel_is_tuned_like_any_other(tmp_path: Path) -> None:
     kernel = add("define", name="tuned_by_a_test", cost={"bytes": "12 * n"})
     register(kernel.operator, kernel.template)
     result = tune(

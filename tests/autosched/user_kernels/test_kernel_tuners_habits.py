@@ -110,7 +110,7 @@ __global__ void scale(TYPE* y, const TYPE* x, int n) {
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.int64, np.float16])
-def test_an_array_of_another_type_than_its_parameter_is_refused_at_once(kind: type) -> None:
+def test_an_array_of_another_type_than_its_parameter_is_rejected(kind: type) -> None:
     with pytest.raises(KernelFileError) as error:
         scale(arguments=[np.zeros(N, kind), X, np.int32(N)])
     message = str(error.value)
@@ -146,7 +146,7 @@ def test_a_single_equals_sign_suggests_two() -> None:
         scale(restrictions=["block_size_x = 32"])
 
 
-def test_declarations_are_read_as_people_write_them() -> None:
+def test_declarations_are_read_in_common_styles() -> None:
     source = """
 // void k(int wrong) {
 template <typename T, int n>
@@ -177,7 +177,7 @@ class Seen:
 
 @needs_compiler
 @needs_nvrtc
-def test_a_brute_force_knows_the_size_of_its_space(tmp_path: Path) -> None:
+def test_a_brute_force_search_is_limited_by_the_size_of_its_space(tmp_path: Path) -> None:
     problem = scale(tune_params={"block_size_x": [32, 64, 128]}).problem()
     given: dict[str, Any] = {"device": "a100", "backend": "estimate", "database": tmp_path / "best.db"}
     seen = Seen()

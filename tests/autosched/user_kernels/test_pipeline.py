@@ -98,7 +98,7 @@ def test_an_output_that_no_launch_writes_is_found() -> None:
 
 @needs_compiler
 @needs_nvrtc
-def test_an_array_that_all_launches_write_is_one(tmp_path: Path) -> None:
+def test_launches_share_an_array_that_all_write(tmp_path: Path) -> None:
     """Both launches add to the array; the second launch of a call adds to the result of the first."""
     source = "__global__ void twice(int* x) { x[threadIdx.x] = 3 * x[threadIdx.x] + b; }"
     kernel = KernelSpec(
@@ -136,7 +136,7 @@ def test_one_module_has_all_functions_and_the_time_is_the_sum(tmp_path: Path) ->
     assert result.best.seconds is not None and result.best.seconds > 2 * LAUNCH_SECONDS
 
 
-def test_what_is_wrong_with_steps_is_one_line() -> None:
+def test_invalid_steps_are_rejected_in_one_line() -> None:
     for steps, said in (
         ([{**STEPS[0], "arguments": ["middle", "x", "m"]}, STEPS[1]], "step[1].arguments: unknown argument 'm'"),
         ([{**STEPS[0], "entry": "tripled"}, STEPS[1]], "step[1].entry: the source has no function 'tripled'"),

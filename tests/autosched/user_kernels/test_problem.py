@@ -111,7 +111,7 @@ def test_operands_and_flops(kernel_file: KernelFile) -> None:
         ("i64", '"zeros"', lambda x: not x.any()),
     ],
 )
-def test_inputs_are_filled_as_the_file_says(
+def test_inputs_are_filled_as_the_file_specifies(
     write: Write, dtype: str, fill: str, expected: Callable[[Any], bool]
 ) -> None:
     changes = (('dtype = "float32"', f'dtype = "{dtype}"'), ("{ uniform = [-1, 1] }", fill))
@@ -215,7 +215,7 @@ def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path
         ("words", r"reference\.py:words returns no numbers for out"),
     ],
 )
-def test_a_reference_that_fails_gets_one_line(write: Write, function: str, message: str) -> None:
+def test_a_failing_reference_is_reported_in_one_line(write: Write, function: str, message: str) -> None:
     one = problem(read_file(write(TOML, ("reference.py:scale", f"reference.py:{function}"))))
     with pytest.raises(ValueError, match=message) as error:
         one.reference(one.random_inputs(0))

@@ -69,7 +69,7 @@ def test_a_large_problem_keeps_its_remainders() -> None:
     assert emulated_problem(kernel().template, small, schedule_of(kernel())) == small
 
 
-def test_a_block_size_that_is_no_power_of_two_keeps_its_remainder() -> None:
+def test_an_uneven_block_size_keeps_its_remainder() -> None:
     made = kernel(parameters={"block_x": [96]}, sizes={"rows": 1, "columns": 2**24 + 5})
     _, small = emulated(made)
     assert small.sizes["columns"] % 96 == (2**24 + 5) % 96 and small.sizes["columns"] <= BLOCKS * 96

@@ -63,7 +63,7 @@ def _verified(kernel: KernelSpec) -> Verdict:
 
 @needs_compiler
 @needs_nvrtc
-def test_the_command_for_one_launch_says_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_of_one_launch_suggests_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "count.cu"
     source = COUNTING.replace("* block", "* 32").replace("UPDATE", "atomicAdd(&bins[x[i] % 16], 1u)")
     file.write_text(source)
@@ -76,7 +76,7 @@ def test_the_command_for_one_launch_says_it_too(tmp_path: Path, capsys: pytest.C
 @needs_nvrtc
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("header", ["sys/param.h", pytest.param("thrust/complex.h", marks=pytest.mark.nightly)])
-def test_a_header_that_nvcc_alone_finds_is_compiled_by_nvcc(header: str) -> None:
+def test_a_header_only_found_by_nvcc_is_compiled_by_nvcc(header: str) -> None:
     def checked(header: str, **more: str) -> None:
         kernel = KernelSpec(
             f"#include <{header}>\n{COUNTING}".replace("UPDATE", "bins[i] = x[i]"),

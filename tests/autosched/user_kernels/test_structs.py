@@ -145,7 +145,7 @@ class Pointing(ctypes.Structure):
 @pytest.mark.parametrize(
     "struct", [(np.int32(1), np.int32(2)), Pointing(1), np.array((1, "a"), [("a", "i4"), ("b", "O")]), "text"]
 )
-def test_what_no_kernel_takes_is_refused_in_one_line(struct: Any) -> None:
+def test_invalid_structs_are_rejected_in_one_line(struct: Any) -> None:
     with pytest.raises(ValueError, match=r"struct|Kernel") as error:
         scale(PARTS, [np.zeros(N, np.float32), X, struct])
     assert "\n" not in str(error.value)

@@ -34,7 +34,7 @@ def names(space: Space) -> list[str]:
     return [rule.name for rule in space.rules]
 
 
-def test_the_space_is_what_the_rules_and_the_device_allow(kernel_file: KernelFile) -> None:
+def test_the_space_satisfies_the_rules_and_the_device_limits(kernel_file: KernelFile) -> None:
     space = space_of(kernel_file, width=1000)
     parameters = kernel_file.parameters
     legal = set()
@@ -69,7 +69,7 @@ def test_shared_memory_and_grid_limits(write: Write) -> None:
     assert "launch.grid" in reasons
 
 
-def test_a_rule_about_sizes_alone_is_about_the_problem(write: Write) -> None:
+def test_a_rule_that_only_uses_sizes_limits_the_problem(write: Write) -> None:
     file = read_file(write(TOML, ('expr = "span <= width"', 'expr = "width % 4 == 0"')))
     made = template(file)
     assert made.why_not(problem_type(file).of({"width": 8}), H200) is None
@@ -78,7 +78,7 @@ def test_a_rule_about_sizes_alone_is_about_the_problem(write: Write) -> None:
     assert "width % 4 == 0" not in names(space_of(file, width=8))
 
 
-def test_an_attribute_of_sizes_alone_is_a_constant(write: Write) -> None:
+def test_an_attribute_that_only_uses_sizes_is_a_constant(write: Write) -> None:
     file = read_file(
         write(TOML, ("[defines]", 'rows = "height // 2"\n[defines]'), ("span <= width", "span <= width * rows"))
     )
@@ -88,7 +88,7 @@ def test_an_attribute_of_sizes_alone_is_a_constant(write: Write) -> None:
     assert file.values({"width": 1000, "height": 8}, config)["rows"] == 4
 
 
-def test_what_may_be_undefined_is_refused_where_it_is(write: Write) -> None:
+def test_schedules_with_undefined_attributes_are_illegal(write: Write) -> None:
     file = read_file(write(TOML, ("[1, 2, 4, 8]", "[0, 1, 2]"), ('"block_x * tile"', '"block_x // tile"')))
     space = space_of(file)
     assert "span is defined" in names(space)
@@ -117,7 +117,7 @@ def test_a_cooperative_launch_is_no_larger_than_the_device(write: Write) -> None
     assert kernel.cooperative and launch_from_json(kernel.launch_json()).cooperative
 
 
-def test_a_dependent_launch_needs_a_device_that_has_it(write: Write) -> None:
+def test_a_dependent_launch_requires_a_supporting_device(write: Write) -> None:
     file = read_file(write(TOML, ("shared_bytes", "dependent = true\nshared_bytes")))
     made, one = template(file), problem_type(file).of({"width": 4096})
     assert "a100" in (made.why_not(one, device("a100")) or "")
@@ -218,7 +218,7 @@ def test_the_version_follows_the_content(kernel_file: KernelFile, write: Write) 
     assert made.version != template(read_file(write(source="__global__ void scale() { }"))).version
 
 
-def test_counts_are_what_the_file_states(kernel_file: KernelFile, write: Write) -> None:
+def test_counts_equal_the_costs_of_the_file(kernel_file: KernelFile, write: Write) -> None:
     made, one = template(kernel_file), problem_type(kernel_file).of({"width": 1024})
     schedule = made.space(one, H200).sample(1, 0)[0]
     config = made.space(one, H200).config(schedule)

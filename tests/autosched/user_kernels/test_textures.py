@@ -108,7 +108,7 @@ def test_fetches_are_those_of_the_emulated_texture(name: str, fetch: str, textur
         ("tex2D<float>(image, x, y)", "input", 'list it as an [[argument]] with kind = "texture"'),
     ],
 )
-def test_what_no_launch_binds_is_refused_by_name(fetch: str, kind: str, said: str) -> None:
+def test_unbound_textures_are_rejected_by_name(fetch: str, kind: str, said: str) -> None:
     made = kernel(fetch, kind=kind)
     with pytest.raises(KernelFileError) as raised:
         check_entry(made.problem(), made.template.space(made.problem(), A100).sample(1, 0), A100)
@@ -126,7 +126,7 @@ def test_what_no_launch_binds_is_refused_by_name(fetch: str, kind: str, said: st
         ({"channels": 3}, "3 channels"),
     ],
 )
-def test_a_texture_that_cannot_be_is_one_line(texture: dict[str, Any], said: str) -> None:
+def test_an_invalid_texture_is_rejected(texture: dict[str, Any], said: str) -> None:
     with pytest.raises(KernelFileError, match=said):
         kernel("tex2D<float>(image, x, y)", **texture)
 
@@ -145,7 +145,7 @@ class Resources:
         return make
 
 
-def test_on_a_gpu_a_texture_is_the_array_as_it_lies() -> None:
+def test_a_texture_on_a_gpu_uses_the_memory_of_its_array() -> None:
     textures = Resources()
     cuda = SimpleNamespace(
         texture=textures,

@@ -87,7 +87,7 @@ def test_types_are_searched_and_recorded_as_one_problem(tmp_path: Path) -> None:
     assert result.best is not None and result.best.verification is not None
 
 
-def test_what_is_no_type_is_one_line() -> None:
+def test_invalid_types_are_rejected_in_one_line() -> None:
     for dtype, said in (
         ("U", "'U' is not known"),
         ("T + 1", "a text can only be compared"),

@@ -57,14 +57,14 @@ def test_a_kernel_without_files() -> None:
     assert kernel.file.metric_values(problem.sizes, config, 1e-6) == pytest.approx({"GB/s": 12.0})
 
 
-def test_two_that_say_the_same_are_equal() -> None:
+def test_equal_definitions_are_equal() -> None:
     assert vector_add() == vector_add() and hash(vector_add()) == hash(vector_add())
     assert vector_add() != vector_add(rules=["block_size_x < n"])
     assert vector_add().file.computes != vector_add(reference=lambda a, b: a - b).file.computes
     assert vector_add().problem() == vector_add().problem(n=1_000_000)
 
 
-def test_a_function_is_what_it_refers_to() -> None:
+def test_a_functions_identity_includes_its_captured_values() -> None:
     def scaled(factor: Any) -> KernelSpec:
         return vector_add(reference=lambda a, b: a + factor * b)
 
@@ -78,7 +78,7 @@ def test_a_function_is_what_it_refers_to() -> None:
     assert np.allclose(one.reference(inputs)["c"], inputs["a"] + 3.0 * inputs["b"])
 
 
-def test_it_is_the_kernel_of_a_file(write: Write) -> None:
+def test_a_kernel_is_read_from_a_file(write: Write) -> None:
     path = write()
     kernel = KernelSpec.from_file(path)
     assert repr(kernel) == "KernelSpec(scale)"
@@ -98,7 +98,7 @@ def test_it_is_the_kernel_of_a_file(write: Write) -> None:
     assert KernelSpec.from_file(path.parent / "stencil.json").file.name == "stencil"
 
 
-def test_it_is_registered_like_any_other() -> None:
+def test_a_kernel_is_registered_like_any_other() -> None:
     kernel = vector_add(name="added_by_a_test")
     register(kernel.operator, kernel.template)
     register(vector_add(name="added_by_a_test").operator, vector_add(name="added_by_a_test").template)
@@ -124,14 +124,14 @@ def test_it_is_registered_like_any_other() -> None:
         ({"name": "no name"}, 'Kernel no name: kernel.name: invalid name "no name"'),
     ],
 )  # fmt: skip
-def test_wrong_arguments_get_one_line(changes: dict[str, Any], line: str) -> None:
+def test_invalid_arguments_are_rejected_in_one_line(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(KernelFileError) as error:
         vector_add(**changes)
     assert str(error.value).startswith(line)
     assert "\n" not in str(error.value)
 
 
-def test_a_source_that_is_not_there() -> None:
+def test_a_missing_source_is_rejected() -> None:
     with pytest.raises(KernelFileError, match=r"^Kernel f: kernel\.source: cannot read nowhere\.cu"):
         KernelSpec("nowhere.cu", "f", parameters={"x": [1]}, block="x", grid=1, arguments=[])
 

@@ -128,7 +128,7 @@ def test_a_full_verification_calls_a_kernel_again(write: Write) -> None:
 
 @needs_compiler
 @needs_nvrtc
-def test_a_large_problem_is_tried_in_another_order_too(write: Write) -> None:
+def test_a_large_problem_is_also_run_in_another_order(write: Write) -> None:
     right, wrong = verification(write, IN_TURN, "quick", height=400)
     assert (right.order.blocks, right.status) == ("ascending", "ok")
     assert (wrong.order.blocks, wrong.status) == ("random", "wrong_result")

@@ -61,7 +61,7 @@ def test_a_t1_file_is_a_kernel_file(write: Write) -> None:
     assert (one.random_inputs(0)["state"] == 3).all()
 
 
-def test_the_restrictions_mean_what_python_means(write: Write) -> None:
+def test_restrictions_are_evaluated_as_in_python(write: Write) -> None:
     file = read_t1(write())
     space = template(file).space(problem_type(file).of({}), device("h200"))
     legal = sum(
@@ -99,7 +99,7 @@ def test_without_block_sizes_the_local_size_is_the_block(write: Write) -> None:
     assert [values[f"grid_dim_{axis}"] for axis in "xyz"] == [64, 250, 1]
 
 
-def test_the_source_may_lie_one_folder_up(write: Write) -> None:
+def test_the_source_may_be_in_the_parent_folder(write: Write) -> None:
     path = write()
     below = path.parent / "inputs"
     below.mkdir()
@@ -127,7 +127,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("old", "new", "line"), WRONG, ids=[line for _, _, line in WRONG])
-def test_what_is_wrong_gets_one_line(write: Write, old: str, new: str, line: str) -> None:
+def test_invalid_t1_files_are_rejected_in_one_line(write: Write, old: str, new: str, line: str) -> None:
     with pytest.raises(KernelFileError) as error:
         read_t1(write((old, new)))
     assert str(error.value).startswith(line)
@@ -135,7 +135,7 @@ def test_what_is_wrong_gets_one_line(write: Write, old: str, new: str, line: str
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '{"KernelSpecification": 3}', "{}"])
-def test_other_json_is_no_t1_file(tmp_path: Path, text: str) -> None:
+def test_other_json_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(KernelFileError) as error:
         read_t1(tmp_path / "x.json")
@@ -156,7 +156,7 @@ def test_constant_memory_is_filled_and_passed_on(write: Write, tmp_path: Path) -
     assert symbol.arguments[0].kind == "constant"
 
 
-def test_global_size_is_the_grid_or_threads_as_opencl_counts_them(write: Write) -> None:
+def test_the_global_size_is_the_grid_or_opencls_number_of_threads(write: Write) -> None:
     own = (
         ('"GlobalSize": {"X": "4096", "Y": "4096", "Z": "1"},', '"GlobalSize": {"X": "1000 // tile_x", "Y": "7"},'),
         ('"ProblemSize": [4096, 1000],', ""),

@@ -24,7 +24,7 @@ from ..conftest import SOURCE, TOML
 Write = Callable[..., Path]
 
 
-def test_everything_in_a_kernel_file_is_there(kernel_file: KernelFile) -> None:
+def test_all_sections_of_a_kernel_file_are_read(kernel_file: KernelFile) -> None:
     file = kernel_file
     assert (file.name, file.entry, file.passing, file.options) == ("scale", "scale", "define", ("--use_fast_math",))
     assert dict(file.sizes) == {"width": 1000, "height": 8}
@@ -49,7 +49,7 @@ def test_everything_in_a_kernel_file_is_there(kernel_file: KernelFile) -> None:
     assert file.reference.name == "reference.py:scale"
 
 
-def test_what_makes_another_kernel_and_what_makes_another_problem(write: Write) -> None:
+def test_changes_affect_the_kernels_or_the_problems_identity(write: Write) -> None:
     first = read_file(write())
     assert read_file(write()) == first
     other_rule = read_file(write(TOML, ("span <= width", "span < width")))
@@ -179,7 +179,7 @@ WRONG: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "line"), WRONG, ids=[line for _, _, line in WRONG])
-def test_what_is_wrong_gets_one_line_with_file_and_line(write: Write, old: str, new: str, line: str) -> None:
+def test_invalid_kernel_files_are_rejected_with_file_and_line(write: Write, old: str, new: str, line: str) -> None:
     path = write(TOML.replace(old, new, 1) if old in TOML else pytest.fail(old))
     with pytest.raises(KernelFileError) as error:
         read_file(path)
@@ -187,7 +187,7 @@ def test_what_is_wrong_gets_one_line_with_file_and_line(write: Write, old: str, 
     assert "\n" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_and_one_that_is_no_text(tmp_path: Path) -> None:
+def test_missing_and_binary_files_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(KernelFileError, match=r"^none\.toml: cannot read it: no such file or directory$"):
         read_file(tmp_path / "none.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
@@ -195,7 +195,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_text(tmp_path: Path) -> Non
         read_file(tmp_path / "binary.toml")
 
 
-def test_nothing_to_tune(write: Write) -> None:
+def test_a_kernel_file_without_parameters_is_rejected(write: Write) -> None:
     start, end = TOML.index("[parameters]"), TOML.index("[attributes]")
     with pytest.raises(KernelFileError, match=r"^scale\.toml: parameters: there is nothing to tune"):
         read_file(write(TOML[:start] + TOML[end:]))
@@ -215,7 +215,7 @@ def test_a_template_is_instantiated_by_its_entry(write: Write) -> None:
     assert (file.passing, file.entry) == ("template", "scale<float, tile>")
 
 
-def test_an_npy_file_is_part_of_what_is_computed(write: Write, tmp_path: Path) -> None:
+def test_an_npy_file_is_part_of_the_problems_identity(write: Write, tmp_path: Path) -> None:
     change = ("{ uniform = [-1, 1] }", '{ file = "in.npy" }')
     np.save(tmp_path / "in.npy", np.zeros((8, 4096)))
     first = read_file(write(TOML, change)).computes
@@ -265,7 +265,7 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [*([path] if path else []), *(p for key, part in inner for p in paths(part, (*path, key)))]
 
 
-def test_a_kernel_is_defined_where_a_source_file_names_its_entry(write: Write) -> None:
+def test_the_definition_of_the_entry_is_located(write: Write) -> None:
     path = write(TOML, ('source = "scale.cu"', 'source = ["first.cu", "scale.cu"]'))
     (path.parent / "first.cu").write_text("/* scale(float x) {\n*/\n__device__ int helper(int i) { return i; }\n")
     second = path.parent / "scale.cu"
@@ -281,7 +281,7 @@ PATHS = paths(tomllib.loads(TOML))
 
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(PATHS), junk=st.sampled_from(JUNK), key=st.sampled_from([None, "x", 3, "value", ""]))
-def test_a_wrong_value_anywhere_is_read_or_refused_in_one_line(write: Write, path: Any, junk: Any, key: Any) -> None:
+def test_a_wrong_value_anywhere_is_read_or_rejected_in_one_line(write: Write, path: Any, junk: Any, key: Any) -> None:
     folder = write().parent
     document = tomllib.loads(TOML)
     inner = document

@@ -90,7 +90,7 @@ def test_some_blocks_in_several_orders_verify_a_kernel_of_fixed_sizes() -> None:
         ("if (threadIdx.x % 2) return;", "", "wrong_result", "cannot write all"),
     ],
 )
-def test_what_is_wrong_is_found_in_some_blocks(first: str, then: str, status: str, said: str) -> None:
+def test_faults_are_found_by_sampled_blocks(first: str, then: str, status: str, said: str) -> None:
     found = verified(blur(first, then))
     assert found.status == status and said in found.reason and "of 1024 blocks" in found.reason
     assert found.runs[-1].blocks is not None
@@ -105,7 +105,7 @@ def test_what_is_wrong_is_found_in_some_blocks(first: str, then: str, status: st
         pytest.param(blur(reference=None, verify=lambda out: True), id="outputs that are judged"),
     ],
 )
-def test_what_some_blocks_cannot_say_is_emulated_whole(kernel: KernelSpec) -> None:
+def test_kernels_that_sampling_cannot_decide_are_emulated_entirely(kernel: KernelSpec) -> None:
     assert all(run.blocks is None for run in verified(kernel).runs)
 
 
@@ -156,18 +156,18 @@ def ragged(last: str = "starts[blockIdx.x + 1]") -> KernelSpec:
 
 
 @pytest.mark.parametrize("depth", ["quick", "full"])
-def test_blocks_with_small_shares_say_nothing_of_the_others(depth: Depth) -> None:
+def test_small_blocks_do_not_limit_the_share_of_others(depth: Depth) -> None:
     found = verified(ragged(), depth)
     assert (found.status, found.reason) == ("ok", "")
     assert all(run.blocks for run in found.runs if run.name == "some blocks")
 
 
-def test_what_no_block_writes_is_missing_where_shares_are_unequal() -> None:
+def test_elements_written_by_no_block_are_reported_for_unequal_shares() -> None:
     found = verified(ragged("min(starts[blockIdx.x + 1], starts[blockIdx.x] + 99)"))
     assert found.status == "wrong_result" and "no block writes more than 99 elements" in found.reason
 
 
-def test_what_takes_too_long_to_look_for_is_emulated_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_search_for_blocks_falls_back_to_whole_emulation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_on_inputs, "_SEARCH_SECONDS", {"quick": 1e-4, "full": 1e-4})
     found = verified(ragged())
     assert found.ok and all(run.blocks is None for run in found.runs)
@@ -202,7 +202,7 @@ def test_a_reference_for_reduced_sizes_is_not_called_at_the_true_size() -> None:
     assert verified(kernel, "full").ok
 
 
-def test_an_answer_of_kernel_tuners_is_compared_with_what_some_blocks_wrote() -> None:
+def test_a_kernel_tuner_answer_is_compared_with_sampled_blocks() -> None:
     numbers = np.random.default_rng(0).standard_normal(65_536).astype(np.float32)
 
     def twice(right: bool) -> KernelSpec:

@@ -44,7 +44,7 @@ def test_a_coverage_survives_json_and_lists_its_gaps() -> None:
 @pytest.mark.parametrize(
     "data", [[], [{"role": "near", "runs": [], "absent": "", "left_out": []}], WHOLE.to_json()[:2]]
 )
-def test_what_is_no_coverage_is_refused(data: list[dict[str, object]]) -> None:
+def test_invalid_coverage_is_rejected(data: list[dict[str, object]]) -> None:
     with pytest.raises(ValueError):
         Coverage.from_json(data)
 
@@ -127,7 +127,7 @@ def test_all_blocks_of_an_sm_take_part_in_stream_k(name: str, gpu: str) -> None:
         assert kernels[0].grid == made.kernel(LARGE, schedule, on).grid, schedule
 
 
-def test_what_stream_k_of_wgmma_cannot_reach_has_a_reason() -> None:
+def test_omitted_runs_of_wgmma_stream_k_have_a_reason() -> None:
     """It distributes so few tiles that no product of two sizes exceeds 32 bits."""
     wgmma = template("wgmma_matmul")
     schedule = next(s for s in wgmma.space(LARGE, H200).sample(500, 1) if s.integer("stream_k"))

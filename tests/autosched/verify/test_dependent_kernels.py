@@ -53,14 +53,14 @@ def kinds(problem: Problem, kernel: GeneratedKernel) -> set[FindingKind]:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
-def test_sampled_schedules_wait_for_what_is_in_front(problem: Problem) -> None:
+def test_sampled_schedules_wait_for_the_previous_kernel(problem: Problem) -> None:
     for kernel in kernels(problem, 1, 3):
         assert kinds(problem, made_dependent(kernel, H100)) == set()
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.operator)
-def test_many_schedules_wait_for_what_is_in_front(problem: Problem) -> None:
+def test_many_schedules_wait_for_the_previous_kernel(problem: Problem) -> None:
     for kernel in kernels(problem, 40, 11):
         assert kinds(problem, made_dependent(kernel, H100)) == set()
 
@@ -82,7 +82,7 @@ def test_an_ordinary_launch_of_a_dependent_kernel_computes_the_same() -> None:
     assert made_dependent(kernel, H100).digest != kernel.digest
 
 
-def test_every_launch_of_a_pipeline_depends_on_the_one_before() -> None:
+def test_every_launch_of_a_pipeline_depends_on_the_previous_one() -> None:
     problem = Softmax(2, 40_000, "f16")
     space = templates_for(problem, H100).space(problem, H100)
     split = next(s for s in space.sample(4000, 0) if s["finish"] == "second_launch" and s.integer("split_k") > 1)
@@ -100,7 +100,7 @@ def test_tile_programs(seed: int) -> None:
     assert kinds(problem, replace(made, source=made.source.replace(WAIT, ""))) == {FindingKind.GLOBAL_RACE}
 
 
-def test_what_cannot_be_dependent_is_refused() -> None:
+def test_unsupported_dependent_kernels_are_rejected() -> None:
     problem = PROBLEMS[1]
     (kernel,) = kernels(problem, 1, 0)
     with pytest.raises(ValueError, match="a100"):
@@ -144,7 +144,7 @@ def test_the_machine_code_waits_before_it_touches_memory(problem: Problem, name:
     assert code.index(launch) < min(code.index(opcode) for opcode in memory if opcode in code)
 
 
-def test_the_source_says_it_once() -> None:
+def test_the_source_waits_and_launches_once() -> None:
     (kernel,) = kernels(PROBLEMS[2], 1, 0)
     made = made_dependent(kernel, H100)
     assert made.source.count(WAIT) == made.source.count(LAUNCH) == 1

@@ -39,7 +39,7 @@ def recorded(plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch) -> RecordedLaunc
     return launch
 
 
-def test_all_runs_of_the_plan_are_made_and_the_first_one_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_run_of_the_plan_is_executed_last(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(THOROUGH, perturb=True, time_limit=7.0)
     runs = recorded(plan, monkeypatch).runs
     made = [(order, s["launches"], s["perturb"]) for order, s in runs]
@@ -48,6 +48,6 @@ def test_all_runs_of_the_plan_are_made_and_the_first_one_last(monkeypatch: pytes
     assert {s["time_limit"] for _, s in runs} == {7.0}
 
 
-def test_the_program_continues_with_the_first_run_of_the_plan_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_run_of_the_plan_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     committed = [order for order, s in recorded(THOROUGH, monkeypatch).runs if s["commit"]]
     assert committed == [ASCENDING]

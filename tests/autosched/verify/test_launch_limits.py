@@ -46,7 +46,7 @@ def test_launch_attributes_that_a_device_does_not_support() -> None:
     assert why_refused(replace(small, cooperative=True, grid=(A100.sm_count, 1, 1)), A100) == ""
 
 
-def test_an_instruction_that_a_predicate_guards_is_one_of_the_kernel() -> None:
+def test_predicated_instructions_are_checked() -> None:
     cp_async, add = "cp.async.cg.shared.global [%r1], [%rd1], 16;", "add.s32 %r1, %r2, %r3;"
     t4 = device("t4")
     assert _instructions(t4, (add,)) == ""
@@ -54,7 +54,7 @@ def test_an_instruction_that_a_predicate_guards_is_one_of_the_kernel() -> None:
         assert f"sm_80 and later: {cp_async}" in _instructions(t4, (add, text, add))
 
 
-def test_shared_memory_is_counted_with_what_the_driver_keeps() -> None:
+def test_shared_memory_limits_include_the_drivers_share() -> None:
     matmul = template("matmul")
     schedule = next(s for s in matmul.space(PROBLEM, H200).sample(200, 0) if s["min_blocks"] == 2)
     kernel = matmul.kernel(PROBLEM, schedule, H200)
@@ -64,7 +64,7 @@ def test_shared_memory_is_counted_with_what_the_driver_keeps() -> None:
     assert "limit is 232448" in why_refused(replace(kernel, dynamic_shared_bytes=228 * 1024), H200, kernel)
 
 
-def test_a_verification_of_what_the_device_refuses_fails() -> None:
+def test_a_schedule_beyond_a_device_limit_fails_verification() -> None:
     matmul = template("matmul")
     schedule = matmul.space(PROBLEM, H200).sample(1, 0)[0]
     lower = matmul.lower

@@ -54,7 +54,7 @@ def names(plan: LaunchPlan) -> Sequence[str]:
     return [run.name for run in plan.runs]
 
 
-def test_the_orders_are_of_one_list() -> None:
+def test_all_order_lists_are_subsets_of_one() -> None:
     assert quick_orders(5) == all_orders(5)[:2] and set(provoking_orders(5)) < set(all_orders(5))
     assert [order.blocks for order in all_orders()] == ["ascending", "random", "descending", "interleaved"]
     assert len({order.seed for order in all_orders(3)}) == 4
@@ -74,7 +74,7 @@ def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None
         LaunchPlan(**wrong)  # type: ignore[arg-type]
 
 
-def test_what_was_not_run_is_named_by_its_argument() -> None:
+def test_omitted_runs_are_named_by_their_arguments() -> None:
     assert not_run(QUICK, 1) == (
         "order=random", "order=descending", "order=interleaved", "turns=SEED", "launches=2", "perturb"
     )  # fmt: skip
@@ -82,7 +82,7 @@ def test_what_was_not_run_is_named_by_its_argument() -> None:
     assert not_run(THOROUGH, 1) == not_run(QUICK, 1)
 
 
-def test_findings_of_all_runs_count_once_and_later_ones_name_their_run() -> None:
+def test_findings_count_once_and_later_ones_report_their_run() -> None:
     verdict = verify_launch(Launch(emulation(RACE), emulation(RACE, BEYOND)), TWO_ORDERS)
     assert verdict.status == "findings" and {f.kind for f in verdict.findings} == {RACE.kind, BEYOND.kind}
     (later,) = (f for f in verdict.findings if f.kind == BEYOND.kind)
@@ -105,7 +105,7 @@ def test_runs_after_the_first(first: Emulation, others: LaunchPlan, made: int) -
     assert len(verdict.runs) == made and verdict.whole is (made == len(others.runs))
 
 
-def test_no_run_is_made_after_a_failure_where_one_is_enough() -> None:
+def test_runs_stop_after_the_first_failure() -> None:
     launch = Launch(emulation(RACE), emulation())
     assert len(list(until_failure(runs_of_launch(launch, TWO_ORDERS)))) == 1
     assert len(launch.asked) == 1  # type: ignore[attr-defined]
@@ -122,7 +122,7 @@ def test_no_run_is_made_after_a_failure_where_one_is_enough() -> None:
         ([emulation(status="unsupported")], True, "unsupported"),
     ],
 )
-def test_which_run_decides(emulations: list[Emulation], wrong: bool, status: str) -> None:
+def test_the_verdict_combines_all_runs(emulations: list[Emulation], wrong: bool, status: str) -> None:
     verdict = verify_launch(Launch(*emulations), TWO_ORDERS, Wrong() if wrong else NOTHING_EXPECTED)
     assert verdict.status == status and verdict.ok is (status == "ok") and bool(verdict.reason) is not verdict.ok
     if status == "wrong_result":
@@ -142,7 +142,7 @@ def test_a_program_is_judged_by_its_launches_then_by_its_output() -> None:
     assert verdict_of_program([], wrong).status == "unsupported"
 
 
-def test_a_verdict_on_a_launch_has_the_one_stored_form() -> None:
+def test_a_verdict_on_a_launch_has_the_stored_format() -> None:
     verdict = verify_launch(Launch(*(emulation() for _ in range(5))), THOROUGH)
     text = json.dumps(replace(verdict, missing=("its sizes were others",)).stored())
     assert stored.lacks(text) == ("its sizes were others",) and stored.is_full(text)
@@ -163,7 +163,7 @@ def test_a_plan_reaches_another_process_unchanged() -> None:
     assert LaunchPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
-def test_expected_findings_decide_nothing_and_are_kept() -> None:
+def test_suppressed_findings_do_not_fail_and_are_kept() -> None:
     plan = replace(TWO_ORDERS, suppressions=(Suppression.parse("*:a.cu:3:known"),))
     verdict = verify_launch(Launch(emulation(RACE), emulation(RACE)), plan)
     assert verdict.ok and [f for f, _ in verdict.emulation.suppressed] == [RACE]
@@ -186,7 +186,7 @@ def test_some_blocks_run_once_in_each_of_two_orders() -> None:
         LaunchUnderTest("", 0, blocks=(0,)).run(Order("random", 1), launches=2)
 
 
-def test_no_run_but_the_first_starts_without_time_and_one_may_say_nothing() -> None:
+def test_only_the_first_run_starts_after_the_time_limit() -> None:
     def made() -> Run:
         return compared(LaunchRun(""), emulation(), NOTHING_EXPECTED)
 

@@ -75,11 +75,11 @@ RAN_LOOP = ran(
 )  # fmt: skip
 
 
-def test_a_block_executes_as_often_as_what_its_lines_keep() -> None:
+def test_a_basic_block_executes_as_often_as_its_lines() -> None:
     assert pipes(LOOP, RAN_LOOP) == {"alu": 2 * 64, "control": 64 + 1, "fma": 64, "memory": 64 + 1}
 
 
-def test_what_ptxas_unrolls_executes_less_often() -> None:
+def test_unrolled_code_executes_less_often() -> None:
     unrolled = code(
         "1 MOV R0,RZ", *["2 LDS R1,[R0]", "2 FADD R2,R1,R2"] * 4, "3 IADD3 R0,R0,0x4,RZ", "3 @!P0 BRA 0x10",
         "4 STG.E [R4],R2", "4 EXIT",
@@ -101,14 +101,14 @@ def test_loads_that_ptxas_joins_and_unrolls_are_matched_by_their_words() -> None
     assert (found["memory"], found["fma"], found["control"]) == (16, 64, 4 + 1)
 
 
-def test_what_ptx_jumps_over_and_machine_code_does_not_executes_in_each_turn() -> None:
+def test_code_of_removed_branches_executes_in_each_iteration() -> None:
     """A branch that ptxas removes: one of two points is inside of the polygon."""
     inside = ran((5, "add.f32", 4, 4 * 32), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))
     converted = code("2 LDS R1,[R0]", *["5 FADD R3,R3,R1"] * 4, "2 FADD R2,R1,R2", "3 @!P0 BRA 0x0", "4 EXIT")
     assert pipes(converted, inside)["fma"] == 5 * 64
 
 
-def test_blocks_of_a_loop_that_nothing_jumps_over_execute_in_each_turn() -> None:
+def test_unskipped_blocks_of_a_loop_execute_in_each_iteration() -> None:
     split = code(
         "2 LDS R1,[R0]", "2 FADD R2,R1,R2", "7 @!P1 BRA 0x40", "7 IADD3 R5,R5,0x1,RZ", *["5 FADD R3,R3,R1"] * 4,
         "3 @!P0 BRA 0x0", "4 EXIT",
@@ -118,7 +118,7 @@ def test_blocks_of_a_loop_that_nothing_jumps_over_execute_in_each_turn() -> None
     assert (found["fma"], found["alu"]) == (5 * 64, 8 / 2)
 
 
-def test_a_division_is_what_ptxas_makes_of_it_without_its_rare_operands() -> None:
+def test_a_division_is_counted_without_its_slow_path() -> None:
     divided = code(
         "1 LDG.E R0,[R2]",
         "2 MUFU.RCP R1,R0",
@@ -173,7 +173,7 @@ def test_counts_that_cannot_be_derived_are_absent(
         executed_in(instructions, lines)
 
 
-def test_basic_blocks_begin_where_something_jumps_to_and_end_where_something_jumps() -> None:
+def test_basic_blocks_begin_at_jump_targets_and_end_at_jumps() -> None:
     assert [len(block) for block in basic_blocks(LOOP)] == [1, 5, 2]
 
 
@@ -206,7 +206,7 @@ def test_counts_keep_accesses_branches_and_fma_and_have_the_rest_of_machine_code
     assert by_pipe(dict(with_pipes(COUNTS, {}).executed)).keys() == {"fma", "control", "memory", "constant"}
 
 
-def test_spilled_words_move_as_often_as_their_loop_turns() -> None:
+def test_spilled_words_are_counted_per_iteration() -> None:
     """Each of 64 iterations reloads four words; two are stored once.
 
     If the source has local arrays, ptxas may keep some in registers, so the number of spilled words is unknown.

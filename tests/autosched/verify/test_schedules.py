@@ -98,7 +98,7 @@ def test_a_schedule_that_breaks_a_constraint_is_refused() -> None:
         verify_one(MATMUL, problem, schedule.replace(sg_data_m=96), H200)
 
 
-def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_be_cut_by_it() -> None:
+def test_an_outdated_schedule_of_a_large_problem_is_rejected() -> None:
     problem = Matmul(4096, 4096, 4096)
     (schedule,) = space(problem, H200).sample(1, seed=3)
     older = Schedule("matmul", tuple((name, value) for name, value in schedule.items if name != "tile_m"))
@@ -107,7 +107,7 @@ def test_a_schedule_of_another_version_is_refused_also_where_the_problem_would_b
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
-def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, nightly: bool) -> None:
+def test_emulated_wavefronts_equal_the_prediction_of_the_layouts(dtype: str, nightly: bool) -> None:
     """In whole kernels: for every fragment load and copy of every k-tile of every block.
 
     The sizes are multiples of every tile, so that no lane is idle.
@@ -146,7 +146,7 @@ def test_emulated_wavefronts_are_what_the_layout_algebra_predicts(dtype: str, ni
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs processor affinity")
-def test_as_many_are_emulated_at_a_time_as_this_process_has_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schedules_are_emulated_on_all_cores_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     at_work, most, lock = 0, 0, threading.Lock()
 
     def slow(*_: object, **__: object) -> None:
@@ -219,7 +219,7 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
 
 @needs_nvrtc
 @needs_compiler
-def test_blocks_with_narrow_tiles_alone_say_nothing_of_the_others() -> None:
+def test_blocks_with_only_narrow_tiles_do_not_limit_the_share_of_others() -> None:
     """Blocks compute three of four tiles each; those with both narrow tiles write less than the mean.
 
     Blocks that stop half-way cannot write everything.
@@ -255,7 +255,7 @@ def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int) -> None
 
 
 @pytest.mark.parametrize("problem", [Transpose(8192, 8192), Copy(8192, 8192)])
-def test_what_computes_nothing_keeps_its_size(problem: Problem) -> None:
+def test_problems_without_arithmetic_keep_their_size(problem: Problem) -> None:
     mover = templates_for(problem, H200)
     (schedule,) = mover.space(problem, H200).sample(1, seed=0)
     assert at_true_size(template(schedule.template), problem, schedule, H200, seed=0)[0] == problem
@@ -266,7 +266,7 @@ def edited(kernel: GeneratedKernel, right: str, wrong: str) -> GeneratedKernel:
     return replace(kernel, headers=kernel.headers | Headers.of({header: text.replace(right, wrong)}))
 
 
-def test_blocks_of_stream_k_with_narrow_tiles_alone_are_no_fault() -> None:
+def test_stream_k_blocks_with_only_narrow_tiles_are_no_fault() -> None:
     """All tiles of the first and last of 170 blocks are at the edge of n, a sixth as wide as others."""
     problem = Matmul(2003, 1936, 2176, a="e4m3", batch=3, out="bf16", epilogue="silu")
     schedule = Schedule.from_json(

@@ -100,7 +100,7 @@ def test_a_best_that_fails_its_full_verification_is_not_best(database: Path, mon
     assert result.verification.endswith("1 faster one failed")
 
 
-def test_comments_and_lines_are_no_other_program(tuned: tuple[Path, TuneResult]) -> None:
+def test_comments_and_line_numbers_do_not_change_the_digest(tuned: tuple[Path, TuneResult]) -> None:
     schedule = tuned[1].best.schedule  # type: ignore[union-attr]
     kernel = template(schedule.template).kernel(PROBLEM, schedule, H200)
     name = "autosched/kernels/row_reduction.cuh"
@@ -123,7 +123,7 @@ def test_comments_and_lines_are_no_other_program(tuned: tuple[Path, TuneResult])
         ({"status": "timeout"}, "failed: timeout"),
     ],
 )
-def test_the_gate_says_which_verifications_are_stale(database: Path, fields: dict[str, object], told: str) -> None:
+def test_check_reports_stale_verifications(database: Path, fields: dict[str, object], told: str) -> None:
     changed(database, **fields)
     options = CheckOptions(static=StaticOptions(emulate=False))
     (finding,) = check_database(database, options, static=True).findings
@@ -171,7 +171,7 @@ def test_a_full_verification_perturbs_approximate_functions() -> None:
 
 
 @pytest.mark.parametrize("text", ['"x"', "[]", "{}", '{"runs": 3, "status": 1, "emulator": 2}', "no JSON"])
-def test_verifications_of_others_are_said_to_be(text: str) -> None:
+def test_verifications_of_unknown_format_are_reported(text: str) -> None:
     schedule = template("row_reduction").space(PROBLEM, H200).sample(1, 3)[0]
     kernel = template("row_reduction").kernel(PROBLEM, schedule, H200)
     assert stored.summary(text) == "unknown format, see --json"

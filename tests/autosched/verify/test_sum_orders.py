@@ -133,7 +133,7 @@ def test_equal_orders_give_equal_bits_and_others_do_not(
     ids=lambda x: str(getattr(x, "operator", x)),
 )
 @pytest.mark.timeout(3600)
-def test_batch_invariance_by_the_order_is_what_the_emulator_finds(problem: Problem, gpu: str, nightly: bool) -> None:
+def test_batch_invariance_by_order_agrees_with_the_emulator(problem: Problem, gpu: str, nightly: bool) -> None:
     where = device(gpu)
     templates = templates_for(problem, where)
     for schedule in templates.space(problem, where).sample(MANY if nightly else 2, 5):

@@ -99,12 +99,12 @@ def test_symbols_are_set_and_read() -> None:
     assert done.symbols["counter"].tolist() == [32]
 
 
-def test_a_constant_that_is_never_set_is_found() -> None:
+def test_an_unset_constant_is_reported() -> None:
     found = emulate("symbols", np.zeros(32, "f4")).findings
     assert [(f.kind, "taps" in f.message) for f in found] == [("unset_symbol", True)]
 
 
-def test_a_variable_that_is_never_set_is_found() -> None:
+def test_an_unset_variable_is_reported() -> None:
     found = emulate("reads_flag", np.zeros(32, "f4")).findings
     assert [(f.kind, "flag" in f.message) for f in found] == [("unset_symbol", True)]
     assert emulate("reads_flag", np.zeros(32, "f4"), symbols={"flag": np.int32(1)}).ok
@@ -132,7 +132,7 @@ def test_numbers_are_converted_as_c_would() -> None:
         ("shift", (INDEX, INDEX), {"aliases": {1: (0, 3)}}, "byte offset 3 of argument 0"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_mismatched_arguments_are_rejected(
     kernel: str, arguments: tuple[Any, ...], options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ValueError, match=r"argument|aliases|symbols") as refused:
@@ -200,7 +200,7 @@ def test_point_and_linear_fetches_of_two_dimensions() -> None:
         ("border", [*range(16), *[7] * 16]),
     ],
 )
-def test_what_lies_outside_follows_the_address_mode(mode: Any, expected: Any) -> None:
+def test_coordinates_outside_a_texture_follow_the_address_mode(mode: Any, expected: Any) -> None:
     texture = Texture(
         np.arange(16, dtype="f4").reshape(1, 16), mode=mode, normalized_coordinates=True, border=(7.0, 0.0, 0.0, 0.0)
     )
@@ -281,7 +281,7 @@ def test_kernels_are_found_by_their_names_in_cpp() -> None:
         find_kernel("times", kernels)
 
 
-def test_who_names_none_of_several_kernels_reads_their_names_in_cpp() -> None:
+def test_an_ambiguous_kernel_is_reported_with_all_cpp_names() -> None:
     source = "template <int N> __global__ void fill(int* x) { *x = N; }\n" + "".join(
         f"template __global__ void fill<{n}>(int*);\n" for n in (1, 2)
     )

@@ -128,7 +128,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @needs_nvcc
 @pytest.mark.parametrize("door", DOORS)
-def test_nvcc_compiles_what_nvrtc_cannot_and_one_line_says_so(
+def test_nvcc_compiles_host_code_and_one_line_reports_it(
     door: Callable[..., int], tmp_path: Path, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:
     with _stderr_of_library(door):
@@ -154,7 +154,7 @@ def test_a_missing_header_stays_with_nvrtc_and_names_the_option(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_nvrtc_compiles_without_a_question_what_it_can(
+def test_nvcc_is_not_asked_if_nvrtc_compiles(
     door: Callable[..., int], asked: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with _stderr_of_library(door):
@@ -226,7 +226,9 @@ WRONG = 'k.cu(3): error: identifier "x" is undefined'
         (WRONG, "error: nvcc did not end", True, False),
     ],
 )
-def test_which_compiler_it_is(nvrtc: str, nvcc: str | None, host_code: bool, by_nvcc: bool, asked: list[str]) -> None:
+def test_the_compiler_is_chosen_by_the_logs(
+    nvrtc: str, nvcc: str | None, host_code: bool, by_nvcc: bool, asked: list[str]
+) -> None:
     def output(log: str | None) -> PtxOutput:
         assert log is not None, "nvcc is asked"
         return PtxOutput(None if log else "ptx", "k", log, 0.1)

@@ -236,7 +236,7 @@ extern "C" __global__ void k(float* o, const __half* h, S s, int n) {
 """
 
 
-def test_what_cuda_cpp_offers_runs() -> None:
+def test_features_of_cuda_cpp_run() -> None:
     if not CUDA_HEADERS:
         pytest.skip("CUDA's headers are not installed")
     struct = np.zeros((), np.dtype([("a", "i4"), ("b", "f4"), ("c", "f8", 3)]))
@@ -307,7 +307,7 @@ FLAG = """extern "C" __global__ void flag(int* done) {
 """
 
 
-def test_verify_ptx_grades_suppresses_and_says_what_was_not_run(
+def test_verify_grades_and_suppresses_findings_and_lists_omitted_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "flag.cu").write_text(FLAG)
@@ -348,7 +348,7 @@ def test_verify_ptx_grades_suppresses_and_says_what_was_not_run(
         (("--launches", "2000"), "--launches must be at most 1,000"),
     ],
 )
-def test_a_launch_that_cannot_be_is_one_line(
+def test_an_invalid_launch_is_rejected_in_one_line(
     more: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tickets.cu").write_text(TICKETS)
@@ -360,7 +360,7 @@ def test_a_launch_that_cannot_be_is_one_line(
         assert capsys.readouterr().err == f"autosched: {says}\n"
 
 
-def test_verify_ptx_says_where_a_file_does_not_compile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_reports_the_line_of_a_compile_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "odd name.cu"
     file.write_text("\n" + TAIL.replace("2.0f", "two"))
     assert main(["verify", str(file), "--block", "32"]) == 2

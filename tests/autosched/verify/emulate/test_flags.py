@@ -109,20 +109,20 @@ def test_flags_order_the_threads_of_a_block(name: str) -> None:
         ("ticket", "before == 1", "before == 0"),
     ],
 )
-def test_what_a_flag_does_not_order_is_a_race(name: str, old: str, new: str) -> None:
+def test_accesses_not_ordered_by_a_flag_are_a_race(name: str, old: str, new: str) -> None:
     kinds = {str(f.kind) for f in run(name, old, new).findings}
     assert kinds & {"shared_race", "global_race"}, kinds
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_flags_order_threads_whatever_their_turns(name: str) -> None:
+def test_flags_order_threads_in_every_schedule(name: str) -> None:
     for seed in (1, 2, 3):
         done = run(name, order=Order("ascending", seed))
         if name != "ticket":  # whose last warp is another one then
             assert done.ok, done.reason
 
 
-def test_who_does_not_wait_is_found_in_other_turns() -> None:
+def test_a_missing_wait_is_found_in_other_orders() -> None:
     fault = ("handed over", "while (flag == 0) {}", "flag;")
     assert run(*fault).ok, "warp 0 happens to be first"
     assert any(not run(*fault, Order("ascending", seed)).ok for seed in range(1, 9))
@@ -148,7 +148,7 @@ def test_each_launch_writes_the_outputs_again(launches: int) -> None:
         assert autosched.emulate(wraps, arguments=given, grid=3, block=32, outputs=(0,), launches=launches).ok
 
 
-def test_a_second_launch_finds_what_the_first_one_left() -> None:
+def test_a_second_launch_sees_state_of_the_first() -> None:
     source = """
     __device__ unsigned done = 0;
     extern "C" __global__ void kernel(int* o) {

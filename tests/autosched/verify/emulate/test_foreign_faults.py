@@ -48,7 +48,7 @@ def test_each_fault_is_seen_in_some_order(name: str, fault: tuple[str, str, str]
     pytest.fail("right and clean in every order")
 
 
-def test_a_value_that_changes_and_changes_back_under_a_compare_and_swap_is_wrong_where_blocks_take_turns() -> None:
+def test_an_aba_fault_of_compare_and_swap_is_found_with_interleaved_blocks() -> None:
     kernel = NAMED[LOCK_FREE.name]
     stale = kernel.broken(kernel.faults[0])
     order = Order("interleaved", 2)
@@ -66,20 +66,20 @@ def test_scopes_and_fences_of_the_last_block_are_checked(fault: tuple[str, str, 
 
 
 @pytest.mark.parametrize("fault", HALVES.faults[:3], ids=lambda f: f[0])
-def test_half_of_a_warp_that_synchronizes_orders_nothing_of_the_other_half(fault: tuple[str, str, str]) -> None:
+def test_synchronizing_half_of_a_warp_does_not_order_the_other_half(fault: tuple[str, str, str]) -> None:
     assert HALVES.run(HALVES.source, Order())[1]
     done, ok = HALVES.run(HALVES.broken(fault), Order())
     assert not ok and {str(f.kind) for f in done.findings} == {"shared_race"}
 
 
-def test_what_a_launch_reads_as_constant_it_may_not_write_later() -> None:
+def test_writes_to_memory_read_as_read_only_are_reported() -> None:
     assert ALIASED.run(ALIASED.source, Order())[1]
     done, _ = ALIASED.run(ALIASED.broken(ALIASED.faults[1]), Order())
     assert {str(f.kind) for f in done.findings} == {"read_only_load_of_written"}
 
 
 @pytest.mark.parametrize("aliases", [{1: 1}, {0: 1}, {1: 7}])
-def test_an_alias_is_of_an_array_in_front_of_it(aliases: dict[int, int]) -> None:
+def test_an_alias_refers_to_an_earlier_argument(aliases: dict[int, int]) -> None:
     arguments = ALIASED.arguments()
     with pytest.raises(ValueError, match="smaller position"):
         autosched.emulate(ALIASED.source, kernel="kernel", arguments=arguments, grid=1, block=64, aliases=aliases)

@@ -72,7 +72,7 @@ def test_headers_of_the_standard_library_compile_for_one_launch() -> None:
 
 @needs_libcudacxx
 @pytest.mark.parametrize("source", [STANDARD, pytest.param(CUB, marks=pytest.mark.nightly)], ids=["standard", "cub"])
-def test_and_in_a_kernel_that_is_searched(source: str) -> None:
+def test_headers_of_the_standard_library_compile_for_a_search(source: str) -> None:
     made = KernelSpec(
         source,
         name="of_headers",
@@ -106,7 +106,9 @@ def test_headers_of_cupy_are_found() -> None:
     assert (found.arrays[0] == -2 + 1j).all()
 
 
-def test_a_missing_header_names_the_options_that_find_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_header_is_reported_with_the_options_that_find_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "include" / "mine").mkdir(parents=True)
     (tmp_path / "include" / "mine" / "three.h").write_text("#define THREE 3.0f\n")
     file = tmp_path / "k.cu"
@@ -118,7 +120,7 @@ def test_a_missing_header_names_the_options_that_find_it(tmp_path: Path, capsys:
     assert run([*command, f"--option=-I{tmp_path / 'include'}"]) == 0
 
 
-def test_what_compilers_say_of_a_missing_header_is_read() -> None:
+def test_a_missing_header_is_read_from_compiler_messages() -> None:
     nvrtc = 'k.cu(1): catastrophic error: cannot open source file "a/b.h"'
     gcc = "k.cu:1:10: fatal error: a/b.h: No such file or directory"
     assert missing_header(nvrtc) == missing_header(gcc) == "a/b.h"

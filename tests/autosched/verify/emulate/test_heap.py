@@ -45,7 +45,7 @@ def test_lists_and_scratch_memory() -> None:
     assert Counter(np.asarray(done.arrays[0]).tolist()) == {4 * 1 + 3 * 2 + 2 * 3 + 1 * 4: 2 * N}
 
 
-def test_what_one_launch_has_allotted_the_next_one_reads() -> None:
+def test_heap_memory_persists_across_launches() -> None:
     source = """
     __device__ int* kept = nullptr;
     extern "C" __global__ void k(int* o, int n) {

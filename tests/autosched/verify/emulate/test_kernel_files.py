@@ -82,7 +82,7 @@ def test_a_file_with_ptx_is_emulated(tmp_path: Path, kind: str, capsys: pytest.C
     assert "out_of_bounds_global" in capsys.readouterr().out
 
 
-def test_the_newest_architecture_of_a_fat_binary_is_taken(tmp_path: Path) -> None:
+def test_the_newest_architecture_of_a_fat_binary_is_chosen(tmp_path: Path) -> None:
     path = tmp_path / "kernel.fatbin"
     path.write_bytes(FILES["fatbin"])
     assert "sm_90" in (ptx_of_file(path) or "")
@@ -97,7 +97,7 @@ def test_the_newest_architecture_of_a_fat_binary_is_taken(tmp_path: Path) -> Non
         (b"\1\0\2\0", "not recognised"), (b"!<arch>\n", "is an archive of object files: unpack it"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_emulated_is_refused(tmp_path: Path, content: bytes, words: str, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_files_without_ptx_are_rejected(tmp_path: Path, content: bytes, words: str, capsys) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "kernel.bin"
     path.write_bytes(content)
     with pytest.raises(NoKernelFile, match=words):
@@ -148,7 +148,7 @@ def test_triton_programs_are_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @needs_compiler
-def test_what_nvcc_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_compiled_by_nvcc_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("nvcc is not installed")

@@ -32,7 +32,7 @@ LAST_BITS = np.float32(1000.3), np.nextafter(np.float32(1000.3), np.float32(2000
         ((np.nan, 1.0), True),
     ],
 )
-def test_two_values_of_one_sum(pair: tuple[float, float], fault: bool) -> None:
+def test_sums_that_differ_in_the_last_bits_are_a_note(pair: tuple[float, float], fault: bool) -> None:
     values = np.repeat(np.arange(32, dtype=np.float32) + 0.25, 2)
     values[0:2], values[40:42] = LAST_BITS, pair
     out = np.zeros(64, np.float32)

@@ -45,7 +45,7 @@ def test_the_cluster_of_a_launch() -> None:
 
 
 @needs_cuda_headers
-def test_a_kernel_with_clusters_is_compiled_for_a_gpu_that_has_them() -> None:
+def test_a_kernel_with_clusters_is_compiled_for_a_supporting_gpu() -> None:
     ranks = """
     #include <cooperative_groups.h>
     extern "C" __global__ void ranks(unsigned* out) {
@@ -149,7 +149,7 @@ def chained(body: str, dependent: object) -> autosched.EmulatedLaunch:
 
 
 @pytest.mark.parametrize("body", SOUND.values(), ids=SOUND)
-def test_launches_that_wait_for_what_others_write(body: str) -> None:
+def test_chained_launches_wait_for_earlier_results(body: str) -> None:
     done = chained(body, (0, 2))
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.arrays[2], 3 * np.arange(128))

@@ -40,13 +40,13 @@ def test_options_are_one_value_that_keywords_override() -> None:
         ({"block": ()}, "block"),
     ],
 )
-def test_they_are_validated_where_they_are_made(options: dict[str, Any], reason: str) -> None:
+def test_options_are_validated_on_construction(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as error:
         EmulatedLaunchOptions(**options)
     assert "\n" not in str(error.value)
 
 
-def test_they_give_the_plan_of_the_launch() -> None:
+def test_options_define_the_plan_of_the_launch() -> None:
     plan = EmulatedLaunchOptions(time_limit=5, launches=2, perturb=True).plan
     assert (plan.time_limit, plan.launches, plan.perturb_all) == (5, 2, True)
     assert len(plan.runs) == 2

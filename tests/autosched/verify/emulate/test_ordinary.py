@@ -317,7 +317,7 @@ def test_vectors_of_halves(operation: str, form: str, elements: int) -> None:
     np.testing.assert_array_equal(sums.view(np.float16), wanted)
 
 
-def test_a_vector_that_is_not_aligned_to_its_size_is_found() -> None:
+def test_a_misaligned_vector_access_is_reported() -> None:
     source = atomic("red.global.add.v2.f32", 2, "f32", "f", False).replace("sums + i", "sums + 1 + i")
     done = autosched.emulate(
         source, arguments=(np.zeros(32, np.float32), np.zeros((N, 2), np.float32), np.zeros((N, 2), np.float32)),
@@ -343,7 +343,7 @@ extern "C" __global__ void stored(float* out, cudaSurfaceObject_t to) {
 
 
 @pytest.mark.parametrize(("kernel", "line"), [("fetched", 3), ("sampled", 6), ("read", 9), ("stored", 12)])
-def test_a_number_that_is_no_texture_is_found_at_its_line(kernel: str, line: int) -> None:
+def test_an_invalid_texture_handle_is_reported_at_its_line(kernel: str, line: int) -> None:
     arguments = (np.zeros(32, np.float32), np.uint64(1))
     done = autosched.emulate(TEXTURES, kernel=kernel, arguments=arguments, grid=1, block=32, outputs=(0,))
     assert done.status == "findings" and done.findings[0].line == line, done.reason
@@ -445,7 +445,7 @@ extern "C" __global__ void kernel(int* o, const int* x, int n) {
 }"""
 
 
-def test_shared_memory_that_is_read_ahead_and_not_used_is_no_fault() -> None:
+def test_unused_uninitialised_shared_reads_are_no_fault() -> None:
     x = RNG.integers(0, 99, N).astype(np.int32)
     o, _, _ = run(PEEKS, np.zeros(N, np.int32), x, N, outputs=(0,))
     np.testing.assert_array_equal(o, [*x[1:], -1])

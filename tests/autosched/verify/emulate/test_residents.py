@@ -195,7 +195,7 @@ def test_a_ticket_lock_that_is_released_without_a_fence_is_a_race(order: Order) 
     assert FindingKind.GLOBAL_RACE in kinds(done)
 
 
-def test_blocks_that_take_turns_lose_updates_that_are_not_atomic() -> None:
+def test_interleaved_blocks_lose_non_atomic_updates() -> None:
     source = """
     extern "C" __global__ void kernel(unsigned* o) {
       UPDATE
@@ -268,7 +268,7 @@ def test_two_blocks_that_wait_for_each_other_are_a_deadlock(order: Order) -> Non
     assert line_of(source, "// here") in lines
 
 
-def test_what_waits_for_a_block_that_finds_no_room_is_a_deadlock() -> None:
+def test_waiting_for_a_block_that_is_not_resident_is_a_deadlock() -> None:
     last = "if (b == 8) flags[3] = 7, store(&flags[1], 1); else while (load(&flags[1]) == 0) ;"
     assert handshake(last, grid=9, order=Order(resident=9)).ok
     done = handshake(last, grid=9, order=Order(resident=8))

@@ -49,7 +49,7 @@ def cases(name: str, planted: tuple[Any, ...], by_day: tuple[Any, ...]) -> list[
     ],
     ids=("tcgen05", "wgmma"),
 )
-def test_every_fault_is_one_of_a_valid_schedule(name: str, planted: tuple[Any, ...], device: Device) -> None:
+def test_every_fault_is_planted_in_a_valid_schedule(name: str, planted: tuple[Any, ...], device: Device) -> None:
     for fault in planted:
         template(name).config(fault.problem(), fault.schedule(), device)
         assert fault.kernel() != fault.right_kernel()

@@ -255,7 +255,7 @@ def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) 
     assert outcome_of(weighted, sizes, schedule=schedule) != "ok"
 
 
-def test_a_turn_waits_for_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iteration_waits_for_the_previous_one(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"m": 100, "n": 96}
     assert outcome_of(through_a_tile, sizes) == "ok"
     no_barriers_of_turns(monkeypatch)

@@ -113,7 +113,7 @@ def found(planted: Planted, broken: bool = True) -> str:
 
 
 @pytest.mark.parametrize("planted", [*FIRST, *REST], ids=lambda p: p.name)
-def test_each_fault_is_of_a_line_and_a_size_that_there_are(planted: Planted) -> None:
+def test_each_planted_fault_has_an_existing_line_and_size(planted: Planted) -> None:
     problem, schedule, _ = golden(planted.case)
     assert planted.size in {size.name for size in stress_sizes(problem, schedule)}
     with_fault(planted)

@@ -49,7 +49,7 @@ def installed(package: str) -> bool:
 
 @needs_compiler
 @pytest.mark.parametrize(("kind", "package", "name", "grid", "block", "out", "front_end"), KINDS)
-def test_what_it_compiles_is_verified(
+def test_kernels_of_each_front_end_are_verified(
     kind: str,
     package: str,
     name: str,

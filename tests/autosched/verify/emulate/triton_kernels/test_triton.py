@@ -134,7 +134,7 @@ def test_faults_of_descriptors_made_on_the_device(old: str, new: str, kind: str,
     assert any(f.kind == FindingKind(kind) and said in f.message for f in result.findings), result.reason
 
 
-def test_threads_that_hold_copies_of_what_others_overwrite_are_no_race() -> None:
+def test_threads_with_copies_of_overwritten_values_are_no_race() -> None:
     q = RNG.standard_normal((3, 32)).astype(np.float32)
     angle = RNG.standard_normal(16)
     c, s = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)

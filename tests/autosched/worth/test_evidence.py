@@ -18,7 +18,7 @@ def evidence(seconds: tuple[float, ...], predicted: tuple[float, ...] | None = N
     return Evidence(SQUARE.key(), seconds, predicted or seconds)
 
 
-def test_the_first_choice_is_what_the_model_predicts_fastest() -> None:
+def test_the_first_choice_is_the_predicted_fastest() -> None:
     one = evidence((3.0, 2.0, 4.0), (1.0, 2.0, 1.5))
     assert one.regret == 1.5  # the first schedule, against the second
     assert one.correction == 2.0

@@ -36,7 +36,7 @@ def estimator(tmp_path: Path) -> MakeEstimator:
     return make
 
 
-def test_what_was_never_tuned_has_the_regret_of_the_models_choice(estimator: MakeEstimator) -> None:
+def test_an_untuned_problem_has_the_regret_of_the_models_choice(estimator: MakeEstimator) -> None:
     found = estimator().estimate(PROBLEM)
     choice = default_choice(PROBLEM, H100)
     assert choice is not None
@@ -62,7 +62,7 @@ def test_no_headroom_goes_below_the_roofline(estimator: MakeEstimator) -> None:
     assert found.draws.max() == pytest.approx(0.5)
 
 
-def test_a_library_is_as_slow_as_it_was_measured_beside_ours(estimator: MakeEstimator) -> None:
+def test_a_librarys_headroom_comes_from_measured_comparisons(estimator: MakeEstimator) -> None:
     exact = LibraryTime("h100", "torch", 0.5, PROBLEM.key())
     other = LibraryTime("h100", "torch", 0.9, OTHER)
     assert estimator(library=True, comparisons=[exact, other]).estimate(PROBLEM).expected == pytest.approx(0.5)
@@ -71,7 +71,7 @@ def test_a_library_is_as_slow_as_it_was_measured_beside_ours(estimator: MakeEsti
     assert estimator(library=True, comparisons=[faster]).estimate(PROBLEM).expected == 0.0
 
 
-def test_what_is_tuned_gains_what_a_longer_search_finds() -> None:
+def test_a_tuned_problem_gains_the_benefit_of_a_longer_search() -> None:
     recorded = Softmax(4096, 8192, dtype="f16")  # shipped with autosched
     found = Estimator(H100).estimate(recorded)
     assert found.today is Today.TUNED and found.measured

@@ -118,26 +118,26 @@ class SamplerContract:
         assert all(s in space for s in asked)
         assert len({s.key() for s in asked}) == 40
 
-    def test_the_parameters_stand_in_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
+    def test_parameters_keep_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
         """Check the order of parameters in proposals."""
         for schedule in proposed(make, space):
             assert list(schedule) == [p.name for p in space.members[schedule.template].parameters]
 
-    def test_nothing_is_asked_twice_without_being_told(self, make: Make, space: SearchSpace) -> None:
+    def test_pending_proposals_are_not_repeated(self, make: Make, space: SearchSpace) -> None:
         """Check that pending schedules are not proposed again."""
         made = make(space, 4)
         asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
         assert len({s.key() for s in asked}) == 21
 
-    def test_the_same_seed_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+    def test_the_same_seed_gives_the_same_proposals(self, make: Make, space: SearchSpace) -> None:
         """Check that equal seeds and results give equal proposals."""
         assert run(make(space, 5), 8) == proposed(make, space)
 
-    def test_another_seed_proposes_something_else(self, make: Make, space: SearchSpace) -> None:
+    def test_another_seed_gives_other_proposals(self, make: Make, space: SearchSpace) -> None:
         """Check that the seed matters."""
         assert proposed(make, space)[:15] != run(make(space, 6), 3)
 
-    def test_the_global_generator_is_neither_used_nor_moved(self, make: Make, space: SearchSpace) -> None:
+    def test_the_global_generator_is_not_used(self, make: Make, space: SearchSpace) -> None:
         """Check that NumPy's global random generator is not used."""
         expected = proposed(make, space)[:20]
         np.random.seed(1)
@@ -146,7 +146,7 @@ class SamplerContract:
         np.random.seed(1)
         assert np.random.random() == drawn
 
-    def test_everything_is_proposed_once_and_then_nothing(self, make: Make, space: SearchSpace) -> None:
+    def test_every_schedule_is_proposed_once(self, make: Make, space: SearchSpace) -> None:
         """Check that a space is exhausted without repetition."""
         made = make(space, 7)
         keys: list[str] = []
@@ -159,7 +159,7 @@ class SamplerContract:
         assert set(keys) == everything(space)
         assert made.ask(16) == []
 
-    def test_a_restored_sampler_proposes_nothing_it_was_told(self, make: Make, space: SearchSpace) -> None:
+    def test_a_restored_sampler_proposes_no_reported_schedule(self, make: Make, space: SearchSpace) -> None:
         """Check that a restored sampler does not repeat earlier trials."""
         told = proposed(make, space)[:30]
         restored = make(space, 5)
@@ -169,7 +169,7 @@ class SamplerContract:
         assert len(more) == 20
         assert not {s.key() for s in told} & {s.key() for s in more}
 
-    def test_restored_twice_from_the_same_trials_it_proposes_the_same(self, make: Make, space: SearchSpace) -> None:
+    def test_restoring_from_the_same_trials_gives_the_same_proposals(self, make: Make, space: SearchSpace) -> None:
         """Check that restoring is deterministic."""
         told = proposed(make, space)[:30]
         proposals = []
@@ -180,7 +180,7 @@ class SamplerContract:
             proposals.append(run(restored, 3))
         assert proposals[0] == proposals[1]
 
-    def test_results_may_come_in_any_order_and_more_than_once(self, make: Make, space: SearchSpace) -> None:
+    def test_results_may_be_reported_in_any_order_and_repeatedly(self, make: Make, space: SearchSpace) -> None:
         """Check that results may be reported in any order, and repeatedly."""
         made = make(space, 9)
         batch = made.ask(12)
@@ -190,7 +190,7 @@ class SamplerContract:
             made.tell(schedule, outcome(schedule))
         assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
 
-    def test_schedules_that_were_never_asked_may_be_told(self, make: Make, space: SearchSpace) -> None:
+    def test_results_of_schedules_that_were_not_proposed_are_accepted(self, make: Make, space: SearchSpace) -> None:
         """Check that results of schedules that it did not propose are accepted."""
         made = make(space, 10)
         others = space.sample(30, 99)
@@ -198,7 +198,7 @@ class SamplerContract:
             made.tell(schedule, outcome(schedule))
         assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
 
-    def test_only_failures_do_not_stop_it(self, make: Make, space: SearchSpace) -> None:
+    def test_failures_do_not_stop_a_sampler(self, make: Make, space: SearchSpace) -> None:
         """Check that a search in which all trials fail covers the space."""
         made = make(space, 11)
         total = 0
@@ -214,7 +214,7 @@ class SamplerContract:
         with pytest.raises(ValueError, match="cannot ask for -1"):
             make(space, 1).ask(-1)
 
-    def test_it_has_a_name_for_the_trials(self, make: Make, space: SearchSpace) -> None:
+    def test_a_sampler_has_a_name(self, make: Make, space: SearchSpace) -> None:
         """Check that the sampler's name is one line."""
         name = make(space, 1).name
         assert name and name == name.strip() and "\n" not in name

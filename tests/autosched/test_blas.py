@@ -107,7 +107,7 @@ print(dict(os.environ) == before)
 
 
 @pytest.mark.parametrize(("chosen", "cycles"), [(None, "4"), ("20", "20")])
-def test_idle_threads_sleep_at_once_and_no_child_inherits_that(chosen: str | None, cycles: str) -> None:
+def test_idle_threads_sleep_immediately_but_not_in_children(chosen: str | None, cycles: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_THREAD_TIMEOUT"}
     if chosen is not None:
         environment["OPENBLAS_THREAD_TIMEOUT"] = chosen

@@ -16,7 +16,7 @@ GROUPS = [(CALL_READERS, CallReader), (CONFIG_FILES, ConfigFiles)]
 
 
 @pytest.mark.parametrize(("group", "protocol"), GROUPS)
-def test_every_name_offers_what_its_protocol_says(group: IntegrationGroup, protocol: type) -> None:
+def test_every_entry_implements_its_protocol(group: IntegrationGroup, protocol: type) -> None:
     if group is CONFIG_FILES:
         pytest.importorskip("torch", reason="the kernels of configuration files need torch and Triton")
     members = [name for name in vars(protocol) if not name.startswith("_")]
@@ -30,7 +30,7 @@ def test_every_name_offers_what_its_protocol_says(group: IntegrationGroup, proto
                 assert list(inspect.signature(offered).parameters) == expected, (name, member)
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_name_is_rejected_with_the_known_names() -> None:
     with pytest.raises(UnknownIntegration, match="vllm"):
         CONFIG_FILES.load("frobnicate")
 

@@ -133,7 +133,7 @@ def test_every_exported_class_has_an_example() -> None:
 @needs_compiler
 @needs_nvrtc
 @pytest.mark.parametrize("name", [*EXAMPLES, *RETURNED])
-def test_its_representation_is_short(name: str, result: TuneResult) -> None:
+def test_representations_are_short(name: str, result: TuneResult) -> None:
     text = repr((EXAMPLES | RETURNED)[name](result))
     assert 0 < len(text) <= MOST_CHARACTERS, text[:300]
 
@@ -143,7 +143,7 @@ def test_functions_and_errors_are_short() -> None:
         assert len(repr(getattr(autosched, name))) <= MOST_CHARACTERS
 
 
-def test_a_short_representation_leaves_defaults_out_and_cuts_what_is_long() -> None:
+def test_a_short_representation_omits_defaults_and_truncates_values() -> None:
     text = repr(autosched.Texture(LARGE, filter="linear"))
     assert text == "Texture(array=<float64[300, 300]>, filter='linear')"
     assert short_repr(autosched.Struct(*(LARGE for _ in range(500)))).count("float64") == 3

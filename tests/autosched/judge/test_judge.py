@@ -290,7 +290,7 @@ def test_limits_of_time_and_memory(tmp_path: Path) -> None:
         (["submission.py", "--task", "task.py", "--size", "MOON=4"], 'invalid size "MOON"'),
     ],
 )
-def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments: list[str], words: str) -> None:
+def test_invalid_input_is_rejected_in_one_line(tmp_path, monkeypatch, capsys, arguments: list[str], words: str) -> None:
     monkeypatch.chdir(tmp_path)
     submission(tmp_path, RIGHT)
     task(tmp_path)

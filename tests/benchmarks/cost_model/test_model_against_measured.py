@@ -32,7 +32,7 @@ def test_a_flag_of_hopper_means_wgmma(tmp_path: Path) -> None:
     assert [counts(large, c).unit for c in large.configs] == ["mma", "wgmma", "wgmma", "wgmma"]
 
 
-def test_what_a_loop_of_triton_demands(tmp_path: Path) -> None:
+def test_the_counts_of_a_triton_loop(tmp_path: Path) -> None:
     """A load is issued after the arithmetic that frees its buffer; wgmma reads shared memory itself.
 
     CUTLASS's loads have their own buffers.
@@ -60,7 +60,7 @@ def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
     assert counts(small, TritonConfig(128, 128, 64, 3, 4)).dram_bytes == small.problem.min_bytes
 
 
-def test_the_power_limit_binds_long_launches_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_power_limit_only_binds_long_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (large, small) = read(recording(tmp_path))
     small = dataclasses.replace(small, problem=Matmul(256, 256, 256, a="f16"))
     limited = [predicted(r).min() for r in (large, small)]
@@ -117,7 +117,9 @@ def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "content", [None, "", "{}\n", '{"device_capa": [8, 0]}\nchoice\n', '{"device_capa": [7, 0]}\n']
 )
-def test_what_is_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None) -> None:
+def test_invalid_recordings_are_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
     if content is not None:
         (tmp_path / "some_mm.txt").write_text(content)
     assert main([str(tmp_path)]) == 2

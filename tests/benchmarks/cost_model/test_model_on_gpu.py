@@ -66,14 +66,14 @@ def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(sche
     assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% |")
 
 
-def test_what_cannot_be_compared_is_left_out(schedules: list[Schedule]) -> None:
+def test_incomparable_trials_are_excluded(schedules: list[Schedule]) -> None:
     few = [make_trial(s, 1e-5) for s in schedules[:2]]
     unknown = [dataclasses.replace(make_trial(s, 1e-5), problem_key='{"operator":"no_such"}') for s in schedules]
     foreign = [dataclasses.replace(make_trial(s, 1e-5), device="abacus") for s in schedules]
     assert measured([*few, *unknown, *foreign]) == ({}, 3)
 
 
-def test_a_table_is_printed_and_what_is_no_recording_is_refused(
+def test_a_table_is_printed_and_invalid_recordings_are_rejected(
     schedules: list[Schedule], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "recorded.jsonl.gz"

@@ -72,18 +72,18 @@ def test_edits_of_statements_operators_numbers_conditions_and_terms() -> None:
     } <= made()
 
 
-def test_comments_headers_assertions_and_template_heads_are_left_alone() -> None:
+def test_comments_headers_assertions_and_template_heads_are_not_mutated() -> None:
     assert {line for line, _, _ in made()} == {7, 8, 9, 10, 11}
 
 
-def test_an_edit_applies_where_it_was_found() -> None:
+def test_an_edit_applies_only_to_its_source() -> None:
     mutant = next(m for m in mutants_of("x.cuh", CODE) if m.old == "3")
     assert mutant.applied(CODE) == CODE.replace("a < 3", f"a < {mutant.new}")
     with pytest.raises(AssertionError):
         mutant.applied("something else")
 
 
-def test_every_file_has_mutants_and_a_smaller_sample_is_the_beginning_of_a_larger_one() -> None:
+def test_every_file_has_mutants_and_a_larger_sample_extends_a_smaller() -> None:
     mutants = all_mutants()
     assert len(mutants) > 3000 and len({(m.header, m.start, m.old, m.new) for m in mutants}) > 3000
     assert {m.header.split("/")[0] for m in mutants} == {"kernels", "common", "intrinsics", "ptx"}
@@ -101,7 +101,7 @@ def outcome_of(header: str, part: str, old: str, new: str, result: str) -> Outco
     return Outcome(header, text.count("\n", 0, start) + 1, "operator", start, old, new, result, "", "", 0.1)
 
 
-def test_the_report_says_how_many_and_which() -> None:
+def test_the_report_counts_and_lists_survivors() -> None:
     made = [
         outcome_of(ACTIVATION, RELU, " < ", " <= ", "survived"),
         outcome_of(ACTIVATION, RELU, " < ", " > ", "survived"),
@@ -114,7 +114,7 @@ def test_the_report_says_how_many_and_which() -> None:
     assert f"`common/activation.cuh:{made[0].line}` | `<` -> `>` |" in text.split("## Survivors")[1]
 
 
-def test_a_reason_is_of_the_place_that_its_text_names_not_of_the_whole_line() -> None:
+def test_a_reason_covers_its_text_and_not_the_whole_line() -> None:
     header = "kernels/row_reduction.cuh"
     text = (Path(include_dir()) / "autosched" / header).read_text()
     line = "for (int w = 0; w < State<0>::words; ++w) {"
@@ -126,14 +126,14 @@ def test_a_reason_is_of_the_place_that_its_text_names_not_of_the_whole_line() ->
     assert why_equivalent(whole, text, [{"header": header, "text": "set", "reason": "holds it"}]) == "holds it"
 
 
-def test_a_reason_may_be_of_all_cases_and_of_a_part_of_what_is_new() -> None:
+def test_a_reason_may_cover_all_cases_or_a_part_of_the_new_text() -> None:
     old = "fma.rm.f32 %f1, %f2, %f3, %f4;"
     edits = (old.replace("fma.rm", "fma.rp"), "")
     up, left_out = (Outcome(f"{OF_CASE}x", 1, "", 0, old, new, "survived", "x", "", 0.1) for new in edits)
     assert why_equivalent(up, None, reasons()) and why_equivalent(left_out, None, reasons()) is None
 
 
-def test_reasons_are_of_lines_that_are_there() -> None:
+def test_reasons_refer_to_existing_lines() -> None:
     for entry in reasons():
         if entry["header"].startswith(OF_CASE):  # of compiled code, which changes with the compiler's version
             assert entry["text"] and entry["reason"], entry
@@ -243,7 +243,7 @@ def test_an_edit_that_the_compiler_undoes_is_not_reached() -> None:
 
 
 @needs_nvrtc
-def test_mutants_of_ptx_are_of_all_cases_in_turn() -> None:
+def test_mutants_of_ptx_alternate_between_cases() -> None:
     cases = [case for case in all_cases() if case.name in ("copy_u8_tail", "transpose_u64_odd")]
     few = list(islice(drawn_ptx_mutants(cases, 0), 8))
     assert few == list(islice(drawn_ptx_mutants(cases, 0), 8)) != list(islice(drawn_ptx_mutants(cases, 1), 8))
@@ -251,7 +251,7 @@ def test_mutants_of_ptx_are_of_all_cases_in_turn() -> None:
 
 
 @needs_nvrtc
-def test_mutants_are_drawn_of_every_instruction_and_none_twice() -> None:
+def test_mutants_of_every_instruction_are_drawn_once() -> None:
     text = "\tadd.s32 \t%r1, %r2, 1;\n\tsub.s32 \t%r3, %r1, %r2;\n\tret;\n"
     drawn = list(drawn_of_ptx("x", text, np.random.default_rng(0)))
     assert len(drawn) == len(set(drawn)) and set(drawn) == set(mutants_of_ptx("x", text))
@@ -282,7 +282,7 @@ def test_a_mutant_is_reported(header: str, old: str, new: str) -> None:
 
 
 @needs_nvrtc
-def test_a_sample_of_all_has_mutants_of_each_kind_in_turn() -> None:
+def test_a_sample_alternates_between_kinds_of_mutants() -> None:
     cases = [case for case in all_cases() if case.name in ("copy_u8_tail", "transpose_u64_odd")]
     few, more = sample_of_all(cases, 8, 0), sample_of_all(cases, 16, 0)
     assert more[:8] == few
@@ -292,7 +292,7 @@ def test_a_sample_of_all_has_mutants_of_each_kind_in_turn() -> None:
 
 
 @needs_nvrtc
-def test_a_line_of_one_n_is_verified_with_a_tile_of_so_many_columns() -> None:
+def test_a_line_for_one_n_is_verified_with_a_tile_of_n_columns() -> None:
     mutant = next(m for m in all_mutants("ptx/wgmma/registers") if m.old == '"%23, %24"')
     outcome = run(mutant, [])
     assert (outcome.result, outcome.case) == ("reported", "wgmma_columns_40"), outcome
@@ -308,7 +308,7 @@ def chosen_cases(mutant: Mutant, cases: Sequence[Case], count: int) -> list[Case
     return tried
 
 
-def test_cases_that_go_other_ways_come_before_more_of_the_same() -> None:
+def test_different_cases_precede_similar_ones() -> None:
     cases, mutant = all_cases(), first_of("kernels/wgmma_matmul/stores.cuh", "1.0f", "0.0f")
     every, few = chosen_cases(mutant, cases, len(cases)), chosen_cases(mutant, cases, 24)
     assert len(every) > 48 and few == every[:24] and len({case.name for case in every}) == len(every)
@@ -319,7 +319,7 @@ def test_cases_that_go_other_ways_come_before_more_of_the_same() -> None:
         assert {case.problem.to_json().get(name, "none") for case in few} >= values
 
 
-def test_programs_are_the_same_whatever_their_registers_are_called() -> None:
+def test_programs_are_compared_independently_of_register_names() -> None:
     text = "\t.reg .b32 %r<9>;\n\tadd.s32 %r1, %r2, %r2;\n\tst.u32 [%rd1+4], %r1;\n"
     renamed = "\t.reg .b32 %r<8>;\n\tadd.s32 %r7, %r3, %r3;\n\tst.u32 [%rd5+4], %r7;\n"
     assert program(text) == program(renamed)
@@ -329,7 +329,7 @@ def test_programs_are_the_same_whatever_their_registers_are_called() -> None:
 
 
 @needs_nvrtc
-def test_what_only_row_scales_show_is_reported() -> None:
+def test_faults_that_only_affect_row_scales_are_reported() -> None:
     """The mutated loop reads no scales, which makes no difference to kernels without scales."""
     mutant = first_of("kernels/wgmma_matmul/stores.cuh", " < ", " > ")
     cases = [case for case in all_cases() if case.name in ("wgmma_scaled_rows_alone", "wgmma_one_column")]
@@ -346,7 +346,7 @@ def test_what_only_row_scales_show_is_reported() -> None:
     ],
 )
 @pytest.mark.nightly
-def test_a_line_of_one_n_is_verified_in_the_way_that_it_is_for(header: str, old: str, way: str) -> None:
+def test_a_line_for_one_n_is_verified_with_its_operand_source(header: str, old: str, way: str) -> None:
     outcome = run(next(m for m in all_mutants(header) if m.old == old), [])
     assert (outcome.result, outcome.case) == ("reported", f"wgmma_columns_{way}"), outcome
 

@@ -30,7 +30,7 @@ def test_at_least_280_faults_are_named_apart() -> None:
 
 
 @pytest.mark.parametrize("name", spread(LARGE, 1))
-def test_quick_verifications_report_them_and_pass_what_is_right(name: str) -> None:
+def test_quick_verifications_report_faults_and_pass_correct_schedules(name: str) -> None:
     (fault,) = (f for f in FAULTS if f.name == name)
     assert judge(fault, "quick")["run"] == LARGE[name]
     done = verify_one(template(fault.template), fault.problem, fault.schedule(), fault.where)

@@ -11,7 +11,7 @@ from benchmarks.gpu.against_cublas import LEAST, compared, main, recorded, summa
 from search_spaces.operators.matmul import Matmul
 
 
-def test_large_matmuls_of_transformers_and_square_ones_are_compared() -> None:
+def test_large_transformer_and_square_matmuls_are_compared() -> None:
     transformers, others = Path("a100_hf_train_mm.txt"), Path("a100_mm.txt")
     assert compared(transformers, Matmul(LEAST, 8 * LEAST, LEAST))
     assert not compared(transformers, Matmul(LEAST // 2, LEAST, LEAST))
@@ -29,7 +29,7 @@ def test_only_an_a100s_times_are_compared_and_each_problem_once(tmp_path: Path) 
     assert len({r.problem for r in found}) == len(found) and all(r.library for r in found)
 
 
-def test_what_is_said_of_shares() -> None:
+def test_the_summary_of_shares() -> None:
     assert summary("cuBLAS", [0.8, 0.9, 1.3]) == "- cuBLAS: 90% or more in 2 of 3; median 0.90, least 0.80"
 
 

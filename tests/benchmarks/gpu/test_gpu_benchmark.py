@@ -159,7 +159,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
         assert np.isfinite(model.predict(table(model.observations[0]))).all()
 
 
-def test_a_gpu_that_goes_away_leaves_what_was_measured(make_runner, tmp_path, no_tests, capsys):
+def test_measurements_before_a_gpu_disappeared_are_kept(make_runner, tmp_path, no_tests, capsys):
     generated = itertools.count()
 
     def unplugged(problem, schedule, device):
@@ -239,7 +239,7 @@ def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, 
         assert why in capsys.readouterr().err
 
 
-def test_a_baseline_that_is_not_there_is_named_once(make_runner, tmp_path, no_tests):
+def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
     runner = make_runner()
     able = runner.compare
 
@@ -270,7 +270,7 @@ def first_preparation(runner, monkeypatch, prepared):
     return given
 
 
-def test_what_the_first_preparation_takes_is_not_taken_from_the_search(make_runner, tmp_path, monkeypatch):
+def test_the_first_preparation_does_not_shorten_the_search(make_runner, tmp_path, monkeypatch):
     problems, runner = [], make_runner()
 
     def slowly(candidate):
@@ -292,7 +292,7 @@ def test_what_the_first_preparation_takes_is_not_taken_from_the_search(make_runn
     ("raised", "end", "searches"),
     [(ValueError("no kernel"), "this is enough", 1), (RunnerStopped("it is gone"), "it is gone", 0)],
 )
-def test_a_failed_preparation_is_left_to_the_search(make_runner, tmp_path, monkeypatch, raised, end, searches):
+def test_a_failed_preparation_fails_in_the_search(make_runner, tmp_path, monkeypatch, raised, end, searches):
     """The search then fails instead, unless the GPU is unavailable."""
 
     def failing(candidate):
@@ -349,7 +349,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_tests_that_merely_run_out_of_time_are_left_out_and_no_failure(make_runner, tmp_path, monkeypatch, deaf):
+def test_tests_out_of_time_are_omitted_without_failure(make_runner, tmp_path, monkeypatch, deaf):
     """They stop when interrupted, or the worker is killed."""
     folder = tmp_path / "gpu"
     folder.mkdir()
@@ -369,7 +369,7 @@ def test_tests_that_merely_run_out_of_time_are_left_out_and_no_failure(make_runn
     assert benchmark.results["left_out"] == ["some of the tests: no time was left"]
 
 
-def test_an_emulation_that_runs_out_of_time_is_left_out_and_no_failure(make_runner, tmp_path, monkeypatch):
+def test_an_emulation_out_of_time_is_omitted_without_failure(make_runner, tmp_path, monkeypatch):
     late = SimpleNamespace(status="timeout", reason="not done after 1 s")
     monkeypatch.setattr(gpu, "check_ready", lambda: None)
     monkeypatch.setattr(gpu, "emulate", lambda *_, **options: late)
@@ -381,7 +381,7 @@ def test_an_emulation_that_runs_out_of_time_is_left_out_and_no_failure(make_runn
     assert benchmark.results["left_out"] == ["some candidates of the emulator: no time was left"]
 
 
-def test_parts_that_are_not_wanted_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):
+def test_unrequested_parts_take_no_time(make_runner, tmp_path, no_tests, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1])]))
     asked = []
     monkeypatch.setattr(Benchmark, "_shapes", lambda self, shapes, until, entrants: asked.append((len(shapes), until)))
@@ -409,7 +409,7 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
     assert len(recording.read(out / "recordings-0.jsonl.gz")) == 3
 
 
-def test_what_a_killed_run_had_measured_becomes_a_recording_of_the_next(make_runner, tmp_path):
+def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path):
     out = tmp_path / "out"
     killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=pretended)
     killed._record = lambda trials, path: None  # as if it had ended before
@@ -465,7 +465,7 @@ def until(condition) -> None:
         time.sleep(0.02)
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys):
+def test_an_unwritable_folder_is_rejected_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
     monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
@@ -477,7 +477,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, caps
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_no_time_is_said_and_not_overrun(make_runner, tmp_path):
+def test_shapes_without_time_are_reported_and_not_run(make_runner, tmp_path):
     out = tmp_path / "out"
     benchmark = Benchmark(Plan(1.0, out), H200, make_runner(), generate=pretended)
     time.sleep(1.0)
@@ -489,7 +489,7 @@ def test_no_time_is_said_and_not_overrun(make_runner, tmp_path):
     ]
 
 
-def test_the_gpu_and_the_emulator_agree_where_both_are_near_enough():
+def test_the_gpu_and_the_emulator_agree_within_the_tolerance():
     problem = Matmul(m=9, n=8, k=7, out="f32")
     inputs = problem.random_inputs(0)
     right = problem.reference(inputs)["out"].astype(np.float32)
@@ -512,7 +512,7 @@ def test_the_gpu_and_the_emulator_agree_where_both_are_near_enough():
     assert not agreement(exact, moved, {"out": turned}, {"out": turned + np.uint32(1)})["agrees"]
 
 
-def test_the_shapes_cover_what_they_should():
+def test_the_shapes_cover_all_purposes():
     shapes = matmuls()
     keys = [problem.key() for _, problem in shapes]
     assert len(set(keys)) == len(keys)
@@ -531,7 +531,7 @@ def test_the_shapes_cover_what_they_should():
     assert ("transpose", Transpose(8192, 8192)) in rest
 
 
-def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
+def test_a_missing_gpu_is_reported_in_one_line(tmp_path):
     if cuda_available()[0]:
         pytest.skip("a GPU answers here")
     command = [sys.executable, "-m", "benchmarks.gpu", "--minutes", "1", "--out", str(tmp_path / "out")]
@@ -559,7 +559,7 @@ print(VERSION)
 """
 
 
-def test_it_needs_numpy_alone_to_start():
+def test_starting_only_requires_numpy():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr

@@ -47,7 +47,7 @@ def kept_with(folder: Path, test: str, number: int = 0) -> str:
 
 
 @needs_compiler
-def test_a_run_of_pytest_keeps_what_it_emulates(tmp_path: Path) -> None:
+def test_a_pytest_run_stores_its_emulated_launches(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     tests = "tests/measurements/emulator/ptx/test_byte_vectors.py"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", tests]
@@ -82,7 +82,7 @@ def keeping(tmp_path: Path):
 
 @needs_compiler
 @needs_nvrtc
-def test_a_kernel_is_kept_as_its_ptx_also_where_its_program_was_there_already(keeping: Path) -> None:
+def test_a_kernel_with_cached_bytecode_is_stored_as_ptx(keeping: Path) -> None:
     source = 'extern "C" __global__ void f(const unsigned* a, unsigned* o) { o[threadIdx.x] = a[threadIdx.x] + 1; }'
     kernel = GeneratedKernel(entry="f", source=source, arguments=(A, OUT), grid=(1, 1, 1), block=(32, 1, 1))
     for _ in range(2):
@@ -120,7 +120,7 @@ def test_the_only_entry_is_named_and_offsets_are_kept(keeping: Path) -> None:
     ],
     ids=["perturbed", "twice", "other order", "some blocks", "with flags", "with addresses"],
 )
-def test_what_a_gpu_cannot_do_in_the_same_way_is_not_kept(keeping: Path, change) -> None:
+def test_launches_that_a_gpu_cannot_reproduce_are_not_stored(keeping: Path, change) -> None:
     whole = dataclasses.replace(A, role="inout")
     launch = dataclasses.replace(LAUNCH, arguments=(whole, OUT))
     assert emulate_ptx(ADD_ONE, launch, {"a": VALUES}, **change).ok
@@ -220,7 +220,7 @@ def test_all_of_a_launch_comes_back(tmp_path: Path) -> None:
     assert all(np.array_equal(kept.known[n].view(np.uint8), outputs[n].view(np.uint8)) for n in kept.known)
 
 
-def test_an_equal_launch_is_kept_once_and_another_one_beside_it(tmp_path: Path) -> None:
+def test_equal_launches_are_stored_once(tmp_path: Path) -> None:
     first = kept_with(tmp_path, "first")
     assert kept_with(tmp_path, "second") == first
     assert read(tmp_path, first).test == "first"
@@ -303,7 +303,7 @@ def run_faulty(folder: Path, **options) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("how", ["fault", "hang", "raises", "dies"])
-def test_a_process_launches_nothing_after_a_fault(tmp_path: Path, how: str) -> None:
+def test_no_kernel_is_launched_in_a_process_after_a_fault(tmp_path: Path, how: str) -> None:
     for number, test in enumerate([f"equal[{i}]" for i in range(3)] + [f"{how}[{i}]" for i in range(3)]):
         kept_with(tmp_path, test, number)
     order = [read(tmp_path, name).test for name in names(tmp_path)]
@@ -321,13 +321,13 @@ def test_a_process_launches_nothing_after_a_fault(tmp_path: Path, how: str) -> N
         assert "ended with exit status 3" in rows["dies[0]"]["reason"]
 
 
-def test_a_process_that_gives_no_answer_is_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_a_response_is_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "REQUEST_SECONDS", 0.5)
     kept_with(tmp_path, "sleeps")
     assert run_faulty(tmp_path)["sleeps"]["status"] == "hang"
 
 
-def test_several_processes_share_the_modules_and_nothing_begins_late(tmp_path: Path) -> None:
+def test_processes_share_the_modules_and_stop_at_the_time_limit(tmp_path: Path) -> None:
     for number in range(8):
         keep(tmp_path, f"equal[{number}]", f"{ADD_ONE}// {number % 4}", LAUNCH, {"a": VALUES + number}, {"o": VALUES})
     rows = run_faulty(tmp_path, workers=2)
@@ -347,7 +347,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "run", partial(launches.run, module="faulty_launches", python_path=[SUPPORT]))
 
 
-def test_no_gpu_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_a_missing_gpu_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(launches, "cuda_available", lambda: (False, "no driver"))
     kept_with(tmp_path, "equal")
     assert launches.main([str(tmp_path), "--out", str(tmp_path / "out")]) == 1
@@ -423,7 +423,7 @@ def test_results_of_another_gpu_do_not_count(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("pretended")
-def test_a_launch_that_cannot_be_read_is_one_line(tmp_path: Path, capsys) -> None:
+def test_an_unreadable_launch_is_reported_in_one_line(tmp_path: Path, capsys) -> None:
     folder = tmp_path / "kept"
     name = kept_with(folder, "equal")
     (folder / "launches" / f"{name}.json").write_text("[]")

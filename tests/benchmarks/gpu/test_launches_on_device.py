@@ -153,7 +153,7 @@ def test_a_launch_gets_its_arguments_and_its_outputs_are_compared(kept: KeptLaun
     assert came_of(kept, gpu) == {"status": "equal"}, "inputs are fresh"
 
 
-def test_what_differs_is_launched_again(kept: KeptLaunch) -> None:
+def test_a_differing_launch_is_repeated(kept: KeptLaunch) -> None:
     gpu = HostGpu(wrong)
     assert came_of(kept, gpu) == {"status": "differs", "errors": {"y": 0.5}, "repeats": True}
     assert gpu.calls == 4
@@ -195,7 +195,7 @@ def test_a_map_that_the_driver_refuses_is_refused(kept: KeptLaunch, monkeypatch:
     assert done == {"status": "refused", "reason": "the driver rejects tensor map m"}
 
 
-def test_arguments_that_point_into_an_array_have_one_that_begins_there() -> None:
+def test_pointers_into_an_array_keep_their_offset() -> None:
     wide = Operand("m", "input", F32, (8, 8))
     launch = dataclasses.replace(LAUNCH, arguments=(wide, TensorMap.dense("map", wide, (4, 4)), wide, Y), symbols=())
     offset = KeptLaunch("t", "", launch, {}, {}, {}, offsets={1: 32, 2: 4})
@@ -218,7 +218,7 @@ needs_ptxas = pytest.mark.skipif(device.ptxas() is None, reason="there is no ptx
 
 
 @needs_ptxas
-def test_ptxas_assembles_for_the_gpu_or_refuses_in_one_line() -> None:
+def test_ptxas_assembles_for_the_gpu_or_fails_in_one_line() -> None:
     cubin = assembled(PTX, "sm_80")
     assert cubin.startswith(b"\x7fELF") and assembled(PTX, "sm_90a") != cubin
     with pytest.raises(Refused) as refused:
@@ -229,7 +229,7 @@ def test_ptxas_assembles_for_the_gpu_or_refuses_in_one_line() -> None:
 
 
 @needs_ptxas
-def test_what_was_assembled_beforehand_is_not_assembled_again(
+def test_preassembled_kernels_are_not_assembled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, text in enumerate((PTX, PTX, PTX.replace("ret;", "retire;"))):
@@ -286,7 +286,7 @@ def test_without_ptxas_the_driver_assembles(linker: SimpleNamespace) -> None:
     assert linker.destroyed == ["state"]
 
 
-def test_what_the_driver_does_not_assemble_is_refused(linker: SimpleNamespace) -> None:
+def test_ptx_that_the_driver_cannot_assemble_is_rejected(linker: SimpleNamespace) -> None:
     linker.status = linker.bad
     with pytest.raises(Refused, match="the driver's assembler: CUDA_ERROR_INVALID_PTX"):
         assembled(PTX, "sm_90a")

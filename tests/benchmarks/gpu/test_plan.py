@@ -56,7 +56,7 @@ def test_chosen_schedules_are_different_members_of_the_space() -> None:
 
 
 @needs_nvrtc
-def test_cubins_are_found_whatever_compiler_is_here_and_nothing_is_compiled(plan: Path, tmp_path: Path) -> None:
+def test_prepared_cubins_are_found_without_a_compiler(plan: Path, tmp_path: Path) -> None:
     prepared = load(plan, tmp_path)
     schedules = prepared.schedules[SMALL]
     assert schedules
@@ -89,7 +89,7 @@ def test_parts_run_over_a_simulated_gpu_and_are_done_once(plan: Path, tmp_path: 
 
 
 @needs_nvrtc
-def test_what_a_cut_left_half_written_is_found_again(plan: Path, tmp_path: Path) -> None:
+def test_a_truncated_result_is_measured_again(plan: Path, tmp_path: Path) -> None:
     assert run(plan, tmp_path, "trials") == 0
     path = tmp_path / "results.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
@@ -98,13 +98,13 @@ def test_what_a_cut_left_half_written_is_found_again(plan: Path, tmp_path: Path)
 
 
 @needs_nvrtc
-def test_no_time_is_no_result(plan: Path, tmp_path: Path) -> None:
+def test_a_run_without_time_stores_no_result(plan: Path, tmp_path: Path) -> None:
     assert run(plan, tmp_path, *PARTS, minutes="1e-9") == 0
     assert Results(tmp_path).rows == []
 
 
 @needs_nvrtc
-def test_what_is_no_plan_of_this_version_is_refused(plan: Path, tmp_path: Path, capsys: Any) -> None:
+def test_plans_of_other_versions_are_rejected(plan: Path, tmp_path: Path, capsys: Any) -> None:
     document = json.loads((plan / "plan.json").read_text())
     other = tmp_path / "other"
     other.mkdir()
@@ -141,7 +141,7 @@ print('"0","Occupancy","Achieved Occupancy","%","12.5"')
     ],
     ids=["metrics", "refused", "hangs"],
 )  # fmt: skip
-def test_counters_are_read_or_the_reason_is_given(text: str, found: dict[str, Any], tmp_path: Path) -> None:
+def test_counters_are_read_or_a_reason_is_returned(text: str, found: dict[str, Any], tmp_path: Path) -> None:
     ncu = tmp_path / "ncu"
     ncu.write_text(text.format(python=sys.executable))
     ncu.chmod(0o755)

@@ -84,7 +84,7 @@ def test_constants_of_another_chip_are_found(report: dict[str, Any]) -> None:
     assert constants["DRAM_EFFICIENCY"] == pytest.approx(analytic.DRAM_EFFICIENCY, rel=0.02)
 
 
-def test_a_round_trip_that_explains_nothing_is_not_known(report: dict[str, Any]) -> None:
+def test_an_implausible_round_trip_is_unknown(report: dict[str, Any]) -> None:
     times = {name: row["seconds"] for name, row in report["times"].items()}
     times["store_buffers 1"] = 1.1 * times[probe.BASE]
     constants = {c.name: c for c in probe.CONSTANTS}
@@ -93,14 +93,14 @@ def test_a_round_trip_that_explains_nothing_is_not_known(report: dict[str, Any])
     assert constants["sustained_clock_hz"].found(times, H200) == pytest.approx(SUSTAINED / 1e6, rel=0.05)
 
 
-def test_what_is_not_as_assumed_is_said(report: dict[str, Any]) -> None:
+def test_disagreements_with_assumed_constants_are_reported(report: dict[str, Any]) -> None:
     against = probe.disagreements(report, H200)
     assert f"{WRONG}: out[0, 39, 47] is nan" in against
     assert any(line.startswith("STORE_ROUND_TRIP: assumed 500 cycles, found ") for line in against)
     assert not any(line.startswith("DRAM_EFFICIENCY") for line in against)
 
 
-def test_the_page_names_every_schedule_and_what_was_left_out(report: dict[str, Any]) -> None:
+def test_the_page_lists_every_schedule_and_omitted_parts(report: dict[str, Any]) -> None:
     page = probe.page(report, H200)
     assert all(name in page for name, _ in probe.VARIED)
     assert "FAILS" in page
@@ -124,7 +124,7 @@ def test_a_stored_report_is_held_against_the_constants_of_today(
     assert probe.main([]) == 2
 
 
-def test_a_probe_without_time_says_what_it_left_out() -> None:
+def test_a_probe_without_time_lists_omitted_parts() -> None:
     with pytest.MonkeyPatch.context() as patch:
         left = probe.probe(VirtualRunner(patch), H200, until=0.0)["left_out"]
     assert WRONG in left

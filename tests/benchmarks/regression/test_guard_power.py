@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_reads_what_ran_fastest_first(folder: Path) -> None:
+def test_recorded_trials_are_sorted_by_time(folder: Path) -> None:
     trials = guard_power.recorded(folder / "toy.json.gz")
     assert [len(r) for r in trials] == [32] * 20
     assert np.median(trials[0]) == pytest.approx(1e-3, rel=0.01), "in seconds"
@@ -30,7 +30,7 @@ def test_it_reads_what_ran_fastest_first(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("drawn", guard_power.DRAWS)
-def test_quiet_noise_gives_no_alarms_and_hides_nothing(folder: Path, drawn: str) -> None:
+def test_low_noise_causes_no_false_alarms_and_no_misses(folder: Path, drawn: str) -> None:
     trials = guard_power.recorded(folder / "toy.json.gz")
     unchanged = guard_power.simulate(trials, drawn, 0.0, 5, 20, 0, "toy")
     assert (unchanged.false_alarms, unchanged.slowed) == (0, 0)

@@ -61,7 +61,7 @@ def test_workers_search_after_this_process_has_used_openmp(folder: Path, tmp_pat
     assert search_quality.main([str(folder), *given, "--methods", "xgboost_bootstrap"]) == 0
 
 
-def test_restrictions_are_those_that_give_what_is_recorded() -> None:
+def test_restrictions_reproduce_the_recorded_space() -> None:
     values = {
         "block_size_x": [1, 16, 32],
         "block_size_y": [16, 32, 64],
@@ -80,7 +80,7 @@ def test_restrictions_are_those_that_give_what_is_recorded() -> None:
         search_methods._restrictions(values, {*list(recorded)[1:]})
 
 
-def test_kernel_tuner_searches_what_is_recorded_with_its_seed_and_leaves_nothing(
+def test_kernel_tuner_searches_the_recording_with_its_seed_and_cleans_up(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fake of Kernel Tuner, which is not installed for tests, draws like its strategies."""
@@ -97,12 +97,14 @@ def test_kernel_tuner_searches_what_is_recorded_with_its_seed_and_leaves_nothing
     assert not list(tmp_path.glob("search_quality_*"))
 
 
-def test_a_recording_with_texts_and_nothing_left_out_has_no_restrictions() -> None:
+def test_a_complete_recording_has_no_restrictions() -> None:
     values = {"order": ["row", "column"], "x": [1, 2], "part": [0.5, 1.0]}
     assert search_methods._restrictions(values, set(product(*values.values()))) == []
 
 
-def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_methods_are_selected_per_recording_and_unknown_ones_rejected(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = [Path("a.json.gz"), Path("b.json.gz")]
     made = search_quality.jobs(files, ["random", "bayes@b", "tpe@a:1"], repeats=2, budget=9)
     assert [(job.file[0], job.method, job.seed) for job in made] == [
@@ -116,7 +118,7 @@ def test_a_method_for_one_recording_and_unknown_ones(folder: Path, capsys: pytes
     assert len(said) == 3 and "'magic'" in said[0] and "'bayes:few'" in said[1] and "'elsewhere'" in said[2]
 
 
-def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_quality, "_write", lambda _, found, *rest: str(found))
     journal = tmp_path / "journal"
     given = ["--repeats", "2", "--budget", "9", "--workers", "1", "--methods", "random", "--journal", str(journal)]
@@ -129,13 +131,13 @@ def test_a_run_that_was_stopped_goes_on(folder: Path, tmp_path: Path, monkeypatc
     assert journal.read_text() == f"{altered}\n{second}\n"  # the first is reused unchanged, the second recomputed
 
 
-def test_what_is_no_journal_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_journals_are_rejected(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "journal").write_text("[1]\n")
     assert search_quality.main([str(folder), "--journal", str(tmp_path / "journal")]) == 2
     assert "line 1 of" in capsys.readouterr().err
 
 
-def test_a_search_is_stopped_at_the_optimum_and_its_curve_goes_on(folder: Path) -> None:
+def test_a_search_stops_at_the_optimum_and_its_curve_is_extended(folder: Path) -> None:
     path = folder / "small.json.gz"
     _, made = search_methods.run(search_methods.Job(str(path), "random", seed=0, budget=59))
     assert len(made.quality) == 59 and made.quality[0] < 1.0
@@ -182,7 +184,7 @@ def test_a_search_in_our_own_space_is_judged_by_the_model(tmp_path: Path) -> Non
     assert f"{100 * family.gap:.1f}%" in (tmp_path / "own_spaces.md").read_text()
 
 
-def test_a_proposal_is_timed_where_nothing_is_pruned(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_proposals_are_timed_in_an_unpruned_space(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     space, judge = proposal_time.unpruned(device("h200"))
     assert space.count() > 10**13
     judged = [judge(schedule).ok for schedule in space.sample(8, 0)]

@@ -15,14 +15,14 @@ EXPRESSED = [path for path in files() if path.parent.name != "refused"]
 VERIFIED_BY_DAY = ("stencil", "pnpoly", "sort")  # in place; constant memory with a reference; atomics
 
 
-def test_there_are_thirty() -> None:
+def test_thirty_published_kernels_exist() -> None:
     assert len(files()) >= 30 and {path.parent.name for path in files()} == set(FROM)
     assert len(EXPRESSED) >= 28
     assert len({KernelSpec.from_file(path).file.name for path in files()}) == len(files())
 
 
 @pytest.mark.parametrize("path", EXPRESSED, ids=lambda p: f"{p.parent.name}-{p.stem}")
-def test_its_reference_or_judge_answers(path) -> None:  # type: ignore[no-untyped-def]
+def test_each_reference_or_output_check_runs(path) -> None:  # type: ignore[no-untyped-def]
     problem = KernelSpec.from_file(path).problem()
     inputs = problem.random_inputs(0)
     written = {o.name for o in problem.operands() if o.role in ("output", "inout")}

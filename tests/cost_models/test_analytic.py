@@ -79,7 +79,7 @@ def test_overlapping_loads_pays_and_small_tiles_do_not() -> None:
     assert predict(small, H200) > 2 * predict(matmul(), H200)
 
 
-def test_a_lonely_block_pays_the_latency_of_every_step() -> None:
+def test_a_single_block_pays_the_latency_of_every_step() -> None:
     """One warp, one stage: a step cannot be faster than a round trip to L2."""
     lonely = dataclasses.replace(matmul(stages=1), blocks=1, threads=32, flops=1e3, instructions=1e3, load_bytes=1e3)
     lonely = dataclasses.replace(lonely, shared_wavefronts=1e2, store_bytes=0.0, dram_bytes=0.0)
@@ -147,7 +147,7 @@ def test_the_end_of_a_launch_does_not_overlap_with_dram() -> None:
 
 
 @given(work=works(), on=st.sampled_from(MODERN))
-def test_never_below_the_roofline(work: CostCounts, on: Device) -> None:
+def test_predictions_are_never_below_the_roofline(work: CostCounts, on: Device) -> None:
     seconds = predict(work, on)
     row = unit(work.unit)
     active = min(work.blocks, on.sm_count)
@@ -202,7 +202,7 @@ def test_registers_of_the_compiler_replace_the_estimate() -> None:
     assert predict(matmul(registers=250), H200, registers=128) == predict(matmul(registers=128), H200)
 
 
-def test_many_at_once_are_what_each_alone_is() -> None:
+def test_a_batch_is_predicted_like_single_schedules() -> None:
     many = [matmul(), matmul(stages=1), matmul(unit="fma"), matmul(tile=(64, 64, 32), warp=(32, 32))]
     together = analyse(many, H200)
     assert together.seconds.tolist() == [predict(work, H200) for work in many]
@@ -323,7 +323,7 @@ def test_memory_answers_in_seconds_not_in_cycles() -> None:
     assert slow < 1.5 * quick
 
 
-def test_clusters_fill_the_sms_that_a_measured_chip_has_for_them() -> None:
+def test_clusters_fill_the_sms_of_measured_gpcs() -> None:
     h100 = device("h100")
     assert sum(h100.sms_of_gpcs) == h100.sm_count
     assert [h100.running_sms(cluster) for cluster in (1, 2, 4, 8)] == [132, 132, 124, 120]
@@ -354,7 +354,7 @@ def test_warps_of_a_chain_of_products_wait_for_themselves() -> None:
     assert predict(two, H200) < predict(chained, H200)  # while one group waits, the other multiplies
 
 
-def test_two_warps_alone_on_an_sm_leave_half_of_it_idle() -> None:
+def test_two_warps_per_sm_use_half_of_it() -> None:
     def busy_for(warps: int) -> float:
         work = dataclasses.replace(matmul(), threads=32 * warps, shared_bytes=H200.shared_per_block)
         return float(analyse([work], H200).math[0])
@@ -362,7 +362,7 @@ def test_two_warps_alone_on_an_sm_leave_half_of_it_idle() -> None:
     assert busy_for(2) == 2 * busy_for(4) == 2 * busy_for(8)
 
 
-def test_a_last_block_alone_is_as_fast_as_its_loads_come_back() -> None:
+def test_a_single_last_block_is_limited_by_its_load_latency() -> None:
     once = predict(matmul(), H200)
     few_threads = dataclasses.replace(matmul(), alone_bytes=64e3, alone_trips=1e4)
     assert predict(few_threads, H200) - once == pytest.approx(1e4 * 270 / H200.clock_hz)

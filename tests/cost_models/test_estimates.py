@@ -26,12 +26,12 @@ class TestAnalyticEstimates:
         again = AnalyticEstimates(self.PROBLEM, self.TEMPLATES, self.DEVICE)
         assert again.log_seconds(schedules).tolist() == guess.tolist()
 
-    def test_nothing_gives_empty_arrays(self) -> None:
+    def test_no_schedules_give_empty_arrays(self) -> None:
         estimates = AnalyticEstimates(self.PROBLEM, self.TEMPLATES, self.DEVICE)
         assert estimates.log_seconds(()).shape == (0,)
         assert estimates.features(()).shape[0] == 0
 
-    def test_what_does_not_fit_is_infinite_and_spoils_no_other(self) -> None:
+    def test_an_illegal_schedule_is_infinite_and_does_not_affect_others(self) -> None:
         estimates = AnalyticEstimates(self.PROBLEM, self.TEMPLATES, self.DEVICE)
         good = template("matmul").space(self.PROBLEM, self.DEVICE).sample(3, 1)
         illegal = good[0].replace(stages=5, tile_m=256, tile_n=256, tile_k=128)
@@ -72,7 +72,7 @@ class TestEstimates:
         alone = estimate(problem, templates, h200, schedules)
         assert np.array_equal(AnalyticEstimates(problem, templates, h200).log_seconds(schedules), alone)
 
-    def test_a_correction_keeps_the_features_and_what_does_not_fit(self) -> None:
+    def test_a_correction_keeps_features_and_infinite_estimates(self) -> None:
         problem, templates, h200 = Matmul(m=96, n=80, k=64), TemplateSet([template("matmul")]), device("h200")
         analytic = AnalyticEstimates(problem, templates, h200)
         good = self.SPACE.sample(2, 1)

@@ -22,7 +22,7 @@ def test_failing_schedules_are_separated_from_working_ones() -> None:
     assert (found >= 0).all() and (found <= 1).all()
 
 
-def test_a_trial_that_is_out_says_nothing() -> None:
+def test_a_pending_trial_does_not_change_the_probability() -> None:
     columns = coordinates(X[:30])
     given = feasibility.hyperparameters(columns, WORKS[:30])
     alone, waiting = (IncrementalPosterior(coordinates(X[60:]), given) for _ in range(2))

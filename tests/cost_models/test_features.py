@@ -48,7 +48,7 @@ def test_every_feature_is_documented_once() -> None:
     assert all(f.doc and f.name.split(".")[0] in ("problem", "device", "work", "model") for f in FEATURES)
 
 
-def test_a_table_holds_what_the_names_say() -> None:
+def test_the_columns_of_a_table_match_their_names() -> None:
     table = features(TEMPLATES, PROBLEM, SCHEDULES, H200)
     assert table.values.shape == (4, len(table.names))
     assert table.values.dtype == np.float32
@@ -135,7 +135,7 @@ TOY = replace(
 )
 
 
-def test_what_another_template_decides_is_missing() -> None:
+def test_parameters_of_other_templates_are_missing() -> None:
     both = TemplateSet([MATMUL, TOY])
     toys = [Schedule("toy", (("tile", tile),)) for tile in (2, 4)]
     table = features(both, PROBLEM, [GOOD, toys[0], SCHEDULES[1], toys[1]], H200)

@@ -31,13 +31,13 @@ def values(X: FloatArray) -> FloatArray:
 
 
 class TestContract:
-    def test_learns_what_it_was_shown(self) -> None:
+    def test_predictions_correlate_with_the_observed_function(self) -> None:
         X, new = rows(60), rows(40, seed=1)
         predicted = GaussianProcess().fit(X, values(X)).predict(new)
         assert predicted.mean.shape == predicted.deviation.shape == (40,)
         assert np.corrcoef(predicted.mean, values(new))[0, 1] > 0.9
 
-    def test_doubts_less_where_it_has_been(self) -> None:
+    def test_the_deviation_is_smaller_at_observed_points(self) -> None:
         X = rows(30)
         X = X[X[:, 2] != 2]
         posterior = GaussianProcess().fit(X, values(X))
@@ -56,7 +56,7 @@ class TestContract:
         assert np.isfinite(GaussianProcess().fit(X[:1], [2.5]).predict(X).mean).all()
         assert GaussianProcess().fit(X, [2.5] * 3).predict(X).mean == pytest.approx([2.5] * 3)
 
-    def test_refuses_in_one_line(self) -> None:
+    def test_invalid_input_is_rejected_in_one_line(self) -> None:
         X = rows(3)
         for bad, y in ((X, [1.0]), (X[:0], []), (X, [1.0, np.inf, 2.0]), (X + np.inf, [1.0, 2.0, 3.0]), (X[0], [1.0])):
             with pytest.raises(ValueError, match=r"^[^\n]+$"):
@@ -108,7 +108,7 @@ def test_a_grid_looks_up_the_same_covariances() -> None:
 class TestGrowing:
     given = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
 
-    def test_is_the_posterior_of_the_whole(self) -> None:
+    def test_incremental_posterior_equals_the_full_posterior(self) -> None:
         X, new = rows(40), rows(30, seed=3)
         y = values(X) - values(X).mean()
         grown = IncrementalPosterior(coordinates(new), self.given)
@@ -130,7 +130,7 @@ class TestGrowing:
         grown.observe(new[:, positions[[4, 0, 9]]])
         assert pending.reduction == pytest.approx((before - grown.variance)[positions], abs=1e-4)
 
-    def test_an_unknown_value_changes_the_deviation_alone(self) -> None:
+    def test_an_unknown_value_only_changes_the_deviation(self) -> None:
         X, new = rows(20), rows(30, seed=3)
         y = values(X) - values(X).mean()
         alone, pending = (
@@ -178,7 +178,7 @@ class TestGrowing:
         assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster counts as one observation
         assert deviations[0] == pytest.approx(1.0, abs=0.01) and 1.0 < deviations[1] < 1.1
 
-    def test_hyperparameters_keep_the_offset_that_was_given(self) -> None:
+    def test_hyperparameters_keep_a_fixed_offset(self) -> None:
         X = rows(20)
         y = (values(X) - values(X).mean()) / values(X).std()
         found, fixed = (

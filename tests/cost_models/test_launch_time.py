@@ -101,12 +101,12 @@ def test_few_units_take_the_addresses_of_an_instruction_in_two_cycles(pipe: str,
         ("shfl.sync.bfly.b32", False),
     ],
 )
-def test_which_instructions_give_addresses_of_shared_memory(operation: str, reaches: bool) -> None:
+def test_instructions_that_reach_shared_memory(operation: str, reaches: bool) -> None:
     assert reaches_shared(operation) is reaches
 
 
 @given(st.sampled_from([name for name in GROWING if name != "unique_sectors"]), st.floats(1, 1e6))
-def test_more_is_never_faster_there_either(name: str, more: float) -> None:
+def test_more_work_is_never_faster_on_other_devices(name: str, more: float) -> None:
     larger = dataclasses.replace(COUNTS, **{name: getattr(COUNTS, name) + more})
     assert launch_time(larger, RTX3090, RESOURCES).seconds >= launch_time(COUNTS, RTX3090, RESOURCES).seconds
 
@@ -188,7 +188,7 @@ def test_a_cold_l2_never_makes_a_launch_faster(blocks: int, chain: float) -> Non
     assert launch_time(counts, A100, RESOURCES, exposed=1.0).seconds >= warm
 
 
-def test_only_what_runs_first_waits_for_memory() -> None:
+def test_only_the_first_wave_waits_for_memory() -> None:
     """With one wave of blocks a chain of loads adds DRAM's latency; with many waves it hardly matters."""
 
     def ratio(blocks: int) -> float:

@@ -78,7 +78,7 @@ def test_a_column_sum_is_not_led_by_blocks_narrower_than_a_sector() -> None:
     assert narrow and min(narrow) > 3.0 * best, "4 bytes of each sector of 32 are used"
 
 
-def test_rows_read_again_are_in_l2_only_where_those_in_flight_fit_there() -> None:
+def test_reloaded_rows_hit_l2_only_if_the_rows_in_flight_fit() -> None:
     problem = Softmax(8192, 32768, dtype="f32")
     row = template("row_reduction")
     assert row.counts is not None

@@ -49,7 +49,7 @@ def test_the_same_seed_gives_the_same_model() -> None:
     assert other.members != first.members
 
 
-def test_the_unit_of_time_does_not_matter_to_the_order() -> None:
+def test_the_unit_of_time_does_not_change_the_order() -> None:
     x, seconds = kernels(120, seed=6)
     first = BoostedModel.fit(x, seconds, settings=QUICK)
     slower = BoostedModel.fit(x, seconds * 1024.0, settings=QUICK)
@@ -68,7 +68,7 @@ def test_problems_of_different_size_are_learned_together() -> None:
     assert rank_correlation(model.predict(test_x), test_s) > rank_correlation(mixed.predict(test_x), test_s)
 
 
-def test_members_disagree_most_where_nothing_was_measured() -> None:
+def test_members_disagree_most_far_from_measurements() -> None:
     rng = np.random.default_rng(10)
     x = rng.random((200, 2)).astype(np.float32)
     seconds = np.exp(3 * x[:, 0].astype(np.float64))
@@ -127,7 +127,7 @@ def test_rows_of_another_width_are_refused() -> None:
         model.predict(x[:, :5])
 
 
-def test_a_value_that_is_missing_tells_something_too() -> None:
+def test_missing_values_are_informative() -> None:
     x, seconds = kernels(400, seed=16)
     x[::2, 2] = np.nan
     seconds[::2] *= 32.0
@@ -140,7 +140,7 @@ def test_a_value_that_is_missing_tells_something_too() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, 1e300])
-def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
+def test_nan_and_infinite_features_are_rejected(bad: float) -> None:
     x, seconds = kernels(30, seed=16)
     spoiled = x.astype(np.float64)
     spoiled[3, 2] = bad
@@ -152,7 +152,7 @@ def test_values_that_are_no_numbers_are_refused(bad: float) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
-def test_times_that_are_none_are_refused(bad: float) -> None:
+def test_invalid_times_are_rejected(bad: float) -> None:
     x, seconds = kernels(30, seed=17)
     seconds[3] = bad
     with pytest.raises(ValueError, match="leave failed trials out"):
@@ -181,7 +181,7 @@ def test_settings_are_checked(change: dict[str, float]) -> None:
         BoostedTreeSettings(**change)  # type: ignore[arg-type]
 
 
-def test_whole_problems_are_held_out_once_there_are_five() -> None:
+def test_whole_problems_are_held_out_from_five_problems_on() -> None:
     codes = np.repeat(np.arange(10), 7)
     mask = held_out_rows(codes, 0.2, seed=1)
     assert mask.sum() == 14

@@ -78,7 +78,7 @@ def _cycle(data: dict[str, Any]) -> None:
         (lambda data: data.update(left=[]), "left is not a list"),
     ],
 )
-def test_what_is_no_tree_is_refused(change: Any, complaint: str) -> None:
+def test_invalid_trees_are_rejected(change: Any, complaint: str) -> None:
     data = copy.deepcopy(Forest.of(booster()[0]).to_json())
     change(data)
     with pytest.raises(DamagedForest, match=complaint):

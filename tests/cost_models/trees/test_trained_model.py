@@ -98,7 +98,7 @@ def _boosted(**change: Any) -> Callable[[], dict[str, Any]]:
         (_boosted(corrects="x"), "damaged.*corrects x"),
     ],
 )
-def test_what_is_no_model_of_this_version_is_refused(
+def test_models_of_other_versions_are_rejected(
     tmp_path: Path, change: dict[str, Any] | Callable[[], dict[str, Any]], complaint: str
 ) -> None:
     path = tmp_path / "model.json"
@@ -110,7 +110,7 @@ def test_what_is_no_model_of_this_version_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": "autosched cost model"', "[" * 100_000, "\0"])
-def test_what_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_json_is_rejected(tmp_path: Path, text: str) -> None:
     path = tmp_path / "model.json"
     path.write_text(text)
     with pytest.raises(ModelMismatch, match="cannot be used"):
@@ -144,7 +144,7 @@ print(used, refused)
 
 
 @pytest.mark.timeout(1800)
-def test_no_damaged_file_harms_the_process_that_loads_it(tmp_path: Path, nightly: bool) -> None:
+def test_loading_a_damaged_file_never_crashes(tmp_path: Path, nightly: bool) -> None:
     """Load three hundred damaged files, thousands every night, in one process.
 
     They have numbers of the trees replaced, columns cut, and bytes overwritten.

@@ -33,7 +33,7 @@ def trained() -> OperatorModel:
     return model
 
 
-def test_a_new_problem_is_predicted_from_what_others_taught() -> None:
+def test_a_new_problem_is_predicted_from_other_problems() -> None:
     new = observations(NEW, rows=60)
     features = table(new)
     predicted = trained().predict(features)
@@ -44,14 +44,14 @@ def test_a_new_problem_is_predicted_from_what_others_taught() -> None:
     assert sorted(off)[len(off) // 2] < 0.2  # seconds, not only an order
 
 
-def test_training_repeats_itself_whatever_the_order() -> None:
+def test_training_is_independent_of_the_order_of_problems() -> None:
     few = [observations(p, rows=8) for p in PROBLEMS[:2]]
     (first,) = train(few, QUICK)
     (second,) = train(tuple(reversed(few)), QUICK)
     assert first == second
 
 
-def test_it_is_judged_by_schedules_problems_families_and_devices() -> None:
+def test_a_model_is_evaluated_by_schedules_problems_families_and_devices() -> None:
     wholes = {figures.split: figures for figures in trained().held_out if not figures.name}
     assert list(wholes) == ["schedules", "problems", "families", "devices"]
     assert all(figures.rows == 192 and figures.groups == 8 for figures in wholes.values())
@@ -68,7 +68,7 @@ def test_it_is_judged_by_schedules_problems_families_and_devices() -> None:
     assert wholes["problems"].within_2 > 0.85
 
 
-def test_noise_is_what_no_feature_explains() -> None:
+def test_noise_is_learned_as_deviation() -> None:
     """Times twice as scattered are predicted with a wider deviation."""
     rng = np.random.default_rng(0)
     noisy = tuple(
@@ -116,7 +116,7 @@ def test_observations_make_a_round_trip_and_are_checked() -> None:
         Observations(one.problem, one.device, one.schedules[:1] * 2, (1.0, 1.0))
 
 
-def test_schedules_that_no_template_makes_are_left_out() -> None:
+def test_schedules_of_no_template_are_excluded() -> None:
     one = observations(NEW, rows=12)
     spoiled = one.schedules[0].replace(unroll=3)
     now, gone = dataclasses.replace(one, schedules=(spoiled, *one.schedules[1:])).usable()
@@ -141,7 +141,7 @@ def test_a_shape_has_a_family(problem: Matmul, family: str) -> None:
     assert shape_family(problem) == family
 
 
-def test_one_row_of_another_device_or_shape_is_no_obstacle() -> None:
+def test_a_single_row_of_another_device_or_shape_is_tolerated() -> None:
     for other in (observations(PROBLEMS[0], "a100", rows=1), observations(PROBLEMS[1], rows=1)):
         (model,) = train([observations(PROBLEMS[0], rows=12), other], QUICK)
         assert {figures.split for figures in model.held_out} == {"schedules"}

@@ -73,7 +73,7 @@ def steps(workflow: dict[str, Any], job: str) -> dict[str, str]:
     return {step["name"]: step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step}
 
 
-def test_every_command_of_the_page_does_what_it_says(
+def test_every_command_of_the_page_works(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Commands run in this process, which saves starting one process per command."""
@@ -122,7 +122,7 @@ def f(x):
 """
 
 
-def test_the_action_reports_every_entry_beside_a_reference_that_does_not_answer(
+def test_the_action_reports_all_entries_despite_a_slow_reference(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

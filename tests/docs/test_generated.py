@@ -23,6 +23,6 @@ def test_the_page_is_that_of_the_code(name: str) -> None:
     assert page == generate.PAGES[name](), "python docs/generate.py writes it"
 
 
-def test_every_parameter_says_what_it_decides() -> None:
+def test_every_parameter_is_described() -> None:
     page = generate.schedule_parameters()
     assert not [line for line in page.splitlines() if line.startswith("| `") and "|  |" in line]

@@ -31,7 +31,7 @@ def commands(page: Path) -> Iterator[str]:
 LINES = [(page, line) for page in PAGES for line in commands(page)]
 
 
-def test_there_are_commands_to_check() -> None:
+def test_the_pages_contain_commands() -> None:
     assert len(LINES) > 25
 
 

@@ -53,7 +53,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**kept, "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
 
 
-def test_the_page_is_what_an_outsider_needs(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_page_suffices_to_add_a_kernel(environment: dict[str, str], tmp_path: Path) -> None:
     text = PAGE.read_text()
     for name, content in files(text).items():
         path = tmp_path / name

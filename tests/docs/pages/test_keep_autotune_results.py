@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_program_prints_what_the_page_says(tmp_path: Path) -> None:
+def test_the_program_prints_the_counts_of_the_page(tmp_path: Path) -> None:
     _, program = blocks("python")
     (tmp_path / "program.py").write_text(program)
     for printed in re.findall(r"`(\d answered, \d tuned)`", PAGE):

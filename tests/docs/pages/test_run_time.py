@@ -17,7 +17,7 @@ from search_spaces.operators import distance
 PAGE = " ".join((Path(__file__).parents[3] / "docs" / "how-to" / "run-time.md").read_text("utf-8").split())
 
 
-def test_figures() -> None:
+def test_numbers_of_the_page_equal_the_code() -> None:
     for text in (
         f" {model_choice.SAMPLES} samples",
         f"At most {lookup.MOST_TRIED} ",
@@ -30,7 +30,7 @@ def test_figures() -> None:
         assert text in PAGE, text
 
 
-def test_names() -> None:
+def test_functions_of_the_page_exist() -> None:
     names = re.search(r"`matmul`, .*? accept arrays", PAGE)
     assert names is not None
     for name in re.findall(r"`(\w+)`", names[0]):

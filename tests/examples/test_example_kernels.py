@@ -125,7 +125,9 @@ def test_kernels_compile(arch: str) -> None:
 
 
 @pytest.mark.parametrize("name", representative(NAMES, "reduction"))
-def test_it_is_tuned_from_the_command_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_example_is_tuned_from_the_command_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sizes = [part for n, value in SMALL_SIZES[name][0].items() for part in ("--size", f"{n}={value}")]
     tune = ["tune", "--kernel", str(EXAMPLES / name / f"{name}.toml"), *sizes, "--backend", "estimate", "--json"]
     assert main([*tune, "--trials", "3", "--db", str(tmp_path / "own.db")]) == 0

@@ -69,7 +69,7 @@ def started(ask: Scripted, space: Any = SPACE) -> Any:
     return made
 
 
-def test_an_answer_is_proposed_and_the_prompt_has_what_was_measured() -> None:
+def test_an_answer_is_proposed_and_the_prompt_contains_measurements() -> None:
     ask = Scripted(f"Here you are:\n```json\n[{json.dumps(BEST)}]\n```")
     made = started(ask)
     (schedule,) = made.ask(1)

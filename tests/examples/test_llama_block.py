@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "llama_block.py"
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-def test_the_block_gives_what_numpy_does(tmp_path: Path) -> None:
+def test_the_block_matches_numpy(tmp_path: Path) -> None:
     more = ["--torch"] if find_spec("torch") is not None else []
     command = [sys.executable, str(EXAMPLE), str(tmp_path), *more]
     done = forked_python.run(command, torch=True, capture_output=True, text=True, timeout=880, check=False)

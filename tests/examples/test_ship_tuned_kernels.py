@@ -33,7 +33,7 @@ def example() -> Any:
     return module
 
 
-def test_what_is_shipped_is_emulated_and_right(
+def test_shipped_kernels_are_emulated_and_correct(
     example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Runs its commands in this process, which saves starting three."""
@@ -74,7 +74,9 @@ def test_wrong_numbers_are_noticed(example: Any) -> None:
         example.check(inputs, {"out": inputs["x"]})
 
 
-def test_a_database_without_it(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_without_the_problem_is_reported(
+    example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Store.open(tmp_path / "best.db").close()
     monkeypatch.setattr("autosched.dispatch.lookup.default_choice", lambda *_: None)
     with pytest.raises(NoSchedule, match="has no usable trial"):
@@ -82,7 +84,7 @@ def test_a_database_without_it(example: Any, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.nightly
-def test_all_of_it(tmp_path: Path) -> None:
+def test_the_whole_example_runs(tmp_path: Path) -> None:
     run = forked_python.run(
         [sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True, text=True, cwd=SCRIPT.parents[1]
     )

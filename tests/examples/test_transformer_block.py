@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "transformer_block.py"
 
 
 @pytest.mark.nightly
-def test_the_block_runs_with_what_was_tuned(tmp_path: Path) -> None:
+def test_the_block_runs_tuned_kernels(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     done = forked_python.run(
         [sys.executable, str(EXAMPLE), str(tmp_path)],

@@ -23,7 +23,7 @@ CASES = sorted(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
-def test_emitted_source_is_the_golden_one(case: Path, request: pytest.FixtureRequest) -> None:
+def test_emitted_source_equals_the_golden_file(case: Path, request: pytest.FixtureRequest) -> None:
     data = json.loads(case.read_text())
     problem = problem_from_json(data["problem"])
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))
@@ -37,5 +37,5 @@ def test_emitted_source_is_the_golden_one(case: Path, request: pytest.FixtureReq
     assert emitted == golden.read_text(), f"{golden.name} differs: read the diff, then --update-golden"
 
 
-def test_there_are_golden_cases() -> None:
+def test_golden_cases_exist() -> None:
     assert len(CASES) >= 4

@@ -65,7 +65,7 @@ def assert_right(problem: Matmul, out: np.ndarray) -> None:
 
 @pytest.mark.parametrize("template", ["matmul", "wgmma_matmul"])
 @pytest.mark.parametrize("split", [False, True])
-def test_on_arrays_of_cupy(pool, template, split):
+def test_a_kernel_is_called_with_cupy_arrays(pool, template, split):
     import cupy
 
     kernel = compiled_kernel(pool, PROBLEM, template, split)
@@ -89,7 +89,7 @@ def test_on_arrays_of_cupy(pool, template, split):
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
-def test_on_tensors_of_torch(pool, dtype):
+def test_a_kernel_is_called_with_torch_tensors(pool, dtype):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("torch sees no GPU")

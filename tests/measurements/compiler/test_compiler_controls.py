@@ -65,7 +65,7 @@ def test_a_control_file_reaches_ptxas_by_its_content(pool: CompilePool) -> None:
     assert "controls file" in f"{result.reason} {result.log}"
 
 
-def test_an_older_compiler_refuses_a_control_file_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_compiler_rejects_a_control_file_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("measurements.compiler.pool.toolchain_of", lambda options: "nvrtc 13.0.88")
     kernel = CompilerControls(file=ControlFile("a.acf", b"hello")).applied(KERNEL)
     with CompilePool(CompileCache(tmp_path), workers=1) as pool:

@@ -31,7 +31,7 @@ def test_a_cubin_is_identified_by_its_instructions(compiled: Compiled) -> None:
     assert code.sass_bytes % 16 == 0 and 0 < code.sass_bytes < len(compiled.cubin), "an instruction is 16 bytes"
 
 
-def test_what_is_not_executed_does_not_count(compiled: Compiled) -> None:
+def test_unexecuted_sections_do_not_change_the_code_digest(compiled: Compiled) -> None:
     code, cubin = machine_code(compiled.cubin), compiled.cubin
     other = machine_code(cubin + b"a later section")
     assert code is not None and other is not None
@@ -53,6 +53,6 @@ def test_one_other_instruction_does(compiled: Compiled) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 3, 4, 16, 63, 64, 100, 1000])
-def test_what_is_cut_short_or_no_cubin_has_no_code(compiled: Compiled, size: int) -> None:
+def test_truncated_and_invalid_cubins_have_no_code(compiled: Compiled, size: int) -> None:
     assert machine_code(compiled.cubin[:size]) is None
     assert machine_code(hashlib.sha256(b"").digest() * size) is None

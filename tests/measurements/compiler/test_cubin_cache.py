@@ -32,7 +32,7 @@ def store(cache: CompileCache, key: str, cubin: bytes = b"\x7fELF and more"):
     )
 
 
-def test_what_was_stored_is_found_again(tmp_path):
+def test_a_stored_cubin_is_loaded(tmp_path):
     stored = store(CompileCache(tmp_path), "key")
     found = CompileCache(tmp_path).load("key")
     assert found == dataclasses.replace(stored, cached=True)
@@ -40,7 +40,7 @@ def test_what_was_stored_is_found_again(tmp_path):
     assert not stored.cached
 
 
-def test_what_was_not_stored_is_not_found(tmp_path):
+def test_a_missing_cubin_is_not_loaded(tmp_path):
     assert CompileCache(tmp_path).load("key") is None
 
 
@@ -49,7 +49,7 @@ def test_equal_cubins_share_one_file(tmp_path):
     assert store(cache, "one").path == store(cache, "two").path
 
 
-def test_nothing_temporary_is_left(tmp_path):
+def test_no_temporary_files_remain(tmp_path):
     store(CompileCache(tmp_path), "key")
     assert sorted(p.suffix for p in tmp_path.rglob("*") if p.is_file()) == [".cubin", ".json"]
 
@@ -83,7 +83,7 @@ def change(**fields):
         change(compile_seconds="soon"),
     ],
 )
-def test_a_broken_entry_is_no_entry_and_is_written_over(tmp_path, corrupt):
+def test_a_damaged_entry_is_ignored_and_overwritten(tmp_path, corrupt):
     cache = CompileCache(tmp_path)
     store(cache, "key")
     corrupt(tmp_path)
@@ -92,7 +92,7 @@ def test_a_broken_entry_is_no_entry_and_is_written_over(tmp_path, corrupt):
     assert cache.load("key") is not None
 
 
-def test_the_key_depends_on_everything_that_decides_the_result(tmp_path):
+def test_the_key_depends_on_all_inputs_of_the_compilation(tmp_path):
     header = tmp_path / "include" / "h.cuh"
     header.parent.mkdir()
     header.write_text("// one")
@@ -119,7 +119,7 @@ def test_the_key_depends_on_everything_that_decides_the_result(tmp_path):
     assert key(fresh(grid=(7, 1, 1))) == keys[-1]
 
 
-def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):
+def test_processes_read_and_write_the_same_entries_concurrently(tmp_path):
     program = (
         "import sys\n"
         f"sys.path.insert(0, {ROOT!r})\n"
@@ -137,7 +137,7 @@ def test_processes_may_write_and_read_the_same_entries_at_once(tmp_path):
     assert [w.wait(timeout=60) for w in writers] == [0, 0]
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+def test_an_unwritable_folder_is_reported_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="set AUTOSCHED_CACHE_DIR to a writable folder") as caught:
         CompileCache(tmp_path / "file" / "below").prepare()

@@ -66,7 +66,7 @@ def test_the_main_loop_of_a_compiled_kernel() -> None:
     assert loop.after_barrier is not None and loop.after_barrier < loop.instructions
 
 
-def test_a_function_that_is_not_there_and_what_is_no_cubin() -> None:
+def test_missing_functions_and_invalid_cubins_are_rejected() -> None:
     built = compile_source(STREAM, "stream", "sm_80", Headers(()))
     assert built.cubin is not None
     with pytest.raises(NotDisassembled, match="no function other"):
@@ -76,7 +76,7 @@ def test_a_function_that_is_not_there_and_what_is_no_cubin() -> None:
     assert "\n" not in str(error.value)
 
 
-def test_instructions_have_the_lines_of_the_source_where_the_cubin_has_them() -> None:
+def test_instructions_have_source_lines_if_the_cubin_has_lineinfo() -> None:
     plain = compile_source(STREAM, "stream", "sm_80", Headers(()))
     lined = compile_source(STREAM, "stream", "sm_80", Headers(()), (*OPTIONS, "-lineinfo"))
     assert plain.cubin is not None and lined.cubin is not None
@@ -88,7 +88,7 @@ def test_instructions_have_the_lines_of_the_source_where_the_cubin_has_them() ->
     assert barriers == {"__syncthreads();"} and body[-1].place[0] == "kernel.cu"
 
 
-def test_a_disassembler_that_does_not_run_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failing_disassembler_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(disassembly, "nvdisasm", lambda: tmp_path / "nvdisasm")
     with pytest.raises(NotDisassembled, match=r"^nvdisasm: ") as error:
         disassemble(b"", "stream")

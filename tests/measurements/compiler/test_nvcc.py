@@ -73,7 +73,7 @@ def test_a_kernel_file_selects_nvcc(tmp_path: Path) -> None:
 @needs_nvcc
 @needs_nvrtc
 @needs_compiler
-def test_trials_and_verifications_say_which_compiler_it_was(tmp_path: Path) -> None:
+def test_trials_and_verifications_record_the_compiler(tmp_path: Path) -> None:
     (tmp_path / "scaled.cuh").write_text(dict(HEADERS.files)["scaled.cuh"])
     (tmp_path / "scale.cu").write_text(SOURCE)
     made, a100 = kernel(tmp_path / "scale.cu"), device("a100")
@@ -93,7 +93,7 @@ def test_trials_and_verifications_say_which_compiler_it_was(tmp_path: Path) -> N
     assert stale_reasons(older, a100, here, made.template, built) == (f"compiler nvcc 1.2.3 to {nvcc.nvcc_version()}",)
 
 
-def test_where_it_is_not_there_one_line_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_nvcc_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scale.cu").write_text(SOURCE)
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     with pytest.raises(KernelFileError, match=r"compiler: nvcc was not found") as raised:
@@ -105,7 +105,7 @@ def test_where_it_is_not_there_one_line_says_so(tmp_path: Path, monkeypatch: pyt
         kernel(tmp_path / "scale.cu", compiler="gcc")
 
 
-def test_a_pool_without_it_fails_the_kernel_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_without_nvcc_only_fails_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     (tmp_path / "scale.cu").write_text(SOURCE)
     monkeypatch.setattr(nvcc, "find_nvcc", lambda: "nvcc")

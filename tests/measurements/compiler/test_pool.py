@@ -68,7 +68,7 @@ def test_resources_are_those_of_the_entry_function():
     assert parse_resources(LOG_12_4, "k") == Resources(255, 0, 0, 0, 0, 0)
 
 
-def test_a_log_that_does_not_tell_gives_nothing():
+def test_a_log_without_resources_gives_none():
     assert parse_resources(LOG_13_5, "_Z1fi") is None
     assert parse_resources("", "k") is None
     assert parse_resources(LOG_12_4[: LOG_12_4.index("Used")], "k") is None
@@ -109,7 +109,7 @@ def test_the_reason_is_the_first_error_on_one_line(log, reason):
 
 
 @pytest.mark.parametrize("name", ["__shfl", "__shfl_down", "__ballot", "__any"])
-def test_a_warp_function_without_a_mask_names_the_one_with_it(name: str) -> None:
+def test_an_undefined_warp_function_suggests_its_sync_variant(name: str) -> None:
     log = f'k.cu(3): error: identifier "{name}" is undefined'
     assert error_reason(log).startswith("k.cu:3: ") and f" {name}_sync" in error_reason(log)
     assert "_sync" not in error_reason('k.cu(3): error: identifier "__shfl_own" is undefined')
@@ -217,7 +217,7 @@ def test_an_error_in_a_header_of_ours_names_its_file_as_the_include_does(pool):
     assert failed.reason == f'{name}:1: static assertion failed with "no"'
 
 
-def test_failures_say_what_and_where(pool, tmp_path):
+def test_failures_are_reported_with_message_and_position(pool, tmp_path):
     (tmp_path / "broken.cuh").write_text('\nstatic_assert(1 > 2, "one is more than two");\n')
     failing = kernel("k", headers=Headers.from_folder(tmp_path))
     failing = dataclasses.replace(failing, source="#include <broken.cuh>\n" + failing.source)
@@ -247,7 +247,7 @@ def test_many_kernels_give_one_result_each(pool):
         assert isinstance(result, CompileFailure) == (i % 3 == 0)
 
 
-def test_the_time_limit_ends_the_compiler_and_the_pool_goes_on(tmp_path):
+def test_the_time_limit_ends_the_compiler_but_not_the_pool(tmp_path):
     endless = GeneratedKernel(entry="endless", source=ENDLESS, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
     with CompilePool(CompileCache(tmp_path), workers=1, time_limit=1.0) as pool:
         pool.compile(kernel("warm"), "sm_90a")
@@ -318,7 +318,7 @@ def test_an_answer_that_makes_no_sense_is_a_crash_of_the_compiler(tmp_path, answ
     assert failure.reason.startswith("the compiler's answer is malformed: ")
 
 
-def test_a_log_that_a_terminal_would_obey_is_spelled_out_and_a_huge_one_is_no_reason(tmp_path):
+def test_control_characters_of_logs_are_escaped_and_long_logs_truncated(tmp_path):
     said = "k.cu(3): error: \x1b[2J\x07bad \x00\rgood \udc80" + "!" * 100_000
     with answering(tmp_path, {"cubin": None, "entry": "k", "log": said, "seconds": 0.1}) as pool:
         failure = pool.compile(kernel("k"), "sm_90a")
@@ -328,7 +328,7 @@ def test_a_log_that_a_terminal_would_obey_is_spelled_out_and_a_huge_one_is_no_re
     assert "\x1b" not in failure.log
 
 
-def test_close_ends_compiling_under_way_and_leaves_no_process(tmp_path):
+def test_close_ends_running_compilations_and_leaves_no_process(tmp_path):
     endless = GeneratedKernel(entry="endless", source=ENDLESS, arguments=(), grid=(1, 1, 1), block=(1, 1, 1))
     pool = CompilePool(CompileCache(tmp_path), workers=2)
     results = compile_many(pool, [kernel("k"), *[endless] * 5], "sm_90a")
@@ -346,7 +346,7 @@ def test_close_ends_compiling_under_way_and_leaves_no_process(tmp_path):
         pool.submit(kernel("k"), "sm_90a")
 
 
-def test_leaving_the_iteration_cancels_what_has_not_begun(tmp_path):
+def test_leaving_the_iteration_cancels_pending_compilations(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=1) as pool:
         results = compile_many(pool, [kernel(f"k{i}") for i in range(200)], "sm_90a")
         next(results)
@@ -399,7 +399,7 @@ def test_a_wheel_that_was_removed_in_part_has_no_version(tmp_path, monkeypatch):
     assert loaded_version.__wrapped__().startswith("nvrtc 1")
 
 
-def test_a_missing_nvrtc_is_one_line_that_says_how_to_get_it():
+def test_a_missing_nvrtc_is_reported_with_its_installation():
     program = (
         "import sys; sys.modules['cuda'] = None\n"
         "from measurements.compiler.nvrtc import NvrtcMissing, toolchain_version\n"

@@ -35,7 +35,7 @@ def test_ptx_is_that_of_a_compile_in_this_process(tmp_path: Path, monkeypatch: p
     assert found.text is not None
 
 
-def test_what_does_not_compile_says_so_as_ever() -> None:
+def test_compile_errors_are_returned_in_the_log() -> None:
     output = compile_to_ptx("void kernel( {", "kernel", "compute_80", Headers(()))
     assert output.text is None and "error" in output.log
 

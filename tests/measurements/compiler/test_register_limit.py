@@ -33,7 +33,7 @@ def _source(threads: int, blocks: int) -> str:
         ("b200", 192, 2), ("b200", 800, 1), ("rtx5090", 544, 1), ("rtx5090", 224, 3), ("t4", 288, 1), ("t4", 160, 3),
     ], 6),
 )  # fmt: skip
-def test_ptxas_gives_what_is_said(name: str, threads: int, blocks: int) -> None:
+def test_ptxas_uses_the_computed_register_limit(name: str, threads: int, blocks: int) -> None:
     on = device(name)
     output = compile_source(_source(threads, blocks), "greedy", on.arch, Headers())
     found = parse_resources(output.log, output.entry)

@@ -30,6 +30,6 @@ from search_spaces.launches.headers import Headers
         ("// #include <own.cuh>", "compute_80"),
     ],
 )
-def test_it_is_the_oldest_that_has_the_instructions(text: str, arch: str) -> None:
+def test_the_architecture_is_the_oldest_with_the_instructions(text: str, arch: str) -> None:
     headers = Headers.of({"own.cuh": "#include <deeper.cuh>", "deeper.cuh": 'asm("setmaxnreg.inc")'})
     assert source_arch(text, headers) == arch

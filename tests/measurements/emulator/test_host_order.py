@@ -101,7 +101,7 @@ def test_two_streams_race(how: Callable[[HostOrder, int, int], None]) -> None:
         (Use.READ | Use.STRONG, Use.WRITE, True),
     ],
 )
-def test_uses_conflict_where_one_writes_and_one_is_plain(earlier: Use, later: Use, races: bool) -> None:
+def test_uses_conflict_if_one_writes_and_one_is_not_atomic(earlier: Use, later: Use, races: bool) -> None:
     order, a, b = two_streams()
     used(order, a, earlier)
     assert (used(order, b, later) is not None) == races
@@ -149,7 +149,7 @@ def test_the_host_waits_before_it_reads() -> None:
     assert used(order, LEGACY, Use.WRITE) is None, "the host's own uses come before what it starts later"
 
 
-def test_a_wait_for_a_blocking_stream_is_none_for_the_legacy_stream() -> None:
+def test_waiting_for_a_blocking_stream_does_not_wait_for_the_legacy_stream() -> None:
     order = HostOrder()
     stream = order.add_stream(blocking=True)
     order.begin(stream)
@@ -168,7 +168,7 @@ def test_a_repeated_loop_is_remembered_once() -> None:
     assert order.pending(BLOCK) == []
 
 
-def test_memory_that_is_given_out_again_keeps_what_was_pending() -> None:
+def test_reused_memory_inherits_pending_uses() -> None:
     order, a, b = two_streams()
     used(order, b, Use.READ)
     order.inherit(2, order.forget(BLOCK), one_range(100, 200))

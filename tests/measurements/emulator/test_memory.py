@@ -75,7 +75,7 @@ def test_a_byte_without_a_value_is_read() -> None:
     assert run({0: 16, 1: 32}, defined).ok
 
 
-def test_what_the_launch_writes_has_a_value() -> None:
+def test_written_elements_are_defined() -> None:
     defined = np.zeros(64, bool)
     defined[:16] = True
     done = run({0: 0, 1: 32}, defined)
@@ -107,7 +107,7 @@ def test_addresses_in_an_array() -> None:
     assert done.outputs["p"].tolist() == [7, 9], "the host's values are put back"
 
 
-def test_a_number_is_no_address() -> None:
+def test_an_integer_is_not_a_valid_address() -> None:
     done = follow((StoredAddress("p", 0, "b", 8),))
     assert [f.kind for f in done.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
     assert "an address outside of every argument" in done.reason
@@ -168,7 +168,7 @@ def peak_kib(file: Path, bits: int, elements: int) -> int:
 
 
 @pytest.mark.parametrize("bits", [32, 16, 8])
-def test_the_books_take_at_most_three_times_the_arrays(bits: int, tmp_path: Path) -> None:
+def test_shadow_memory_takes_at_most_three_times_the_arrays(bits: int, tmp_path: Path) -> None:
     file = tmp_path / "add.ptx"
     file.write_text(add_in_place(bits))
     small, large = 2**17, 2**20

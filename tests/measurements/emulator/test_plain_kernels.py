@@ -104,7 +104,7 @@ def test_a_missing_barrier_is_a_race_and_shows_in_the_numbers(run: Run) -> None:
     assert "shared_race" in {str(f.kind) for f in done.findings} and np.isnan(done.outputs["o"]).any()
 
 
-def test_shared_memory_is_of_one_block(run: Run) -> None:
+def test_shared_memory_does_not_persist_between_blocks(run: Run) -> None:
     """A block that reads before it writes sees neither zeros nor the previous block's values."""
     before = (
         "__shared__ unsigned outer[3];\ninline __device__ unsigned& own() { static __shared__ unsigned x; return x; }"
@@ -231,7 +231,7 @@ def test_some_lanes_exchange_values(run: Run) -> None:
     np.testing.assert_array_equal(ours[32:], 33)
 
 
-def test_a_lane_that_never_comes_is_a_finding(run: Run) -> None:
+def test_a_lane_that_never_arrives_is_a_finding(run: Run) -> None:
     source = """extern "C" __global__ void kernel(unsigned* o) {
       if (threadIdx.x == 3) __syncthreads();
       o[threadIdx.x] = __shfl_down_sync(0xffffffffu, 1u, 1);
@@ -300,7 +300,7 @@ def test_atomics_on_global_and_shared_memory(run: Run) -> None:
 
 @pytest.mark.parametrize("how", ["__forceinline__", "__noinline__"])
 @pytest.mark.parametrize("block", [3, 32, 40])
-def test_a_lane_with_a_lock_goes_on_while_other_lanes_wait(run: Run, how: str, block: int) -> None:
+def test_a_lane_with_a_lock_continues_while_other_lanes_wait(run: Run, how: str, block: int) -> None:
     """Some lanes wait for the lock, and others, further on, for all lanes: one call deeper, or at the same depth."""
     before = f"""
     __device__ {how} void take(unsigned* lock) {{
@@ -365,7 +365,7 @@ def test_a_misaligned_vector_access_is_found(run: Run) -> None:
     assert [str(f.kind) for f in emulation.findings] == ["misaligned_access"]
 
 
-def test_stores_of_what_an_output_holds_count_and_stores_to_inputs_are_found(run: Run) -> None:
+def test_stores_of_equal_values_count_and_stores_to_inputs_are_reported(run: Run) -> None:
     """An output holds -1 before the launch."""
     out = [Operand("o", "output", U32, (64,))]
     source = 'extern "C" __global__ void kernel(int* o) { o[threadIdx.x] = threadIdx.x % 2 ? -1 : 5; }'

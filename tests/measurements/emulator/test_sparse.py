@@ -60,14 +60,14 @@ def test_the_runner_makes_the_inputs_of_the_reference_beyond_32_bits(dtype: DTyp
     assert np.unique(expected).size > 4
 
 
-def test_what_is_remembered_of_many_writes_is_cleared_without_a_walk_through_all_of_the_array() -> None:
+def test_clearing_write_records_does_not_scan_the_whole_array() -> None:
     kernel = copy_kernel(U8, WIDE, STRIDE, 2, MANY_STORES)
     done = emulate_blocks(kernel, [1], seed=5, time_limit=30)
     assert done.ok, done.reason
     assert done.elements["out"].places.size == 64 * 40000
 
 
-def test_constants_of_the_source_hold_what_they_say() -> None:
+def test_constants_of_the_source_are_initialised() -> None:
     source = """
     __constant__ TYPE powers[4] = {1, 2, 4, 8};
     extern "C" __global__ void copy_some(const TYPE* x, TYPE* out) {
@@ -106,7 +106,7 @@ extern "C" __global__ void copy_some(const float* x, float* out) {
 
 
 @pytest.mark.parametrize(("weight", "grade"), [("0", "note"), ("-1", "fault")])
-def test_blocks_on_whose_empty_shared_memory_nothing_depends_have_a_note(weight: str, grade: str) -> None:
+def test_irrelevant_uninitialised_shared_reads_are_a_note(weight: str, grade: str) -> None:
     source = BEYOND_THE_END.replace("t < MOST ? 2 * tile[t] : x[at]", f"fminf({weight} * fabsf(tile[t]), 0.0f) + x[at]")
     found = emulate_blocks(copy_kernel(F32, WIDE, STRIDE, 3, source), [2]).findings
     assert [(str(f.kind), f.grade) for f in found] == [("uninitialized_shared_read", grade)]

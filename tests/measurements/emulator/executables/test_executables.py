@@ -91,7 +91,7 @@ def test_an_overrun_is_found_at_its_line() -> None:
 
 
 @pytest.mark.parametrize("use", ["", "cleared", "filled", "half"])
-def test_results_that_are_never_read_are_a_note(use: str) -> None:
+def test_unread_results_of_uninitialised_reads_are_a_note(use: str) -> None:
     done = run(build("scratch"), use)
     assert done.stdout == "PASS\n" and done.returncode == 0, done.stderr
     assert "note: uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
@@ -99,13 +99,13 @@ def test_results_that_are_never_read_are_a_note(use: str) -> None:
     assert f"no fault and {2 if use == 'half' else 1} note" in done.stderr, "the other half was never written"
 
 
-def test_what_stays_in_memory_in_each_order_is_a_note() -> None:
+def test_unread_results_are_a_note_in_every_order() -> None:
     done = run(build("scratch"), options=("--full",))
     assert done.returncode == 0 and "no fault and 1 note" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("use", ["host", "copy", "launch", "managed"])
-def test_what_the_host_takes_of_it_is_a_fault(use: str) -> None:
+def test_uninitialised_results_read_by_the_host_are_a_fault(use: str) -> None:
     done = run(build("scratch"), use)
     assert done.stdout == "PASS\n" and done.returncode == 1, done.stderr
     assert "========= uninitialized_shared_read in sums_of_tiles(int const*, int*)" in done.stderr
@@ -126,7 +126,7 @@ def test_a_race_is_found_in_each_order() -> None:
 
 
 @pytest.mark.nightly
-def test_more_orders_find_more_and_change_nothing() -> None:
+def test_more_orders_find_more_faults_and_keep_the_output() -> None:
     program = build("first_block")
     assert run(program).returncode == 0
     done = run(program, options=("--full",))
@@ -164,14 +164,14 @@ def test_misuse_is_found_and_refused(option: str, said: str) -> None:
         ("-DTRAP", "cudaErrorLaunchFailure", "the kernel stops here (trap)"),
     ],
 )
-def test_a_kernel_that_stops_itself_says_why(option: str, error: str, said: str) -> None:
+def test_a_trapping_kernel_is_reported_with_its_reason(option: str, error: str, said: str) -> None:
     done = run(build("stops", option))
     assert done.returncode == 1 and done.stdout == f"{error}\nPASS\n", done.stderr
     assert "thread (20, 0, 0) of block (0, 0, 0)" in done.stderr and said in done.stderr
 
 
 @pytest.mark.nightly
-def test_what_is_not_emulated_is_named() -> None:
+def test_unsupported_functions_are_reported_by_name() -> None:
     done = run(build("lacking"))
     assert done.returncode == 2 and done.stdout == "PASS\n"
     assert "cudaIpcGetMemHandle is not emulated" in done.stderr
@@ -187,7 +187,7 @@ def test_events_within_kernels_are_refused_by_name() -> None:
 
 
 @pytest.mark.nightly
-def test_what_kernels_print_keeps_its_place() -> None:
+def test_output_of_kernels_and_host_keeps_its_order() -> None:
     done = run(build("printing"))
     assert done.stdout.splitlines() == [
         "before", "device 0 says hello 0.00", "device 1 says hello 1.50", "after",
@@ -226,7 +226,7 @@ def test_faults_of_later_launches_in_the_heap_are_found(option: str, line: str, 
 
 
 @pytest.mark.nightly
-def test_a_program_that_dies_is_said_to() -> None:
+def test_a_crashed_executable_is_reported() -> None:
     done = run(build("dies"))
     assert done.returncode == 1
     assert "nothing was found in 1 launch" in done.stderr and "the program was ended by SIGSEGV" in done.stderr
@@ -238,7 +238,7 @@ def test_programs_of_the_driver_interface() -> None:
     assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
 
 
-def test_a_tensor_map_keeps_its_address_where_cute_clears_a_bit_of_it() -> None:
+def test_a_tensor_map_keeps_its_address_after_cute_clears_a_bit() -> None:
     done = run(build("tensor_maps", "-arch=sm_90", *with_driver()), options=("--device", "h100"))
     assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
 
@@ -268,7 +268,7 @@ def test_a_program_runs_under_the_name_of_its_link() -> None:
         (["--time-limit", "0", "/bin/ls"], "--time-limit"),
     ],
 )
-def test_what_is_no_program_is_refused_in_one_line(arguments: list[str], said: str) -> None:
+def test_invalid_executables_are_rejected_in_one_line(arguments: list[str], said: str) -> None:
     command = [sys.executable, "-m", "autosched", "run", *arguments]
     done = forked_python.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2 and done.stdout == ""
@@ -286,6 +286,6 @@ def test_ptx_is_read_from_fat_binaries(tmp_path: Path, flags: tuple[str, ...]) -
     assert list(texts) == [80] and ".entry k(" in texts[80]
 
 
-def test_what_is_no_fat_binary_is_refused() -> None:
+def test_invalid_fat_binaries_are_rejected() -> None:
     with pytest.raises(FatBinaryError, match="neither a fat binary nor PTX"):
         ptx_texts(b"\x7fELF" + bytes(100))

@@ -46,7 +46,7 @@ def run(program: Path, *arguments: str, options: tuple[str, ...] = ()) -> tuple[
     [("loop",), ("captured",), ("if", "0"), ("if", "7"), ("choice", "1"), ("choice", "5")],
     ids=" ".join,
 )
-def test_bodies_run_as_often_as_the_condition_says(program: Path, arguments: tuple[str, ...]) -> None:
+def test_the_condition_controls_how_often_bodies_run(program: Path, arguments: tuple[str, ...]) -> None:
     status, answer = run(program, *arguments)
     assert status == 0, answer
 
@@ -55,7 +55,7 @@ def test_bodies_run_as_often_as_the_condition_says(program: Path, arguments: tup
     ("how", "kind"),
     [("unset", "uninitialized_host_read"), ("racing", "global_race"), ("unordered", "host_race")],
 )
-def test_a_condition_that_nothing_orders_or_sets_is_found(program: Path, how: str, kind: str) -> None:
+def test_an_unordered_or_unset_condition_is_reported(program: Path, how: str, kind: str) -> None:
     status, answer = run(program, how, "1")
     assert status == 1
     findings = answer["findings"]

@@ -72,7 +72,7 @@ def marked(name: str) -> object:
 
 
 @pytest.mark.parametrize("how", [marked(name) for name in ORDERS])
-def test_what_nothing_orders_is_found_where_the_program_calls_it(orders: Path, how: str) -> None:
+def test_unordered_host_accesses_are_reported_at_their_call(orders: Path, how: str) -> None:
     status, findings = run(orders, how)
     assert status == 1
     assert {f["kind"] for f in findings} == {"host_race"}
@@ -81,7 +81,7 @@ def test_what_nothing_orders_is_found_where_the_program_calls_it(orders: Path, h
 
 
 @pytest.mark.parametrize("how", [marked(name) for name in ORDERS])
-def test_what_streams_events_and_waits_order_is_not(orders: Path, how: str) -> None:
+def test_accesses_ordered_by_streams_events_and_waits_are_accepted(orders: Path, how: str) -> None:
     status, findings = run(orders, how, "sound")
     if how in ("result", "reuse", "pageable", "rows"):  # no kernel is launched, so nothing was verified
         assert (status, findings) == (2, [])
@@ -89,7 +89,7 @@ def test_what_streams_events_and_waits_order_is_not(orders: Path, how: str) -> N
         assert (status, findings) == (0, [])
 
 
-def test_both_calls_of_a_race_are_named(orders: Path) -> None:
+def test_both_calls_of_a_race_are_reported(orders: Path) -> None:
     _, (found,) = run(orders, "streams")
     assert found["kernel"] == "twice(int const*, int*)"
     assert "kernel fill(int*, int)" in found["message"] and "cudaMalloc#1" in found["message"]
@@ -119,7 +119,7 @@ def test_an_expected_race_is_suppressed(orders: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_default_stream_of_each_thread_is_one_that_blocks() -> None:
+def test_the_per_thread_default_stream_blocks() -> None:
     program = compiled("host_order", "--default-stream", "per-thread")
     for how in ("managed", "result", "streams", "graph", "device_copy"):
         assert [f["kind"] for f in run(program, how)[1]] == ["host_race"], how

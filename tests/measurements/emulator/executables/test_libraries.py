@@ -18,7 +18,7 @@ from measurements.emulator.executables import libraries
 pytestmark = needs_compiler
 
 
-def test_several_at_once_compile_them_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_processes_compile_the_libraries_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
 
     def compile_slowly(compiler: object, to: Path, *_: object) -> None:
@@ -37,7 +37,7 @@ def test_several_at_once_compile_them_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("broken", [libraries.DRIVER, *libraries.RUNTIMES])
-def test_one_that_does_not_compile_is_said_and_nothing_is_kept(
+def test_a_library_compile_error_is_reported_and_no_file_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     def refuse(compiler: object, to: Path, sources: Sequence[str], *_: object) -> None:

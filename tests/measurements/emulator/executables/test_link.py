@@ -47,11 +47,11 @@ SECOND = """.version 8.1
 """
 
 
-def test_a_text_alone_stays_as_it_is() -> None:
+def test_linking_a_single_file_does_not_change_it() -> None:
     assert link([FIRST]) == FIRST
 
 
-def test_names_are_found_in_the_other_file_and_doubles_are_taken_once() -> None:
+def test_names_of_other_files_are_resolved_and_duplicates_merged() -> None:
     module = parse(link([FIRST, SECOND]))
     assert module.version == "8.1"
     assert module.kernels == ("k",)
@@ -62,7 +62,7 @@ def test_names_are_found_in_the_other_file_and_doubles_are_taken_once() -> None:
     assert all(f.is_defined for f in module.functions.values())
 
 
-def test_what_is_a_files_own_stays_its_own() -> None:
+def test_private_names_of_files_stay_separate() -> None:
     module = parse(link([FIRST, SECOND]))
     (first, _, _) = module.functions["k"].body
     (second, _) = module.functions["twice"].body

@@ -137,7 +137,7 @@ def test_the_sound_kernel_is_not_rejected(case: Case, order: Order, kernel_of: M
 
 
 @pytest.mark.parametrize(("broken", "status"), [(0, "ok"), (1, "findings")])
-def test_blocks_that_nothing_tells_apart_may_store_the_same(
+def test_indistinguishable_blocks_may_store_the_same_value(
     broken: int, status: str, kernel_of: MakeKernel, test_kernel: Source
 ) -> None:
     arguments = (Operand("a", "input", F32, (128,)), Operand("c", "inout", F32, (128,)))
@@ -216,7 +216,7 @@ def test_more_shared_memory_than_a_block_can_have_is_a_fault(target: str, shared
 
 
 @pytest.mark.parametrize(("target", "notes"), [("sm_75", 1), ("sm_80", 0)])
-def test_who_exits_before_a_barrier_is_a_note_up_to_turing(target: str, notes: int) -> None:
+def test_exiting_before_a_barrier_is_a_note_up_to_turing(target: str, notes: int) -> None:
     launch = Launch(entry="kernel", arguments=(Operand("out", "inout", U32, (1,)),), grid=(1, 1, 1), block=(64, 1, 1))
     done = emulate_ptx(EXITS.replace("TARGET", target), launch, {"out": np.zeros(1, np.uint32)})
     assert done.ok and len(done.notes) == notes, [str(f) for f in done.findings]

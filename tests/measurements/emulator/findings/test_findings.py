@@ -168,7 +168,9 @@ def test_message_names_both_sides_of_a_race(run: Callable[..., Emulation], test_
     assert race.count == 32 and str(race).startswith(f"kernel.cu:{line}: shared_race: ")
 
 
-def test_deadlock_says_who_is_where(run: Callable[..., Emulation], test_kernel: Callable[[str], str]) -> None:
+def test_a_deadlock_reports_the_positions_of_threads(
+    run: Callable[..., Emulation], test_kernel: Callable[[str], str]
+) -> None:
     case = next(case for case in CASES if case.kernel == "barrier_in_a_branch")
     emulation, _ = emulate_case(case, True, run, test_kernel)
     (gone_around,) = emulation.findings

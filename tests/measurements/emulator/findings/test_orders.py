@@ -24,7 +24,7 @@ def test_every_order_has_every_block_once(kind: str, count: int) -> None:
     assert sorted(Order(kind, seed=3).of(count).tolist()) == list(range(count))  # type: ignore[arg-type]
 
 
-def test_orders_are_what_their_names_say() -> None:
+def test_orders_match_their_names() -> None:
     assert Order("descending").of(4).tolist() == [3, 2, 1, 0]
     assert Order("alternating").of(5).tolist() == [0, 4, 1, 3, 2]
     assert Order("random", 1).of(64).tolist() != Order("random", 2).of(64).tolist()

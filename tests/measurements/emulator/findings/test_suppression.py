@@ -39,7 +39,7 @@ def test_a_suppression_names_kind_file_and_line(text: str, left: tuple[Finding, 
 @pytest.mark.parametrize(
     "text", ["", "global_race", "global_race:a.cu:3", "race:a.cu:3:why", "*:a.cu:three:why", "*:a.cu:3: "]
 )
-def test_what_is_no_suppression_is_refused_in_one_line(text: str) -> None:
+def test_invalid_suppressions_are_rejected_in_one_line(text: str) -> None:
     with pytest.raises(ValueError, match="KIND:FILE:LINE:REASON") as error:
         Suppression.parse(text)
     assert "\n" not in str(error.value)

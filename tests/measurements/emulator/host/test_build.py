@@ -98,7 +98,7 @@ def test_another_nvrtc_or_option_is_another_program(
     assert len({first.path, defined.path, other.path}) == 3
 
 
-def test_object_does_not_depend_on_where_the_headers_lie(
+def test_the_object_is_independent_of_the_header_folder(
     empty_cache: Path, kernel_of: Callable[..., GeneratedKernel], tmp_path: Path
 ) -> None:
     base = kernel_of(
@@ -145,7 +145,7 @@ def test_cache_is_pruned_oldest_first(
     monkeypatch.setattr(build, "CACHE_BYTES", 10**9)
 
 
-def test_unusable_cache_folder_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_cache_folder_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(HostFailure, match="set AUTOSCHED_CACHE_DIR"):
@@ -158,7 +158,7 @@ def test_cache_follows_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert cache_folder() == tmp_path / "autosched" / "emulator"
 
 
-def test_no_compiler_is_one_clear_line(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_reported_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostCompilerMissing, match="neither g\\+\\+ nor clang\\+\\+") as error:
         run(source(8.0), ARGUMENTS, INPUTS)
@@ -195,7 +195,7 @@ def test_entry_must_fit_the_arguments(run: Run, parameters: str, message: str) -
     assert emulation.status == "compile_error" and message in emulation.reason
 
 
-def test_a_function_that_is_nowhere_is_unsupported(run: Run) -> None:
+def test_an_undefined_function_is_unsupported(run: Run) -> None:
     text = "void elsewhere();\n" + source(1.0).replace("st_global(", "elsewhere(); st_global(")
     emulation = run(text, ARGUMENTS, INPUTS)
     assert emulation.status == "unsupported" and "elsewhere" in emulation.reason
@@ -234,7 +234,9 @@ def test_kernel_name_is_checked(kernel_of: Callable[..., GeneratedKernel]) -> No
         dataclasses.replace(base, entry="a b; c")
 
 
-def test_values_are_passed_in_the_place_and_type_of_their_parameter(kernel_of: Callable[..., GeneratedKernel]) -> None:
+def test_values_are_passed_with_the_position_and_type_of_their_parameter(
+    kernel_of: Callable[..., GeneratedKernel],
+) -> None:
     text = """#include "common.cuh"
     template <class T, int N>
     __global__ void scale(bool on, T factor, const float* a, long long start, float* o) {

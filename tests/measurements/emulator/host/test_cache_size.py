@@ -20,7 +20,7 @@ def write(folder: Path, name: str, age: float, size: int = 100) -> Path:
     return path
 
 
-def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recently_used_files_are_deleted_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "CACHE_BYTES", 250)
     old = [write(tmp_path, f"{name}", age) for name, age in (("a.program", 9e4), ("b.o", 8e4), ("runner-c", 7e4))]
     kept = [write(tmp_path, "d.program", 6e4), write(tmp_path, "e.program", 5e4), write(tmp_path, "other", 1e5)]
@@ -28,7 +28,7 @@ def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch: pytes
     assert [path.exists() for path in (*old, *kept)] == [False, False, False, True, True, True]
 
 
-def test_what_another_process_may_be_about_to_load_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recently_used_files_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "CACHE_BYTES", 50)
     old, new = write(tmp_path, "a.program", 9e4), write(tmp_path, "b.program", 10.0)
     build.prune(tmp_path)

@@ -63,7 +63,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_a_folder_is_a_part_and_a_header_belongs_to_those_that_include_it(site: Site) -> None:
+def test_a_folder_is_a_part_and_includes_its_headers(site: Site) -> None:
     parts = parts_of(site.runtime)
     assert {part.name: part.files for part in parts} == {
         "one": ("one/a.cpp", "one/b.cpp"),
@@ -83,7 +83,7 @@ def test_every_file_of_the_runtime_is_in_one_part() -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_build_goes_on_where_it_stopped(site: Site, how: signal.Signals) -> None:
+def test_an_interrupted_build_resumes(site: Site, how: signal.Signals) -> None:
     slow = Path(f"{site.log}.slow")
     slow.touch()
     process = site.start()
@@ -114,7 +114,7 @@ def test_two_processes_do_the_work_once(site: Site) -> None:
     assert site.compiled() == ["main.o", "one.o", "three.o", "two.o"]
 
 
-def test_a_waiting_process_takes_over_from_one_that_is_killed(site: Site) -> None:
+def test_a_waiting_process_takes_over_from_a_killed_one(site: Site) -> None:
     slow = Path(f"{site.log}.slow")
     slow.touch()
     first = site.start()
@@ -141,7 +141,7 @@ def test_progress_goes_to_stderr_and_only_while_something_is_compiled(site: Site
         assert "\r" not in reported and "\x1b" not in reported
 
 
-def test_a_part_that_does_not_compile_ends_the_build_and_keeps_the_others(
+def test_a_compile_error_of_a_part_ends_the_build_and_keeps_other_parts(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler, text = site.compiler, site.compiler.read_text()

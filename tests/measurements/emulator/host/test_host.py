@@ -53,7 +53,7 @@ BROKEN = {
 }
 
 
-def test_ctrl_c_is_itself_where_the_compiler_has_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_is_raised_after_the_compiler_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds because ``communicate`` waits briefly for the process before it raises."""
 
     def communicate(self: subprocess.Popen[str], *_: object) -> None:
@@ -103,7 +103,7 @@ def test_a_broken_compiler_is_a_failure_of_this_machine(compiler: Compiler, scri
         assert one_line(error.value) and "g++" in str(error.value)
 
 
-def test_kernels_need_no_compiler_once_the_runner_is_there(run: Run, compiler: Compiler) -> None:
+def test_kernels_need_no_compiler_after_the_runner_is_built(run: Run, compiler: Compiler) -> None:
     compiler("exit 1")
     check_ready()
     assert run(SOURCE, ARGUMENTS, INPUTS).ok
@@ -123,21 +123,21 @@ def test_without_a_runner_the_compiler_is_checked_first(
     ["#!/bin/sh\nexit 1\n", "#!/no/such/interpreter\n", "#!/bin/sh\nexit 0\n", "garbage"],
     ids=["fails", "no interpreter", "says nothing", "no program"],
 )
-def test_a_compiler_that_cannot_say_what_it_is(compiler: Compiler, script: str) -> None:
+def test_a_compiler_without_a_version_is_rejected(compiler: Compiler, script: str) -> None:
     compiler("").write_text(script)
     with pytest.raises(HostFailure) as error:
         host_compiler()
     assert one_line(error.value) and "bin/g++" in str(error.value)
 
 
-def test_what_a_terminal_would_obey_is_spelled_out(compiler: Compiler) -> None:
+def test_control_characters_of_compiler_output_are_escaped(compiler: Compiler) -> None:
     compiler(r"printf 'fatal error: \033[2J\007bad \000\n' >&2; exit 1")
     with pytest.raises(HostFailure) as error:
         check_host()
     assert r"(fatal error: \x1b[2J\x07bad \x00)" in str(error.value)
 
 
-def test_a_compiler_that_never_ends_and_what_it_started_are_ended(
+def test_a_hanging_compiler_and_its_children_are_killed(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """g++ only drives cc1plus, which does the work."""
@@ -152,7 +152,7 @@ def test_a_compiler_that_never_ends_and_what_it_started_are_ended(
     assert not process.exists() or "Z" in (process / "stat").read_text().split()
 
 
-def test_a_true_error_stays_one_of_the_kernel(run: Run) -> None:
+def test_a_compile_error_of_the_kernel_is_not_a_host_failure(run: Run) -> None:
     emulation = run(SOURCE.replace("packet(", "pocket("), ARGUMENTS, INPUTS)
     assert emulation.status == "compile_error" and "pocket" in emulation.reason
 
@@ -179,7 +179,7 @@ def test_a_runner_that_does_not_run_is_not_kept(compiler: Compiler, mode: str) -
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets limits of another process")
 @pytest.mark.parametrize("limit", ["-f 0", "-v 100000"], ids=["file size", "memory"])
-def test_a_launch_that_the_machine_ends_is_no_crash_of_the_kernel(
+def test_a_launch_ended_by_a_machine_limit_is_a_host_failure(
     kernel_of: Callable[..., GeneratedKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     limited = tmp_path / "limited"
@@ -191,7 +191,7 @@ def test_a_launch_that_the_machine_ends_is_no_crash_of_the_kernel(
     assert one_line(error.value)
 
 
-def test_a_launch_that_is_killed_is_no_crash_of_the_kernel(
+def test_a_killed_launch_is_a_host_failure(
     kernel_of: Callable[..., GeneratedKernel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = tmp_path / "killed"

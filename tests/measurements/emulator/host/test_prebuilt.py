@@ -46,13 +46,13 @@ def test_launches_need_no_compiler(brought: Path, run: Callable[..., Emulation])
     assert runner().read_bytes() == brought.read_bytes() and runner().stat().st_mode & 0o111
 
 
-def test_threads_that_come_at_once_get_one(brought: Path) -> None:
+def test_concurrent_threads_share_one_runner(brought: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: runner(), range(16)))) == 1
 
 
 @pytest.mark.parametrize("how", ["of other sources", "damaged", "cut short", "for another processor"])
-def test_another_one_is_not_used(how: str, brought: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mismatched_prebuilt_runner_is_not_used(how: str, brought: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = brought.read_bytes()
     if how == "of other sources":
         brought.rename(brought.with_name(prebuilt_name("0" * 64)))
@@ -67,7 +67,7 @@ def test_another_one_is_not_used(how: str, brought: Path, monkeypatch: pytest.Mo
         runner()
 
 
-def test_one_that_does_not_run_here_is_compiled(brought: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prebuilt_runner_that_does_not_run_is_recompiled(brought: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "_complaint", lambda _: "Exec format error")
     with pytest.raises(HostCompilerMissing):
         runner()

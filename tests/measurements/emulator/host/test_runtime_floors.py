@@ -72,7 +72,7 @@ def test_no_variable_is_shared_between_files() -> None:
 
 @needs_compiler
 @pytest.mark.skipif(shutil.which("nm") is None, reason="needs nm")
-def test_what_changes_lies_in_a_machine() -> None:
+def test_mutable_state_belongs_to_a_machine() -> None:
     """Exceptions are function-local statics, and the pointer by which signal handlers find the machine."""
     lines = subprocess.run(["nm", "-C", runner()], capture_output=True, text=True, check=True).stdout.splitlines()
     symbols = [line.split(maxsplit=2) for line in lines]

@@ -70,9 +70,7 @@ def test_a_damaged_runner_is_seen(tmp_path: Path) -> None:
     assert not intact(path)
 
 
-def test_a_crash_rejects_a_kernel_only_where_the_runner_is_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_rejects_a_kernel_only_if_the_runner_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     true_runner, broken = runner(), tmp_path / "runner"
 
     def crashes(when: str) -> None:

@@ -476,7 +476,7 @@ ret; }}
 @pytest.mark.parametrize(
     ("known", "join", "ok"), [("ne", "and", True), ("eq", "and", False), ("eq", "or", True), ("ne", "or", False)]
 )
-def test_what_one_predicate_decides_alone_does_not_ask_for_the_other(known: str, join: str, ok: bool) -> None:
+def test_a_predicate_that_decides_alone_hides_an_undefined_one(known: str, join: str, ok: bool) -> None:
     """NVRTC combines a condition with a comparison whose operand is read only under that condition."""
     text = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
@@ -508,7 +508,7 @@ JOINED = (
 )  # fmt: skip
 
 
-def test_comparisons_that_are_joined_with_a_predicate_ask_only_for_what_decides() -> None:
+def test_combined_predicates_only_read_the_deciding_operand() -> None:
     """The same law holds for and.pred and or.pred; a destination may be the combined predicate itself."""
     for text, known in JOINED:
         kernel = f"""{HEAD}
@@ -526,7 +526,7 @@ ret; }}
 
 
 @pytest.mark.parametrize(("last", "kind"), [("st.local.u64 [%a+64], 5;", "out_of_bounds_local"), ("trap;", "trap")])
-def test_what_leaves_a_thread_s_own_memory_or_stops_it_is_found(last: str, kind: str) -> None:
+def test_local_memory_faults_and_traps_are_reported(last: str, kind: str) -> None:
     text = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{
 .local .align 8 .b8 mine[64];
@@ -554,7 +554,7 @@ WARP = (
 )
 
 
-def test_what_lanes_do_together() -> None:
+def test_warp_instructions_exchange_lanes() -> None:
     body = "\n".join(f"{line} cvt.u64.u32 %w, %y; st.global.u64 [%o+{256 * k}], %w;" for k, line in enumerate(WARP))
     text = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{

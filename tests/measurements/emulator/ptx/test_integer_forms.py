@@ -61,7 +61,7 @@ HALVES = np.array([0.0, 1.0, -2.5, 1000.0, np.inf, np.nan], np.float16)
 
 
 @pytest.mark.parametrize("relu", ["", ".relu"])
-def test_nothing_comes_of_elements_outside_a_tensor(relu: str) -> None:
+def test_fma_oob_treats_elements_outside_a_tensor_as_zero(relu: str) -> None:
     """TMA writes one NaN there; other NaNs stay NaN, including all ones, as on an H100."""
     bits = [*(int(x) for x in HALVES.view(np.uint16)), 0xFFFF, OUTSIDE]
     cases = [*itertools.product(bits, bits, (0x3C00, 0xBC00))]

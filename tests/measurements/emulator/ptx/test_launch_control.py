@@ -72,7 +72,7 @@ def run(body: str, seed: int = 0) -> Emulation:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_place_is_computed_once(seed: int) -> None:
+def test_every_block_is_computed_once(seed: int) -> None:
     done = run(BODY, seed)
     assert done.ok, done.reason
     np.testing.assert_array_equal(done.outputs["out"], np.repeat(np.arange(1, BLOCKS + 1), 32).reshape(BLOCKS, 32))
@@ -127,12 +127,12 @@ def test_one_coordinate_of_an_answer() -> None:
         ("(AT(answer)), \"r\"(b)", "(AT(answer) + 8), \"r\"(b)", K.OUT_OF_BOUNDS_SHARED),
     ],
 )  # fmt: skip
-def test_faults(old: str, new: str, kind: str) -> None:
+def test_planted_faults_are_reported(old: str, new: str, kind: str) -> None:
     assert old in BODY
     assert kind in kinds(run(BODY.replace(old, new)))
 
 
-def test_what_is_no_answer() -> None:
+def test_decoding_a_value_not_from_try_cancel_is_reported() -> None:
     done = run(
         BODY.replace("    wait(b, parity);\n", "    wait(b, parity); if (t == 0) answer.x = 7; __syncthreads();\n")
     )

@@ -44,7 +44,7 @@ def kernel(body: str, before: str = "") -> str:
     ],
     ids=lambda value: value[-20:].strip(),
 )
-def test_what_no_gpu_has_room_for_is_refused(text: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_beyond_the_limits_of_gpus_is_rejected(text: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("measurements.emulator.ptx.body.MOST_REGISTERS", MOST_REGISTERS)
     monkeypatch.setattr("measurements.emulator.ptx.declarations.MOST_INITIAL", MOST_INITIAL)
     monkeypatch.setattr("measurements.emulator.ptx.parser.MOST_FUNCTIONS", MOST_FUNCTIONS)
@@ -71,7 +71,7 @@ def test_all_static_shared_memory_together_is_bounded() -> None:
         translate(parse(kernel(uses, arrays)))
 
 
-def test_what_compilers_write_is_read() -> None:
+def test_ptx_of_compilers_is_within_the_limits() -> None:
     body = ".reg .b32 %r<10000>; .local .align 16 .b8 depot[65536]; bra DONE;\n{ bra INNER; INNER: }\nDONE:"
     table = ".global .align 4 .b8 table[4] = {1, 2, 1, 0xff};\n.shared .align 1024 .b8 s[49152];"
     module = parse(kernel(body, table))

@@ -270,7 +270,7 @@ def test_atomics_of_integers(space: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["", ".rn", ".rz", ".rp.ftz"])
-def test_two_f32_at_a_time_are_as_one_after_another(how: str) -> None:
+def test_packed_f32_arithmetic_equals_scalar_arithmetic(how: str) -> None:
     """add, sub, mul and fma of .f32x2 (sm_100), which Triton emits for current GPUs."""
     made = []
     for op, count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
@@ -293,7 +293,7 @@ def test_two_f32_at_a_time_are_as_one_after_another(how: str) -> None:
     [("f32", np.float32, 1), ("f64", np.float64, 1), ("f16", np.float16, 1), ("f16x2", np.float16, 2)],
 )
 @pytest.mark.parametrize("scope", ["", ".relaxed.cta", ".acq_rel.gpu", ".relaxed.sys"])
-def test_atomic_sums_of_floats_lose_nothing(kind: str, unit: type[np.generic], lanes: int, scope: str) -> None:
+def test_atomic_sums_of_floats_include_all_updates(kind: str, unit: type[np.generic], lanes: int, scope: str) -> None:
     size = np.dtype(unit).itemsize * lanes
     word, add = f"b{8 * size}", "add.noftz" if kind.startswith("f16") else "add"
     text = f"""{HEAD}
@@ -333,7 +333,7 @@ ret; }}
     ["red.relaxed.{}.global.add.f32 [%at], %x;", "red.relaxed.{}.global.add.v2.f32 [%at], {{%x, %x}};"],
     ids=["scalar", "vector"],
 )
-def test_updates_of_several_blocks_race_where_their_scope_is_one(update: str, scope: str, found: set[str]) -> None:
+def test_updates_with_block_scope_race_between_blocks(update: str, scope: str, found: set[str]) -> None:
     text = VECTOR_UPDATE.replace("UPDATE", update.format(scope))
     done = autosched.emulate(text, kernel="kernel", arguments=(np.zeros(2, np.float32), np.zeros(1)), grid=2, block=32)
     assert {str(f.kind) for f in done.findings} == found

@@ -211,7 +211,7 @@ def test_semantics_and_scopes() -> None:
         "cp.async.bulk.global.shared::cta.bulk_group [%out], [%r0], 16",
     ],
 )
-def test_what_ptxas_refuses_is_unsupported_with_its_line(instruction: str, tmp_path: Path) -> None:
+def test_instructions_rejected_by_ptxas_are_unsupported(instruction: str, tmp_path: Path) -> None:
     registers = ".reg .b16 %h0; .reg .b32 %r<8>; .reg .b128 %q0;"
     text = program(f"{registers}\nmultimem.{instruction};")
     done = run(text, np.zeros(512, np.uint8), np.zeros(512, np.uint8))
@@ -246,7 +246,7 @@ multimem.ld_reduce.global.add.u32 %v, [%out]; multimem.st.global.u32 [%out+4], %
         (COUNT, "multimem.st.weak.global.u32 [%flag], 1;", {"global_race"}),
     ],
 )
-def test_accesses_are_ordered_as_their_semantics_say(before: str, after: str, kinds: set[str]) -> None:
+def test_accesses_are_ordered_by_their_semantics(before: str, after: str, kinds: set[str]) -> None:
     text = program(HANDED_ON.replace(before, after) if before else HANDED_ON)
     done = autosched.emulate(text, arguments=(np.zeros(4, np.uint32), np.zeros(1, np.uint32)), grid=2, block=1)
     assert {f.kind for f in done.findings} == kinds
@@ -269,7 +269,7 @@ def test_accesses_are_ordered_as_their_semantics_say(before: str, after: str, ki
         ("cvta.shared.u64 %at, tile; multimem.red.add.u32 [%at], %r0;", "wrong_state_space"),
     ],
 )
-def test_what_misuses_them_is_found(body: str, kind: str) -> None:
+def test_misuse_of_multimem_is_reported(body: str, kind: str) -> None:
     zeros = " ".join(f"mov.b32 %r{k}, 0; mov.b16 %h{k}, 0;" for k in range(4))
     text = program(f".shared .b32 tile; .reg .b32 %r<4>; .reg .b16 %h<4>; {zeros} {body}")
     done = run(text, np.zeros(512, np.uint8), np.zeros(512, np.uint8))
@@ -281,7 +281,7 @@ def test_unwritten_memory_is_found() -> None:
     assert "uninitialized_global_read" in {f.kind.value for f in run_ptx(text, 64, np.zeros(1)).findings}
 
 
-def test_cuda_source_with_them_is_for_hopper() -> None:
+def test_cuda_source_with_multimem_is_compiled_for_hopper() -> None:
     source = """extern "C" __global__ void kernel(unsigned* o) {
   unsigned v;
   asm volatile("multimem.ld_reduce.weak.global.add.u32 %0, [%1];" : "=r"(v) : "l"(o + threadIdx.x) : "memory");

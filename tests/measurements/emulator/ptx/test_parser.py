@@ -18,7 +18,7 @@ OPERANDS = (
 
 
 @pytest.mark.parametrize("text", OPERANDS)
-def test_the_short_way_reads_what_the_grammar_reads(text: str) -> None:
+def test_the_fast_path_agrees_with_the_grammar(text: str) -> None:
     """Text inside parentheses is always parsed by the grammar."""
     reader = OperandReader({"mine": 4}, lambda name: name)
     first = reader.read(text)
@@ -33,12 +33,12 @@ NOT_OPERANDS = (
 
 
 @pytest.mark.parametrize("text", NOT_OPERANDS)
-def test_operands_that_are_none_are_an_error(text: str) -> None:
+def test_invalid_operands_are_rejected(text: str) -> None:
     with pytest.raises(PtxError):
         OperandReader({}, lambda name: name).read(text)
 
 
-def test_a_name_that_a_scope_declares_again_is_another_one_there() -> None:
+def test_a_scope_may_redeclare_a_name() -> None:
     module = parse(""".version 8.0
 .target sm_80
 .address_size 64
@@ -60,7 +60,7 @@ L: ret;
     assert isinstance(inner, Symbol) and inner.name in module.functions["k"].labels and inner != outer
 
 
-def test_a_line_is_that_of_the_place_it_is_inlined_into_last() -> None:
+def test_a_line_has_the_frames_of_its_last_inlining() -> None:
     """A source position occurs again with another caller, since NVRTC unrolls and inlines."""
     module = parse(""".version 8.0
 .target sm_80

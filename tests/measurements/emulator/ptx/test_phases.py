@@ -136,7 +136,7 @@ BY_STATE = """
   }"""
 
 
-def test_states_of_the_phase_before() -> None:
+def test_waiting_for_the_previous_phase_is_tracked() -> None:
     """All 96 threads arrive at a barrier of 96 and wait for the state that they obtained, or for an older one."""
     each = BY_STATE.replace("WAIT", "wait_for(at(&other), mine);")
     all_of_them = SOURCE.replace("init(at(&other), 64)", "init(at(&other), 96)")

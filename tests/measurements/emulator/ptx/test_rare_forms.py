@@ -175,7 +175,7 @@ def test_an_arrival_without_completion_that_completes_is_found() -> None:
     assert "completes phase 1" in str(done.findings[0])
 
 
-def test_what_a_kernel_prints_is_kept_in_the_order_of_its_calls() -> None:
+def test_output_of_printf_keeps_the_order_of_calls() -> None:
     done = run(
         "u* o) { u t = threadIdx.x; if (t < 2) "
         'printf("%d|%5.2f|%s|%lld|%c%%|%-4u|%*d|%x\\n", (int)t - 1, 1.5f * t, "text\\t\\"", 1ll << 40, 120, t, 4, 7, '
@@ -211,7 +211,7 @@ def test_unknown_forms_are_unsupported_with_their_line(instruction: str) -> None
 
 
 @pytest.mark.parametrize("instruction", ["st.global.u64 [%rd1], {};", "ld.global.u32 {}, [%rd1];"])
-def test_a_vector_of_nothing_is_an_error_with_its_line(instruction: str) -> None:
+def test_an_empty_vector_is_rejected_with_its_line(instruction: str) -> None:
     done = run_instruction(instruction)
     assert done.status == "compile_error"
     assert "PTX line 8" in done.reason

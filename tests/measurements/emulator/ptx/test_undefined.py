@@ -119,7 +119,7 @@ def checks() -> Iterator[tuple[str, int, int, int, int, int]]:
         yield text, a_mask, b_mask, 0x3C013C01, 0x40034005, known
 
 
-def test_instructions_know_the_bits_that_unknown_ones_cannot_change() -> None:
+def test_instructions_propagate_undefined_bits_exactly() -> None:
     """Each result is stored with two masks: all known bits, and these plus one unknown bit."""
     lines, wanted = [], []
     for text, a_mask, b_mask, a, b, known in checks():
@@ -214,7 +214,7 @@ USED = (  # True if that is a fault
 )
 
 
-def test_what_is_moved_is_found_where_it_decides() -> None:
+def test_copied_undefined_bits_are_reported_at_their_use() -> None:
     """Copying unwritten bits is not a fault; storing them to global memory, or using them to address or branch, is.
 
     All at once: each way and use is a scope on a line of its own, which findings name.
@@ -235,13 +235,13 @@ def test_what_is_moved_is_found_where_it_decides() -> None:
     assert found == wanted, [pairs[n] for n in found ^ wanted]
 
 
-def test_a_store_of_bytes_takes_only_what_it_stores() -> None:
+def test_a_narrow_store_only_reads_the_stored_bytes() -> None:
     narrow = "mov.b32 %b, {%h, %lost}; st.global.u16 [%p], %b;"
     assert not kinds(kernel(f"mov.u16 %h, 5; {narrow.replace('u16', 'b16')}"))
     assert kinds(kernel(f"mov.u16 %h, 5; {narrow.replace('st.global.u16', 'st.global.u32')}")) == {"undefined_register"}
 
 
-def test_shared_memory_forgets_what_is_overwritten_and_tells_matrices_and_atomics() -> None:
+def test_undefined_bits_in_shared_memory_reach_matrices_and_atomics() -> None:
     at = "mov.u32 %b, tile; mad.lo.u32 %b, %t, 16, %b;"
     store = "st.shared.v4.b32 [%b], {%a, %a, %a, %never};"
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%c}, [%b];"
@@ -285,14 +285,14 @@ ret; }
 
 
 @pytest.mark.parametrize(("used", "found"), [("%x", False), ("%y", True)])
-def test_a_recursive_call_keeps_what_its_caller_does_not_know(used: str, found: bool) -> None:
+def test_a_recursive_call_keeps_undefined_bits_of_its_caller(used: str, found: bool) -> None:
     body = """{ .param .b32 p; .param .align 4 .b8 t[8]; .param .b32 v;
 st.param.b32 [p], 2; st.param.v2.b32 [t], {%a, %never}; call (v), deep, (p, t); ld.param.b32 %b, [v]; }
 st.global.u32 [%p], %b;"""
     assert kinds(kernel(body, RECURSIVE.replace("USED", used))) == ({"undefined_register"} if found else set())
 
 
-def test_what_an_earlier_block_has_written_is_nothing_to_the_next() -> None:
+def test_registers_are_undefined_at_the_start_of_each_block() -> None:
     text = kernel_text(
         "mov.u32 %c, %ctaid.x; setp.eq.u32 %q, %c, 0; @%q mov.u32 %b, 5; "
         "mad.wide.u32 %p, %c, 256, %p; cvt.u64.u32 %w, %b; st.global.u64 [%p], %w;"
@@ -301,7 +301,7 @@ def test_what_an_earlier_block_has_written_is_nothing_to_the_next() -> None:
     assert kinds(run_ptx(text, 64, np.zeros(4, np.uint64), grid=2)) == {"undefined_register"}
 
 
-def test_code_of_nvcc_g_may_copy_fields_that_hold_nothing() -> None:
+def test_debug_code_may_copy_undefined_fields() -> None:
     """A finding names the line that first reads such a field, and the line at which the value matters."""
     text = (PTX / "stack_copies.ptx").read_text()
     a = np.arange(64, dtype=np.float32)

@@ -257,7 +257,9 @@ STORED, ADDED = (
         (ADDED.replace("add", "and"), "bf16", "0, 0", K.INVALID_ARGUMENT),
     ],
 )
-def test_where_boxes_are_written(instruction: str, dtype: str, place: str, kind: FindingKind | None) -> None:
+def test_boxes_are_only_written_by_supported_instructions(
+    instruction: str, dtype: str, place: str, kind: FindingKind | None
+) -> None:
     """As on an H100, on which all others are illegal instructions."""
     element = SCALAR_DTYPES[dtype]
     map_ = TensorMap.dense("map", Operand("x", "inout", element, (40, 64)), (16, 16))

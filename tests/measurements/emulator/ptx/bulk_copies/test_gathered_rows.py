@@ -93,7 +93,7 @@ def test_gathered_rows_round_to_tf32() -> None:
     np.testing.assert_array_equal(done.outputs["out"].reshape(4, 32), expected)
 
 
-def test_boxes_are_of_one_row() -> None:
+def test_gathered_boxes_must_have_one_row() -> None:
     assert K.INVALID_ARGUMENT in kinds(run(rows=4)[0])
 
 

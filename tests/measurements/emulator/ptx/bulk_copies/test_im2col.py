@@ -110,7 +110,7 @@ def test_columns_are_swizzled_as_boxes_are() -> None:
     np.testing.assert_array_equal(got.view(np.float32).reshape(wanted.shape), wanted)
 
 
-def test_columns_are_stored_where_they_were() -> None:
+def test_columns_are_stored_at_their_im2col_positions() -> None:
     out = np.zeros((2, 4, 5, CHANNELS), np.float32)
     im2col = autosched.Im2col((0, 0), (0, -1), 26, CHANNELS)
     given = np.arange(1, 1 + 26 * CHANNELS, dtype=np.float32).reshape(26, CHANNELS)

@@ -78,7 +78,7 @@ BOXES: list[tuple[Layout, Swizzle, str, tuple[int, ...], tuple[int, ...], tuple[
 
 
 @pytest.mark.parametrize(("layout", "swizzle", "dtype", "shape", "box", "place"), BOXES)
-def test_boxes_of_one_slice(
+def test_boxes_of_one_slice_are_loaded(
     layout: Layout, swizzle: Swizzle, dtype: str, shape: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...]
 ) -> None:
     x = numbered(shape, layout, dtype)
@@ -94,7 +94,7 @@ def test_boxes_of_one_slice(
     np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, swizzle))
 
 
-def test_boxes_are_stored_where_they_were() -> None:
+def test_boxes_are_stored_at_their_interleaved_positions() -> None:
     out = numbered((2, 3, 4, 10), "16B")
     box, place = (2, 1, 2, 8), (0, 1, 1, 5)
     given = np.arange(1, 1 + 2 * 2 * 8 * 8, dtype=np.uint16).reshape(2, 1, 2, 8, 8) + 5000
@@ -153,7 +153,7 @@ SEEN: list[tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int, ...], tupl
 
 
 @pytest.mark.parametrize(("layout", "sizes", "strides", "box", "place", "stretches"), SEEN)
-def test_as_an_h100_reads_them(
+def test_interleaved_loads_agree_with_an_h100(
     layout: Layout, sizes: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...],
     stretches: list[tuple[int, int]],
 ) -> None:  # fmt: skip
@@ -192,7 +192,7 @@ def test_another_slice_than_that_of_the_box_is_not_waited_for() -> None:
         ((2, 2, 8, 8), "64B", "interleave must be one of NONE, 16B, 32B, not '64B'"),
     ],
 )
-def test_what_no_layout_has_is_refused(shape: tuple[int, ...], layout: Layout, why: str) -> None:
+def test_unsupported_interleaved_layouts_are_rejected(shape: tuple[int, ...], layout: Layout, why: str) -> None:
     x = np.zeros(shape, np.uint16)
     of = autosched.TensorMapOf(x, box=(1,) * (len(shape) - 2) + (8,), interleave=layout)
     with pytest.raises(ValueError, match=why):

@@ -94,7 +94,7 @@ def test_reductions_in_global_memory(name: str, kind: str) -> None:
     )
 
 
-def test_a_missing_number_is_no_extreme() -> None:
+def test_min_ignores_nan_and_orders_zeros() -> None:
     x, old = (
         np.tile(np.array([np.nan, 1.0, np.nan, -0.0], np.float16), 32),
         np.tile(np.array([2, np.nan, np.nan, 0], np.float16), 32),
@@ -111,7 +111,7 @@ def test_a_missing_number_is_no_extreme() -> None:
     np.testing.assert_array_equal(got.view(np.uint16), np.tile(np.array([0x4000, 0x3C00, 0x7FFF, 0x8000]), 32))
 
 
-def test_sums_of_f32_keep_subnormals_and_have_one_missing_number() -> None:
+def test_sums_of_f32_keep_subnormals_and_have_one_nan() -> None:
     """As on an H100 (2026-11-27). red.global flushes subnormals, although the PTX ISA describes both alike."""
     cases = [
         (0x3F800000, 0x3F800000, 0x40000000), (1, 2, 3), (0x80000001, 0x80000002, 0x80000003),
@@ -275,7 +275,7 @@ def into_one_word(*places: str, seed: int = 0) -> Emulation:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_reductions_under_way_at_one_place_do_not_race(seed: int) -> None:
+def test_concurrent_reductions_of_one_word_do_not_race(seed: int) -> None:
     done = into_one_word(SET, "", "", seed=seed)
     assert done.ok, (done.reason, done.findings)
     assert set(done.outputs["out"][:32].view(np.uint32)) == {5 + 32 * 31 // 2}
@@ -283,13 +283,13 @@ def test_reductions_under_way_at_one_place_do_not_race(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("places", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
-def test_each_reduction_comes_after_what_was_there(places: tuple[str, str, str], seed: int) -> None:
+def test_reductions_of_other_threads_race_with_earlier_accesses(places: tuple[str, str, str], seed: int) -> None:
     """Thread 0's own reduction does, since it comes first; those of other threads do not."""
     assert "shared_race" in kinds(into_one_word(*places, seed=seed))
 
 
 @pytest.mark.parametrize(("place", "kind"), [(SET, "shared_race"), (GET, "async_read_before_wait")])
-def test_a_place_that_is_reduced_is_no_thread_s(place: str, kind: str) -> None:
+def test_threads_may_not_access_a_word_during_its_reduction(place: str, kind: str) -> None:
     assert kind in kinds(into_one_word(SET, "", place))
 
 
@@ -361,7 +361,7 @@ COMING = {
 
 @pytest.mark.parametrize("coming", COMING)
 @pytest.mark.parametrize(("wait", "found"), [("wait(b, 0);", set()), ("", {"async_read_before_wait"})])
-def test_who_has_written_it_before_waits_too(coming: str, wait: str, found: set[str]) -> None:
+def test_earlier_writers_also_wait_for_the_reduction(coming: str, wait: str, found: set[str]) -> None:
     u32 = SCALAR_DTYPES["u32"]
     done = run(
         WRITTEN_TOGETHER.replace("COMING", COMING[coming]).replace("WAIT", wait), "const u32* x, u32* out",

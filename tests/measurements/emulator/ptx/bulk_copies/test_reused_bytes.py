@@ -113,7 +113,7 @@ def run(
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("body", [RING, TURNS], ids=["mbarrier", "syncthreads"])
 @pytest.mark.parametrize("seed", [0, 3])
-def test_who_has_used_bytes_fences_before_they_are_filled_again(body: str, use: str, seed: int) -> None:
+def test_readers_fence_before_bytes_are_overwritten_by_a_copy(body: str, use: str, seed: int) -> None:
     used = USES[use]
     done = run(body % {"use": f"{used} fence();", "acquired": ""}, seed=seed)
     assert done.ok, done.reason
@@ -142,7 +142,7 @@ def test_fences_of_shared_memory(fence: str) -> None:
     assert done.ok, done.reason
 
 
-def test_a_fence_of_global_memory_is_none_of_shared_memory() -> None:
+def test_a_fence_of_global_memory_does_not_order_shared_memory() -> None:
     fence = 'asm volatile("fence.proxy.async.global;" ::: "memory");'
     assert kinds(run(RING % {"use": f"{USES['ldmatrix']} {fence}", "acquired": ""})) == MISSING
 
@@ -160,7 +160,7 @@ def test_a_part_of_the_bytes() -> None:
         assert kinds(run(RING % {"use": f"out[32 * k + t] = {last};", "acquired": ""})) == MISSING
 
 
-def test_a_read_in_front_of_what_another_warp_has_written_and_fenced() -> None:
+def test_a_later_fence_of_another_warp_orders_an_earlier_read() -> None:
     """The second warp's fence comes after both."""
     use = """
       out[32 * k + t] = tile[t];

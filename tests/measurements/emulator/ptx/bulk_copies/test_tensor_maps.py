@@ -50,7 +50,7 @@ def maps() -> list[TensorMap]:
 
 
 @pytest.mark.parametrize("tensor_map", maps(), ids=lambda m: f"{m.element}-{m.swizzle}-{m.fill}")
-def test_made_maps_are_those_of_the_host(tensor_map: TensorMap) -> None:
+def test_maps_built_on_the_device_equal_those_of_the_host(tensor_map: TensorMap) -> None:
     x = tensor_map.operand
     fields = fields_of(tensor_map, 0).view(np.uint8)
     arguments = (
@@ -132,7 +132,7 @@ def test_loads_round_to_the_type_of_the_map(element: str, loaded: Array) -> None
     np.testing.assert_array_equal(done.outputs["out"].view(np.uint32), np.tile(loaded, 4))
 
 
-def test_what_only_a_driver_encodes_is_refused() -> None:
+def test_maps_that_only_the_driver_encodes_are_rejected() -> None:
     huge = TensorMap.dense("huge", Operand("x", "input", U8, (2**32,)), (16,))
     packed = TensorMap.interleaved("packed", Operand("x", "input", F16, (2, 2, 64, 8)), (2, 2, 16), "16B")
     for tensor_map in (huge, packed):
@@ -187,7 +187,7 @@ def use(source: str, included: Headers, of: Array | None = None) -> Emulation:
     return done
 
 
-def test_one_thread_makes_a_map_and_another_takes_it() -> None:
+def test_a_map_built_by_one_thread_is_used_by_another() -> None:
     done = use(USE, headers())
     assert done.ok, done.reason
 
@@ -203,7 +203,7 @@ def test_one_thread_makes_a_map_and_another_takes_it() -> None:
         ("*map = TensorMap{}", "map->opaque[0] = 1", FindingKind.INVALID_ARGUMENT, "changes what is not a tensor map"),
     ],
 )
-def test_faults_in_making_and_taking(old: str, new: str, kind: FindingKind, said: str) -> None:
+def test_faults_in_building_and_acquiring_maps(old: str, new: str, kind: FindingKind, said: str) -> None:
     name = "autosched/ptx/tensor_map/fields.cuh"
     texts = dict(headers().files)
     assert old in USE + texts[name]

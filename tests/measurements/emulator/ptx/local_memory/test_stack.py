@@ -91,7 +91,7 @@ def test_memory_that_was_never_written_is_undefined() -> None:
     assert kinds(run(body, 0)) == {"undefined_register"}
 
 
-def test_memory_ends_where_the_stack_is_restored() -> None:
+def test_memory_is_freed_when_the_stack_is_restored() -> None:
     body = """
   stacksave.u64 %saved; alloca.u64 %p, 32; st.local.u32 [%p], %t; {restore}
   ld.local.u32 %v, [%p]; st.global.u32 [%out], %v; ret;
@@ -111,7 +111,7 @@ LOOP: stacksave.u64 %saved; alloca.u64 %p, 4096; st.local.u32 [%p+4092], %i; ld.
     assert kinds(run(body.replace("stackrestore.u64 %saved;", ""), 500)) == {"out_of_bounds_local"}  # 512 KiB are left
 
 
-def test_a_stack_is_restored_to_what_was_saved() -> None:
+def test_a_stack_is_only_restored_to_a_saved_pointer() -> None:
     body = "add.u64 %saved, %out, 0; stackrestore.u64 %saved; st.global.u32 [%out], %t; ret;"
     assert kinds(run(body, 0)) == {"invalid_argument"}
 

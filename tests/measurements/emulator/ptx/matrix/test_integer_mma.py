@@ -128,7 +128,7 @@ def program(instructions: list[Mma]) -> str:
     )
 
 
-def test_every_integer_mma_is_what_numpy_computes() -> None:
+def test_every_integer_mma_matches_numpy() -> None:
     rng = np.random.default_rng(4)
     words: list[list[int]] = []
     expected = []
@@ -166,7 +166,7 @@ def test_every_integer_mma_is_what_numpy_computes() -> None:
         "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32",
     ],
 )
-def test_what_the_ptx_isa_does_not_have_is_unsupported(opcode: str) -> None:
+def test_opcodes_outside_the_ptx_isa_are_unsupported(opcode: str) -> None:
     text = program([Mma((16, 8, 64), "s4", "s4")])
     changed = text.replace("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", opcode)
     assert changed != text

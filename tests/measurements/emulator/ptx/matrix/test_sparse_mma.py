@@ -187,7 +187,7 @@ def words_of(mma: SparseMma, kept: Numbers, b: Numbers, c: Numbers, metadata: li
     return np.array(lanes, np.uint64).T
 
 
-def test_every_sparse_mma_is_what_numpy_computes() -> None:
+def test_every_sparse_mma_matches_numpy() -> None:
     rng = np.random.default_rng(5)
     words, expected = [], []
     for mma in ALL:
@@ -236,7 +236,7 @@ def test_every_sparse_mma_is_what_numpy_computes() -> None:
         (SparseMma(8, "tf32", "tf32", "f32", 0), 0b1100, "0b0100 and 0b1110"),
     ],
 )
-def test_metadata_that_name_nothing_are_a_finding(mma: SparseMma, bits: int, valid: str) -> None:
+def test_invalid_metadata_is_a_finding(mma: SparseMma, bits: int, valid: str) -> None:
     rng = np.random.default_rng(6)
     _, fields = kept_of(mma, rng)
     fields[3, :2] = bits & 3, bits >> 2
@@ -255,7 +255,7 @@ def test_metadata_that_name_nothing_are_a_finding(mma: SparseMma, bits: int, val
         (", 1;", ", 2;"),  # a selector that is invalid for this shape
     ],
 )
-def test_what_the_ptx_isa_does_not_have_is_unsupported(old: str, new: str) -> None:
+def test_opcodes_outside_the_ptx_isa_are_unsupported(old: str, new: str) -> None:
     mma = SparseMma(32, "f16", "f16", "f32", 1)
     text = program([mma])
     assert old in text

@@ -185,13 +185,13 @@ def some(faults: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", some(FAULTS))
-def test_faults(name: str) -> None:
+def test_planted_faults_are_reported(name: str) -> None:
     old, new, kind = FAULTS[name]
     found = kinds(run(old, new)[0])
     assert kind in found, found
 
 
-def test_unwritten_columns_are_no_result() -> None:
+def test_unwritten_columns_are_undefined() -> None:
     """Bits of tensor memory that are equal in two runs do not show that the stored results are defined."""
     done, _ = run('"r"(d + (warp << 21)) : "memory");', '"r"(d + 32 + (warp << 21)) : "memory");')
     assert kinds(done) == {K.UNDEFINED_REGISTER}, done.findings

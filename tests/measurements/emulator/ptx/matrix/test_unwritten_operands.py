@@ -49,7 +49,7 @@ extern "C" __global__ void k(float* out) {
 @pytest.mark.parametrize(
     ("written", "sound"), [("true", True), ("false", False), ("i >= 64", False), ("i < 64", False)]
 )
-def test_what_an_engine_reads_has_been_written(source: str, written: str, sound: bool) -> None:
+def test_operands_of_matrix_engines_must_be_written(source: str, written: str, sound: bool) -> None:
     done = autosched.emulate(
         source.replace("WRITTEN", written), arguments=[np.zeros(512, np.float32)], outputs=[0], grid=1, block=128,
         options=["-arch=compute_90a"],

@@ -312,7 +312,7 @@ def test_layouts_of_sparse_products(swizzle: int) -> None:
         np.testing.assert_array_equal(got, wanted)
 
 
-def test_nothing_comes_of_what_is_not_kept() -> None:
+def test_dropped_elements_of_sparse_a_are_not_multiplied() -> None:
     """An infinity opposite an element that A does not keep is not multiplied by zero."""
     got, wanted = run("f32", "bf16", "bf16", 8, left=Operand(), right=Operand(), selector=0, infinite=5)
     kept = np.isnan(wanted)
@@ -340,7 +340,7 @@ ASYNCHRONOUS = {
 
 
 @pytest.mark.parametrize(("line", "kind"), ASYNCHRONOUS.items())
-def test_sparse_products_are_waited_for_like_others(line: str, kind: str) -> None:
+def test_sparse_products_require_the_same_waits(line: str, kind: str) -> None:
     with pytest.raises(AssertionError, match=kind):
         run("f32", "f16", "f16", 8, left=None, right=Operand(), selector=0, edit=lambda text: text.replace(line, ""))
 

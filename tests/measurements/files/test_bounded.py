@@ -41,7 +41,7 @@ def test_a_writer_may_take_its_time(pipe: Path, monkeypatch: pytest.MonkeyPatch)
         timer.join()
 
 
-def test_a_writer_that_writes_nothing_is_given_up(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_pipe_without_data_times_out(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "NO_WRITER_SECONDS", 0.01)
     monkeypatch.setattr(bounded, "WAIT_SECONDS", 0.05)
     writer = os.open(pipe, os.O_RDWR)

@@ -63,7 +63,7 @@ def ended(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
-def test_the_next_one_removes_the_folder_of_a_killed_process_and_ends_its_compiler(tmp_path: Path) -> None:
+def test_the_next_process_removes_the_folder_and_compiler_of_a_killed_one(tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-c", CHILD, str(tmp_path), os.pathsep.join(p for p in sys.path if p)],
         stdout=subprocess.PIPE,
@@ -97,7 +97,7 @@ def test_the_arrays_of_a_killed_launch_are_removed_by_the_next_process(tmp_path:
     assert os.listdir(tmp_path) == []
 
 
-def test_only_what_has_a_lock_is_removed_with_what_it_holds(tmp_path: Path) -> None:
+def test_folders_with_content_and_without_a_lock_are_kept(tmp_path: Path) -> None:
     kept, empty, cut = (tmp_path / f"build-{name}" for name in ("kept", "empty", "cut"))
     for folder in (kept, empty, cut):
         folder.mkdir()
@@ -126,7 +126,7 @@ def test_a_folder_in_use_stays(tmp_path: Path) -> None:
         assert {first.name, second.name} == set(os.listdir(tmp_path))
 
 
-def test_a_process_that_only_has_the_number_of_the_compiler_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_that_reuses_the_compilers_pid_is_not_killed(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "600"], process_group=0)
     try:
         folder = tmp_path / "build-left"
@@ -152,7 +152,7 @@ def test_a_link_out_of_the_cache_is_not_followed(tmp_path: Path) -> None:
     assert (outside / "lock").exists()
 
 
-def test_a_folder_in_place_of_a_cached_file_is_said_to_be_that(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_a_cached_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "new").touch()
     (tmp_path / "entry.json").mkdir()
     with pytest.raises(OSError, match=r"entry.json is a folder, but the cache needs a file") as caught:

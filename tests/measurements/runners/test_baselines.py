@@ -156,7 +156,7 @@ def test_cublas_computes_a_matvec():
 
 
 @pytest.mark.usefixtures("a_cublas")
-def test_what_cublas_refuses_has_a_reason():
+def test_unsupported_cublas_calls_have_a_reason():
     refused = Matmul(m=4, n=4, k=4, a="bf16", b="bf16", out="f16")
     assert call("library", refused)[2] == "library cannot be called: CublasError: cuBLAS returned status 15"
     assert call("library", Matmul(m=4, n=4, k=4, epilogue="bias"))[2] == "the library has no epilogue to compare with"
@@ -182,7 +182,7 @@ def test_each_gpu_has_a_handle_of_its_own_for_the_default_stream():
 
 
 @pytest.mark.usefixtures("no_cublas")
-def test_without_cublas_it_says_so():
+def test_a_missing_cublas_is_reported():
     reason = call("library", Matmul(m=4, n=4, k=4))[2]
     assert reason.startswith("library cannot be called: CublasError: cuBLAS was not found (libno-such-cublas.so.1): ")
     assert "pip install nvidia-cublas" in reason
@@ -332,7 +332,7 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.key())
-def test_torch_computes_what_ours_computes(torch, problem):
+def test_torch_agrees_with_our_reference(torch, problem):
     inputs, arrays, made = call("torch", problem)
     assert callable(made), made
     assert_right(problem, inputs, arrays[0]["out"])
@@ -343,13 +343,13 @@ def test_torch_computes_what_ours_computes(torch, problem):
 
 
 @pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.operator in ("matmul", "matvec")], ids=lambda p: p.key())
-def test_triton_computes_what_ours_computes(torch, problem):
+def test_triton_agrees_with_our_reference(torch, problem):
     inputs, arrays, made = call("triton", problem)
     assert callable(made), made
     assert_right(problem, inputs, arrays[0]["out"])
 
 
-def test_torch_and_triton_say_what_they_do_not_take(torch):
+def test_torch_and_triton_report_unsupported_problems(torch):
     assert call("torch", Matmul(m=4, n=4, k=4, out="f32"))[2] == "torch does not convert f16 to f32"
     assert call("torch", Matmul(m=4, n=4, k=4, epilogue="relu"))[2] == "torch has no epilogue to compare with"
     summed = Matmul(m=4, n=4, k=4, reduction="row_sum")
@@ -361,7 +361,7 @@ def test_torch_and_triton_say_what_they_do_not_take(torch):
 
 
 @pytest.mark.parametrize("name", ["torch", "triton"])
-def test_without_torch_it_says_so(name, monkeypatch):
+def test_a_missing_torch_is_reported(name, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     reason = call(name, Softmax(4, 8))[2]
     assert reason.startswith(f"{name} cannot be called: ModuleNotFoundError: ")
@@ -384,7 +384,7 @@ def _uncalled(problem):
     ],
     ids=lambda p: p.key(),
 )
-def test_cupy_computes_what_ours_computes(problem):
+def test_cupy_agrees_with_our_reference(problem):
     inputs, arrays, made = call("cupy", problem)
     assert callable(made), made
     assert_right(problem, inputs, arrays[0]["out"], tolerances=4.0)
@@ -392,7 +392,7 @@ def test_cupy_computes_what_ours_computes(problem):
     assert np.array_equal(arrays[0]["out"], arrays[1]["out"])
 
 
-def test_cupy_says_what_it_does_not_take():
+def test_cupy_reports_unsupported_problems():
     assert call("cupy", Softmax(4, 8, dtype="bf16", out="bf16"))[2] == "cupy does not support bf16"
     assert call("cupy", Matvec(1, 8, 8))[2] == "cupy has no operator matvec"
     assert call("cupy", Reduce(4, 4, kind="sumsq"))[2] == "cupy has no single function for this sumsq"
@@ -422,7 +422,7 @@ def test_a_copy_moves_as_many_bytes_as_the_problem_must_at_least():
     assert len({place for source, target, _ in moved for place in (source, target)}) == 8
 
 
-def test_every_operator_has_an_arm_beside_the_copy(torch):
+def test_every_operator_has_a_baseline_other_than_copy(torch):
     for row in operators():
         known = [name for name in OTHERS if name != "copy" and _known(name, row.name)]
         assert known, row.name
@@ -444,13 +444,13 @@ def entrants(problem, *names):
     ]
 
 
-def test_reasons_that_are_no_mistakes_of_ours(torch):
+def test_legitimate_reasons_are_justified(torch):
     for problem in (Matmul(m=4, n=4, k=4, out="f32"), Softmax(4, 8), Reduce(4, 4, kind="sumsq"), Transpose(4, 6)):
         assert unjustified(problem, entrants(problem, "torch", "triton", "cupy"), torch_works=True) == []
 
 
 @pytest.mark.parametrize("error", [TypeError, AttributeError, NameError, ValueError, KeyError, ImportError])
-def test_a_mistake_of_ours_is_no_reason(torch, monkeypatch, error):
+def test_internal_errors_are_not_justified(torch, monkeypatch, error):
     def broken(*_):
         raise error("no such thing")
 
@@ -464,13 +464,13 @@ def test_a_mistake_of_ours_is_no_reason(torch, monkeypatch, error):
     assert bool(there) is (error is not ImportError), "torch may be installed and broken"
 
 
-def test_without_torch_there_is_a_reason(monkeypatch):
+def test_a_missing_torch_is_justified(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     problem = Matvec(m=3, n=9, k=20)
     assert unjustified(problem, entrants(problem, "torch", "triton"), torch_works=False) == []
 
 
-def test_torch_is_due_where_it_works_and_its_table_has_the_operator(torch, monkeypatch):
+def test_a_failure_of_a_working_torch_is_not_justified(torch, monkeypatch):
     def slow(*_):
         raise RuntimeError("out of order")
 

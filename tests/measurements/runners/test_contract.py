@@ -183,7 +183,7 @@ class TestRunnerContract:
     def test_no_candidates_give_no_results(self, backend):
         assert list(backend.runner.measure([])) == []
 
-    def test_leaving_early_does_not_disturb_the_next_call(self, backend):
+    def test_leaving_early_does_not_affect_the_next_call(self, backend):
         first = backend.runner.measure([backend.kinds[Status.OK](i) for i in range(20)])
         next(first)
         first.close()
@@ -207,7 +207,7 @@ class TestRunnerContract:
             stream.add([make(12)])
             assert [position for position, _ in stream] == [12]
 
-    def test_what_is_ready_does_not_wait(self, backend):
+    def test_a_ready_result_is_returned_immediately(self, backend):
         with closing(stream_of(backend.runner)) as stream:
             assert not stream.ready()
             if not isinstance(backend.runner, Streaming):
@@ -246,13 +246,13 @@ class TestRunnerContract:
         assert got < 2999
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
-    def test_a_closed_runner_says_so(self, own_backend):
+    def test_a_closed_runner_raises(self, own_backend):
         own_backend.runner.close()
         own_backend.runner.close()
         with pytest.raises(RuntimeError, match="closed"):
             next(own_backend.runner.measure([own_backend.kinds[Status.OK](0)]))
 
-    def test_it_says_what_it_is(self, backend):
+    def test_a_runner_describes_itself(self, backend):
         assert backend.runner.provenance is backend.provenance
         line = backend.runner.describe()
         assert line.startswith(f"backend {backend.runner.name}")
@@ -263,14 +263,14 @@ class TestRunnerContract:
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, 0.0, -1.0])
-def test_an_estimate_that_is_no_time_is_refused(tmp_path, seconds):
+def test_an_invalid_estimate_is_rejected(tmp_path, seconds):
     with CompilePool(CompileCache(tmp_path), workers=1) as pool:
         runner = EstimateRunner(H200, pool, lambda *_: seconds, model="tarot")
         with pytest.raises(ValueError, match="tarot predicted"):
             list(runner.measure([candidate("time_1")]))
 
 
-def test_an_estimate_says_first_that_it_is_one_and_why(tmp_path):
+def test_an_estimate_is_described_as_such_with_its_reason(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=1) as pool:
         line = EstimateRunner(H200, pool, lambda *_: 1.0, why="no GPU answers").describe()
     assert line.startswith("backend estimate: no GPU answers; ")
@@ -286,7 +286,7 @@ def test_an_estimate_that_fails_ends_its_stream(tmp_path):
         assert list(stream) == []
 
 
-def test_a_closed_estimate_gives_nothing_more(tmp_path):
+def test_a_closed_estimate_yields_no_more_results(tmp_path):
     with CompilePool(CompileCache(tmp_path), workers=1) as pool:
         runner = EstimateRunner(H200, pool, lambda *_: 1.0)
         stream = runner.stream()

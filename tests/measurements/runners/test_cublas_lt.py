@@ -245,7 +245,7 @@ def algorithms_of(made):
     return [after - now for after, now in zip(launches(), before, strict=True)]
 
 
-def test_the_fastest_of_the_heuristics_is_taken_and_what_cannot_be_launched_left_out(library):
+def test_the_fastest_launchable_heuristic_is_chosen(library):
     """A single launch takes at least the host's launch time."""
     refused = ctypes.c_int.in_dll(library, "refused")
     refused.value = 0
@@ -267,7 +267,7 @@ def test_long_products_are_launched_no_more_often_than_it_takes_to_choose(monkey
 
 
 @pytest.mark.usefixtures("library")
-def test_an_algorithm_that_cannot_be_captured_is_left_out_and_its_capture_ended():
+def test_an_uncapturable_algorithm_is_excluded_and_its_capture_ended():
     problem, stream = Matmul(m=4, n=8, k=16, a="bf16"), Stream()
     stream.refuses = 2
     made = call("cublaslt", problem, stream)[2]
@@ -298,11 +298,11 @@ def test_each_copy_has_its_own_scales(library):
         (Matmul(4, 4, 32, a="e4m3", epilogue="bias"), "the library has no epilogue to compare with"),
     ],
 )
-def test_what_it_does_not_multiply_has_a_reason(problem, why):
+def test_unsupported_products_have_a_reason(problem, why):
     assert why in call("library", problem)[2]
 
 
-def test_without_it_one_line_says_how_to_get_it(monkeypatch):
+def test_a_missing_cublas_lt_is_reported_with_its_installation(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     monkeypatch.setattr(cublas_lt, "_SONAMES", ("libno-such-cublasLt.so.1",))
     cublas_lt._library.cache_clear()

@@ -48,7 +48,7 @@ def arrays():
     references.close()
 
 
-def test_gpus_are_counted_without_taking_one():
+def test_gpus_are_counted_without_opening_one():
     cupy = FakeCupy()
     cupy.cuda.Device = None
     assert GpuWorker(cupy).handle(Message({"op": "count"})) == {"gpus": 1}
@@ -146,7 +146,7 @@ def test_a_raced_kernel_that_is_much_slower_is_timed_three_times(arrays):
     ("name", "status"), [("wrong", "wrong_result"), ("sometimes", "wrong_result"), ("overruns", "wrong_result"),
                          ("overwrites", "wrong_result"), ("unclean", "wrong_result"), ("illegal", "launch_error")]
 )  # fmt: skip
-def test_a_race_finds_what_is_wrong_with_the_challenger(arrays, name, status):
+def test_a_race_reports_a_failing_challenger(arrays, name, status):
     answer = raced(opened(FakeCupy(time=2e-3), arrays), name, workspace=name == "unclean")
     assert answer["status"] == status
     assert answer["seconds"] == []
@@ -168,13 +168,13 @@ def test_every_type_of_an_output_has_a_check():
     assert all(f"CHECK({name}," in KERNEL.source and entry_for(name) == f"check_{name}" for name in SCALAR_DTYPES)
 
 
-def test_kernels_beyond_those_that_cupy_may_remember_are_checked_too(arrays):
+def test_kernels_beyond_the_cache_of_cupy_are_checked(arrays):
     worker = opened(FakeCupy(time=2e-3), arrays)
     assert {measure(worker, "right")["status"] for _ in range(130)} == {Status.OK}
     assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
 
 
-def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_trial(arrays, monkeypatch):
+def test_a_reduced_grid_is_recorded_in_the_trial(arrays, monkeypatch):
     monkeypatch.setattr("measurements.runners.launch._clusters_at_a_time", lambda cp, function, launch: 6)
     assert measure(opened(FakeCupy(time=2e-3), arrays), "right")["reason"] == ""
     shrinking = {"grid": [8, 1, 1], "grid_may_shrink": True}
@@ -185,7 +185,7 @@ def test_a_grid_that_is_no_larger_than_what_runs_at_a_time_is_in_the_trial(array
     )
 
 
-def test_a_slow_kernel_is_given_up_after_a_few_repeats_and_says_so(arrays):
+def test_a_slow_kernel_is_measured_with_few_repeats_and_a_reason(arrays):
     answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3)
     assert answer["status"] == Status.OK
     assert answer["seconds"] == pytest.approx([40e-3] * 3)
@@ -217,7 +217,7 @@ def set_reasons(monkeypatch):
 
 
 @pytest.mark.parametrize("word", ["Event", "Throttle"])
-def test_repeats_that_heat_slowed_are_left_out(arrays, set_reasons, word):
+def test_repeats_slowed_by_heat_are_excluded(arrays, set_reasons, word):
     set_reasons(
         0, 0x4, 0x24, name=f"nvmlDeviceGetCurrentClocks{word}Reasons"
     )  # 0x4: the power limit, which legitimately affects a kernel's speed
@@ -258,7 +258,7 @@ def test_power_that_is_unrequested_or_unknown_is_absent(arrays, set_reasons, sho
     assert "watts" not in measure(opened(FakeCupy(time=2e-3), arrays), "right")
 
 
-def test_the_power_limit_leaves_out_nothing(arrays, set_reasons):
+def test_the_power_limit_excludes_no_repeats(arrays, set_reasons):
     set_reasons(0x4)
     assert measure(opened(FakeCupy(time=20e-3), arrays), "right")["reason"] == ""
 
@@ -299,7 +299,7 @@ def test_the_first_time_warming_up_takes_as_long_as_a_clock_may_take_to_rise(war
     assert warm_up(None) < 0.01, "a clock that is not known is not waited for again"
 
 
-def test_warming_up_goes_on_while_the_clock_rises_from_idle(warm_up):
+def test_warming_up_continues_while_the_clock_rises_from_idle(warm_up):
     warm_up(1980.0)
     assert warm_up(1980.0) < 0.015, "two looks at the same clock"
     low, higher = warm_up(1500.0, 1500.0), warm_up(1500.0, 1700.0, 1900.0, 1980.0, 1980.0)
@@ -307,13 +307,13 @@ def test_warming_up_goes_on_while_the_clock_rises_from_idle(warm_up):
     assert higher > 1.5 * low
 
 
-def test_warming_up_goes_on_while_the_clock_is_far_below_the_highest(warm_up):
+def test_warming_up_continues_while_the_clock_is_far_below_the_highest(warm_up):
     warm_up(1980.0)
     assert 0.02 < warm_up(345.0, 345.0, 345.0, 1980.0, 1980.0) < 0.04
     assert 0.1 < warm_up(345.0) < 0.11, "but not without end"
 
 
-def test_a_clock_that_rises_without_end_does_not_keep_it_warming_up(warm_up):
+def test_a_permanently_rising_clock_does_not_extend_the_warm_up(warm_up):
     for _ in range(2):
         assert 0.1 < warm_up(*map(float, range(1, 1000))) < 0.11
 
@@ -364,7 +364,7 @@ def test_a_warm_cache_means_one_copy(arrays):
         ("large", Status.OUT_OF_RESOURCES, "too many resources", False),
     ],
 )
-def test_what_goes_wrong_has_a_status_and_says_whether_the_process_is_spent(arrays, name, status, reason, poisoned):
+def test_failures_have_a_status_and_may_poison_the_process(arrays, name, status, reason, poisoned):
     answer = measure(opened(FakeCupy(), arrays), name, workspace=True)
     assert answer["status"] == status
     assert reason in answer["reason"]
@@ -372,7 +372,7 @@ def test_what_goes_wrong_has_a_status_and_says_whether_the_process_is_spent(arra
     assert answer["seconds"] == []
 
 
-def test_a_harmless_failure_leaves_the_next_candidate_alone(arrays):
+def test_a_harmless_failure_does_not_affect_the_next_candidate(arrays):
     worker = opened(FakeCupy(), arrays)
     assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
     assert measure(worker, "right")["status"] == Status.OK
@@ -399,7 +399,7 @@ def test_a_reference_that_the_gpu_cannot_compute_is_requested():
 STRANGER = {**PROBLEM.to_json(), "family": "nobody's", "operator": "nobody's"}
 
 
-def test_a_problem_that_only_the_tuner_knows_comes_with_all_its_arrays():
+def test_a_problem_unknown_to_the_worker_is_sent_with_all_arrays():
     cupy, references = FakeCupy(time=2e-3), References()
     worker = GpuWorker(cupy)
     worker.handle(OPEN)
@@ -425,7 +425,7 @@ def test_outputs_come_as_bytes(arrays):
     np.testing.assert_array_equal(found, inputs["a"].astype(np.float32) @ inputs["b"].astype(np.float32))
 
 
-def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
+def test_a_kernel_with_an_unknown_operand_is_rejected(arrays):
     described = kernel("right")
     described["launch"]["arguments"][0]["name"] = "another"
     request = {"op": "outputs", "data": "key", "kernel": described, "launch_limit": 1.0}
@@ -436,7 +436,7 @@ def test_a_kernel_that_takes_what_its_problem_has_not_is_refused(arrays):
     )
 
 
-def test_what_computing_a_reference_took_is_given_back(monkeypatch):
+def test_memory_of_a_reference_is_freed(monkeypatch):
     """Torch and kernels with local memory use the memory that cupy's pool leaves free."""
     cupy, zeros = FakeCupy(), DeviceArray((1, 17, 9), np.float64, Pointer(np.zeros(17 * 9 * 8, np.uint8)))
 
@@ -468,7 +468,7 @@ def compare(worker, names, baselines, workspace=False):
     return worker.handle(Message(request, BLOBS))["entrants"]
 
 
-def test_a_comparison_times_the_able_in_every_round_and_says_why_there_is_no_triton(arrays, monkeypatch):
+def test_a_comparison_times_valid_entrants_and_reports_a_missing_triton(arrays, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     worker = opened(FakeCupy(time=3e-4), arrays)
     right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
@@ -485,7 +485,7 @@ def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkey
         assert entrant["seconds"] == pytest.approx([5e-6] * 7), entrant
 
 
-def test_arms_of_a_comparison_are_in_graphs_even_where_launches_alone_are_slow_to_queue(arrays, monkeypatch):
+def test_compared_entrants_are_in_graphs_even_if_queueing_is_slow(arrays, monkeypatch):
     """Queueing a library's kernels can take longer than their execution, and must not be compared."""
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one of each arm: beyond 100 us the length is not calibrated
@@ -495,7 +495,7 @@ def test_arms_of_a_comparison_are_in_graphs_even_where_launches_alone_are_slow_t
         assert len(cupy.graphs) == graphs
 
 
-def test_what_a_graph_launches_lives_as_long_as_its_rounds(arrays, monkeypatch):
+def test_objects_of_a_graph_live_as_long_as_its_rounds(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     mine, again, theirs = compare(opened(FakeCupy(time=5e-6), arrays), ["right", "right"], ["right"], workspace=True)
     for entrant in (mine, again, theirs):
@@ -533,7 +533,7 @@ def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, m
     assert others[4]["reason"] == "it is not here"
 
 
-def test_a_baseline_that_never_ends_fails_alone_as_far_as_it_can(arrays, monkeypatch):
+def test_an_endless_baseline_times_out_alone(arrays, monkeypatch):
     monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
     answer = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], ["endless", "right"])
     assert [entrant["status"] for entrant in answer] == [Status.OK, Status.TIMEOUT]

@@ -155,7 +155,7 @@ def test_the_driver_receives_the_corners_and_the_column_of_a_map_of_pixels(monke
     assert asked == [[element, 4, 4096, sizes, strides, (-1, -2), (0, 1), 16, 300, (1, 2, 3, 1), 0, 0, 0, 0]]
 
 
-def test_every_choice_of_a_map_is_one_of_the_drivers(driver):
+def test_every_option_of_a_map_is_accepted_by_the_driver(driver):
     wide = Operand("x", "input", SCALAR_DTYPES["f64"], (2, 64, 64))
     for element, size in ELEMENT_BYTES.items():
         x = dataclasses.replace(wide, dtype={1: SCALAR_DTYPES["i8"], 2: BF16, 4: F32, 8: SCALAR_DTYPES["f64"]}[size])
@@ -175,7 +175,7 @@ def test_every_choice_of_a_map_is_one_of_the_drivers(driver):
     assert len(driver) == len(ELEMENT_BYTES) + len(changes)
 
 
-def test_what_the_driver_refuses_is_one_line(monkeypatch):
+def test_a_tensor_map_rejected_by_the_driver_is_reported_in_one_line(monkeypatch):
     pytest.importorskip("cuda.bindings.driver")
     monkeypatch.setattr(launch, "_encode_function", lambda: lambda *_: 1)
     with pytest.raises(LaunchRefused, match="rejects tensor map a_map: CUDA_ERROR_INVALID_VALUE"):
@@ -227,7 +227,7 @@ class EmulatedCupy:
 
 @needs_compiler
 @needs_nvrtc
-def test_maps_are_made_on_the_gpu_where_the_driver_has_no_function(no_driver):
+def test_tensor_maps_are_built_on_the_gpu_for_old_drivers(no_driver):
     cupy = EmulatedCupy()
     program = LoadedLaunch(cupy, LAUNCH, "f.cubin")
     for address in (4096, 8192, 4096):
@@ -244,7 +244,7 @@ def test_maps_are_made_on_the_gpu_where_the_driver_has_no_function(no_driver):
         program({"out": array(0), "a": array(4104)})
 
 
-def test_a_machine_without_driver_and_compiler_says_so(no_driver, monkeypatch):
+def test_a_missing_driver_and_compiler_is_reported(no_driver, monkeypatch):
     def missing(*_):
         raise NvrtcMissing("no libnvrtc")
 
@@ -263,7 +263,7 @@ def test_the_kernel_that_makes_maps_compiles_for_hopper():
     assert done.cubin is not None and done.entry == b.ENTRY and "0 bytes spill stores" in done.log
 
 
-def test_a_machine_without_a_driver_says_so(no_driver):
+def test_a_missing_driver_is_reported(no_driver):
     pytest.importorskip("cuda.bindings.driver")
     with pytest.raises(LaunchRefused, match=r"does not support tensor maps \(libcuda"):
         encode_tensor_map(MAP, 4096)
@@ -412,14 +412,14 @@ def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, clust
     assert occupancy.asked == [(77, 64, 70_000) if cluster == 1 else clustered]
 
 
-def test_a_grid_that_may_not_shrink_is_launched_without_a_question(driver, occupancy):
+def test_a_fixed_grid_is_launched_without_querying_occupancy(driver, occupancy):
     assert launched(LAUNCH) == ((4, 2, 1), "")
     assert launched(dataclasses.replace(SHRINKING, grid_may_shrink=False)) == ((128, 1, 1), "")
     assert occupancy.asked == []
 
 
 @pytest.mark.parametrize("cluster", [1, 4])
-def test_where_the_driver_has_no_answer_the_grid_is_the_described_one(driver, occupancy, monkeypatch, cluster):
+def test_the_described_grid_is_used_if_the_driver_reports_no_occupancy(driver, occupancy, monkeypatch, cluster):
     bindings = pytest.importorskip("cuda.bindings.driver")
     described = dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1))
     occupancy.blocks_of_sm = occupancy.clusters = 0  # of a kernel that does not fit: the launch will fail

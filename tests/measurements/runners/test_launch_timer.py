@@ -62,14 +62,14 @@ def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
     assert bias(idle, kernel) > 0.01
 
 
-def test_repeats_that_heat_slowed_are_left_out_and_those_of_the_power_limit_stay() -> None:
+def test_repeats_slowed_by_heat_are_excluded_but_not_by_the_power_limit() -> None:
     kernel = VirtualKernel(100e-6)
     hot = times_of(VirtualGpu(3, ((0.0, 0.2), (0.21, 0.25))), kernel)
     assert "slowed by heat, are left out" in hot.reason
     assert times_of(VirtualGpu(3), VirtualKernel(100e-6, 0.75)).reason == ""
 
 
-def test_a_gpu_that_is_always_hot_is_timed_all_the_same_and_said_to_be() -> None:
+def test_an_always_hot_gpu_is_timed_and_reported() -> None:
     found = times_of(VirtualGpu(3, ((0.0, 1e9),)), VirtualKernel(100e-6))
     assert found.seconds
     assert "slowed by heat, are kept" in found.reason
@@ -84,7 +84,7 @@ def test_calls_that_no_graph_takes_are_timed_without_the_host() -> None:
     assert not timer.with_host
 
 
-def test_calls_that_wait_for_the_gpu_end_and_are_said_to_hold_the_host() -> None:
+def test_calls_that_synchronize_are_timed_with_the_host() -> None:
     """They would wait forever for a stream that waits for them."""
     kernel = VirtualKernel(5e-6)
     gpu = VirtualGpu(2)
@@ -114,7 +114,7 @@ def graphs_of(kernel: VirtualKernel) -> list[int]:
     return lengths
 
 
-def test_a_graph_of_short_kernels_is_as_long_as_that_of_others() -> None:
+def test_graphs_of_short_kernels_are_as_long_as_others() -> None:
     """The length comes from a graph, not from launches that wait for the host."""
     assert graphs_of(VirtualKernel(2e-6))[-1] * (2e-6 + GAP) > 1.9e-3
 
@@ -141,7 +141,7 @@ def test_the_length_of_a_graph_takes_few_launches(seconds: float, monkeypatch: p
     assert replayed[-1] == lengths[1] > 0
 
 
-def test_what_cannot_be_captured_says_so() -> None:
+def test_uncapturable_calls_raise_no_graph() -> None:
     gpu = VirtualGpu(0)
 
     def refuse() -> None:

@@ -52,7 +52,7 @@ def test_a_much_slower_kernel_is_out_after_three_launches(seconds: float) -> Non
     assert gpu.host.now < 0.01
 
 
-def test_a_race_takes_little_longer_than_its_rule_says() -> None:
+def test_a_race_takes_little_longer_than_its_time_limit() -> None:
     gpu = VirtualGpu(1)
     raced(gpu, VirtualKernel(300e-6), VirtualKernel(300e-6))
     assert gpu.host.now < 2 * RaceRule().seconds
@@ -72,7 +72,7 @@ def test_copies_are_shared_in_one_rotation() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"out_factor": 0.5}, {"min_rounds": 0}, {"min_rounds": 5, "max_rounds": 4}])
-def test_rules_that_decide_nothing_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_race_rules_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         RaceRule(**wrong)  # type: ignore[arg-type]
 

@@ -28,7 +28,7 @@ REQUESTS: list[Request] = [
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: type(r).__name__)
-def test_a_request_arrives_as_it_was_sent(request_: Request) -> None:
+def test_requests_round_trip(request_: Request) -> None:
     message = to_message(request_, {"digest": b"bytes"})
     assert message.blobs == {"digest": b"bytes"}
     assert from_message(json.loads(json.dumps(message))) == request_
@@ -44,6 +44,6 @@ def test_a_request_arrives_as_it_was_sent(request_: Request) -> None:
         ({"op": "outputs", "data": "key", "kernel": {"cubin": "digest"}, "launch_limit": 1.0}, "outputs: .*launch"),
     ],
 )
-def test_anything_else_is_refused(message: dict[str, object], reason: str) -> None:
+def test_invalid_requests_are_rejected(message: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         from_message(Message(message))

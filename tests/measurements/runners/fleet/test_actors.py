@@ -49,7 +49,7 @@ def work(folder: Path, problem: Matmul, name: str) -> CandidateWork:
     return CandidateWork(SentProblem.of(problem), launch, sent_module(folder, kernel))
 
 
-def test_calls_of_two_problems_at_a_time_are_measured_one_after_the_other(tmp_path: Path) -> None:
+def test_concurrent_calls_are_measured_one_after_the_other(tmp_path: Path) -> None:
     log = tmp_path / "log"
     options = FleetOptions(worker_module=MODULE, worker_env={SECONDS: "0.05", LOG: str(log)}, path=(ROOT,))
     actor, checks = GpuActor(options), sent_module(tmp_path, check_kernels.KERNEL)

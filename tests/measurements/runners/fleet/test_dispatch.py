@@ -59,7 +59,7 @@ def submit(to: Dispatcher, what: Any) -> Future[Any]:
     return to.submit(lambda member: member.job(what))
 
 
-def test_each_member_has_one_job_under_way_and_one_waiting() -> None:
+def test_each_member_has_one_running_and_one_waiting_job() -> None:
     a, b = Member("a"), Member("b")
     it = dispatcher(a, b)
     results = [submit(it, n) for n in range(7)]
@@ -70,7 +70,7 @@ def test_each_member_has_one_job_under_way_and_one_waiting() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nothing_is_lost_and_nothing_doubled(seed: int) -> None:
+def test_every_job_is_completed_exactly_once(seed: int) -> None:
     rng = random.Random(seed)
     members = [Member("m0"), Member("m1")]
     it = dispatcher(*members)
@@ -107,7 +107,7 @@ def test_an_error_of_a_job_is_its_result() -> None:
     assert it.members == 1 and it.given_again == 0
 
 
-def test_a_job_that_ends_its_members_is_given_up_and_others_are_not() -> None:
+def test_only_a_job_that_kills_its_workers_is_abandoned() -> None:
     it = dispatcher()
     killer = submit(it, "killer")
     others = [submit(it, n) for n in range(3)]
@@ -124,7 +124,7 @@ def test_a_job_that_ends_its_members_is_given_up_and_others_are_not() -> None:
     assert it.lost == MOST_LOSSES
 
 
-def test_a_straggler_is_given_twice_and_the_first_result_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_straggler_is_dispatched_twice_and_the_first_result_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatching, "LEAST_STRAGGLING", -1.0)
     monkeypatch.setattr(dispatching, "STRAGGLING", 0.0)
     slow, quick = Member("slow"), Member("quick")
@@ -141,7 +141,7 @@ def test_a_straggler_is_given_twice_and_the_first_result_counts(monkeypatch: pyt
     assert (straggler.result(), other.result()) == ("straggler of quick", "other")
 
 
-def test_without_members_for_long_jobs_are_given_up() -> None:
+def test_jobs_are_abandoned_after_a_long_time_without_workers() -> None:
     it = dispatcher()
     result = submit(it, 1)
     it.look_after(60)

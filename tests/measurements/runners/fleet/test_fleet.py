@@ -99,7 +99,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def test_what_candidates_do_and_what_becomes_of_a_lost_node(cluster: Any, tmp_path: Path) -> None:
+def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_path: Path) -> None:
     fleet = Fleet(cluster.address, options(tmp_path), compilers=1)
     try:
         it = runner(fleet, tmp_path)

@@ -47,7 +47,7 @@ trials = st.builds(
 
 @settings(max_examples=25)
 @given(st.lists(trials, max_size=14))
-def test_the_kept_winner_is_that_of_the_trials(appended: list[Trial]) -> None:
+def test_the_indexed_winner_agrees_with_the_trials(appended: list[Trial]) -> None:
     with Store.open("sqlite://") as store:
         for one in appended:
             store.append(one)
@@ -91,7 +91,7 @@ def test_trials_of_new_schedules_need_no_second_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("close", [True, False])
-def test_one_that_was_tried_again_is_ranked_at_the_end(tmp_path: Path, close: bool) -> None:
+def test_a_remeasured_schedule_is_ranked_when_the_store_is_closed(tmp_path: Path, close: bool) -> None:
     store = Store.open(tmp_path / "a.db")
     for time in (3, 9):
         store.append(trial(1, Status.OK, time, "h200", "d", None, Provenance.MEASURED))

@@ -109,7 +109,7 @@ class TestAftermath:
     """The file alone is incomplete while there is a log next to it."""
 
     @pytest.mark.parametrize("create", [True, False])
-    def test_a_log_left_by_a_killed_process(self, tmp_path: Path, create: bool) -> None:
+    def test_the_log_of_a_killed_process_is_recovered(self, tmp_path: Path, create: bool) -> None:
         killed = child(tmp_path / "a.db", "killed", 40)
         killed.communicate()
         assert killed.returncode == -signal.SIGKILL
@@ -162,7 +162,7 @@ class TestAftermath:
 
 
 class TestInUse:
-    def test_nothing_is_written_before_the_first_trial(self, tmp_path: Path) -> None:
+    def test_an_opened_database_is_not_modified_before_the_first_trial(self, tmp_path: Path) -> None:
         path = database(tmp_path / "b.db")
         before = content(tmp_path)
         with Store.open(path) as store:
@@ -194,7 +194,7 @@ class TestStrangers:
             "UPDATE meta SET value = 3.5 WHERE key = 'application'",
         ],
     )
-    def test_what_only_looks_like_ours_is_foreign_and_left_alone(self, tmp_path: Path, statement: str) -> None:
+    def test_a_similar_foreign_database_is_rejected_and_not_modified(self, tmp_path: Path, statement: str) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.executescript(f"{WITHOUT_INDEXES}; {statement}")
@@ -208,7 +208,7 @@ class TestStrangers:
             "ALTER TABLE trials RENAME COLUMN verification TO proof",
         ],
     )
-    def test_columns_of_another_version_are_refused_and_left_alone(self, tmp_path: Path, statement: str) -> None:
+    def test_columns_of_another_version_are_rejected_and_not_modified(self, tmp_path: Path, statement: str) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.executescript(f"{WITHOUT_INDEXES}; {statement}")
@@ -218,14 +218,14 @@ class TestStrangers:
         assert content(tmp_path) == before
 
     @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
-    def test_an_older_schema_is_refused_and_says_what_to_do(self, tmp_path: Path, version: int) -> None:
+    def test_an_older_schema_is_rejected_with_a_remedy(self, tmp_path: Path, version: int) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.executescript(f"UPDATE meta SET value = '{version}' WHERE key = 'schema_version'")
         for create in (True, False):
             assert f"schema {version} of an older" in refused(path, tmp_path, create=create)
 
-    def test_of_an_older_schema_its_tables_are_not_looked_at(self, tmp_path: Path) -> None:
+    def test_the_tables_of_an_older_schema_are_not_checked(self, tmp_path: Path) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.executescript(
@@ -262,7 +262,7 @@ class TestCells:
             ("registers", "12"),
         ],
     )
-    def test_a_bad_one_is_named_with_its_trial(self, tmp_path: Path, cell: str, value: str) -> None:
+    def test_an_invalid_cell_is_reported_with_its_trial(self, tmp_path: Path, cell: str, value: str) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("PRAGMA ignore_check_constraints = ON")
@@ -274,9 +274,7 @@ class TestCells:
 
     @pytest.mark.parametrize(("cell", "value"), [("median", "'fast'"), ("repeats", "NULL"), ("status", "'guessed'")])
     @pytest.mark.parametrize("trial", [1, 2])
-    def test_the_best_is_not_sought_among_what_cannot_be_read(
-        self, tmp_path: Path, cell: str, value: str, trial: int
-    ) -> None:
+    def test_best_rejects_unreadable_trials(self, tmp_path: Path, cell: str, value: str, trial: int) -> None:
         path = database(tmp_path / "a.db")
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("PRAGMA ignore_check_constraints = ON")
@@ -358,7 +356,7 @@ class TestNames:
         ],
     )
     @pytest.mark.parametrize("create", [True, False])
-    def test_no_database_can_have_it(
+    def test_invalid_database_names_are_rejected(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: object, message: str, create: bool
     ) -> None:
         monkeypatch.chdir(tmp_path)
@@ -371,7 +369,7 @@ class TestNames:
             assert "Too many levels of symbolic links" in refused(tmp_path / "a.db", tmp_path, create=create)
 
     @pytest.mark.parametrize("name", ["sqlite://", ":memory:", "sqlite:///:memory:"])
-    def test_in_memory_there_is_nothing_to_read(self, tmp_path: Path, name: str) -> None:
+    def test_an_in_memory_database_is_empty_and_writable(self, tmp_path: Path, name: str) -> None:
         assert "is empty" in refused(name, tmp_path, create=False)
         with Store.open(name) as store:
             assert store.in_memory
@@ -396,7 +394,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_a_folder_or_file_without_any_permission_is_said_to_be_that() -> None:
+def test_missing_permissions_are_reported() -> None:
     with tempfile.TemporaryDirectory() as outer:
         os.chmod(outer, 0o755)
         closed, file = Path(outer) / "closed", Path(outer) / "file.db"
@@ -416,7 +414,7 @@ def test_a_folder_or_file_without_any_permission_is_said_to_be_that() -> None:
 
 
 @pytest.mark.parametrize("create", [True, False], ids=["to write", "to read"])
-def test_who_waits_for_another_process_logs_it_once_and_says_nothing(
+def test_waiting_for_a_locked_database_is_logged_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,

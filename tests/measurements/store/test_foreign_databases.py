@@ -57,7 +57,7 @@ def change(path: Path, *statements: str, values: tuple[object, ...] = ()) -> Non
     ],
 )
 @pytest.mark.parametrize("create", [True, False])
-def test_what_runs_by_itself_is_refused_and_left_alone(database: Path, statement: str, create: bool) -> None:
+def test_unknown_database_objects_are_rejected_and_not_modified(database: Path, statement: str, create: bool) -> None:
     change(database, statement)
     before = database.read_bytes()
     with pytest.raises(StoreError, match="has objects that autosched never creates"):
@@ -65,7 +65,7 @@ def test_what_runs_by_itself_is_refused_and_left_alone(database: Path, statement
     assert database.read_bytes() == before
 
 
-def test_a_trigger_in_the_log_next_to_it_is_refused_too(database: Path) -> None:
+def test_a_trigger_in_the_write_ahead_log_is_rejected(database: Path) -> None:
     with closing(sqlite3.connect(database)) as raw:
         raw.execute("PRAGMA journal_mode = WAL")
         raw.execute("CREATE TRIGGER t AFTER INSERT ON trials BEGIN DELETE FROM trials; END")
@@ -78,7 +78,7 @@ def test_a_trigger_in_the_log_next_to_it_is_refused_too(database: Path) -> None:
 @pytest.mark.parametrize(
     "cell", ["toolchain", "driver", "sampler", "device", "autosched_version", "space_version", "template"]
 )
-def test_a_name_that_a_terminal_would_obey_is_refused(database: Path, cell: str, text: str) -> None:
+def test_a_name_with_control_characters_is_rejected(database: Path, cell: str, text: str) -> None:
     change(database, f"UPDATE trials SET {cell} = ?", values=(text,))
     if cell == "device":
         change(database, "UPDATE entries SET device = ?", values=(text,))
@@ -96,7 +96,7 @@ def test_a_reason_is_shown_escaped(database: Path) -> None:
 
 @pytest.mark.parametrize("text", ESCAPES)
 @pytest.mark.parametrize("field", ["device", "toolchain", "autosched_version"])
-def test_a_recording_with_such_a_name_is_refused(tmp_path: Path, field: str, text: str) -> None:
+def test_a_recording_with_control_characters_in_names_is_rejected(tmp_path: Path, field: str, text: str) -> None:
     recording.write(tmp_path / "a.jsonl.gz", Recording.of([trial()]))
     lines = [json.loads(line) for line in gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()).splitlines()]
     changed = "\n".join(json.dumps({**line, field: text}) for line in lines)

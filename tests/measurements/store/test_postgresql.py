@@ -57,7 +57,7 @@ class TestBest(contract.TestBest):
 
 
 class TestGuards(contract.TestGuards):
-    test_one_that_cannot_be_read_is_named = None  # only SQLite allows a value of any type in every cell
+    test_an_unreadable_guard_is_reported = None  # only SQLite allows a value of any type in every cell
 
 
 def test_entries_are_those_of_the_trials(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_a_server_and_a_file_are_merged(store: Store, tmp_path: Path) -> None:
         "CREATE RULE r AS ON INSERT TO trials DO INSTEAD NOTHING",
     ],
 )
-def test_what_runs_by_itself_is_refused(url: str, statement: str) -> None:
+def test_unknown_database_objects_are_rejected(url: str, statement: str) -> None:
     Store.open(url).close()
     engine = sa.create_engine(url)
     with engine.begin() as connection:
@@ -119,7 +119,7 @@ def test_no_command_shows_a_password(
     assert "cret" not in out + err and "***" in out + err and "Traceback" not in err
 
 
-def test_a_server_that_does_not_answer_is_said_to_be_that(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="check that it exists and that you have access") as caught:
         Store.open(f"postgresql+psycopg://nobody:secret@/none?host={tmp_path}")
     assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
@@ -139,7 +139,7 @@ with Store.open(url) as store:
 
 @pytest.mark.timeout(1800)  # ten processes may share few cores
 @pytest.mark.parametrize("kind", representative(["sqlite", "postgresql"], "postgresql"))
-def test_processes_that_write_at_once_lose_nothing_and_double_nothing(
+def test_concurrent_writers_neither_lose_nor_duplicate_trials(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, nightly: bool
 ) -> None:
     place = str(tmp_path / "a.db") if kind == "sqlite" else request.getfixturevalue("url")

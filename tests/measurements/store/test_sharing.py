@@ -87,9 +87,7 @@ class TestExport:
         store.set_guard(PROBLEM, "h200", Guard(0.05, 1e-6, None, "noisy"))
         return store
 
-    def test_there_is_one_file_for_each_device_and_operator_as_its_schema_says(
-        self, store: Store, tmp_path: Path
-    ) -> None:
+    def test_export_writes_one_valid_file_per_device_and_operator(self, store: Store, tmp_path: Path) -> None:
         jsonschema = pytest.importorskip("jsonschema")
         made = export.write(store, tmp_path / "out")
         assert [path.name for path in made] == ["h200.matmul.json", "h200.softmax.json"]
@@ -103,13 +101,13 @@ class TestExport:
             entries[0]["best"]["timing"]["median"] = "fast"
             jsonschema.validate({"export": 1, "device": "h200", "operator": "matmul", "entries": entries}, schema)
 
-    def test_the_order_of_trials_changes_nothing(self, store: Store, tmp_path: Path) -> None:
+    def test_exports_are_independent_of_the_order_of_trials(self, store: Store, tmp_path: Path) -> None:
         turned = database(tmp_path / "b.db", *reversed(store.trials()))
         turned.set_guard(PROBLEM, "h200", Guard(0.05, 1e-6, None, "noisy"))
         ours, theirs = export.documents(store), export.documents(turned)
         assert {k: export.text(v) for k, v in ours.items()} == {k: export.text(v) for k, v in theirs.items()}
 
-    def test_what_is_exported_comes_back(self, store: Store, tmp_path: Path) -> None:
+    def test_exports_round_trip(self, store: Store, tmp_path: Path) -> None:
         back = export.read(export.write(store, tmp_path / "out"))
         for summary in store.problems():
             ours, theirs = store.best_of(summary), back.best_of(summary)
@@ -132,7 +130,7 @@ class TestExport:
             lambda d: d["entries"][0]["best"].pop("schedule"),
         ],
     )
-    def test_what_is_no_export_is_refused(self, store: Store, tmp_path: Path, change: object) -> None:
+    def test_invalid_exports_are_rejected(self, store: Store, tmp_path: Path, change: object) -> None:
         path = export.write(store, tmp_path / "out")[0]
         document = json.loads(path.read_text())
         change(document)  # type: ignore[operator]
@@ -182,13 +180,13 @@ class TestMerge:
         assert target.trials() == before and sum(entry.taken for entry in again.entries) == 0, "nothing twice"
         assert source.count() == len(theirs)
 
-    def test_the_newer_of_two_words_counts(self, tmp_path: Path) -> None:
+    def test_the_newer_guard_counts(self, tmp_path: Path) -> None:
         source = database(tmp_path / "a.db", trial(2, 5.0, rank=2, day=9), trial(1, 3.0, rank=1, day=9))
         target = database(tmp_path / "b.db", trial(1, 4.0, rank=2, day=1), trial(2, 3.9, rank=1, day=1))
         assert merge(source, target).entries[0].verdict is MergeOutcome.REPLACED and tile_of(target) == 1
         assert merge(target, database(tmp_path / "c.db", *source.trials())).entries[0].verdict is MergeOutcome.SAME
 
-    def test_a_wrong_result_is_always_taken(self, tmp_path: Path) -> None:
+    def test_a_wrong_result_is_always_merged(self, tmp_path: Path) -> None:
         source = database(tmp_path / "a.db", trial(3, 1.0), trial(2, status=Status.WRONG_RESULT, day=1))
         target = database(tmp_path / "b.db", trial(2, 2.0), trial(4, 2.5))
         (entry,) = merge(source, target).entries
@@ -202,7 +200,7 @@ class TestMerge:
         assert merge(source, target).conflicts == (Conflict(PROBLEM.key(), "h200"),)
         assert target.guard(PROBLEM, "h200") == Guard(0.2)
 
-    def test_two_merges_at_once_take_a_trial_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_concurrent_merges_add_a_trial_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The other merge commits between this one's read and its write."""
         source, target = database(tmp_path / "a.db", trial(1, 3.0), trial(2, 4.0)), database(tmp_path / "b.db")
         look = store_merge._guards
@@ -218,7 +216,7 @@ class TestMerge:
         merge(source, target)
         assert [r.schedule["tile_m"] for r in target.trials()] == [1, 2, 3] and maintenance.check(target) == []
 
-    def test_a_guard_that_cannot_be_read_leaves_the_target_as_it_was(self, tmp_path: Path) -> None:
+    def test_an_unreadable_guard_leaves_the_target_unchanged(self, tmp_path: Path) -> None:
         source, target = database(tmp_path / "a.db", trial(1, 3.0)), database(tmp_path / "b.db")
         source.set_guard(PROBLEM, "h200", Guard(0.1))
         with closing(sqlite3.connect(tmp_path / "a.db")) as raw, raw:
@@ -229,7 +227,7 @@ class TestMerge:
 
 
 class TestCare:
-    def test_what_no_look_up_reads_is_removed_and_the_best_stays(self, tmp_path: Path) -> None:
+    def test_collect_removes_unused_trials_and_keeps_the_best(self, tmp_path: Path) -> None:
         trials = [trial(tile, 1.0 + tile) for tile in range(1, 9)] + [trial(20), trial(1, status=Status.WRONG_RESULT)]
         store = database(tmp_path / "a.db", trial(1, 0.5, kernel_digest="old"), *trials, trial(2, 2.5))
         best = store.best(PROBLEM, "h200")
@@ -256,7 +254,7 @@ class TestCare:
             ("DELETE FROM trials", "entry has no trials"),
         ],
     )
-    def test_what_is_wrong_is_said_and_can_be_repaired(self, tmp_path: Path, statement: str, said: str) -> None:
+    def test_inconsistencies_are_reported_and_repaired(self, tmp_path: Path, statement: str, said: str) -> None:
         with database(tmp_path / "a.db", trial(1, 3.0), trial(2, 5.0)) as store:
             assert maintenance.check(store) == []
         with closing(sqlite3.connect(tmp_path / "a.db")) as raw, raw:
@@ -274,7 +272,7 @@ class TestCare:
         assert found.size is not None and len(found.entries) == 2
 
 
-def test_a_damaged_file_is_said_to_be_that(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     with database(tmp_path / "a.db", *(trial(tile, 1.0 * tile) for tile in range(1, 60))):
         pass
     content = bytearray((tmp_path / "a.db").read_bytes())

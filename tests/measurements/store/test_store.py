@@ -75,7 +75,7 @@ def closed_store(path: Path, *trials: Trial) -> Path:
 
 
 class TestTrials:
-    def test_what_is_stored_comes_back_equal(self, store: Store) -> None:
+    def test_stored_trials_round_trip(self, store: Store) -> None:
         full = dataclasses.replace(
             ok(3e-5),
             error=0.25,
@@ -103,7 +103,7 @@ class TestTrials:
         assert store.trials() == stored
         assert list(stored[0].schedule) == ["tile_n", "layout_a", "tile_m"], "the order of the parameters is kept"
 
-    def test_it_is_there_for_another_opening(self, store: Store) -> None:
+    def test_stored_trials_persist(self, store: Store) -> None:
         stored = store.append(make_trial())
         assert Store.open(store.name, create=False).trials() == [stored]
 
@@ -160,7 +160,7 @@ class TestTrials:
 
 
 class TestBest:
-    def test_nothing(self, store: Store) -> None:
+    def test_best_is_none_in_an_empty_database(self, store: Store) -> None:
         assert store.best(PROBLEM, "h200") is None
 
     def test_failures_are_never_ranked(self, store: Store) -> None:
@@ -185,7 +185,7 @@ class TestBest:
         store.append(make_trial(1, ok(1e-6)))
         assert store.best(PROBLEM, "h200") == first
 
-    def test_device_and_problem_to_the_letter(self, store: Store) -> None:
+    def test_device_and_problem_must_match_exactly(self, store: Store) -> None:
         store.append(make_trial(1, device="h200_nvl"))
         store.append(make_trial(2, problem=OTHER))
         assert store.best(PROBLEM, "h200") is None
@@ -222,7 +222,7 @@ class TestBest:
         store.append(make_trial(2, failed(Status.COMPILE_ERROR), digest="new"))
         assert best_seconds(store) == 3e-6
 
-    def test_a_wrong_kernel_is_never_best_whoever_found_out(self, store: Store) -> None:
+    def test_a_wrong_kernel_is_never_best_on_any_device(self, store: Store) -> None:
         store.append(make_trial(1, ok(1e-6)))
         store.append(make_trial(2, ok(2e-6)))
         store.append(make_trial(1, failed(Status.WRONG_RESULT, ESTIMATED), device="a100"))
@@ -246,7 +246,7 @@ class TestBest:
 
 
 class TestGuards:
-    def test_one_entry_has_its_own_and_only_the_last_word_counts(self, store: Store) -> None:
+    def test_each_entry_has_its_own_guard_and_the_last_one_counts(self, store: Store) -> None:
         assert store.guard(PROBLEM, "h200") is None
         store.set_guard(PROBLEM, "h200", Guard(max_slowdown=0.1))
         store.set_guard(PROBLEM, "h200", Guard(0.05, 1e-6, 0.004, "noisy host"))
@@ -258,11 +258,11 @@ class TestGuards:
         assert Store.open(store.name, create=False).guard(PROBLEM, "h200") is None
 
     @pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), True, "3%"])
-    def test_a_number_that_is_none_is_refused(self, bad: object) -> None:
+    def test_invalid_guard_values_are_rejected(self, bad: object) -> None:
         with pytest.raises(ValueError, match="max_slowdown of a guard must be a finite number"):
             Guard(max_slowdown=bad)  # type: ignore[arg-type]
 
-    def test_one_that_cannot_be_read_is_named(self, store: Store) -> None:
+    def test_an_unreadable_guard_is_reported(self, store: Store) -> None:
         store.set_guard(PROBLEM, "h200", Guard())
         with closing(sqlite3.connect(store.name)) as raw:
             raw.execute("UPDATE guards SET noise = 'much'")
@@ -317,7 +317,7 @@ class TestBadPlaces:
         for create in (True, False):
             assert "is not an SQLite database" in refused(tmp_path / "a.db", tmp_path, create=create)
 
-    def test_an_empty_file_is_no_database_to_read_but_may_become_one(self, tmp_path: Path) -> None:
+    def test_an_empty_file_is_rejected_for_reading_but_can_be_created(self, tmp_path: Path) -> None:
         (tmp_path / "a.db").touch()
         assert "is empty" in refused(tmp_path / "a.db", tmp_path, create=False)
         closed_store(tmp_path / "a.db", make_trial())
@@ -350,7 +350,7 @@ class TestBadPlaces:
         for create in (True, False):
             assert "is not a database of autosched" in refused(path, tmp_path, create=create)
 
-    def test_a_database_of_someone_else_who_is_using_it(self, tmp_path: Path) -> None:
+    def test_a_foreign_database_in_use_is_rejected(self, tmp_path: Path) -> None:
         path = tmp_path / "theirs.db"
         with closing(sqlite3.connect(path)) as raw:
             raw.execute("PRAGMA journal_mode = WAL")
@@ -377,12 +377,12 @@ class TestBadPlaces:
         set_meta(path, "application", "else")
         assert "is not a database of autosched" in refused(path, tmp_path)
 
-    def test_links_to_nowhere_become_databases_where_they_point(self, tmp_path: Path) -> None:
+    def test_dangling_links_become_databases_at_their_target(self, tmp_path: Path) -> None:
         (tmp_path / "link.db").symlink_to(tmp_path / "real.db")
         closed_store(tmp_path / "link.db")
         assert sorted(os.listdir(tmp_path)) == ["link.db", "real.db"]
 
-    def test_an_unwritable_place(self) -> None:
+    def test_an_unwritable_folder_is_reported(self) -> None:
         with tempfile.TemporaryDirectory() as outer:
             os.chmod(outer, 0o755)
             folder = Path(outer) / "folder"
@@ -399,7 +399,7 @@ class TestBadPlaces:
         assert said[1].startswith("StoreError") and "read-only" in said[1]
         assert said[2] == "1 trials", "reading a read-only database works"
 
-    def test_a_full_disk_keeps_what_there_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_disk_keeps_stored_trials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = closed_store(tmp_path / "a.db", make_trial(1))
         real = sqlite3.connect
 

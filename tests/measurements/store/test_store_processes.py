@@ -44,7 +44,7 @@ class TestProcesses:
         arguments = [sys.executable, "-c", code, str(path), str(until), who]
         return forked_python.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
-    def test_a_killed_writer_loses_nothing_it_had_stored(self, tmp_path: Path, nightly: bool) -> None:
+    def test_a_killed_writer_loses_no_stored_trials(self, tmp_path: Path, nightly: bool) -> None:
         path, random = tmp_path / "a.db", Random(5)
         acknowledged: list[int] = []
         for attempt in range(12 if nightly else 4):
@@ -127,7 +127,7 @@ class TestProcesses:
 
 
 class TestClosing:
-    def test_at_rest_it_is_one_file_in_the_ordinary_mode(self, tmp_path: Path) -> None:
+    def test_a_closed_database_is_one_file_without_wal(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store, Store.open(tmp_path / "a.db") as second:
             store.append(make_trial(1))
             second.append(make_trial(2))
@@ -149,7 +149,7 @@ store.count()
         subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
         assert os.listdir(tmp_path) == ["a.db"]
 
-    def test_a_closed_store_says_so(self, tmp_path: Path) -> None:
+    def test_a_closed_store_raises(self, tmp_path: Path) -> None:
         store = Store.open(tmp_path / "a.db")
         store.close()
         store.close()
@@ -163,7 +163,7 @@ store.count()
                 path.unlink()
         assert os.listdir(tmp_path) == []
 
-    def test_reading_leaves_nothing_open(self, tmp_path: Path) -> None:
+    def test_reading_leaves_no_open_files(self, tmp_path: Path) -> None:
         descriptors = Path("/proc/self/fd")
         if not descriptors.is_dir():
             pytest.skip("needs /proc")

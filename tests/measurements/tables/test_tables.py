@@ -42,7 +42,7 @@ def written(path: Path, content: str | bytes) -> Path:
 
 
 class TestKernelTunerCache:
-    def test_what_it_says(self, tmp_path: Path) -> None:
+    def test_a_cache_is_read_with_its_parameters_and_times(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path / "c.json", json.dumps(cache())))
         assert (table.kernel, table.device, len(table.measurements)) == ("k", "A GPU", 12)
         kinds = {p.name: (p.kind, p.values) for p in table.parameters["k"]}
@@ -91,7 +91,7 @@ class TestKernelTunerCache:
             with pytest.raises(TableError, match="more than 1,000 bytes"):
                 read_table(written(tmp_path / "c.json.gz", content))
 
-    def test_space_holds_what_is_recorded(self, tmp_path: Path) -> None:
+    def test_the_space_contains_the_recorded_schedules(self, tmp_path: Path) -> None:
         table = read_table(written(tmp_path / "c.json", json.dumps(cache())))
         assert {s.key() for s in table.space().sample(100, 0)} == {s.key() for s in table.measurements}
 
@@ -109,7 +109,7 @@ class TestT4:
         )
         assert [m.status for m in again.measurements.values()] == [m.status for m in table.measurements.values()]
 
-    def test_the_time_counts_whatever_was_the_objective(self, tmp_path: Path) -> None:
+    def test_the_time_is_read_for_every_objective(self, tmp_path: Path) -> None:
         def result(x: int, *measurements: dict[str, object]) -> dict[str, object]:
             found = {"invalidity": "correct", "objectives": ["GFLOP/s"], "measurements": list(measurements)}
             return {"configuration": {"x": x}, **found}
@@ -128,7 +128,7 @@ class TestT4:
             with pytest.raises(TableError, match="result 1 has GFLOP/s"):
                 read_table(written(tmp_path / "rate.json", json.dumps(alone)))
 
-    def test_what_is_no_list_of_measurements_is_a_failure(self, tmp_path: Path) -> None:
+    def test_invalid_measurements_are_rejected(self, tmp_path: Path) -> None:
         results = [{"configuration": {"x": x}, "measurements": 3} for x in (1, 2)]
         with pytest.raises(TableError):  # nothing has a time
             read_table(written(tmp_path / "t4.json", json.dumps({"results": results})))
@@ -170,7 +170,7 @@ class TestDatabase:
             seed=0,
         )
 
-    def test_of_one_problem_is_a_table(self, tmp_path: Path) -> None:
+    def test_a_database_of_one_problem_is_read_as_a_table(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
             for tile in (64, 32, 16):
                 store.append(self.make_trial(tile, Transpose(rows=8, columns=8)))
@@ -179,7 +179,7 @@ class TestDatabase:
         assert table.best_seconds == pytest.approx(16e-6)
         assert [p.kind for p in table.parameters["fma"]] == ["categorical", "ordinal"]
 
-    def test_the_library_is_no_configuration(self, tmp_path: Path) -> None:
+    def test_the_library_is_not_a_configuration(self, tmp_path: Path) -> None:
         own = self.make_trial(64, Transpose(rows=8, columns=8))
         library = dataclasses.replace(own, schedule=LIBRARY_SCHEDULE, kernel_digest=None)
         with Store.open(tmp_path / "a.db") as store:
@@ -187,7 +187,7 @@ class TestDatabase:
             store.append(library)
         assert list(read_table(tmp_path / "a.db").parameters) == ["fma"]
 
-    def test_of_several_is_refused(self, tmp_path: Path) -> None:
+    def test_a_database_of_several_problems_is_rejected(self, tmp_path: Path) -> None:
         with Store.open(tmp_path / "a.db") as store:
             for rows in (8, 16):
                 store.append(self.make_trial(32, Transpose(rows=rows, columns=8)))
@@ -222,12 +222,12 @@ BAD: dict[str, str | bytes] = {
 
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
-def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, content: str | bytes) -> None:
+def test_invalid_tables_are_rejected_in_one_line(tmp_path: Path, content: str | bytes) -> None:
     with pytest.raises(TableError, match=r"^[^\n]+$"):
         read_table(written(tmp_path / "f", content))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="cannot be read"):
         read_table(tmp_path / "none")
 
@@ -238,7 +238,7 @@ def test_rows_with_other_parameters_are_refused() -> None:
         table_of("d", [Row("k", {"x": 1}, failed), Row("k", {"x": 1, "z": 2}, failed)])
 
 
-def test_of_a_configuration_that_is_there_twice_the_last_counts(tmp_path: Path) -> None:
+def test_the_last_of_duplicate_configurations_counts(tmp_path: Path) -> None:
     table: Table = read_table(written(tmp_path / "c.json", json.dumps(cache())))
     measured = next(iter(table.measurements.values()))
     failed = Measurement(Status.TIMEOUT, Provenance.MEASURED, "slow")

@@ -95,7 +95,7 @@ def test_reference_and_tolerance_may_be_given():
     assert check(PROBLEM, INPUTS, outputs, reference=zeros, tolerance={"out": np.full((2, 17, 33), 0.5)}).worst == 1.0
 
 
-def test_what_is_not_finite_must_be_the_same():
+def test_non_finite_values_must_be_equal():
     wanted, allowed = np.array([np.nan, np.inf, -np.inf, 0.0]), np.array([np.nan, np.inf, np.nan, np.inf])
     assert compare("x", F32, np.float32([np.nan, np.inf, -np.inf, 0]), wanted, allowed) == Check(True, 0.0)
     for place, value in ((0, 1.0), (0, np.inf), (1, -np.inf), (1, 3e38), (2, np.nan), (3, 1e-30)):
@@ -105,7 +105,7 @@ def test_what_is_not_finite_must_be_the_same():
         assert not found.ok and found.reason.startswith(f"x[{place}] is "), (place, value)
 
 
-def test_what_rounds_to_infinity_may_be_one():
+def test_values_that_round_to_infinity_may_be_infinite():
     wanted = np.array([70000.0, -1e30, 65500.0])
     assert compare("x", F16, np.float16([np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
     assert not compare("x", F16, np.float16([np.inf, -np.inf, np.inf]), wanted, np.full(3, 8.0)).ok

@@ -19,7 +19,7 @@ from search_spaces.spaces.schedule import Schedule
 FACTS = ProblemFacts("hist n=64", 128.0, 512, "", {"GB/s": 3.5})
 
 
-def test_they_are_stored_and_exchanged_with_the_trial() -> None:
+def test_facts_are_stored_and_exported_with_the_trial() -> None:
     timed = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-6, 1e-6, 1e-6, 1))
     plain = make_trial(Schedule("row_reduction", (("vector_x", 1),)), timed, Softmax(64, 64))
     one = dataclasses.replace(plain, facts=FACTS)
@@ -30,7 +30,7 @@ def test_they_are_stored_and_exchanged_with_the_trial() -> None:
         assert [r.facts for r in store.trials()] == [FACTS, FACTS]
 
 
-def test_a_problem_that_its_json_describes_has_none() -> None:
+def test_a_problem_of_a_known_operator_has_no_facts() -> None:
     assert ProblemFacts.of(Softmax(64, 64), {}, 1e-6) is None
 
 
@@ -47,6 +47,6 @@ def test_a_problem_that_its_json_describes_has_none() -> None:
         {"more": 1},
     ],
 )
-def test_others_are_refused(change: dict[str, Any]) -> None:
+def test_invalid_facts_are_rejected(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         ProblemFacts.from_json({**dataclasses.asdict(FACTS), **change})

@@ -23,7 +23,7 @@ def test_the_simplest_of_the_equally_fast_wins() -> None:
     assert 2 not in found.contenders, "what is shown to be slower is timed no more"
 
 
-def test_one_at_the_edge_is_undecided_only_if_it_would_win() -> None:
+def test_an_entrant_near_the_tie_limit_is_undecided_only_if_it_would_win() -> None:
     fast, edge = [1.0] * 20, noisy(1.01, 0.02, 20, 1)
     found = choose([fast, edge], [5, 1])
     assert found.undecided == (1,) and not found.clear and found.contenders == (0, 1)
@@ -32,12 +32,12 @@ def test_one_at_the_edge_is_undecided_only_if_it_would_win() -> None:
     assert many.clear and many.winner == 0, "rounds decide"
 
 
-def test_what_may_be_faster_by_more_than_a_tie_is_undecided_however_complex() -> None:
+def test_noisy_entrants_that_may_be_faster_are_undecided() -> None:
     found = choose([[1.0] * 20, [0.9, 1.15] * 10], [1, 5])
     assert (found.winner, found.undecided) == (0, (1,))
 
 
-def test_those_that_may_be_the_fastest_go_on_being_timed() -> None:
+def test_contenders_for_the_fastest_are_timed_further() -> None:
     times = [noisy(1 + 0.0001 * i, 0.01, 20, i) for i in range(12)] + [noisy(1.01, 0.02, 20, 99)]
     found = choose(times, [float(12 - i) for i in range(12)] + [-1.0])
     assert found.undecided[-1] == 12
@@ -55,21 +55,21 @@ def test_the_incumbent_stays_until_it_is_shown_to_be_slower_by_twice_the_tie() -
         choose([fast], [0], incumbent=1)
 
 
-def test_what_a_round_did_to_all_does_not_count() -> None:
+def test_slowdowns_shared_by_a_round_cancel() -> None:
     shared = np.random.default_rng(0).choice([1.0, 1.4], 40)
     found = choose([list(1.1 * shared), list(shared), list(1.05 * shared)], [0, 1, 2])
     assert found.fastest == 1 and found.clear
     assert [b.centre for b in found.behind] == pytest.approx([math.log(1.1), 0, math.log(1.05)])
 
 
-def test_without_entrants_or_with_unequal_ones_there_is_no_winner() -> None:
+def test_no_entrants_and_unequal_rounds_are_rejected() -> None:
     with pytest.raises(ValueError, match="entrant"):
         choose([], [])
     with pytest.raises(ValueError, match="not 6, 7"):
         choose([[1.0] * 6, [1.0] * 7], [0, 1])
 
 
-def test_the_centre_is_scipys_trimmed_mean_and_its_error_is_as_large_as_it_says() -> None:
+def test_the_centre_is_scipys_trimmed_mean_with_a_calibrated_interval() -> None:
     from scipy import stats  # takes half a second to import
 
     rng = np.random.default_rng(5)
@@ -93,7 +93,7 @@ def test_two_clocks_do_not_make_the_centre_jump() -> None:
     assert np.std(centres) < 0.004
 
 
-def test_two_rounds_leave_what_may_be_among_the_fastest() -> None:
+def test_two_rounds_keep_plausible_winners() -> None:
     """An outlier hides no entrant, and a fastest entrant is hardly ever dropped."""
     clear = [[1.0, 1.1], [1.005, 1.1055], [1.03, 1.133], [1.06, 1.166], [1.02, 2.2]]
     assert plausible(clear) == [0, 1]

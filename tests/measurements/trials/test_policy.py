@@ -15,7 +15,7 @@ POLICIES = st.builds(Policy, st.sampled_from(CACHES), st.sampled_from(LAUNCHES),
 
 
 @given(POLICIES)
-def test_a_text_stands_for_one_policy(policy: Policy) -> None:
+def test_policies_round_trip_as_text(policy: Policy) -> None:
     assert Policy.of(str(policy)) == policy
     said = {"cache": policy.cache, "launch": policy.launch, "clocks": policy.clocks}
     assert RunnerInfo.of(json.dumps(said)).policy == policy
@@ -35,7 +35,7 @@ def test_another_policy_is_refused(wrong: tuple[object, ...]) -> None:
         Policy(*wrong)  # type: ignore[arg-type]
 
 
-def test_what_a_runner_did_not_state_is_the_default() -> None:
+def test_unstated_policy_fields_have_defaults() -> None:
     assert str(RunnerInfo.of("{}").policy) == DEFAULT == str(Policy())
     assert str(RunnerInfo.of('{"cache": "warm"}').policy) == "warm graph free"
     assert described(Policy("warm", "eager", 1410)) == "in a warm L2, launched one by one, at 1410 MHz"

@@ -49,7 +49,7 @@ def trial(i: int, seconds: float | None = 1e-5, **changes: object) -> Trial:
 WHOLE = Recording((trial(1), trial(2, None), trial(3, 2e-5, rank=1)))
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_recordings_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "a" / "x.jsonl.gz"
     other = Recording((trial(1, problem_key=OTHER.key()),))
     recording.write(path, [WHOLE, other])
@@ -57,7 +57,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-def test_the_same_trials_give_the_same_bytes_whatever_their_ids(tmp_path: Path) -> None:
+def test_equal_trials_give_equal_bytes_for_any_ids(tmp_path: Path) -> None:
     numbered = Recording(tuple(dataclasses.replace(r, id=i) for i, r in enumerate(WHOLE.trials, 5)))
     recording.write(tmp_path / "a", [WHOLE])
     recording.write(tmp_path / "b", [numbered])
@@ -169,7 +169,7 @@ def test_a_time_or_resources_of_another_kind_never_reach_a_database(tmp_path: Pa
             Trial.from_json(good | change)
 
 
-def test_damage_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_recording_is_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a"
     recording.write(path, [WHOLE])
     packed = path.read_bytes()
@@ -202,7 +202,7 @@ class TestReplay:
         asked = [self.candidate(trial(77)), self.candidate(trial(1), OTHER)]
         assert {m.status for _, m in runner.measure(asked)} == {Status.UNRECORDED}
 
-    def test_it_says_where_its_times_are_from(self) -> None:
+    def test_a_replay_describes_the_origin_of_its_times(self) -> None:
         line = ReplayRunner(WHOLE, why="no GPU answers").describe()
         assert line.startswith(
             "backend replay: no GPU answers; times are REPLAYED from measurements on NVIDIA H200 of 2026-03"

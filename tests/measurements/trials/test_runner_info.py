@@ -12,12 +12,12 @@ def test_fields_are_texts_and_those_not_stated_are_empty() -> None:
     assert RunnerInfo.of("{}") == RunnerInfo() and not RunnerInfo().warm
 
 
-def test_a_text_inside_another_field_is_no_warm_cache() -> None:
+def test_a_string_value_does_not_set_the_cache_policy() -> None:
     assert not RunnerInfo.of('{"name":"\\"cache\\":\\"warm\\""}').warm
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "x", ""])
-def test_what_is_no_object_is_refused(text: str) -> None:
+def test_json_other_than_objects_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         RunnerInfo.of(text)
 

@@ -46,7 +46,7 @@ def test_too_few_differences_give_no_interval():
     assert signed_rank.interval(np.ones(8), 0.99) == (1.0, 1.0)
 
 
-def test_it_covers_as_often_as_it_says_and_is_narrower_than_the_sign_test():
+def test_the_interval_has_its_coverage_and_is_narrower_than_the_sign_test():
     rng = np.random.default_rng(5)
     hits, widths = 0, []
     for _ in range(500):

@@ -28,21 +28,21 @@ def test_noise_has_no_unit(seconds, factor):
     assert relative_noise([t * factor for t in seconds]) == pytest.approx(relative_noise(seconds), abs=1e-9)
 
 
-def test_noise_of_normal_times_is_their_relative_deviation_whatever_the_outliers():
+def test_noise_equals_the_relative_deviation_despite_outliers():
     rng = random.Random(1)
     seconds = [rng.gauss(1.0, 0.02) for _ in range(4001)]
     assert relative_noise(seconds) == pytest.approx(0.02, rel=0.1)
     assert relative_noise([*seconds, *[50.0] * 20]) == pytest.approx(0.02, rel=0.1)
 
 
-def test_the_error_of_the_median_is_what_medians_scatter_by():
+def test_the_error_of_the_median_equals_the_scatter_of_medians():
     rng = random.Random(2)
     samples = [[rng.gauss(1.0, 0.05) for _ in range(101)] for _ in range(400)]
     scatter = statistics.stdev(statistics.median(s) for s in samples)
     assert statistics.fmean(median_error(s) for s in samples) == pytest.approx(scatter, rel=0.15)
 
 
-def test_one_time_tells_nothing_of_noise():
+def test_the_noise_of_a_single_time_is_infinite():
     assert relative_noise([1.0]) == math.inf
     assert relative_noise([]) == math.inf
 
@@ -68,7 +68,7 @@ def test_candidates_with_a_much_slower_fastest_repeat_are_hopeless():
         StopRule(hopeless_factor=0.5)
 
 
-def test_times_of_a_slowed_gpu_are_left_out_unless_there_are_no_others():
+def test_times_of_a_slowed_gpu_are_excluded_unless_all_are():
     times = [1.0, 2.0, 3.0]
     assert unslowed(times, [False, True, False]) == [1.0, 3.0]
     assert unslowed(times, [True, True, False]) == [3.0]
@@ -113,7 +113,7 @@ def test_no_interval_is_claimed_from_too_few_pairs():
     assert Ratio.paired([1.0] * 6, [2.0] * 6) == Ratio(0.5, 0.5, 0.5, 6)
 
 
-def test_the_interval_covers_the_true_ratio_as_often_as_it_says():
+def test_the_interval_covers_the_true_ratio_at_its_confidence():
     rng = random.Random(3)
     hits = 0
     for _ in range(600):
@@ -126,7 +126,7 @@ def test_the_interval_covers_the_true_ratio_as_often_as_it_says():
 @pytest.mark.parametrize(
     ("candidate", "baseline"), [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [math.nan]), ([-1.0], [1.0])]
 )
-def test_pairs_that_are_none_are_refused(candidate, baseline):
+def test_invalid_pairs_are_rejected(candidate, baseline):
     with pytest.raises(ValueError, match=r"must|same length"):
         Ratio.paired(candidate, baseline)
 
@@ -149,7 +149,7 @@ def test_a_verdict_holds_over_the_whole_interval(low, high, expected):
 
 
 @pytest.mark.parametrize("entrants", [1, 2, 3, 5])
-def test_every_arm_meets_every_place_equally_often(entrants):
+def test_every_entrant_has_every_position_equally_often(entrants):
     orders = interleaved(entrants, 4 * entrants)
     assert all(sorted(order) == list(range(entrants)) for order in orders)
     for entrant, place in itertools.product(range(entrants), repeat=2):

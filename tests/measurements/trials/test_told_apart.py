@@ -25,7 +25,7 @@ def test_integers_of_64_bits_keep_their_last_digit() -> None:
     assert f"{most}, should be {most - 1}" in result.reason
 
 
-def test_floats_have_six_digits_or_as_many_as_tell_them_apart() -> None:
+def test_floats_have_at_least_six_digits_and_are_distinguishable() -> None:
     assert told_apart(1.5, 2.25) == ("1.5", "2.25")
     one, other = told_apart(1_048_576.0, 1_048_576.125)
     assert one != other

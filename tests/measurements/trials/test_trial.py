@@ -36,7 +36,7 @@ def trial_of(measurement: Measurement, **changes: object) -> Trial:
     return dataclasses.replace(made, **changes)
 
 
-def test_what_older_files_do_not_have_is_unknown() -> None:
+def test_fields_missing_in_older_files_are_unknown() -> None:
     whole = trial_of(
         dataclasses.replace(ok(), code=MachineCode("c", "s", 128)),
         budget=Budget(64, 2.5),
@@ -122,7 +122,7 @@ def test_problem_comes_back_equal() -> None:
     assert trial_of(ok()).problem == PROBLEM
 
 
-def test_a_trial_of_an_unknown_operator_can_be_read_but_not_made_a_problem() -> None:
+def test_a_trial_of_an_unknown_operator_is_read_without_its_problem() -> None:
     trial = trial_of(ok(), problem_key='{"operator":"fft"}')
     assert trial.seconds == 1e-5
     with pytest.raises(ValueError, match="fft"):
@@ -130,7 +130,7 @@ def test_a_trial_of_an_unknown_operator_can_be_read_but_not_made_a_problem() -> 
 
 
 @pytest.mark.parametrize("median", [math.nan, math.inf, 0.0, -1e-6])
-def test_a_time_that_is_no_time_is_refused(median: float) -> None:
+def test_an_invalid_time_is_rejected(median: float) -> None:
     with pytest.raises(ValueError, match="positive finite"):
         trial_of(ok(median))
 

@@ -48,7 +48,7 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
         yield made
 
 
-def test_waiting_takes_nothing_of_the_cpu(worker: Worker) -> None:
+def test_waiting_does_not_count_as_cpu_time(worker: Worker) -> None:
     assert request_within(worker, {"does": "sleep", "seconds": 1.0}, seconds=0.5) == {"done": True}
 
 

@@ -102,11 +102,11 @@ class TestTransport:
     def test_blobs_go_both_ways(self, worker):
         assert turn(worker, b"abc", b"", memoryview(b"12345")) == [b"cba", b"", b"54321"]
 
-    def test_a_large_blob_is_no_matter(self, worker):
+    def test_a_large_blob_is_transferred(self, worker):
         content = os.urandom(1 << 20) * 64
         assert turn(worker, content) == [content[::-1]]
 
-    def test_a_blob_is_sent_once_and_again_where_it_was_forgotten(self, worker, monkeypatch):
+    def test_a_blob_is_sent_once_and_again_if_evicted(self, worker, monkeypatch):
         sent = []
 
         def note(header, blobs):
@@ -144,7 +144,7 @@ class TestTransport:
         assert worker.request({"what": "count"}, 10) == {"calls": 1}
         assert worker.request({"what": "count"}, 10) == {"calls": 2}
 
-    def test_a_death_tells_how_and_the_next_request_finds_a_new_worker(self, worker):
+    def test_a_death_is_reported_and_the_next_request_starts_a_new_worker(self, worker):
         worker.request({"what": "count"}, 10)
         with pytest.raises(WorkerDied, match="was killed by SIGSEGV") as caught:
             worker.request({"what": "segfault"}, 10)
@@ -258,7 +258,7 @@ def test_messages_arrive_whole_however_their_bytes_are_cut(messages, cuts):
         b'{"blobs": [[5, 5]]}',
     ],
 )
-def test_what_is_no_message_is_refused(line):
+def test_invalid_messages_are_rejected(line):
     unframer = MessageDecoder()
     unframer.feed(line + b"\n")
     with pytest.raises(ValueError, match=r"not a JSON object|malformed|announced blobs"):
@@ -266,7 +266,7 @@ def test_what_is_no_message_is_refused(line):
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True), max_size=20))
-def test_a_store_keeps_what_was_used_last_within_its_limit(requests):
+def test_a_store_keeps_the_most_recently_used_blobs(requests):
     contents = [bytes([i]) * 100 for i in range(10)]
     names = [digest_of(content) for content in contents]
     store, recent = BlobStore(350), []

@@ -148,7 +148,7 @@ def test_a_death_is_noticed_while_a_child_of_the_child_keeps_the_pipes(worker):
         worker.request({"what": "leave a child"}, 60)
 
 
-def test_last_words_that_a_terminal_would_obey_are_spelled_out(worker):
+def test_control_characters_of_a_dying_process_are_escaped(worker):
     with pytest.raises(WorkerDied) as caught:
         worker.request({"what": "paint"}, 10)
     assert str(caught.value).endswith(r": \x1b]0;title\x07 red \x00")
@@ -164,7 +164,7 @@ def test_an_exception_is_an_answer_and_the_process_stays(worker, what, text):
     assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
 
 
-def test_an_answer_that_is_no_object_ends_the_process(worker):
+def test_an_answer_other_than_an_object_ends_the_process(worker):
     with pytest.raises(WorkerDied, match="not a JSON object"):
         worker.request({"what": "list"}, 10)
     assert worker.pid is None
@@ -212,7 +212,7 @@ def test_an_answer_to_another_question_ends_the_process(tmp_path):
         worker.request({}, 10)
 
 
-def test_a_child_that_died_while_idle_is_replaced_without_fuss(worker):
+def test_a_child_that_died_while_idle_is_replaced(worker):
     worker.start()
     os.kill(worker.pid, signal.SIGKILL)
     time.sleep(0.1)
@@ -220,7 +220,7 @@ def test_a_child_that_died_while_idle_is_replaced_without_fuss(worker):
     assert worker.starts == 2
 
 
-def test_close_from_another_thread_ends_a_request_at_once(worker, tmp_path):
+def test_close_from_another_thread_ends_a_request(worker, tmp_path):
     worker.start()
     timer = threading.Timer(0.2, worker.close)
     timer.start()
@@ -273,7 +273,7 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path, busy):
     wait_until(lambda: not any(map(alive, children)))
 
 
-def test_the_compiler_process_imports_nothing_heavy():
+def test_the_compiler_process_imports_no_heavy_module():
     program = "import sys, measurements.compiler.nvrtc_worker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = set(done.stdout.split())
@@ -313,7 +313,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_worker_removes_its_folders_where_its_parent_is_killed(tmp_path, temporary):
+def test_a_worker_removes_its_folders_if_its_parent_is_killed(tmp_path, temporary):
     path = os.pathsep.join(p for p in sys.path if p)
     command = [sys.executable, "-c", ORPHAN, path, str(tmp_path), str(tmp_path / "working")]
     assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL

@@ -32,7 +32,7 @@ def test_importing_brings_no_heavy_package() -> None:
     assert heavy_modules("from autosched import Database, Matmul, Trial, matmul") == []
 
 
-def test_asking_a_database_brings_its_driver_alone(tmp_path: Path) -> None:
+def test_querying_a_database_only_imports_its_driver(tmp_path: Path) -> None:
     with Store.open(tmp_path / "best.db") as store:
         store.append(matmul_trial())
     code = "import sys\nfrom measurements.store.store import Store\nStore.open(sys.argv[1], create=False).problems()"
@@ -62,7 +62,7 @@ def test_a_client_reads_shares_and_reports(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").exists() and (tmp_path / "third.db").exists()
 
 
-def test_what_a_client_cannot_do_is_one_line(tmp_path: Path) -> None:
+def test_unavailable_commands_of_a_client_are_rejected_in_one_line(tmp_path: Path) -> None:
     softmax = "softmax --rows 4 --columns 64 --device h200"
     commands = (f"verify {softmax}", f"tune {softmax} --db best.db --trials 1", "serve --db best.db true")
     for command, (status, error) in zip(commands, run(tmp_path, *commands), strict=True):

@@ -15,7 +15,7 @@ from cases import representative
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_the_container_copies_what_there_is() -> None:
+def test_the_container_copies_existing_files() -> None:
     text = (REPOSITORY / "Dockerfile").read_text()
     allowed = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().split() if line.startswith("!")}
     copied = {name for line in re.findall(r"^COPY (?!--)(.*)$", text, re.MULTILINE) for name in line.split()[:-1]}
@@ -26,7 +26,7 @@ def test_the_container_copies_what_there_is() -> None:
 
 
 @pytest.mark.parametrize(("workflow", "programs"), [("ci", {".ci/client", ".ci/run", ".ci/wheel"}), ("nightly", set())])
-def test_workflows_run_what_everybody_runs(workflow: str, programs: set[str]) -> None:
+def test_workflows_only_run_programs_of_the_ci_folder(workflow: str, programs: set[str]) -> None:
     read = yaml.safe_load((REPOSITORY / ".github" / "workflows" / f"{workflow}.yml").read_text())
     runs = [step["run"].split()[0] for job in read["jobs"].values() for step in job["steps"] if "run" in step]
     assert {run for run in runs if run.startswith(".ci/")} == programs

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each 
     ],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_it_ends_as_a_new_interpreter_does(code: str, unbuffered: str, tmp_path: Path) -> None:
+def test_a_fork_ends_like_a_new_interpreter(code: str, unbuffered: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = [sys.executable, "-c", code, "argument"]
     forked, new = (
@@ -71,7 +71,7 @@ def test_modules_are_found_in_the_folders_of_the_variable(tmp_path: Path) -> Non
     assert (done.stdout, done.stderr) == ("imported\n", "")
 
 
-def test_it_is_signalled_awaited_and_killed() -> None:
+def test_a_fork_is_signalled_awaited_and_killed() -> None:
     command = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(60)"]
     with forked_python.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "here\n"
@@ -86,7 +86,7 @@ def test_it_is_signalled_awaited_and_killed() -> None:
     assert forked_python.cpu_seconds > before
 
 
-def test_what_a_fork_cannot_follow_starts_a_new_interpreter() -> None:
+def test_options_that_a_fork_cannot_apply_start_a_new_interpreter() -> None:
     code = "import sys; print('scipy' in sys.modules, sys.flags.hash_randomization, sys.warnoptions)"
     for options, variables in (([], {"PYTHONHASHSEED": "0"}), (["-W", "error"], {})):
         command = [sys.executable, *options, "-c", code]

@@ -60,7 +60,7 @@ def test_one_xgboost_for_each_machine(metadata: Message, system: str, machine: s
     assert {name for name in names if name.startswith("xgboost")} == {expected}
 
 
-def test_it_names_an_author_a_licence_and_where_to_look(metadata: Message) -> None:
+def test_the_metadata_has_author_licence_and_urls(metadata: Message) -> None:
     assert metadata["Author"] == "The autosched developers" and metadata["License-Expression"] == "Apache-2.0"
     urls = dict(text.split(", ") for text in metadata.get_all("Project-URL", []))
     assert {"Repository", "Documentation", "Changelog", "Issues"} <= urls.keys()

@@ -35,7 +35,7 @@ def scanned(page: Path) -> list[tuple[int, int]]:
     return [(int(line), int(column)) for line, column in re.findall(r":(\d+):(\d+): PRO001:", done.stdout)]
 
 
-def test_words_and_openings_are_reported_at_their_place(tmp_path: Path) -> None:
+def test_words_and_openings_are_reported_at_their_position(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     assert sorted(scanned(page)) == FOUND

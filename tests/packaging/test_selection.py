@@ -35,7 +35,7 @@ def outcomes(folder: Path, *options: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one process", "a worker"])
-def test_what_the_last_run_skipped_runs_once_its_package_is_there(folder: Path, workers: tuple[str, ...]) -> None:
+def test_last_skipped_runs_tests_whose_package_is_now_installed(folder: Path, workers: tuple[str, ...]) -> None:
     (folder / "test_module.py").write_text("import pytest\npytest.importorskip('absent')\ndef test_a(): pass\n")
     (folder / "test_one.py").write_text(
         "import pytest\ndef test_b(): pytest.importorskip('absent')\ndef test_c(): pass\n"

@@ -94,7 +94,7 @@ def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
     assert wanted - held == set()
 
 
-def test_it_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_from_another_folder(wheel: Path, tmp_path: Path) -> None:
     installed, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
     zipfile.ZipFile(wheel).extractall(installed)
     elsewhere.mkdir()
@@ -122,7 +122,7 @@ def test_the_same_files_give_the_same_bytes(wheel: Path, tmp_path: Path) -> None
 
 
 @needs_compiler
-def test_one_that_brings_the_runner_emulates_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
+def test_a_wheel_with_the_runner_emulates_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
     pytest.importorskip("wheel", reason="comes with the extra `dev`")
     made = subprocess.run(
         [sys.executable, REPOSITORY / ".ci" / "wheel", tmp_path, "--of", wheel], capture_output=True, text=True
@@ -152,7 +152,7 @@ def test_one_that_brings_the_runner_emulates_without_a_compiler(wheel: Path, tmp
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_building_it_compiles_the_emulator_where_that_works(works: bool, tmp_path: Path) -> None:
+def test_building_the_wheel_compiles_the_emulator_if_possible(works: bool, tmp_path: Path) -> None:
     compiler = install_fake_compiler(tmp_path / "bin")
     if not works:
         compiler.write_text("#!/bin/sh\nexit 1\n")
@@ -168,7 +168,7 @@ def test_building_it_compiles_the_emulator_where_that_works(works: bool, tmp_pat
     assert ("HostFailure" in progress and "Traceback" not in progress) == (not works)
 
 
-def test_an_editable_installation_compiles_it_too(tmp_path: Path) -> None:
+def test_an_editable_installation_compiles_the_emulator(tmp_path: Path) -> None:
     """It finds the same library, which is identified by its sources."""
     compiler = install_fake_compiler(tmp_path / "bin")
     environment = {

@@ -30,7 +30,7 @@ def test_every_feature_is_tried() -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize(("row", "target"), TARGETS, ids=[target for _, target in TARGETS])
-def test_the_compiler_has_what_the_table_says(row: Architecture, target: str) -> None:
+def test_the_compiler_accepts_the_features_of_the_table(row: Architecture, target: str) -> None:
     """All of a target's features at once."""
     assert compiles(target, *sorted(row.features_of(target) - SPEED)) == ""
 
@@ -52,7 +52,7 @@ def test_the_compiler_has_what_the_table_says(row: Architecture, target: str) ->
         ("sm_120", "block_scale_mma"),
     ],
 )
-def test_the_compiler_refuses_what_is_not_in_the_table(target: str, feature: str) -> None:
+def test_the_compiler_rejects_features_outside_the_table(target: str, feature: str) -> None:
     assert feature not in architecture(int(target[3:].rstrip("af"))).features_of(target)
     assert compiles(target, feature)
 
@@ -74,7 +74,7 @@ def test_limits_agree_with_each_other(row: Architecture) -> None:
     assert not {"wgmma", "tcgen05"} <= row.features  # one asynchronous multiplication at most
 
 
-def test_a_later_minor_has_the_portable_features_of_the_nearest_lower_one() -> None:
+def test_a_later_minor_version_has_the_portable_features_of_the_nearest() -> None:
     later = architecture(107)
     assert later.sm == 103
     assert "tma" in later.features and "tcgen05" not in later.features
@@ -84,7 +84,7 @@ def test_a_later_minor_has_the_portable_features_of_the_nearest_lower_one() -> N
 @pytest.mark.parametrize(
     ("sm", "reason"), [(70, "older than Turing"), (61, "older than Turing"), (130, "not known yet")]
 )
-def test_other_majors_are_refused_in_one_sentence(sm: int, reason: str) -> None:
+def test_other_major_versions_are_rejected_in_one_line(sm: int, reason: str) -> None:
     with pytest.raises(UnknownArchitecture, match=reason) as error:
         architecture(sm)
     assert "\n" not in str(error.value)

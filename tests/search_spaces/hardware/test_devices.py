@@ -98,7 +98,7 @@ def test_limits_are_those_of_the_compute_capability(row: Device) -> None:
 
 
 @pytest.mark.parametrize("name", SHEET_GIB)
-def test_memory_is_what_the_driver_reports(name: str) -> None:
+def test_memory_equals_the_size_reported_by_the_driver(name: str) -> None:
     """A little less than the data sheet; a sixteenth less for GDDR6 with ECC, whose check bits use the same memory."""
     row = device(name)
     stacked = row.sm in (80, 90)  # HBM has memory of its own for them
@@ -108,7 +108,7 @@ def test_memory_is_what_the_driver_reports(name: str) -> None:
     assert row.memory_bytes <= SHEET_GIB[row.name] * 2**30
 
 
-def test_every_product_that_people_name_is_there() -> None:
+def test_common_product_names_are_known() -> None:
     """Spellings of the command line and of data sheets are accepted; a row with an unconfirmed figure names it."""
     for name in (
         "t4",
@@ -146,13 +146,13 @@ def test_json_with_a_missing_or_a_foreign_field_is_refused() -> None:
         Device.from_json({**data, "cuda_cores": 1})
 
 
-def test_names_are_found_whatever_their_case() -> None:
+def test_names_are_case_insensitive() -> None:
     assert device("H200") is device("h200")
     assert device("RTX4090").name == "rtx4090"
 
 
 @pytest.mark.parametrize("name", ["H200 NVL", "h2", "h100_nv", "", "a100_48gb", "nvidia h200"])
-def test_no_name_is_taken_for_a_similar_one(name: str) -> None:
+def test_similar_names_are_not_accepted(name: str) -> None:
     with pytest.raises(UnknownDevice) as error:
         device(name)
     message = str(error.value)
@@ -314,7 +314,9 @@ def test_impossible_counts_are_refused(bad: tuple[int, int, int]) -> None:
 
 
 @given(row=st.sampled_from(all_devices()), warps=st.integers(1, 32), data=st.data())
-def test_with_one_register_more_fewer_blocks_share_an_sm(row: Device, warps: int, data: st.DataObject) -> None:
+def test_one_more_register_than_the_limit_reduces_the_blocks_per_sm(
+    row: Device, warps: int, data: st.DataObject
+) -> None:
     threads = warps * row.warp_size
     blocks = data.draw(st.integers(1, int(occupancy(row, threads, 0, 0))))
     limit = int(register_limit(row, threads, blocks))

@@ -20,7 +20,7 @@ HALVES = ("f16", "fp16", "float16", "half", "FP16", "torch.float16")
 
 
 @pytest.mark.parametrize("name", HALVES)
-def test_a_half_is_one_everywhere(name: str) -> None:
+def test_half_is_f16_everywhere(name: str) -> None:
     assert Matmul(m=8, n=8, k=8, dtype=name).key() == Matmul(m=8, n=8, k=8, a="f16").key()
     assert Matmul(m=8, n=8, k=8, a="bf16", out=name).out == "f16"
     assert Matvec(m=1, n=8, k=8, dtype=name).x == "f16"

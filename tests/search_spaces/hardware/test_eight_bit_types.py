@@ -60,7 +60,7 @@ def test_i8_takes_the_nearest_whole_number_that_it_has() -> None:
     np.testing.assert_array_equal(I8.store([-200.0, -1.5, 0.4, 2.6, 127.4, 300.0]), [-128, -2, 0, 3, 127, 127])
 
 
-def test_defaults_are_what_tensor_cores_and_libraries_take() -> None:
+def test_defaults_suit_tensor_cores_and_libraries() -> None:
     fp8, i8 = Matmul(8, 8, 8, a="e4m3"), Matmul(8, 8, 8, a="i8")
     assert (fp8.b, fp8.acc, fp8.out, fp8.order_a, fp8.order_b) == ("e4m3", "f32", "bf16", "row", "col")
     assert (i8.b, i8.acc, i8.out, i8.order_b) == ("i8", "i32", "i32", "col")
@@ -80,7 +80,7 @@ def test_defaults_are_what_tensor_cores_and_libraries_take() -> None:
         ({"a": "i8", "k": 2**17}, "k must be under 2^17 for i8"),
     ],
 )
-def test_what_no_kernel_computes_is_refused(fields: dict[str, object], says: str) -> None:
+def test_unsupported_problems_are_rejected(fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace("^", r"\^")):
         Matmul(**{"m": 8, "n": 8, "k": 8, **fields})  # type: ignore[arg-type]
 
@@ -207,7 +207,7 @@ def test_scales_are_for_8_bit_types_and_floats() -> None:
         Matmul(8, 8, 8, a="e4m3", scale="rows")
 
 
-def test_problems_without_scales_have_the_keys_that_databases_know() -> None:
+def test_problems_without_scales_keep_their_stored_keys() -> None:
     assert "scale" not in Matmul(8, 8, 8).to_json()
     scaled = Matmul(8, 8, 8, a="e4m3", scale="tensor")
     assert scaled.to_json()["scale"] == "tensor" and Matmul.from_json(scaled.to_json()) == scaled

@@ -50,7 +50,7 @@ def test_pad_4_2_is_refused_by_wmma_and_by_ldmatrix_each_with_its_own_reason():
     assert intrinsic("fma_m16n32k1").requirement("a", layout, 2) == Access("vector", "rows", 1)
 
 
-def test_pad_8_2_is_refused_by_wmma_alone():
+def test_only_wmma_rejects_pad_8_2():
     layout = SharedLayout.parse("pad(8,2)", DOCUMENT_TILE)
     refused = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     assert isinstance(refused, Refusal)
@@ -83,7 +83,7 @@ def test_each_fragment_constrains_the_leading_dimension(text, answer):
         assert re.search(answer, found.reason)
 
 
-def test_pad_8_1_is_taken_by_both():
+def test_both_accept_pad_8_1():
     layout = SharedLayout.parse("pad(8,1)", DOCUMENT_TILE)
     assert intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2) == Access("row", "cols", 8, 72)
     assert intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2) == Access("rows", "cols", 8)
@@ -122,7 +122,7 @@ def test_accesses(name, operand, text, shape, answer):
         ("wmma_m16n16k8_tf32", "a", "pad(2,1)", (64, 32), "lines of layout pad(2,1) .* are 136 bytes apart"),
     ],
 )
-def test_refusals(name, operand, text, shape, reason):
+def test_unsuitable_layouts_are_rejected_with_a_reason(name, operand, text, shape, reason):
     refused = intrinsic(name).requirement(operand, SharedLayout.parse(text, shape), 4 if "tf32" in name else 2)
     assert isinstance(refused, Refusal)
     assert re.search(reason.replace("(", r"\(").replace(")", r"\)"), refused.reason)

@@ -262,7 +262,7 @@ def test_the_rows():
     }
 
 
-def test_what_depends_on_an_instruction_stands_in_its_row():
+def test_each_row_has_the_properties_of_its_instruction():
     issued = {name: (r.instructions, r.results, r.c_name("T", "T")) for name, r in INTRINSICS.items()}
     assert issued["fma_m16n32k1"] == (16, 1, "autosched::Fma<T, 4, 8, 4, 4>")
     assert issued["fma_m8n4k1"] == (1, 1, "autosched::Fma<T, 8, 4, 1, 1>")
@@ -318,7 +318,7 @@ def test_an_instruction_is_unsupported_by_generation_or_by_architecture():
     assert hopper.why_not(plain) == "mma_m16n8k16_f16 needs sm_90a, but h200 is sm_90"
 
 
-def test_fp8_is_multiplied_as_f16_where_hardware_has_no_instruction_for_it():
+def test_fp8_has_the_rate_of_f16_without_an_fp8_instruction():
     fp8 = intrinsic("mma_m16n8k32_e4m3")
     assert fp8.flops_per_cycle(device("rtx5090")) == 1024
     assert fp8.flops_per_cycle(device("rtx_pro_6000")) == 2048

@@ -31,7 +31,7 @@ def test_sums_in_f16_lie_as_those_in_f32_two_to_a_register() -> None:
         wgmma_row("bf16", 40, halves=True)
 
 
-def test_its_reference_is_a_matrix_product() -> None:
+def test_the_reference_is_a_matrix_product() -> None:
     rng = np.random.default_rng(0)
     row = wgmma_row("f16", 24)
     a, b = rng.integers(-8, 9, (64, 16)), rng.integers(-8, 9, (16, 24))
@@ -65,7 +65,7 @@ def physical(offsets: np.ndarray, swizzle: int) -> np.ndarray:
 @pytest.mark.parametrize("swizzle", SWIZZLES)
 @pytest.mark.parametrize("side", ["a", "b"])
 @pytest.mark.parametrize("by_k", [True, False])
-def test_boxes_as_tma_writes_them_are_read(swizzle: int, side: str, by_k: bool) -> None:
+def test_boxes_written_by_tma_are_read(swizzle: int, side: str, by_k: bool) -> None:
     width, lines = line_bytes(swizzle) // 2, 64
     plain = np.arange(lines * width).reshape(lines, width) * 2
     transposed = by_k != (side == "a")

@@ -101,7 +101,7 @@ def test_textbook_cases(addresses, access_bytes, cycles):
     assert wavefronts(addresses, access_bytes) == cycles == count(addresses.tolist(), access_bytes)
 
 
-def test_what_is_no_access_is_refused():
+def test_invalid_accesses_are_rejected():
     for call, message in (
         (lambda: wavefronts(LANES * 4, 3), "1, 2, 4, 8 or 16 bytes"),
         (lambda: wavefronts(LANES[:16] * 4, 4), "axis of 32 lanes"),

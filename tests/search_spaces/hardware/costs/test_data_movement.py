@@ -104,7 +104,7 @@ def walked_sectors(plan, pitch, base):
 @pytest.mark.parametrize("alignment", [1, 2, 4, 8, 16, 64])
 @pytest.mark.parametrize("element_bytes", [2, 4])
 @pytest.mark.parametrize("axis", ["rows", "cols"])
-def test_sectors_are_the_average_over_where_lines_start(alignment, element_bytes, axis):
+def test_sectors_are_averaged_over_line_offsets(alignment, element_bytes, axis):
     shape = (16, 64) if axis == "cols" else (64, 16)
     plans = copy_choices(Region(shape, axis, alignment, element_bytes), SharedLayout(shape), 64)
     starts = range(0, 32 // element_bytes, min(alignment, 32 // element_bytes))

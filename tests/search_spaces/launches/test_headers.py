@@ -36,7 +36,7 @@ def test_a_folder_is_read_once_until_it_changes(tmp_path):
     assert Headers.from_folder(tmp_path / "copy") == second
 
 
-def test_a_header_that_is_no_text_is_named(tmp_path):
+def test_a_binary_header_is_reported_by_name(tmp_path):
     (tmp_path / "bad.cuh").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"bad\.cuh is not UTF-8 text"):
         Headers.from_folder(tmp_path)
@@ -49,7 +49,7 @@ def test_a_name_that_leaves_the_folder_is_refused(name):
 
 
 @pytest.mark.parametrize("encoded", [b"[]", b'{"a.cuh": 1}', b"no JSON", b'{"../a": ""}'])
-def test_other_bytes_are_no_headers(encoded):
+def test_invalid_encoded_headers_are_rejected(encoded):
     with pytest.raises(ValueError):
         Headers.decode(encoded)
 

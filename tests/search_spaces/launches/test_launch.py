@@ -53,7 +53,7 @@ def test_a_grid_of_no_cluster_is_refused():
         SHRINKING.grid_of(0)
 
 
-def test_a_launch_whose_grid_may_shrink_says_so_and_others_are_as_they_were():
+def test_only_shrinking_grids_are_serialised_as_such():
     assert launch_from_json(json.loads(json.dumps(SHRINKING.launch_json()))).grid_may_shrink
     fixed = dataclasses.replace(SHRINKING, grid_may_shrink=False)
     assert "grid_may_shrink" not in fixed.launch_json()
@@ -91,7 +91,7 @@ def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
         ({"compile_options": ("X=1",)}, "not allowed in compile options"),
     ],
 )
-def test_what_cannot_be_is_refused(change, reason):
+def test_invalid_launches_are_rejected(change, reason):
     with pytest.raises(ValueError, match=reason):
         dataclasses.replace(KERNEL, **change)
 
@@ -103,7 +103,7 @@ def test_an_entry_may_be_a_name_expression(entry, name):
     assert dataclasses.replace(KERNEL, entry=entry).name == name
 
 
-def test_the_digest_covers_everything():
+def test_the_digest_covers_all_fields():
     changes = [
         {},
         {"entry": "g"},
@@ -181,6 +181,6 @@ def test_a_map_that_the_driver_would_refuse_is_refused(change, reason):
         dataclasses.replace(MAP, **change)
 
 
-def test_there_is_no_map_of_what_tma_does_not_have():
+def test_tensor_maps_of_unsupported_types_are_rejected():
     with pytest.raises(ValueError, match="bool is not supported"):
         TensorMap.dense("m", Operand("x", "input", SCALAR_DTYPES["bool"], (64,)), (64,))

@@ -84,7 +84,7 @@ class TestPositions:
 
     @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
     @given(data=st.data())
-    def test_a_cut_text_fails_where_it_was_cut(self, value, data):
+    def test_a_truncated_text_fails_at_its_end(self, value, data):
         text = str(value)
         cut = data.draw(st.integers(0, len(text) - 1))
         with pytest.raises(LayoutSyntaxError) as caught:
@@ -109,14 +109,14 @@ class TestPositions:
 
 
 class TestReader:
-    def test_a_token_ends_where_its_word_ends(self):
+    def test_a_token_matches_whole_words(self):
         reader = TextReader("orders order")
         assert not reader.accept("order")
         assert reader.accept("orders")
         assert reader.accept("order")
         reader.end()
 
-    def test_numbers(self):
+    def test_lists_of_integers_are_read(self):
         assert TextReader("[ 1,-2 ,30 ]").integers() == (1, -2, 30)
         assert TextReader("[]").integers() == ()
         for text, message in (("[1,]", "position 3: expected an integer"), ("[" + 99 * "9", "expected ',' or ']'")):
@@ -125,7 +125,7 @@ class TestReader:
 
 
 class TestAliases:
-    def test_every_attribute_takes_one(self):
+    def test_every_attribute_accepts_a_name_and_a_comment(self):
         for value in (WG_MAP, LAYOUT, CONFIG):
             assert type(value).parse(f"#name.of_it = {value}  // and a comment") == value
 
@@ -138,7 +138,7 @@ class TestAliases:
         assert WgMap.parse(text) == WG_MAP
         assert WgMap.parse(text.splitlines()[1]) == WgMap((2, 2), (32, 128))
 
-    def test_an_order_alone_is_a_tile_of_one_subgroup(self):
+    def test_an_order_without_a_tile_is_one_subgroup(self):
         tile = WgMap.parse("  #tile_attr = #xetile.tile_attr<order = [0, 1]>")
         assert tile.order == (0, 1)
         for shape in ((64, 32), (3, 5)):

@@ -88,7 +88,7 @@ class TestDocument:
         assert written.to_nested() == derived.to_nested()
         assert written.accumulators_per_thread() == derived.accumulators_per_thread()
 
-    def test_what_may_be_left_out(self):
+    def test_optional_fields_have_defaults(self):
         config = LoweringConfig.parse("#iree_gpu.lowering_config<{workgroup = [2], partial_reduction = [0, 0, 512]}>")
         ones = Basis.identity((1, 1, 1))
         assert config == LoweringConfig((2, 0, 0), (0, 0, 0), ones, ones, (0, 0, 512))

@@ -200,7 +200,7 @@ class TestProperties:
             assert set(whole[layout.subgroup_ids(virtual)]) <= set(parts[layout.subgroup_ids(virtual, count)])
 
     @given(layouts(max_rank=2), st.data())
-    def test_fold_gives_a_subgroup_the_tiles_of_all_that_map_to_it(self, layout, data):
+    def test_fold_assigns_a_subgroup_the_tiles_of_all_ids_mapped_to_it(self, layout, data):
         count = data.draw(st.sampled_from([n for n in range(1, layout.subgroups + 1) if layout.subgroups % n == 0]))
         try:
             folded = layout.fold_subgroups(count)
@@ -236,7 +236,7 @@ class TestProperties:
         assert layout.distribute(tile, 2, 1).reshape(2, 4).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
         assert folded.distribute(tile.reshape(2, 2, 2), 2, 1).reshape(2, 4).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
-    def test_a_wrap_across_dimensions_is_distributed_though_no_layout_says_it(self):
+    def test_a_wrap_across_dimensions_is_distributed_but_not_folded(self):
         layout = NestedLayout((2, 3), (1, 1), (1, 1), (1, 1), (1, 1), (1, 2), (0, 0))
         virtual = [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]]
         assert layout.subgroup_ids(virtual, hardware_subgroups=3).tolist() == [0, 1, 2, 0, 1, 2]
@@ -270,7 +270,7 @@ class TestProperties:
             assert (layout.undistribute(held, replicate_threads=True) == values).all()
             assert NestedLayout.parse(str(layout)) == layout
 
-    def test_strides_that_are_no_digits_but_round_trip(self):
+    def test_strides_outside_mixed_radix_may_round_trip(self):
         layout = NestedLayout((2, 2), (1, 1), (1, 1), (1, 1), (1, 1), (8, 3), (0, 0))
         assert layout.subgroup_ids([[0, 0], [0, 1], [1, 0], [1, 1]]).tolist() == [0, 3, 8, 11]
         assert layout.virtual_subgroup_ids([0, 3, 8, 11]).tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -288,7 +288,7 @@ class TestProperties:
 
 
 class TestComparison:
-    def test_batch_and_outer_are_one_level_to_the_owners(self):
+    def test_owners_do_not_distinguish_batch_from_outer(self):
         batched = NestedLayout((1, 1), (2, 2), (1, 1), (8, 4), (1, 2), (0, 0), (4, 1))
         outers = NestedLayout((1, 1), (1, 1), (2, 2), (8, 4), (1, 2), (0, 0), (4, 1))
         mixed = NestedLayout((1, 1), (1, 2), (2, 1), (8, 4), (1, 2), (0, 0), (4, 1))
@@ -311,7 +311,7 @@ class TestComparison:
         assert not rows.same_owners(rows.select((1, 0)))
 
     @given(layouts(max_rank=2), st.data())
-    def test_without_shared_memory_nothing_moves(self, layout, data):
+    def test_layouts_without_shared_memory_have_the_same_owners(self, layout, data):
         """IREE's rule says no shared memory => the owners are the same."""
         batches, outers = [], []
         for total in (b * o for b, o in zip(layout.batch_tile, layout.outer_tile, strict=True)):
@@ -381,7 +381,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match=message):
             NestedLayout(**fields()).verify(**arguments)
 
-    def test_verify_accepts_what_fits(self):
+    def test_verify_accepts_matching_shapes(self):
         layout = NestedLayout(**fields())
         layout.verify((16, 8), subgroup_size=32, subgroups=3)
         layout.verify((16, 8), subgroup_size=64, replicate_threads=True)
@@ -429,7 +429,7 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"dimensions \[0, 0\] must be distinct and below the rank 2"):
             layout.select([0, 0])
 
-    def test_text_that_is_no_layout_names_the_law(self):
+    def test_invalid_layout_text_is_reported_with_its_rule(self):
         text = str(NestedLayout(**fields())).replace("[4, 1]", "[2, 1]")
         with pytest.raises(ValueError, match="overlap") as caught:
             NestedLayout.parse(text)

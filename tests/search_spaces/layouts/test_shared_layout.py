@@ -233,7 +233,7 @@ def test_layouts_are_values():
         ("Pad(8,1)", 0, "identity"),
     ],
 )
-def test_malformed_text_gets_a_position_and_what_was_expected(text, position, expected):
+def test_malformed_text_is_reported_with_position_and_expectation(text, position, expected):
     with pytest.raises(LayoutSyntaxError) as caught:
         SharedLayout.parse(text, (16, 16))
     assert caught.value.position == position
@@ -241,7 +241,7 @@ def test_malformed_text_gets_a_position_and_what_was_expected(text, position, ex
     assert str(caught.value).startswith(f"at position {position}: expected {caught.value.expected}, found ")
 
 
-def test_spaces_do_not_matter():
+def test_whitespace_is_ignored():
     assert SharedLayout.parse(" transpose + pad( 8 , 1 ) ", (4, 4)).text == "transpose+pad(8,1)"
 
 
@@ -276,7 +276,7 @@ def test_any_text_parses_or_points_into_itself(text):
         (lambda: sampled_layouts(3), "bytes"),
     ],
 )
-def test_what_is_no_layout_is_refused(make, message):
+def test_invalid_layouts_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -302,7 +302,7 @@ def test_a_layout_repeats_itself_every_period(text):
         ((16, 4), Swizzle(1, 1, 1), lambda x: x + 4 * (x // 4 & 1)),  # only with the next period
     ],
 )
-def test_a_step_that_is_not_injective_is_seen(shape, step, function):
+def test_a_non_injective_step_is_detected(shape, step, function):
     # The module has no such step, so the test defines one: the check must not rely on the existing steps.
     class MadeUp(Swizzle):  # a new class, so that no cache confuses it with a swizzle
         def apply(self, offset, line):

@@ -225,7 +225,7 @@ class TestInPlace:
     @example(WgMap((2, 2), (4, 4)), WgMap((2, 2), (4, 8)))
     @example(WgMap((2, 2), (8, 4)), WgMap((2, 2), (4, 4)))
     @example(WgMap((4, 1), (4, 8)), WgMap((1, 4), (8, 2)))
-    def test_in_place_means_subset(self, source, result):
+    def test_in_place_conversions_require_a_subset_of_elements(self, source, result):
         """Brute force over the elements each subgroup holds."""
         shape = (8, 8)
         tile = np.arange(64).reshape(shape)

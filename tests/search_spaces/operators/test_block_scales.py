@@ -52,7 +52,7 @@ def test_scales_are_powers_of_two_or_positive_e4m3() -> None:
 
 @pytest.mark.parametrize("order", SCALE_ORDERS)
 @given(batch=st.integers(1, 2), lines=extents, blocks=st.integers(1, 20))
-def test_every_scale_has_a_place_of_its_own(order: str, batch: int, lines: int, blocks: int) -> None:
+def test_every_scale_has_its_own_position(order: str, batch: int, lines: int, blocks: int) -> None:
     numbers = np.arange(batch * lines * blocks).reshape(batch, lines, blocks)
     stored = in_order(order, numbers, -1)
     assert stored.shape == scales_shape(order, batch, lines, blocks)
@@ -91,7 +91,7 @@ def test_the_reference_is_the_product_of_scaled_numbers(name: str, order: str) -
 
 @pytest.mark.parametrize("order", SCALE_ORDERS)
 @pytest.mark.parametrize("name", FORMATS)
-def test_parts_compute_what_the_whole_does(name: str, order: str) -> None:
+def test_parts_agree_with_the_whole(name: str, order: str) -> None:
     problem = Matmul(150, 40, 96, batch=2, a=name, scale_order=order)
     inputs = problem.random_inputs(3)
     whole = problem.reference(inputs)["out"].ravel()
@@ -104,7 +104,7 @@ def test_parts_compute_what_the_whole_does(name: str, order: str) -> None:
     assert seen >= whole.size // 13
 
 
-def test_defaults_and_what_is_refused() -> None:
+def test_defaults_are_set_and_invalid_fields_rejected() -> None:
     problem = Matmul(64, 64, 64, a="nvf4")
     assert (problem.out, problem.order_b, problem.scale_order, problem.depth) == ("bf16", "col", "row", 32)
     assert problem_from_json(problem.to_json()) == problem

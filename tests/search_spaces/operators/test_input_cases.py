@@ -59,7 +59,7 @@ def lines_of(case: input_cases.InputCase, dtype: DType = F32, length: int = 200)
 
 
 @pytest.mark.parametrize("dtype", [F16, BF16, F32], ids=lambda d: d.name)
-def test_cases_are_what_their_names_say(dtype: DType) -> None:
+def test_cases_match_their_names(dtype: DType) -> None:
     assert (lines_of(input_cases.NEGATIVE, dtype) < 0).all()
     assert input_cases.whole_lines(lines_of(input_cases.INTEGERS, dtype)).all()
     assert np.isnan(lines_of(input_cases.NAN, dtype)).any(-1).all()
@@ -82,7 +82,7 @@ def test_places_are_in_the_line_and_at_its_edges(count: int, length: int) -> Non
     assert set(places(np.random.default_rng(0), 100, length)) >= {0, length - 1, min(31, length - 1)}
 
 
-def test_cases_that_do_not_fit_into_one_set_come_in_several() -> None:
+def test_cases_are_split_into_several_sets_if_needed() -> None:
     three = (input_cases.ZERO, input_cases.NEGATIVE, input_cases.NAN)
     sets = list(mixed(three, np.random.default_rng(0), 2, 8, F16))
     assert [names for names, _ in sets] == [("zero", "negative"), ("nan",)]

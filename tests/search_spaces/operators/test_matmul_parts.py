@@ -29,7 +29,7 @@ def computed(whole: Matmul, part: ProblemPart, seed: int) -> dict[str, np.ndarra
     return dict(part.problem.reference({name: x.reshape(shapes[name]) for name, x in taken.items()}))
 
 
-def test_parts_with_scales_of_blocks_compute_what_the_whole_does() -> None:
+def test_parts_with_block_scales_agree_with_the_whole() -> None:
     rng = np.random.default_rng(3)
     places = np.unique(rng.integers(0, 2 * 37 * 300, 900))
     whole = SCALED.reference(SCALED.random_inputs(1))["out"].reshape(-1)

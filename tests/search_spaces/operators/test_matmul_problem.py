@@ -35,7 +35,7 @@ from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
         ({"precision": "ieee"}, "concerns f32 inputs only"),
     ],
 )
-def test_bad_problems_are_refused_in_one_line(fields: dict[str, object], says: str) -> None:
+def test_invalid_problems_are_rejected_in_one_line(fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError) as error:
         Matmul(**{"m": 8, "n": 8, "k": 8, **fields})  # type: ignore[arg-type]
     assert says in str(error.value)
@@ -138,7 +138,7 @@ def test_tolerance_of_sums_in_f16(k: int, products: int) -> None:
 
 
 @pytest.mark.parametrize("k", [24, 1365, 1366, 9000])
-def test_stress_sums_in_f16_overflow_where_they_are_meant_to(k: int) -> None:
+def test_stress_sums_in_f16_overflow_as_intended(k: int) -> None:
     problem = Matmul(40, 24, k, acc="f16", out="f32")
     infinite = {}
     for stress in problem.stress_inputs(3):
@@ -181,7 +181,7 @@ def test_tolerance_of_a_sum_admits_rounding_and_refuses_a_missing_element(dtype:
 
 
 @pytest.mark.parametrize("reduction", ["row_sum", "row_max"])
-def test_tolerance_of_a_reduction_admits_what_gelu_loses_of_subnormal_products(reduction: str) -> None:
+def test_tolerance_of_a_reduction_covers_gelus_loss_of_subnormal_bits(reduction: str) -> None:
     """GELU halves x: an odd multiple of 2^-149 loses its last bit."""
     problem = Matmul(16, 64, 1, a="f32", precision="ieee", epilogue="gelu", reduction=reduction)
     a = (np.arange(1, 17) * 2.0**-149).astype(np.float32).reshape(1, 16, 1)

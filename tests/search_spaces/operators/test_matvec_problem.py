@@ -24,7 +24,7 @@ from search_spaces.operators.matvec import Matvec
         ({"out": "i8"}, "unknown type 'i8'"),
     ],
 )
-def test_bad_problems_are_refused_in_one_line(fields: dict[str, object], says: str) -> None:
+def test_invalid_problems_are_rejected_in_one_line(fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError) as error:
         Matvec(**{"m": 4, "n": 8, "k": 8, **fields})  # type: ignore[arg-type]
     assert says in str(error.value)

@@ -45,7 +45,7 @@ class Scan(Nothing):
     out: str = ""
 
 
-def test_options_are_the_fields_that_say_what_they_are_for() -> None:
+def test_options_are_the_fields_with_a_description() -> None:
     scan = Operator.of(Scan)
     assert (scan.name, scan.summary) == ("scan", "running sums")
     assert scan.options == (

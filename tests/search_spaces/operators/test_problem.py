@@ -39,7 +39,7 @@ def test_sizes_may_be_integers_of_numpy_and_become_ints(problem: Problem) -> Non
 
 @PROBLEMS
 @pytest.mark.parametrize("value", [True, np.bool_(True), 8.0, np.float32(8), "8", None, -1, [8], np.array([8, 8])])
-def test_what_is_no_size_is_refused_in_one_line(problem: Problem, value: object) -> None:
+def test_invalid_sizes_are_rejected_in_one_line(problem: Problem, value: object) -> None:
     data = problem.to_json()
     for name in sizes_of(problem):
         with pytest.raises(ValueError, match=f"{name} must be a whole number") as caught:
@@ -48,9 +48,7 @@ def test_what_is_no_size_is_refused_in_one_line(problem: Problem, value: object)
 
 
 @PROBLEMS
-def test_what_is_expected_is_reference_and_tolerance_with_one_reference_computed(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_expected_computes_the_reference_once(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = problem.random_inputs(0)
     computed = []
     # Matmul shares one function of the product between both, and ``reference`` adds the product. So do the moments of
@@ -82,7 +80,7 @@ def test_json_with_other_fields_is_refused(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("text", ["7", "[]", "null", "{}", '{"operator": ["matmul"]}'])
-def test_json_that_is_no_problem_is_refused(text: str) -> None:
+def test_invalid_problem_json_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         problem_from_json(json.loads(text))
 

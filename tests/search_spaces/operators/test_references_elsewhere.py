@@ -72,7 +72,7 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.key())
-def test_references_are_where_the_inputs_are_and_the_same(problem):
+def test_references_are_computed_on_the_device_of_the_inputs(problem):
     inputs = problem.random_inputs(0)
     there = {name: Elsewhere(array) for name, array in inputs.items()}
     for compute in (problem.reference, problem.tolerance):

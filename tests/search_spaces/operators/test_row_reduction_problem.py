@@ -26,7 +26,7 @@ NORMALIZATIONS = (Softmax, RmsNorm, LayerNorm)
         ({"out": "i8"}, "unknown type"),
     ],
 )
-def test_bad_sizes_and_types_are_refused_in_one_line(
+def test_invalid_sizes_and_types_are_rejected_in_one_line(
     kind: type[RowProblem], fields: dict[str, object], says: str
 ) -> None:
     with pytest.raises(ValueError) as error:
@@ -47,7 +47,7 @@ def test_bad_sizes_and_types_are_refused_in_one_line(
         ({"kind": "sum", "out": "u32"}, "unknown type 'u32'"),
     ],
 )
-def test_bad_reductions_are_refused_in_one_line(fields: dict[str, object], says: str) -> None:
+def test_invalid_reductions_are_rejected(fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError) as error:
         Reduce(**{"rows": 8, "columns": 8, **fields})  # type: ignore[arg-type]
     assert says in str(error.value)

@@ -26,7 +26,7 @@ KINDS = (Transpose, Copy)
         ({"dtype": "f32"}, "unknown type 'f32': use one of u8, u16, u32, u64, u128"),
     ],
 )
-def test_bad_problems_are_refused_in_one_line(kind: type[ArrayMove], fields: dict[str, object], says: str) -> None:
+def test_invalid_problems_are_rejected_in_one_line(kind: type[ArrayMove], fields: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError) as error:
         kind(**{"rows": 8, "columns": 8, **fields})  # type: ignore[arg-type]
     assert says in str(error.value)

@@ -48,7 +48,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
     assert found
 
 
-def test_attention_has_a_chain_and_a_longest_block_and_products_side_by_side_have_none() -> None:
+def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     def counted(place: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
         """Return counts of schedules, each with the mean iterations of blocks that differ."""
         made = load_program(f"examples/programs/{place}")

@@ -80,14 +80,14 @@ def test_folding_divides_coordinates(of: Distribution, dimension: int, size: int
 
 
 @pytest.mark.parametrize("of", BLOCKED, ids=str)
-def test_swapping_twice_changes_nothing(of: Distribution) -> None:
+def test_swapping_twice_is_the_identity(of: Distribution) -> None:
     rows, columns = rows_and_columns(of, 4)
     assert np.array_equal(rows_and_columns(of.swap(), 4)[0], columns)
     assert of.swap().swap() == of and np.array_equal(rows_and_columns(of.swap(), 4)[1], rows)
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(BLOCKED, BLOCKED)))
-def test_moves_bring_what_is_wanted(source: Distribution, target: Distribution) -> None:
+def test_moves_deliver_the_target_elements(source: Distribution, target: Distribution) -> None:
     have, want = source.elements(4), target.elements(4)
     route = move(source, target, 4)
     threads = np.arange(4 * WARP)

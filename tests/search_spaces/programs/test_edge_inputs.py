@@ -38,12 +38,12 @@ def row_sums(p: Builder, x: Array, out: Array) -> None:
     p.store(total, p.window(out, (i, 0), (16, 1), column=True))
 
 
-def test_lines_hold_every_case_where_each_has_a_result_of_its_own() -> None:
+def test_lines_with_separate_results_contain_every_case() -> None:
     names = {name for given in problem(row_sums, m=40, n=70).stress_inputs(0) for name in given.cases}
     assert {"negative", "minus infinity", "nan", "infinity", "rising", "shifted", "one huge element"} <= names
 
 
-def test_infinities_are_left_out_where_the_result_would_depend_on_the_tile_sizes() -> None:
+def test_infinities_are_omitted_if_results_depend_on_tile_sizes() -> None:
     """Infinity times a weight of zero is NaN, but skipped tiles do not compute it."""
     p = example("attention.py:causal_attention", h=1, g=1, s=100, d=32)
     of_values = [given for given in p.stress_inputs(0) if not np.isfinite(F16.load(given.inputs["v"])).all()]
@@ -97,7 +97,7 @@ def test_right_kernels_answer_edge_inputs(place: str, sizes: dict[str, int], see
         ("sqrt", [0.0], [1e-9], None, np.inf),
     ],
 )
-def test_bounds_know_what_every_kernel_gives(
+def test_bounds_are_zero_for_results_common_to_all_kernels(
     function: str, numbers: list[float], errors: list[float], value: float | None, bound: float
 ) -> None:
     given = [(np.array([n]), np.array([e])) for n, e in zip(numbers, errors, strict=True)]

@@ -37,7 +37,7 @@ def test_steps_lead_to_the_places_of_the_layout(of: Distribution, text: str) -> 
     assert np.array_equal((wanted[:, :1] ^ np.asarray(flips)) + np.asarray(adds), wanted)
 
 
-def test_threads_that_differ_have_none() -> None:
+def test_threads_with_different_offsets_have_no_common_steps() -> None:
     of = blocked((64, 48), WARPS, 1, 2, 1, 2)  # lines of 48 begin in every third of a swizzle's period
     layout = SharedLayout.parse("swizzle(2,3,4)", of.shape)
     wanted = places(layout, of)

@@ -28,7 +28,7 @@ def test_extents_that_blocks_cut(place: str, sizes: dict[str, int], wanted: dict
     assert {n: axis for n, axis in found.items() if n in sizes} == wanted
 
 
-def test_parts_are_the_whole_ones() -> None:
+def test_parts_agree_with_the_whole() -> None:
     p = problem(load_program("examples/programs/gemm_relu.py"), m=150, n=140, k=40)
     inputs = p.random_inputs(1)
     whole = p.reference(inputs)["out"].reshape(-1)

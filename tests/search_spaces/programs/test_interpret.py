@@ -46,7 +46,7 @@ def test_tile_sizes_do_not_change_the_result() -> None:
     np.testing.assert_allclose(*results, rtol=1e-12, atol=1e-12)
 
 
-def test_casts_give_an_infinity_only_where_every_kernel_would() -> None:
+def test_casts_give_infinity_only_if_every_kernel_does() -> None:
     values = np.array([0.0, 0.0, 1e5, -1e5, 1e5, 65504.0, np.inf, np.nan])
     bounds = np.array([1e5, np.inf, 1.0, 1.0, 1e5, 1e-3, 0.0, 0.0])
     found, allowed = rounded(F16, (values, bounds))
@@ -112,9 +112,7 @@ def test_bounds_of_tf32_allow_that_bits_are_dropped(factors: tuple[float, float]
         ((-np.inf, np.inf), np.nan, 0.0),
     ],
 )
-def test_sums_whose_order_decides_whether_they_overflow_have_no_bound(
-    terms: tuple[float, ...], value: float | None, bound: float
-) -> None:
+def test_sums_that_may_overflow_have_no_bound(terms: tuple[float, ...], value: float | None, bound: float) -> None:
     row, ones = np.array([terms]), np.ones((len(terms), 1))
     zeros = np.zeros((1, 1))
     shape = row.shape
@@ -151,9 +149,7 @@ def test_sums_over_a_loop_remember_how_large_their_terms_were() -> None:
     ("factors", "bound"),
     [((1e30, 1e30, 1e-30), np.inf), ((1e30, 1e30, 2.0), 0.0), ((1e30, 1e30, 0.0), np.inf), ((np.inf, 2.0), 0.0)],
 )
-def test_products_whose_order_decides_whether_they_overflow_have_no_bound(
-    factors: tuple[float, ...], bound: float
-) -> None:
+def test_products_that_may_overflow_have_no_bound(factors: tuple[float, ...], bound: float) -> None:
     row = np.array([factors])
     operation = ir.ReduceTile(real(1, (1, 1)), "mul", real(0, row.shape), 1, SOURCE)
     with np.errstate(all="ignore"):

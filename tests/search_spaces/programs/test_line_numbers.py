@@ -54,7 +54,7 @@ def of_example(place: str) -> ProgramProblem:
 
 
 @pytest.mark.parametrize("place", PROGRAMS)
-def test_each_line_of_a_kernel_stands_at_one_of_its_operations(place: str) -> None:
+def test_each_line_directive_refers_to_an_operation(place: str) -> None:
     p = of_example(place)
     own = template(p.program)
     where = next(gpu for gpu in (A100, H100, RTX5090) if own.why_not(p, gpu) is None)

@@ -66,7 +66,7 @@ def with_mistake(mistake: Mistake) -> Program:
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line_with_its_place(name: str) -> None:
+def test_a_mistake_is_reported_in_one_line_with_its_position(name: str) -> None:
     token, mistake = MISTAKES[name]
     with pytest.raises(ProgramError) as caught:
         problem(with_mistake(mistake), **NUMBERS)
@@ -135,7 +135,7 @@ def test_products_without_an_instruction_stand_at_their_line() -> None:
     assert reason is not None and "test_mistakes.py:" in reason and "sm_75" in reason
 
 
-def test_a_program_without_schedules_says_numbers_and_ends_with_exit_status_2(
+def test_a_program_without_schedules_is_reported_with_exit_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "wide.py"

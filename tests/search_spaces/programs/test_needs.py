@@ -25,7 +25,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
         ("attention.py:full_attention", {"h": 1, "g": 1, "s": 64, "d": 64}),
     ],
 )
-def test_of_every_row_whether_it_fits_or_not(place: str, sizes: dict[str, int]) -> None:
+def test_requirements_of_every_intrinsic_are_estimated(place: str, sizes: dict[str, int]) -> None:
     p = problem(load_program(str(EXAMPLES / place)), **sizes)
     found, space, rng = choices(p), template(p.program).space(p, device("h100")), np.random.default_rng(0)
     live = next(a for a in space.attributes if a.name == "live_registers")

@@ -34,7 +34,7 @@ def fours(p: Any, w: Any, scale: Any, out: Any, less: Any) -> None:
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100"])
-def test_elements_alone(gpu: str) -> None:
+def test_single_packed_elements_are_loaded(gpu: str) -> None:
     p, chip = problem(fours, n=11, words=16, groups=8, k=128), device(gpu)
     own, rng = template(fours), np.random.default_rng(1)
     w = rng.integers(-(2**31), 2**31, (11, 16), dtype=np.int64).astype(np.int32)
@@ -81,7 +81,7 @@ def test_orders_are_permutations(order: MemoryOrder) -> None:
         assert tuple(places) == tuple(order.place(r, c))
 
 
-def test_refusals() -> None:
+def test_invalid_uses_of_packed_numbers_are_rejected() -> None:
     def refused(match: str, body: Any) -> None:
         made = program(w=Input("n words", "i32"), out=Output("n words", "i32"))(body)
         with pytest.raises(ProgramError, match=match):

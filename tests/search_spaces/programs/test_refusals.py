@@ -120,7 +120,7 @@ def test_types_and_shapes_of_operations() -> None:
     assert "locality is 0 to 3 (RFC, prefetch_tile), not 4" in refused(locality)
 
 
-def test_places_that_a_tile_says() -> None:
+def test_windows_at_positions_from_a_tile_are_restricted() -> None:
     def types(p: Builder, a: Array, b: Array, out: Array) -> None:
         p.window(a, (p.zeros((32, 1)), 0), (32, 32))
 

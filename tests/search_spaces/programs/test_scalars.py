@@ -57,7 +57,7 @@ def test_the_end_of_a_loop() -> None:
     verified(problem(sums_of_rows, b=7, n=40), "a100", 3)
 
 
-def test_a_number_outside_of_its_range_is_the_nearest_of_it() -> None:
+def test_scalars_are_clamped_to_their_range() -> None:
     p = problem(sums_of_rows, b=5, n=40)
     x = np.ones((5, 40), dtype=np.float32)
     values, _ = p.expected({"x": x, "lengths": np.array([-9, 0, 1, 40, 2**31 - 1], dtype=np.int32)})
@@ -98,7 +98,7 @@ def by_filling(p: ProgramProblem, samples: int) -> dict[str, Schedule]:
     return found
 
 
-def test_an_expert_whose_tiles_tma_copies() -> None:
+def test_tma_copies_the_tiles_of_an_expert() -> None:
     p = problem(grouped(128, 128, 64), experts=3, m=140, n=136, k=72, tiles=2)
     kinds = by_filling(p, 100)
     assert {"tma", "warp"} <= kinds.keys()
@@ -181,7 +181,7 @@ def shifted_product() -> Program:
 
 
 @pytest.mark.parametrize("gpu", ["a100", "h100"])
-def test_tiles_that_begin_anywhere_are_cut_at_the_end_of_their_array(gpu: str) -> None:
+def test_tiles_at_any_position_are_cut_at_the_end_of_their_array(gpu: str) -> None:
     p = problem(shifted_product(), m=16, n=16, k=64, one=1)
     assert staged(p)["b"].anywhere
     verified(p, gpu, 3)
@@ -219,7 +219,7 @@ def test_refusals_of_scalars_name_the_line(load: Any, told: str) -> None:
     assert told in text
 
 
-def test_a_scalar_of_a_loop_is_not_used_after_it() -> None:
+def test_a_scalar_of_a_loop_is_rejected_after_the_loop() -> None:
     def body(p: Any, x: Any, index: Any, out: Any) -> None:
         (i,) = p.blocks((40,), (8,))
         at: Any = 0
@@ -241,7 +241,7 @@ def test_a_matrix_that_a_scalar_may_miss_is_refused() -> None:
     assert "reaches 0 to 40" in refused(body, x=Input("m m n", "f32"))
 
 
-def test_inputs_lie_in_the_range_and_ordered_ones_cover_it() -> None:
+def test_scalar_inputs_are_within_their_range() -> None:
     rng = np.random.default_rng(0)
     plain, offsets = ScalarInput(2, 9, False), ScalarInput(0, 9, True)
     drawn = plain.draw(rng, (40, 3))

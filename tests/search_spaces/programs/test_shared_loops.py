@@ -92,7 +92,7 @@ def shared_product(p: Any, a: Any, b: Any, out: Any) -> None:
 
 
 @pytest.mark.parametrize("gpu", ["a100", "t4", "h100"])
-def test_products_whose_depth_is_shared(gpu: str) -> None:
+def test_products_split_along_k_between_blocks(gpu: str) -> None:
     p = problem(shared_product, m=72, n=72, k=152)
     assert verified(p, gpu) == {1, 3}
 
@@ -134,12 +134,12 @@ def attention(bm: int, length: bool) -> Program:
 
 
 @pytest.mark.parametrize(("gpu", "bm", "length"), [("a100", 16, False), ("a100", 16, True), ("h100", 64, True)])
-def test_attention_whose_keys_are_shared(gpu: str, bm: int, length: bool) -> None:
+def test_attention_split_along_keys_between_blocks(gpu: str, bm: int, length: bool) -> None:
     p = problem(attention(bm, length), b=3, r=4, s=150, d=64)
     assert verified(p, gpu) == {1, 4}
 
 
-def test_lengths_of_no_key_one_key_and_all_keys() -> None:
+def test_lengths_of_zero_one_and_all_keys() -> None:
     p = problem(attention(16, True), b=5, r=4, s=150, d=32)
     own, a100 = template(p.program), device("a100")
     drawn = own.space(p, a100).sample(60, 1)
@@ -150,7 +150,7 @@ def test_lengths_of_no_key_one_key_and_all_keys() -> None:
 
 
 @pytest.mark.parametrize("gpu", representative(["a100", "t4", "h100", "b200"], "h100"))
-def test_a_second_launch_combines_what_the_parts_leave(gpu: str) -> None:
+def test_a_second_launch_combines_partial_results(gpu: str) -> None:
     """The two launches are two functions of one kernel, connected only by the partial results."""
     p, where = problem(shared_product, m=72, n=72, k=152), device(gpu)
     own = template(shared_product)
@@ -227,7 +227,7 @@ def test_refusals_of_shared_loops_name_the_line(given: dict[str, Any], told: str
     assert told in text
 
 
-def test_what_is_stored_before_a_shared_loop_ends_is_refused() -> None:
+def test_a_store_of_partial_results_is_rejected() -> None:
     def body(p: Any, x: Any, out: Any) -> None:
         (i,) = p.blocks((40,), (8,))
         total = p.state(p.zeros((8, 16)))

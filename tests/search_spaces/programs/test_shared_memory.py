@@ -184,7 +184,7 @@ def test_rings_that_are_filled_early() -> None:
         3,
     ),
 )
-def test_nothing_less_is_enough(name: str, sizes: dict[str, int]) -> None:
+def test_one_unit_less_of_shared_memory_is_out_of_bounds(name: str, sizes: dict[str, int]) -> None:
     """If shared memory is one allocation unit smaller, the emulator reports an access beyond its end."""
     p = problem(load_program(str(EXAMPLES / name)), **sizes)
     kernel = template(p.program).kernel(p, random_schedule(template(p.program).space(p, A100), 1), A100)

@@ -114,7 +114,7 @@ def test_a_part_of_infinities_and_nan_is_exact() -> None:
     assert outcome(p, kernel, {"x": x}) == "ok"
 
 
-def test_reshape_moves_digits_from_one_dimension_to_the_other() -> None:
+def test_reshape_moves_digits_between_dimensions() -> None:
     of = blocked((8, 64), 4, 1, 8, 1, 4)
     cut = of.reshape(16)
     assert cut.shape == (16, 32)

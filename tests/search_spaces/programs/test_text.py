@@ -85,7 +85,7 @@ def test_an_array_that_is_a_view_of_itself_is_that_array(circle: str) -> None:
 
 
 @pytest.mark.timeout(30)
-def test_tiles_that_are_names_of_each_other_do_not_go_round() -> None:
+def test_cyclic_tile_aliases_are_rejected() -> None:
     moves = "".join(f"%{a} = update_tile_offset %{b}, %c0, %c16 : tile<64x16xf16>\n" for a, b in ("bc", "cb", "bd"))
     with pytest.raises(ProgramError):
         parse(f"%d = init_tile %x[%c0, %c0] : memref<64x64xf16> -> tile<64x16xf16>\n%b = 0\n{moves}")
@@ -148,7 +148,7 @@ def test_a_printed_program_is_read_back(first: int) -> None:
         ),
     ],
 )
-def test_refusals(listing: str, reason: str) -> None:
+def test_invalid_listings_are_rejected(listing: str, reason: str) -> None:
     with pytest.raises(ProgramError) as refused:
         parse(listing)
     assert reason in str(refused.value) and "\n" not in str(refused.value)

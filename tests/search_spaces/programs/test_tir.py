@@ -38,7 +38,7 @@ def test_blocks_in_blocks_count_blocks() -> None:
     assert [note.split(":")[1] for note in parse(open_grid).notes] == ["1", "3", "4"]
 
 
-def test_a_tensor_intrinsic_says_which_layouts_it_accepts() -> None:
+def test_a_tensor_intrinsic_reports_its_layouts() -> None:
     reading = parse(LOAD)
     assert reading.program.name == "load_fragment" and "wmma_m16n16k16_f16" in reading.notes[-1]
     p = problem(reading.program, rows=16, columns=16)
@@ -72,7 +72,7 @@ def test_one_description_serves_all_layouts() -> None:
         (LOAD.replace('scope="shared"', 'scope="global"'), "text: a tensor intrinsic that is read loads"),
     ],
 )
-def test_refusals(listing: str, reason: str) -> None:
+def test_invalid_listings_are_rejected(listing: str, reason: str) -> None:
     with pytest.raises(ProgramError) as refused:
         parse(listing)
     assert str(refused.value).startswith(reason) and "\n" not in str(refused.value)

@@ -36,7 +36,7 @@ def schedule_of(values: dict[str, int | str]) -> Schedule:
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", representative(SCHEDULES, "64 columns, by TMA", "two warpgroups"))
-def test_q_in_registers_survives_a_turn(name):
+def test_q_in_registers_survives_an_iteration(name):
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -82,13 +82,13 @@ OF_SHARED = "HGMMA.64x64x16.F32 R24,gdesc[UR8],gdesc[UR12],R24"
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_counts_as_overwritten(write, registers, turned):
+def test_overwritten_registers_are_counted(write, registers, turned):
     """Registers R100 to R103 hold q, which is not reloaded in the iteration; p is also multiplied from them."""
     lines = [write, OF_P, OF_Q] if turned else [OF_Q, OF_SHARED, write, OF_P]
     assert len(overwritten(instructions(*lines, "BRA 0x0"))) == registers
 
 
-def test_an_operand_of_its_own_turn_is_not_overwritten():
+def test_an_operand_loaded_in_its_iteration_is_not_overwritten():
     of_each = instructions("LDSM.16.M88.4 R100,[R2]", OF_Q, "LDSM.16.M88.4 R100,[R3]", OF_P, "BRA 0x0")
     assert overwritten(of_each) == []
     assert overwritten(instructions(OF_Q, OF_SHARED, "MOV R100,R9", "BRA 0x0")) == [], (

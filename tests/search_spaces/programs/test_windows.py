@@ -38,7 +38,7 @@ def causal_taps(p: Any, x: Any, out: Any) -> None:
     p.store(taps[0] + taps[1] + taps[2] + taps[3], p.window(out, (i, j), (8, 32)))
 
 
-def test_padding_fills_what_lies_before_an_array() -> None:
+def test_padding_fills_positions_before_an_array() -> None:
     p = problem(causal_taps, m=11, n=70)
     verified(p)
     x = np.random.default_rng(1).standard_normal((11, 70)).astype(np.float32)
@@ -93,11 +93,11 @@ def starting(first: Any) -> Program:
         lambda p, i: (i - p.minimum(i, 16)) // 16 * 16,
     ],
 )
-def test_loops_may_begin_at_a_clipped_place(first: Any) -> None:
+def test_loops_may_begin_at_a_clipped_position(first: Any) -> None:
     verified(problem(starting(first), m=61, n=61), 1)
 
 
-def test_a_quotient_of_what_may_be_negative_is_refused() -> None:
+def test_a_quotient_of_a_possibly_negative_value_is_rejected() -> None:
     made = starting(lambda p, i: (i - 16) // 16 * 16)
     assert "p.maximum" in (template(made).why_not(problem(made, m=61, n=61), A100) or "")
 

@@ -45,7 +45,7 @@ def test_take_select_and_with_integers() -> None:
         example().with_integers("threads", np.array([1, 2]))
 
 
-def test_a_column_that_is_not_there_is_named() -> None:
+def test_a_missing_column_is_reported_by_name() -> None:
     with pytest.raises(KeyError, match="no column 'sg' here, only layout, tile"):
         example()["sg"]
     with pytest.raises(KeyError, match="no column 'sg'"):

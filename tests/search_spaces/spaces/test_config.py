@@ -25,7 +25,7 @@ SPACE = Space(
 SCHEDULE = Schedule("toy", (("tile", 2), ("stages", 2), ("order", "col")))
 
 
-def test_it_maps_every_parameter_and_attribute_to_its_value() -> None:
+def test_a_config_maps_parameters_and_attributes_to_values() -> None:
     config = SPACE.config(SCHEDULE)
     assert config.schedule is SCHEDULE
     assert dict(config) == {"tile": 2, "stages": 2, "order": "col", "area": 4, "bytes": 8}
@@ -53,7 +53,7 @@ def test_values_are_had_by_their_type() -> None:
         config.text("threads")
 
 
-def test_equal_configs_are_one_key() -> None:
+def test_equal_configs_have_equal_hashes() -> None:
     one, other = SPACE.config(SCHEDULE), SPACE.config(dict(SCHEDULE.items))
     assert one == other and hash(one) == hash(other)
     assert {one: "known"}[other] == "known"
@@ -63,7 +63,7 @@ def test_equal_configs_are_one_key() -> None:
         one.schedule = SCHEDULE.replace(tile=4)  # type: ignore[misc]
 
 
-def test_many_are_those_of_one_at_a_time() -> None:
+def test_a_batch_of_configs_agrees_with_single_configs() -> None:
     values = [{"tile": t, "stages": s, "order": o} for t in (1, 2, 4) for s in (1, 2) for o in ("row", "col")]
     mixed = [Schedule("toy", tuple(v.items())) if i % 2 else v for i, v in enumerate(values)]
     configs = SPACE.configs(mixed)
@@ -72,7 +72,7 @@ def test_many_are_those_of_one_at_a_time() -> None:
     assert SPACE.configs([]) == []
 
 
-def test_the_valid_space_has_the_constraints_alone() -> None:
+def test_the_valid_space_only_has_the_constraints() -> None:
     assert [r.name for r in SPACE.valid.rules] == [r.name for r in SPACE.constraints] == ["fits"]
     assert (SPACE.valid.name, SPACE.valid.parameters) == (SPACE.name, SPACE.parameters)
     assert (SPACE.count(), SPACE.valid.count()) == (6, 10)

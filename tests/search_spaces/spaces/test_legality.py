@@ -26,7 +26,7 @@ def codes(space: Space) -> np.ndarray:
 
 @paths
 @given(space=spaces(), seed=st.integers(0, 2**32))
-def test_legality_is_what_the_rules_say(way: Way, space: Space, seed: int) -> None:
+def test_legality_agrees_with_the_rules(way: Way, space: Space, seed: int) -> None:
     rows = np.random.default_rng(seed).permutation(codes(space))
     with taking(way):
         judged = of(space)(rows)
@@ -39,7 +39,7 @@ def test_no_rows_are_judged() -> None:
     assert of(space)(np.zeros((0, 1), dtype=np.int64)).tolist() == []
 
 
-def test_values_that_were_left_out_are_refused() -> None:
+def test_omitted_values_are_illegal() -> None:
     space = Space("s", [ordinal("m", (1, 2, 4)), ordinal("n", (1, 2))], [], [Rule("r", lambda m, n: m > n, "")])
     kept = (ordinal("m", (1, 4)), space.parameters[1])
     assert of(space, kept)(codes(space)).tolist() == [False, False, False, False, True, True]

@@ -83,13 +83,13 @@ def test_neighbours_are_exactly_those_that_the_rules_allow() -> None:
     assert found == [schedule(*values) for values in expected]
 
 
-def test_moves_in_two_tied_parameters_are_left_out_where_single_moves_are_many() -> None:
+def test_moves_in_two_tied_parameters_are_omitted_if_single_moves_suffice() -> None:
     found = tiles(ways=neighbourhood.FEW_NEIGHBOURS + 1).neighbours(schedule(16, 32, "layout 0"))
     assert len(found) == 4 + neighbourhood.FEW_NEIGHBOURS
     assert all(len(differing(schedule(16, 32, "layout 0"), near)) == 1 for near in found)
 
 
-def test_two_tied_parameters_move_together_where_neither_can_alone() -> None:
+def test_two_tied_parameters_move_together_if_neither_can_alone() -> None:
     values = (1, 2, 3)
     same = Rule("same", lambda a, b: a == b, "a and b differ")
     space = Space("diagonal", [ordinal("a", values), ordinal("b", values)], [], [same])
@@ -105,7 +105,7 @@ def test_a_limit_spreads_over_all_neighbours() -> None:
     assert space.neighbours(start, limit=0) == []
 
 
-def test_parents_come_back_where_nothing_else_is_legal() -> None:
+def test_parents_are_returned_if_no_other_schedule_is_legal() -> None:
     only = Rule("only", lambda a, b: (a == 2) & (b == 1), "no")
     space = Space("point", [ordinal("a", (1, 2)), ordinal("b", (1, 2))], [], [only])
     parents = space.sample(1, seed=0) * 3
@@ -158,7 +158,7 @@ def test_bad_requests_are_refused() -> None:
         space.neighbours(Schedule("tiles", tuple(foreign.items())))
 
 
-def test_legality_is_checked_for_all_proposals_at_once() -> None:
+def test_legality_is_checked_in_batches() -> None:
     asked: list[int] = []
 
     def legal(codes: IntArray) -> np.ndarray:

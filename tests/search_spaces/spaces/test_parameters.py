@@ -13,7 +13,7 @@ parameters = st.builds(
 )
 
 
-def test_default_is_the_first_value_or_the_one_given() -> None:
+def test_the_default_is_the_first_or_a_chosen_value() -> None:
     assert ordinal("tile", (16, 32)).default == 16
     assert ordinal("tile", (16, 32), default=32).default == 32
 
@@ -25,7 +25,7 @@ def test_neighbours_of_an_ordinal_are_the_adjacent_values() -> None:
     assert tile.neighbours(64) == (32,)
 
 
-def test_neighbours_of_a_categorical_are_all_others() -> None:
+def test_neighbours_of_a_categorical_are_all_other_values() -> None:
     assert categorical("copy", ("ld", "cp", "tma")).neighbours("cp") == ("ld", "tma")
 
 

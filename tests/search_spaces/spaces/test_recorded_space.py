@@ -18,7 +18,7 @@ SUBSET = RecordedSpace(SPACE, LISTED)
 ALL = SPACE.sample(SPACE.count(), 0)
 
 
-def test_it_holds_the_listed_schedules_each_once_and_no_other() -> None:
+def test_the_space_contains_each_listed_schedule_once() -> None:
     assert SUBSET.count() == 12
     assert set(SUBSET.sample(100, 1)) == set(LISTED)
     assert len(SUBSET.sample(100, 1)) == 12
@@ -27,12 +27,12 @@ def test_it_holds_the_listed_schedules_each_once_and_no_other() -> None:
     assert RecordedSpace(SPACE, [*LISTED, *LISTED]).count() == 12
 
 
-def test_a_longer_sample_begins_with_the_shorter_one() -> None:
+def test_a_longer_sample_extends_a_shorter_one() -> None:
     assert SUBSET.sample(9, 5)[:4] == SUBSET.sample(4, 5)
     assert SUBSET.sample(9, 5) != SUBSET.sample(9, 6)
 
 
-def test_it_is_the_same_space_to_a_database() -> None:
+def test_the_fingerprint_equals_that_of_the_full_space() -> None:
     assert SUBSET.fingerprint == SPACE.fingerprint
     assert SUBSET.encoded_names == SPACE.encoded_names
 
@@ -55,13 +55,13 @@ def test_neighbours_are_the_others_nearest_first() -> None:
     assert SUBSET.neighbours(LISTED[0], 3) == found[:3]
 
 
-def test_a_list_of_one_has_nowhere_to_go() -> None:
+def test_a_list_of_one_schedule_has_no_neighbours() -> None:
     alone = RecordedSpace(SPACE, LISTED[:1])
     assert alone.mutate(LISTED[:1], np.random.default_rng(0)) == LISTED[:1]
     assert alone.neighbours(LISTED[0]) == []
 
 
-def test_what_the_space_does_not_have_or_allow_is_left_out() -> None:
+def test_unknown_and_illegal_schedules_are_excluded() -> None:
     illegal = LISTED[0].replace(x=16, y=1)
     unknown = LISTED[0].replace(letter="z")
     foreign = Schedule("other", LISTED[0].items)

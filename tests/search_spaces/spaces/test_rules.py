@@ -27,7 +27,7 @@ def test_texts_are_compared_and_mapped() -> None:
 
 
 @pytest.mark.parametrize("columns", [COLUMNS, COLUMNS.take(np.array([], dtype=np.int64))], ids=["rows", "no rows"])
-def test_columns_have_one_type_however_many_rows_there_are(columns: Columns) -> None:
+def test_columns_have_one_type_for_any_number_of_rows(columns: Columns) -> None:
     assert Attribute("odd", each(lambda tile: tile % 2 == 1)).evaluate(columns).dtype == np.int64
     assert Rule("even", each(lambda tile: tile % 2 == 0), "").evaluate(columns).dtype == np.bool_
 
@@ -47,7 +47,7 @@ def test_two_stars_represent_all_of_names() -> None:
     assert rule.why_not({"layout": "identity", "tile": 16}) == "broken by {'tile': 16, 'other': 'identity'}"
 
 
-def test_what_is_bound_already_is_no_column() -> None:
+def test_bound_arguments_are_not_columns() -> None:
     def above(least: int, tile: np.ndarray) -> np.ndarray:
         return np.asarray(tile > least)
 

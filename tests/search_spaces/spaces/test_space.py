@@ -44,7 +44,7 @@ def test_rejects_are_those_of_enumeration(way: Way, space: Space) -> None:
 
 
 @given(spaces(largest=4))
-def test_columns_say_the_same_as_one_schedule_at_a_time(space: Space) -> None:
+def test_columns_agree_with_single_schedules(space: Space) -> None:
     rows = raw(space)
     columns = space.columns(rows)
     assert space.allowed(columns).tolist() == [not space.explain(v) for v in rows]
@@ -74,7 +74,7 @@ def test_an_empty_space_names_the_rules_that_it_gives_reasons_of(space: Space) -
     assert caught.value.rules
 
 
-def test_an_empty_space_says_why_the_nearest_schedule_is_refused() -> None:
+def test_an_empty_space_reports_the_rules_of_the_nearest_schedule() -> None:
     parameters = [ordinal("a", (1, 2, 3)), ordinal("b", (1, 2))]
 
     def rule(name: str, column: str, most: int, least: int = 0) -> Rule:
@@ -110,7 +110,7 @@ def sums(most: int) -> Space:
 
 @paths
 @given(space=spaces(), place=st.integers(0, 7))
-def test_a_constant_is_a_parameter_of_one_value_that_schedules_do_not_have(way: Way, space: Space, place: int) -> None:
+def test_a_constant_is_a_parameter_that_schedules_omit(way: Way, space: Space, place: int) -> None:
     whole = [p for p in space.parameters if not p.is_text]
     if len(space.parameters) < 2 or not whole:
         return
@@ -181,7 +181,7 @@ def test_explain_gives_the_reason_of_every_broken_rule() -> None:
     assert space.config({"a": 4, "b": 5, "c": "y"}).attributes == (("total", 9),)
 
 
-def test_a_schedule_of_before_a_parameter_means_what_it_meant() -> None:
+def test_an_older_schedule_has_the_earlier_value_of_a_new_parameter() -> None:
     space = Space("grown", (ordinal("a", (1, 2)), ordinal("new", (1, 2, 3), before=2)))
     older = Schedule("grown", (("a", 1),))
     assert space.config(older).schedule == Schedule("grown", (("a", 1), ("new", 2)))
@@ -267,7 +267,7 @@ def test_the_fingerprint_follows_parameters_and_rules() -> None:
 
 @paths
 @given(space=spaces())
-def test_strata_are_ranges_of_ranks_with_one_combination_of_values_each(way: Way, space: Space) -> None:
+def test_each_stratum_is_a_range_of_ranks_with_one_combination_of_values(way: Way, space: Space) -> None:
     names = space.stratifying
     expected = Counter(tuple(json.loads(key)[1][name] for name in names) for key in legal(space))
     with taking(way):

@@ -22,7 +22,7 @@ def test_ranks_lie_in_range_and_longer_draws_continue_shorter_ones(
 
 
 @given(st.integers(1, 60), st.integers(0, 2**32))
-def test_drawing_everything_is_a_permutation(count: int, seed: int) -> None:
+def test_drawing_all_ranks_is_a_permutation(count: int, seed: int) -> None:
     assert sorted(draw_ranks(count, count + 3, seed)) == list(range(count))
 
 

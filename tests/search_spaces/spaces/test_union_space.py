@@ -61,12 +61,12 @@ assert isinstance(BOTH, UnionSpace)
 
 @pytest.mark.parametrize("space", KINDS.values(), ids=KINDS)
 class TestContract:
-    def test_a_sample_of_everything_has_each_legal_schedule_once(self, space: SearchSpace) -> None:
+    def test_a_full_sample_has_each_legal_schedule_once(self, space: SearchSpace) -> None:
         everything = space.sample(10**6, 1)
         assert len(everything) == len(set(everything)) == space.count()
         assert all(schedule in space and not space.explain(schedule) for schedule in everything)
 
-    def test_longer_samples_begin_with_shorter_ones_and_follow_the_seed(self, space: SearchSpace) -> None:
+    def test_longer_samples_extend_shorter_ones_of_the_same_seed(self, space: SearchSpace) -> None:
         whole = space.sample(space.count(), 5)
         assert all(space.sample(n, 5) == whole[:n] for n in range(space.count()))
         assert space.sample(space.count(), 6) != whole
@@ -87,7 +87,7 @@ class TestContract:
         with pytest.raises(ValueError, match="as many first parents"):
             space.crossover(one, [], np.random.default_rng(0))
 
-    def test_strata_share_nothing_and_are_the_space(self, space: SearchSpace) -> None:
+    def test_strata_are_disjoint_and_cover_the_space(self, space: SearchSpace) -> None:
         everything = Counter((s.template, s["unit"] if s.template == "tiles" else None) for s in space.sample(10**6, 0))
         assert {(s.template, s.value): s.count for s in space.strata} == dict(everything)
         assert sum(s.count for s in space.strata) == space.count()
@@ -99,7 +99,7 @@ class TestContract:
             assert list(schedule) == [p.name for p in member.parameters]
             assert member.fingerprint == {"tiles": TILES, "rows": ROWS}[schedule.template].fingerprint
 
-    def test_what_is_illegal_or_of_another_template_is_not_in_it(self, space: SearchSpace) -> None:
+    def test_illegal_and_foreign_schedules_are_not_members(self, space: SearchSpace) -> None:
         good = next(s for s in space.sample(10**6, 0) if s.template == "tiles")
         assert good in space
         for bad in (good.replace(rows=16, columns=16), good.replace(rows=3), good.replace(unit="absent")):
@@ -119,7 +119,7 @@ class TestContract:
             assert len(space.neighbours(schedule, 2)) == 2
             assert space.neighbours(schedule, 0) == []
 
-    def test_moves_give_one_legal_schedule_each_and_move(self, space: SearchSpace) -> None:
+    def test_moves_return_one_different_legal_schedule_per_parent(self, space: SearchSpace) -> None:
         parents = space.sample(20, 2)
         for children in (
             space.mutate(parents, np.random.default_rng(1)),
@@ -197,7 +197,7 @@ def test_inside_a_stratum_all_schedules_are_equally_likely() -> None:
         assert abs(sum(counts) - 3000) < 6 * math.sqrt(3000)
 
 
-def test_strata_of_one_size_are_drawn_from_independently() -> None:
+def test_strata_of_equal_size_are_sampled_independently() -> None:
     twins = UnionSpace([Space(name, (ordinal("x", tuple(range(1000))),)) for name in ("one", "two")])
     drawn = [[s["x"] for s in twins.sample(100, 1) if s.template == name] for name in ("one", "two")]
     assert len(drawn[0]) == len(drawn[1]) == 50
@@ -222,13 +222,13 @@ def test_moves_stay_in_their_template_but_for_a_few_jumps() -> None:
     assert moved["tiles", "rows"] / (100 * TILES.count()) == pytest.approx(union_space.JUMP / 2, abs=0.015)
 
 
-def test_a_space_of_one_stratum_has_nowhere_to_jump_to() -> None:
+def test_a_space_of_one_stratum_has_no_jumps() -> None:
     alone = UnionSpace([ROWS])
     parents = ROWS.sample(10, 0) * 50
     assert set(alone.mutate(parents, np.random.default_rng(0))) <= set(ROWS.sample(100, 0))
 
 
-def test_children_have_both_parents_where_these_are_of_one_template() -> None:
+def test_parents_of_one_template_are_crossed() -> None:
     a = ROWS.sample(8, 1) + TILES.sample(8, 1)
     b = [*ROWS.sample(4, 2), *TILES.sample(4, 2), *ROWS.sample(4, 3), *TILES.sample(4, 3)]
     children = [BOTH.crossover(a, b, np.random.default_rng(seed)) for seed in range(20)]
@@ -264,7 +264,7 @@ def test_bad_unions_are_refused() -> None:
         UnionSpace([ROWS, ROWS])
 
 
-def test_a_union_with_nothing_legal_says_why_of_each() -> None:
+def test_an_empty_union_reports_the_rules_of_each_template() -> None:
     other = Space("other", NOTHING.parameters, (), NOTHING.rules)
     with pytest.raises(EmptySpace, match=r"no schedule of nothing is legal: .*never.*; no schedule of other") as error:
         UnionSpace([NOTHING, other]).sample(1, 0)

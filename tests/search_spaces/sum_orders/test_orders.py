@@ -126,7 +126,7 @@ def test_sums_of_whole_numbers_have_one_order() -> None:
     assert len(set(orders_of(Matmul(300, 200, 256, a="i8"), "h100", 40).values())) == 1
 
 
-def test_an_empty_space_says_which_term_the_reference_has() -> None:
+def test_an_empty_space_reports_the_term_of_the_reference() -> None:
     problem, where = Matmul(64, 64, 64), device("a100")
     templates = templates_for(problem, where)
     reference = SumOrder((OrderTerm("products", "wgmma_k16_f16"), OrderTerm("ranges of k", "one range")))
@@ -154,7 +154,7 @@ def test_a_rule_needs_a_requirement_and_an_order_needs_its_form() -> None:
             SumOrder.from_json(bad)
 
 
-def test_sums_of_one_term_are_exact_and_joins_in_pairs_have_one_name() -> None:
+def test_sums_of_one_term_are_exact_and_pairwise_joins_have_one_name() -> None:
     found = orders_of(CrossEntropy(48, 900, dtype="f32"), "a100", 150)
     assert {order["sum 2"] for order in found.values()} == {"exact, one term"}
     late = {schedule["width"] for schedule, order in found.items() if "after the loop" in order["sum 1"]}

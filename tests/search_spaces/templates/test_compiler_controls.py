@@ -72,7 +72,7 @@ def test_an_edited_control_is_refused_as_an_edited_parameter_is(name: str, value
         template("matmul").config(PROBLEM, edited, H100)
 
 
-def test_register_caps_are_those_at_which_one_more_block_fits() -> None:
+def test_each_register_cap_fits_one_more_block() -> None:
     problem = Copy(rows=1024, columns=1024)
     its = template("copy")
     kernel = its.kernel(problem, its.space(problem, H100).sample(1, 0)[0], H100)

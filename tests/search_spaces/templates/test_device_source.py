@@ -33,7 +33,7 @@ def _kernel(types: dict[str, str]) -> GeneratedKernel:
 
 
 @pytest.mark.parametrize("types, kept", [({}, False), ({"T": "Tile<nobody_reads_it>"}, True)])
-def test_a_constant_stays_where_a_header_or_a_type_names_it(types: dict[str, str], kept: bool) -> None:
+def test_a_constant_used_by_a_header_or_a_type_is_kept(types: dict[str, str], kept: bool) -> None:
     source = _kernel(types).source
     assert "int tile_m = 64;" in source
     assert ("int nobody_reads_it = 4;" in source) == kept
@@ -45,7 +45,7 @@ def test_names_in_comments_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("template", ["wgmma_matmul", "tma_matmul"])
-def test_schedules_that_differ_in_tensor_maps_alone_share_their_code(template: str) -> None:
+def test_schedules_that_only_differ_in_tensor_maps_share_code(template: str) -> None:
     templates = templates_for(PROBLEM, H100)
     space = templates.space(PROBLEM, H100).members[template]
     pairs = 0
@@ -98,7 +98,7 @@ LAUNCH_DECISIONS = {
         ("matmul", "rtx4090", {"raster"}),
     ],
 )
-def test_decisions_of_a_launch_are_no_code(name: str, on: str, names: set[str]) -> None:
+def test_launch_parameters_do_not_change_the_code(name: str, on: str, names: set[str]) -> None:
     """Each of them changes the launch and not the code."""
     problem = dataclasses.replace(LARGE, m=64) if "transposed" in name else LARGE
     made, target = template(name), device(on)

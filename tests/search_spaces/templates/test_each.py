@@ -45,7 +45,9 @@ def test_the_parameters_are_those_of_the_function() -> None:
 
 
 @given(st.data(), st.integers(1, 30), st.sampled_from([8, 2**20, 2**40]), st.booleans(), st.booleans())
-def test_it_is_the_row_by_row_function(data: st.DataObject, rows: int, largest: int, dense: bool, few: bool) -> None:
+def test_each_agrees_with_the_row_by_row_function(
+    data: st.DataObject, rows: int, largest: int, dense: bool, few: bool
+) -> None:
     a, b = (data.draw(st.lists(st.integers(-largest, largest), min_size=rows, max_size=rows)) for _ in "ab")
     codes = data.draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows))
     with pytest.MonkeyPatch.context() as patch:

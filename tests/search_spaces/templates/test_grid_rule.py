@@ -31,7 +31,7 @@ LARGEST = (
 )
 
 
-def test_every_built_in_operator_and_template_is_looked_at() -> None:
+def test_every_built_in_operator_and_template_is_covered() -> None:
     assert {type(problem_from_json(data)) for data in LARGEST} == {o.problem_type() for o in BUILT_IN_OPERATORS}
     looked_at = {t.name for data in LARGEST for on in DEVICES for t in templates_for(problem_from_json(data), on)}
     assert looked_at == {t.name for t in BUILT_IN_TEMPLATES}  # other tests of this process register more

@@ -70,7 +70,7 @@ def units(problem: Matmul, target: Device) -> set[str]:
         "bf16 on sm_75",
     ],
 )
-def test_other_instructions_multiply_where_mma_cannot_or_would_be_wasted(
+def test_other_instructions_are_searched_if_mma_is_unsuitable(
     problem: Matmul, target: Device, expected: set[str]
 ) -> None:
     assert units(problem, target) == expected
@@ -133,13 +133,13 @@ def test_hopeless_schedules_are_pruned_but_still_run(changes: dict[str, str | in
     assert whole.valid.explain({**GOOD, **changes}) == []
 
 
-def test_small_tiles_stay_where_larger_ones_leave_sms_idle() -> None:
+def test_small_tiles_are_kept_if_larger_ones_leave_sms_idle() -> None:
     whole = space(Matmul(256, 512, 4096), H200)
     small = {**GOOD, "tile_m": 32, "sg_data_m": 16}
     assert not {v.rule for v in whole.explain(small)} & {"tile_waves_m", "tile_waves_n"}
 
 
-def test_narrower_copies_stay_where_the_tile_has_no_more_for_each_thread() -> None:
+def test_narrower_copies_are_kept_for_small_tiles() -> None:
     """128 threads copy 16 x 64 elements of f16 at most 8 at a time, and 16 x 32 at most 4."""
     whole = space(Matmul(64, 64, 4096, order_a="col"), H200)
     small = {**GOOD, "tile_m": 16, "tile_n": 64, "subgroups_m": 1, "subgroups_n": 4, "sg_data_m": 16, "sg_data_n": 16}
@@ -153,7 +153,7 @@ def test_narrower_copies_stay_where_the_tile_has_no_more_for_each_thread() -> No
 @pytest.mark.parametrize(
     ("batch", "tile", "split"), [(1, 64, True), (1, 32, True), (1, 16, False), (4, 64, True), (5, 64, False)]
 )
-def test_k_is_split_where_the_tiles_are_under_two_waves(batch: int, tile: int, split: bool) -> None:
+def test_k_is_only_split_if_the_tiles_are_under_two_waves(batch: int, tile: int, split: bool) -> None:
     """512 x 512 is 64 tiles of 64 x 64, 256 of 32 x 32, 1024 of 16 x 16; an H200 has 132 SMs."""
     whole = space(Matmul(512, 512, 4096, batch=batch), H200)
     chosen = {p.name: p.default for p in whole.parameters} | {"tile_m": tile, "tile_n": tile, "split_k": 4}
@@ -168,7 +168,7 @@ def test_k_is_split_where_the_tiles_are_under_two_waves(batch: int, tile: int, s
     assert all(v.rule != "split_k_waves" for v in whole.explain({**chosen, "split_k": 1}))
 
 
-def test_what_is_pruned_stays_valid() -> None:
+def test_pruned_schedules_are_valid() -> None:
     """A schedule with CUDA cores and split-k still computes the problem."""
     problem = Matmul(512, 512, 4096, order_a="col")
     rules = [r for r in pruning_rules(problem, H200) if r.name not in ("tensor_cores", "split_k_waves")]
@@ -200,7 +200,7 @@ def test_two_buffers_that_are_rounded_need_more_registers() -> None:
 
 @needs_nvrtc
 @pytest.mark.nightly
-def test_what_rounding_registers_leaves_out_spills_and_its_neighbours_do_not() -> None:
+def test_only_schedules_excluded_by_register_rounding_spill() -> None:
     kernels = [MATMUL.kernel(ROUNDED, schedule, H200) for schedule in (TWO_ROUNDED_BUFFERS, *NEIGHBOURS)]
     found = dict(compile_many(shared_pool(), kernels, H200.arch))
     compiled = [found[i] for i in range(len(kernels))]
@@ -219,7 +219,7 @@ def test_what_rounding_registers_leaves_out_spills_and_its_neighbours_do_not() -
     ],
     ids=["bf16", "ieee", "few results", "few columns"],
 )
-def test_cuda_cores_multiply_several_results_a_thread_where_there_are_enough(problem: Matmul, one_result: bool) -> None:
+def test_cuda_cores_compute_several_results_per_thread_if_there_are_enough(problem: Matmul, one_result: bool) -> None:
     rows = {str(schedule["intrinsic"]) for schedule in space(problem, TURING).sample(64, seed=0)}
     assert any(intrinsic(name).c.registers == 1 for name in rows) == one_result
     assert any(intrinsic(name).c.registers > 1 for name in rows)

@@ -56,7 +56,7 @@ def test_same_seed_same_samples() -> None:
     assert space(LARGE, H200).sample(5, seed=9) != space(LARGE, H200).sample(5, seed=10)
 
 
-def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
+def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     """On a few problems and devices each rule rejects a schedule of the raw product, with its own message."""
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
@@ -148,7 +148,7 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matmul) -> 
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
-def test_a_copy_is_valid_exactly_where_the_data_movement_has_a_plan(problem: Matmul) -> None:
+def test_a_copy_is_valid_exactly_if_the_data_movement_has_a_plan(problem: Matmul) -> None:
     valid = space(problem, H200).valid
     rng = np.random.default_rng(3)
     verdicts = {True: 0, False: 0}
@@ -172,7 +172,7 @@ def test_a_copy_is_valid_exactly_where_the_data_movement_has_a_plan(problem: Mat
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: f"{p.m}x{p.n}x{p.k}-{p.a}")
-def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
+def test_sampled_copies_have_few_sectors_and_conflicts(problem: Matmul) -> None:
     """Few sectors, and as few bank conflicts as the layout allows, counted over the whole tile."""
     whole = space(problem, H200)
     for config in whole.configs(whole.sample(25, seed=4)):
@@ -185,7 +185,7 @@ def test_sampled_copies_are_among_the_good_ones(problem: Matmul) -> None:
             assert moved.stores.conflict_degree <= max(MOST_CONFLICTS, least) + 0.01
 
 
-def test_work_counts_what_the_tile_does() -> None:
+def test_counts_match_the_work_of_a_tile() -> None:
     rounded = 1 - 1e-12  # counts of persistent blocks are means; a byte of a launch is more than this
     for schedule in space(LARGE, H200).sample(25, seed=3):
         counted = counts(LARGE, MATMUL.config(LARGE, schedule, H200), H200)

@@ -35,7 +35,7 @@ def test_candidates_have_a_partial_wave_after_whole_ones() -> None:
         assert schedule["split_k"] == 1
 
 
-def test_a_small_problem_has_whole_waves_and_a_partial_one() -> None:
+def test_a_small_problem_has_whole_waves_and_a_partial_wave() -> None:
     for tiles in range(2, 40):
         few = int(workers(108, tiles))
         assert few < tiles
@@ -58,7 +58,7 @@ def test_few_matrices_of_many_are_enough() -> None:
     assert not space(small, A100).valid.explain(schedule)
 
 
-def test_neighbours_have_a_place_for_their_sums() -> None:
+def test_neighbours_have_memory_for_their_partial_sums() -> None:
     schedule = samples()[0]
     config = space(PROBLEM, A100).config(schedule)
     kernel = lower(PROBLEM, config, A100)
@@ -71,7 +71,7 @@ def test_neighbours_have_a_place_for_their_sums() -> None:
     assert config.integer("shared_bytes") == whole.integer("shared_bytes") + KEPT_BYTES
 
 
-def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
+def test_counts_include_all_tiles_and_the_exchange() -> None:
     for schedule in samples()[:8]:
         valid = space(PROBLEM, A100).valid
         dealt, whole = (counts(PROBLEM, valid.config(s), A100) for s in (schedule, schedule.replace(stream_k=0)))
@@ -82,7 +82,7 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
         assert dealt.drains > 0 == whole.drains
 
 
-def test_first_copies_are_hidden_where_results_leave_a_stage_of_their_own() -> None:
+def test_first_copies_are_hidden_if_results_leave_a_free_stage() -> None:
     valid = space(PROBLEM, A100).valid
     found = set()
     for schedule in samples():

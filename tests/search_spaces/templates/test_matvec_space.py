@@ -76,7 +76,7 @@ def test_sampled_schedules_break_no_rule(problem: Matvec, name: str) -> None:
     assert all(not sampled.explain(s) for s in schedules)
 
 
-def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
+def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
     old = device("t4")
@@ -116,7 +116,7 @@ def test_a_schedule_is_its_lowering_config(problem: Matvec) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 6, 8, 1000, 12345, 16384])
-def test_a_load_is_a_vector_or_16_bytes_of_it_whatever_k_is(k: int) -> None:
+def test_a_load_is_a_vector_of_at_most_16_bytes_for_every_k(k: int) -> None:
     problem = Matvec(1, 64, k)
     width = aligned_elements(problem)
     assert k % width == 0 and width <= 8
@@ -164,7 +164,7 @@ def test_a_cut_problem_is_small_and_has_the_same_remainders(problem: Matvec) -> 
         assert proxy(small, schedule) == small
 
 
-def test_work_counts_what_the_kernel_moves() -> None:
+def test_counts_match_the_traffic_of_the_kernel() -> None:
     for schedule in space(DOCUMENT, H200).sample(40, seed=3):
         counted = counts(DOCUMENT, MATVEC.config(DOCUMENT, schedule, H200), H200)
         assert counted.blocks * counted.flops >= DOCUMENT.flops
@@ -229,7 +229,7 @@ def test_a_matmul_of_few_rows_is_a_matvec_of_the_same_memory() -> None:
         ({"reduction": "row_sum"}, "row_sum"),
     ],
 )
-def test_other_matmuls_are_refused_with_one_sentence(changes: dict[str, int | str], why: str) -> None:
+def test_other_matmuls_are_rejected_in_one_line(changes: dict[str, int | str], why: str) -> None:
     problem = replace(FEW_ROWS, **changes)  # type: ignore[arg-type]
     reason = MATVEC.why_not(problem, H200)
     assert reason is not None and "\n" not in reason

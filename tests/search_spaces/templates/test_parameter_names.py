@@ -62,7 +62,7 @@ def test_a_template_has_all_parameters_that_are_listed_as_its_own(template: str)
 
 
 @pytest.mark.parametrize("pattern", SHARED)
-def test_a_shared_name_is_used_by_several_templates_and_is_none_of_its_own(pattern: str) -> None:
+def test_shared_names_are_used_by_several_templates(pattern: str) -> None:
     users = {t.removesuffix("_transposed") for t, names in NAMES.items() if any(matches(pattern, n) for n in names)}
     assert len(users) > 1 or pattern == "in_flight", "programs have it, too"
     assert all(pattern not in own for own in OWN.values())

@@ -52,7 +52,7 @@ def test_sampled_schedules_break_no_rule(problem: RowProblem, name: str) -> None
     assert all(not whole.explain(s) for s in schedules)
 
 
-def test_every_rule_refuses_something_somewhere_and_says_why() -> None:
+def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     refused: dict[str, str] = {}
     rng = np.random.default_rng(0)
     # A launch has too many blocks only where there are 2^30 rows; long rows have too many steps.
@@ -161,7 +161,7 @@ def test_parts_of_a_split_row_cover_it_and_begin_aligned(length: int, split: int
         assert not contiguous or split == 1 or chunk % 8 == 0 or chunk == length
 
 
-def test_counts_are_of_what_is_moved() -> None:
+def test_counts_match_the_traffic_of_the_kernel() -> None:
     for problem in (PROBLEMS[0], PROBLEMS[3], PROBLEMS[9]):
         x_bytes = problem.rows * problem.columns * problem.input_dtype.bytes
         for config in sampled(problem, 25, seed=3):

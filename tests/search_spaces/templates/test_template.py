@@ -31,7 +31,7 @@ PROBLEM = Copy(64, 64)
 SCHEDULE = COPY.space(PROBLEM, H200).sample(1, seed=1)[0]
 
 
-def test_a_config_and_a_kernel_are_made_of_valid_schedules_alone() -> None:
+def test_configs_and_kernels_require_valid_schedules() -> None:
     config = COPY.config(PROBLEM, SCHEDULE, H200)
     assert config == COPY.space(PROBLEM, H200).config(SCHEDULE)
     assert COPY.kernel(PROBLEM, SCHEDULE, H200) == COPY.lower(PROBLEM, config, H200)
@@ -162,7 +162,7 @@ def test_versions_of_tile_programs_cover_their_compiler(
     assert replace(made).version != before
 
 
-def test_a_version_follows_from_content_and_not_from_the_place(load: Callable[..., KernelTemplate]) -> None:
+def test_a_version_depends_on_content_and_not_on_the_path(load: Callable[..., KernelTemplate]) -> None:
     here = load("here")
     assert here.space(Softmax(4, 4), H200).count() == 3
     assert load("there/deeper").version == here.version

@@ -32,14 +32,14 @@ def test_candidates_have_a_partial_wave_after_whole_ones() -> None:
         assert schedule["split_k"] == 1
 
 
-def test_a_cut_has_whole_waves_and_a_partial_one() -> None:
+def test_a_reduced_problem_has_whole_waves_and_a_partial_wave() -> None:
     for schedule in samples()[:8]:
         small = proxy(PROBLEM, schedule)
         tiles, launched = space(small, RTX5090).valid.config(schedule).integers("blocks", "launched_blocks")
         assert small.k < PROBLEM.k and 1 < launched < tiles < 100 and tiles % launched
 
 
-def test_results_have_memory_besides_the_stages() -> None:
+def test_results_have_memory_in_addition_to_the_stages() -> None:
     found = set()
     for schedule in samples():
         config = space(PROBLEM, RTX5090).config(schedule)
@@ -50,7 +50,7 @@ def test_results_have_memory_besides_the_stages() -> None:
     assert found == {"registers", "shared"}
 
 
-def test_neighbours_have_a_place_for_their_sums() -> None:
+def test_neighbours_have_memory_for_their_partial_sums() -> None:
     config = space(PROBLEM, RTX5090).config(samples()[0])
     kernel = lower(PROBLEM, config, RTX5090)
     launched, accumulators, threads = config.integers("launched_blocks", "accumulators", "multiplying_threads")
@@ -60,7 +60,7 @@ def test_neighbours_have_a_place_for_their_sums() -> None:
     assert shapes["counters"] == (launched - 1, 2)
 
 
-def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
+def test_counts_include_all_tiles_and_the_exchange() -> None:
     valid = space(PROBLEM, RTX5090).valid
     for schedule in samples()[:8]:
         dealt, whole = (counts(PROBLEM, valid.config(s), RTX5090) for s in (schedule, schedule.replace(stream_k=0)))
@@ -70,7 +70,7 @@ def test_all_tiles_are_counted_and_the_exchange_besides() -> None:
         assert dealt.drains > whole.drains == 0 == dealt.restarts
 
 
-def test_the_walk_has_registers_besides_the_fragments() -> None:
+def test_registers_for_the_tile_order_are_reserved() -> None:
     for schedule in samples():
         config = space(PROBLEM, RTX5090).config(schedule)
         limit = register_limit(RTX5090, config.integer("threads"), config.integer("min_blocks"))

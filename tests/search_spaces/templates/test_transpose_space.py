@@ -63,7 +63,7 @@ def test_sampled_schedules_break_no_rule(problem: Problem, name: str) -> None:
     assert all(not whole.explain(s) for s in schedules)
 
 
-def test_every_rule_refuses_something_and_says_why() -> None:
+def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
     rng = np.random.default_rng(0)
     for problems in (TRANSPOSES, COPIES):
         refused: dict[str, str] = {}
@@ -86,7 +86,7 @@ def test_a_launch_of_too_many_tiles_is_refused() -> None:
     assert "grid" in {v.rule for v in space(huge, H200).valid.explain(schedule)}
 
 
-def test_the_map_constraints_say_what_the_maps_say() -> None:
+def test_the_map_constraints_agree_with_the_maps() -> None:
     """A map is legal if its threads own the whole tile in whole rounds, and no element twice."""
     problem, rng = TRANSPOSES[2], np.random.default_rng(4)
     whole = space(problem, H200)

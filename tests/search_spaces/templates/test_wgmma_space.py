@@ -182,7 +182,7 @@ def test_other_schedules_are_refused_with_the_reason(
         (Matmul(64, 64, 64, reduction="row_sum"), "h200", "no second output, which row_sum needs"),
     ],
 )
-def test_problems_and_devices_that_it_does_not_take(problem: Matmul, name: str, reason: str) -> None:
+def test_unsupported_problems_and_devices_are_rejected(problem: Matmul, name: str, reason: str) -> None:
     found = WGMMA_MATMUL.why_not(problem, device(name))
     assert found is not None and reason in found
     assert WGMMA_MATMUL.why_not(Matmul(63, 63, 61, order_b="col"), H200) is None
@@ -209,7 +209,7 @@ def test_words_of_the_operand_in_registers_lie_in_any_order() -> None:
         (Matmul(64, 64, 99, a="f32", order_b="col"), 4, 4),
     ],
 )
-def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
+def test_threads_copy_operands_that_tma_cannot(problem: Matmul, a: int, b: int) -> None:
     """Lines have this alignment in bytes. TMA needs 16, and only operands that it copies have a tensor map.
 
     If lines are aligned to less than a word, each line of a stage's boxes is followed by a padding word.
@@ -259,14 +259,14 @@ def test_threads_copy_what_tma_cannot(problem: Matmul, a: int, b: int) -> None:
         ({"l2_evict_last": "a"}, {"k": 4098, "n": 4098}, "l2_evict_last_by_tma", "TMA loads neither operand"),
     ],
 )
-def test_rules_of_what_threads_copy(changes: dict[str, Value], problem: dict[str, int], rule: str, reason: str) -> None:
+def test_rules_of_thread_copies(changes: dict[str, Value], problem: dict[str, int], rule: str, reason: str) -> None:
     odd = dataclasses.replace(PROBLEM, **problem)
     schedule = Schedule.from_json("wgmma_matmul", {**GOOD.to_json(), **changes})
     found = {v.rule: v.reason for v in space(odd, H200).explain(schedule)}
     assert rule in found and reason in found[rule], found
 
 
-def test_the_model_prefers_what_the_rules_leave() -> None:
+def test_the_model_agrees_with_the_rules_on_thread_copies() -> None:
     """If blocks keep all SMs busy, no schedule is predicted to be faster with thread copies where TMA could copy."""
     problem = Matmul(2048, 2048, 2048, a="f16", order_b="col")
     legal = space(problem, H200).valid
@@ -283,7 +283,7 @@ def test_the_model_prefers_what_the_rules_leave() -> None:
     assert compared > 4
 
 
-def test_a_through_registers_costs_more_where_wgmma_reads_it_itself() -> None:
+def test_loading_a_through_registers_costs_more_than_shared_memory() -> None:
     """So a search skips it there; words that run along m have no other option."""
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
     for schedule in space(problem, H200).sample(24, seed=7):
@@ -334,7 +334,7 @@ def test_copies_by_threads_cost_more_than_those_of_tma() -> None:
     assert predict(tma, H200) < predict(sixteen, H200) < predict(eight, H200) < predict(four, H200) < predict(two, H200)
 
 
-def test_counts_of_clusters_persistent_blocks_and_turns() -> None:
+def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
     def of(**changes: int) -> CostCounts:
         config = WGMMA_MATMUL.config(PROBLEM, GOOD.replace(**{"tile_n": 128, **changes}), H200)
         assert WGMMA_MATMUL.counts is not None
@@ -384,7 +384,7 @@ def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
     assert seen > 20
 
 
-def test_stream_k_pays_where_the_last_wave_is_thin() -> None:
+def test_stream_k_is_faster_for_a_small_last_wave() -> None:
     """A few tiles more than two waves: an extra wave costs more than exchanging sums, except with few k-tiles.
 
     A block computes its share of the tiles; parts of panels that are no longer in L2 are read again.

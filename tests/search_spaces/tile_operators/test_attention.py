@@ -229,7 +229,7 @@ def test_json_and_calls(name: str) -> None:
     assert Attention.of_arrays(shapes, types, **options) == problem
 
 
-def test_refusals() -> None:
+def test_invalid_problems_are_rejected() -> None:
     for wrong in (
         {"kv_heads": 3},
         {"head_size": 260},
@@ -253,7 +253,7 @@ def ping_pong(problem: Attention, count: int) -> list[Schedule]:
     return chosen
 
 
-def test_warpgroups_take_turns() -> None:
+def test_warpgroups_alternate_with_ping_pong() -> None:
     """Loops of 0, 1 and several iterations: the second problem has blocks of queries without keys."""
     for problem in (TURNS, replace(TURNS, queries=300, keys=60)):
         for schedule in ping_pong(problem, 2):
@@ -264,19 +264,19 @@ def test_warpgroups_take_turns() -> None:
             assert outcome(problem, kernel) == "ok", schedule
 
 
-def test_warpgroups_take_turns_over_a_part_of_the_keys() -> None:
+def test_warpgroups_alternate_over_a_part_of_the_keys() -> None:
     schedule = next(s for s in ping_pong(TURNS, 20) if s.integer("parts") > 1)
     assert outcome(TURNS, kernel_of(TURNS, "h100", schedule)) == "ok"
 
 
 @pytest.mark.parametrize("left_out", ["tile::wait_for_turn(warp / 4);", "tile::end_turns(warp / 4);"])
-def test_a_turn_that_is_left_out_is_found(left_out: str) -> None:
+def test_a_missing_ping_pong_barrier_is_reported(left_out: str) -> None:
     kernel = kernel_of(TURNS, "h100", ping_pong(TURNS, 1)[0])
     assert kernel.source.count(left_out) == 1
     assert outcome(TURNS, replace(kernel, source=kernel.source.replace(left_out, ""))) != "ok"
 
 
-def test_turns_need_two_warpgroups_and_a_warp_that_copies() -> None:
+def test_ping_pong_requires_two_warpgroups_and_a_copying_warp() -> None:
     (schedule,) = ping_pong(TURNS, 1)
     space = tile_template(Attention).space(TURNS, device("h100")).valid
     space.validate(schedule)
@@ -285,7 +285,7 @@ def test_turns_need_two_warpgroups_and_a_warp_that_copies() -> None:
             space.validate(schedule.replace(**change))
 
 
-def test_turns_are_predicted_to_pay_where_tiles_are_large() -> None:
+def test_ping_pong_is_predicted_faster_for_large_tiles() -> None:
     sizes = {"heads": 64, "kv_heads": 64, "queries": 2048, "keys": 2048, "head_size": 128, "value_size": 128}
     chip, problem = device("h100"), replace(TURNS, **sizes)
     template = tile_template(Attention)

@@ -313,7 +313,7 @@ def test_json_and_calls(name: str) -> None:
     assert AttentionBackward.of_arrays(shapes, types, **options) == problem
 
 
-def test_refusals() -> None:
+def test_invalid_problems_are_rejected() -> None:
     for wrong in (
         {"kv_heads": 3},
         {"head_size": 136},

@@ -84,7 +84,7 @@ def test_planted_faults_are_found(fault: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["pages of 16", "pages of 16, heads outside, bf16", "several queries"])
-def test_entries_whose_rows_exceed_32_bits_are_outside_of_the_cache(name: str) -> None:
+def test_entries_with_rows_beyond_32_bits_are_outside_the_cache(name: str) -> None:
     problem = CASES[name]
     inputs = problem.random_inputs(1)
     inputs["lengths"][:] = problem.entries * problem.page

@@ -239,7 +239,7 @@ def test_planted_faults_are_found(fault: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_json(name: str) -> None:
+def test_problems_round_trip_as_json(name: str) -> None:
     assert problem_from_json(CASES[name].to_json()) == CASES[name]
 
 
@@ -265,7 +265,7 @@ def test_edge_cases_have_indices_and_labels_at_the_ends_of_their_ranges() -> Non
     assert {-1, 0, 19, 20} <= set(positions.tolist()) and {-1, 0, 1299, 1300} <= set(labels.tolist())
 
 
-def test_refusals() -> None:
+def test_invalid_problems_are_rejected() -> None:
     for make, name in (
         (lambda: RmsNormQuantize(2, 20000), "columns"),
         (lambda: QkNormRope(2, 2, 24), "head_size"),

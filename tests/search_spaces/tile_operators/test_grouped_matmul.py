@@ -143,7 +143,7 @@ def test_json_and_calls(name: str) -> None:
     assert GroupedMatmul.of_arrays(shapes, types, **options) == problem
 
 
-def test_refusals() -> None:
+def test_invalid_problems_are_rejected() -> None:
     for wrong in ({"rows": "sorted"}, {"activation": "gelu"}, {"w_order": "x"}, {"groups": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             replace(SMALL, **wrong)

@@ -57,7 +57,7 @@ def test_sampled_schedules_and_edge_cases(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_random_inputs_cross_pages_and_store_each_place_once(name: str) -> None:
+def test_random_inputs_cross_pages_and_store_each_slot_once(name: str) -> None:
     problem, pages = CASES[name], set()
     for seed in range(8):
         slots = problem.slots_of(problem.random_inputs(seed))
@@ -125,7 +125,7 @@ def test_planted_faults_are_found(fault: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_json(name: str) -> None:
+def test_problems_round_trip_as_json(name: str) -> None:
     assert problem_from_json(CASES[name].to_json()) == CASES[name]
 
 
@@ -147,6 +147,6 @@ def test_bytes_are_those_of_the_tokens() -> None:
         ({"pages": 2**27}, "cache"),
     ],
 )  # fmt: skip
-def test_refusals(options: dict[str, object], name: str) -> None:
+def test_invalid_problems_are_rejected(options: dict[str, object], name: str) -> None:
     with pytest.raises(ValueError, match=name):
         QkNormRopeAppend(4, 2, 1, **options)  # type: ignore[arg-type]

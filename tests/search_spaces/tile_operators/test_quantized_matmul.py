@@ -94,7 +94,7 @@ def words(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["awq", "gptq", "gptq_v2"])
-def test_checkpoints_compute_what_their_format_says(kind: str) -> None:
+def test_checkpoints_are_decoded_as_their_format_specifies(kind: str) -> None:
     k, n, group = 128, 16, 64
     weights, zeros = numbers((k, n)), np.random.default_rng(2).integers(1, 16, (k // group, n))
     scales = np.random.default_rng(3).uniform(0.01, 0.1, (k // group, n)).astype(np.float16)

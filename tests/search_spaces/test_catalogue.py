@@ -40,7 +40,7 @@ def _of_its_own() -> Iterator[None]:
     catalogue._catalogue.cache_clear()
 
 
-def test_names_find_what_they_name_and_nothing_else() -> None:
+def test_names_identify_templates_and_operators() -> None:
     for template in catalogue.templates():
         assert catalogue.template(template.name) is template
         assert set(template.operators) <= {o.name for o in catalogue.operators()}
@@ -53,7 +53,7 @@ def test_names_find_what_they_name_and_nothing_else() -> None:
         catalogue.operator("gemm")
 
 
-def test_what_is_registered_is_there_and_may_be_registered_again() -> None:
+def test_templates_and_operators_can_be_registered_repeatedly() -> None:
     before = catalogue.templates()
     catalogue.register(NEWER)
     catalogue.register(NEWER, replace(MATMUL, name="newer", supports=for_sm_100))
@@ -68,7 +68,7 @@ def test_what_is_registered_is_there_and_may_be_registered_again() -> None:
     assert made == Softmax(3, 4)
 
 
-def test_another_one_of_the_same_name_is_refused() -> None:
+def test_another_template_or_operator_of_the_same_name_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"another kernel template is already called 'matmul'"):
         catalogue.register(replace(MATMUL, summary="mine"))
     assert catalogue.template("matmul") is MATMUL
@@ -86,7 +86,7 @@ def test_only_operators_and_templates_are_registered(entry: object) -> None:
     assert (catalogue.templates(), catalogue.operators()) == before
 
 
-def test_candidates_are_of_the_problem_s_operator_each_with_why_it_is_out() -> None:
+def test_candidates_of_the_operator_have_a_reason_if_excluded() -> None:
     catalogue.register(NEWER, OTHER)
     found = catalogue.candidates(PROBLEM, H200)
     assert [t.name for t, _ in found] == [t.name for t in catalogue.templates() if "matmul" in t.operators]
@@ -105,7 +105,7 @@ def test_templates_for_a_problem_are_those_that_can_compute_it() -> None:
     assert [t.name for t in catalogue.templates_for(PROBLEM, later)] == ["matmul", "tma_matmul", "newer", "other"]
 
 
-def test_without_any_template_it_says_why() -> None:
+def test_a_problem_without_templates_is_reported_with_reasons() -> None:
     scan = type("Scan", (Matmul,), {"operator": "scan"})(8, 8, 8)
     with pytest.raises(ValueError, match=r"^no kernel template computes this problem on h200: none is known$"):
         catalogue.templates_for(scan, H200)
@@ -115,7 +115,7 @@ def test_without_any_template_it_says_why() -> None:
 
 
 @pytest.mark.parametrize("data", [7, None, [], "matmul"])
-def test_what_is_no_object_is_no_problem(data: object) -> None:
+def test_json_other_than_objects_is_rejected(data: object) -> None:
     with pytest.raises(ValueError, match="the JSON of a problem must be an object, not"):
         catalogue.problem_from_json(data)  # type: ignore[arg-type]
 
@@ -182,7 +182,7 @@ def test_a_failing_entry_point_is_only_a_warning(
 
 
 @pytest.mark.parametrize("row", catalogue.BUILT_IN_TEMPLATES, ids=lambda row: row.name)
-def test_a_row_says_of_its_template_what_that_says(row: catalogue.BuiltInTemplate) -> None:
+def test_catalogue_rows_agree_with_their_templates(row: catalogue.BuiltInTemplate) -> None:
     loaded = row.load()
     assert (loaded.name, loaded.operators) == (row.name, row.operators)
 

@@ -57,7 +57,7 @@ def test_other_folders_of_metadata(name: str, tmp_path: Path, monkeypatch: pytes
     assert [point.name for point in entry_points(group=GROUP)] == ["small"]
 
 
-def test_packages_in_zip_files_have_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entry_points_of_zip_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / "zipped-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
         file.writestr("zipped-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: zipped\nVersion: 1.0\n")
@@ -66,7 +66,7 @@ def test_packages_in_zip_files_have_them_too(tmp_path: Path, monkeypatch: pytest
     assert [point.name for point in entry_points(group=GROUP)] == ["small"]
 
 
-def test_packages_that_only_a_finder_knows_have_them_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_entry_points_of_custom_finders_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "found-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: found\nVersion: 1.0\n")

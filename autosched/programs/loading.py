@@ -47,14 +47,14 @@ def load_program(place: str) -> Program:
     """
     found = _load(place)
     if isinstance(found, Beside):
-        raise ProgramError(f"{place}: {found.name} is a template of {found.operator}, and no operator of its own")
+        raise ProgramError(f"{place}: {found.name} is a kernel template of {found.operator}, not an operator")
     return found
 
 
 def _load(place: str) -> Program | Beside:
     path, name = _split(place)
     if not path.is_file():
-        raise ProgramError(f"there is no file {path}: give --program FILE[:NAME]")
+        raise ProgramError(f"no such file: {path}; write --program FILE[:NAME]")
     if path.suffix in TEXTS:
         return _read(path, name)
     module_name = f"autosched_program_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
@@ -68,8 +68,8 @@ def _load(place: str) -> Program | Beside:
             raise ProgramError(f"{path} has no program {name}: it has {', '.join(found) or 'none'}")
         return found[name]
     if len(found) != 1:
-        told = ", ".join(found) or "none: make one with @program"
-        raise ProgramError(f"{path} has {len(found)} programs ({told}): give one, as --program {path}:NAME")
+        names = ", ".join(found) or "none: declare one with @program"
+        raise ProgramError(f"{path} has {len(found)} programs ({names}): select one with --program {path}:NAME")
     return next(iter(found.values()))
 
 
@@ -116,7 +116,7 @@ def register_place(place: str, reference: str = "") -> Program | Beside:
     """
     found = load(place)
     if reference and isinstance(found, Beside):
-        raise ProgramError(f"--reference is for programs of their own: {found.operator} has a reference")
+        raise ProgramError(f"{found.name} is verified against {found.operator}'s reference: omit --reference")
     if isinstance(found, Program) and reference:
         found = with_reference(found, reference)
     if isinstance(found, Beside):

@@ -39,7 +39,7 @@ def with_reference(program: Program, place: str) -> Program:
     """
     file, _, name = place.rpartition(":")
     if not file or not name.isidentifier():
-        raise ProgramError(f"--reference {place} names no function: write FILE.py:FUNCTION")
+        raise ProgramError(f"--reference {place} does not name a function: write FILE.py:FUNCTION")
     try:
         content = read_bounded(file, _MOST_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -50,16 +50,16 @@ def with_reference(program: Program, place: str) -> Program:
     def reference(
         sizes: Mapping[str, Number], inputs: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, FloatArray]:
-        told = f"the reference {place}"
+        label = f"the reference {place}"
         count = sum(int(np.prod(shape)) for shape in shapes.values())
-        result: Any = call(function, told, sizes, inputs, count)
-        found = result if isinstance(result, Mapping) else {outputs[0]: result}
-        if set(found) != set(outputs):
-            raise KernelFileError(f"{told} must give {', '.join(outputs)}, not {', '.join(map(str, found))}")
-        made = {name: np.asarray(found[name], dtype=np.float64) for name in outputs}
-        for name, values in made.items():
+        result: Any = call(function, label, sizes, inputs, count)
+        returned = result if isinstance(result, Mapping) else {outputs[0]: result}
+        if set(returned) != set(outputs):
+            raise KernelFileError(f"{label} must return {', '.join(outputs)}, not {', '.join(map(str, returned))}")
+        arrays = {name: np.asarray(returned[name], dtype=np.float64) for name in outputs}
+        for name, values in arrays.items():
             if values.shape != shapes[name]:
-                raise KernelFileError(f"{told} gives {name} of shape {values.shape}, which must be {shapes[name]}")
-        return made
+                raise KernelFileError(f"{label} returns {name} with shape {values.shape}, not {shapes[name]}")
+        return arrays
 
     return dataclasses.replace(program, reference=reference)

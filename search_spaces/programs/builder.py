@@ -49,7 +49,7 @@ class Argument:
 def _argument(sizes: str, type_: str, role: Role) -> Argument:
     names = tuple(sizes.split())
     if not 1 <= len(names) <= 4 or not all(name.isidentifier() for name in names):
-        raise ProgramError(f'an array has one to four extents with names, such as "m k", not {sizes!r}')
+        raise ProgramError(f'an array has one to four named extents, such as "m k", not {sizes!r}')
     try:
         return Argument(names, dtype(type_, INPUT_DTYPES if role == "input" else ARRAY_DTYPES), role)
     except ValueError as error:
@@ -73,7 +73,7 @@ def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
 
 def _with_rows(found: Argument, strided: bool) -> Argument:
     if strided and len(found.sizes) < 2:
-        raise ProgramError(f"a strided array has rows, and this one has the extent {found.sizes[0]} alone")
+        raise ProgramError(f"a strided array must have rows, but this one has only the extent {found.sizes[0]}")
     return replace(found, strided=bool(strided))
 
 
@@ -98,7 +98,7 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False, strided: bool = Fa
     """
     found = _argument(sizes, dtype, "inout")
     if unordered and len(found.sizes) != 1:
-        raise ProgramError(f"only a vector is unordered, and this array has the extents {sizes}")
+        raise ProgramError(f"only a vector can be unordered, but this array has the extents {sizes}")
     return replace(_with_rows(found, strided), unordered=bool(unordered))
 
 
@@ -165,7 +165,7 @@ class Program:
         """
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
-            raise ProgramError(f"{self.place}: a program cuts its result into blocks: call p.blocks")
+            raise ProgramError(f"{self.place}: the program does not call p.blocks, which cuts its result into blocks")
         operations = ir.without_unused_values(tuple(builder.scopes[0]))
         operations = pad_depths(operations, builder.unused_id)
         return ir.Trace(
@@ -216,7 +216,7 @@ class Program:
         except Exception as error:  # the user's code may raise anything
             raise located(error, self.function) from error
         if len(builder.scopes) != 1:
-            raise ProgramError(f"{self.place}: a loop over p.steps was left before its end: do not break out of it")
+            raise ProgramError(f"{self.place}: a loop over p.steps ended early: do not break out of it")
         return builder, arrays
 
 
@@ -246,16 +246,16 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
         for size in sizes:
             if size in argument.sizes[1:] or (size in argument.sizes and len(argument.sizes) > 2):
                 raise ProgramError(
-                    f"{name}: a dynamic size is the first extent of an array of one or two, and {size} is not: "
+                    f"{name}: a dynamic size must be the first extent of an array of at most two, and {size} is not: "
                     "transpose the array, or make the size a constant"
                 )
     strides = {name: f"{name}_stride" for name, a in arguments.items() if a.strided}
     for name, size in strides.items():
         if size in parameters or any(size in a.sizes for a in arguments.values()):
-            raise ProgramError(f"{size} is the stride of the array {name}: rename what has that name")
+            raise ProgramError(f"{size} is the name of the stride of {name}: rename the other argument or extent")
     unknown = [size for size in sizes if all(size not in a.sizes for a in arguments.values())]
     if unknown:
-        raise ProgramError(f"no array has the dynamic size {unknown[0]}")
+        raise ProgramError(f"unknown dynamic size {unknown[0]}: use the name of an extent of an array")
 
     def made(function: Callable[..., None]) -> Program:
         if all(a.role == "input" for a in arguments.values()):

@@ -59,9 +59,9 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
                 one, two = in_order(*one), in_order(*two)
             if not agrees(two[0], one[0], one[1] + two[1]).all():
                 raise ProgramError(
-                    f"{fetch.source}: {ir.spelled(fetch)}: {name} depends on the order in which blocks and threads "
-                    f"come, through values of {fetch.window.array.name} that others write: use what is the same in any "
-                    "order, or declare a vector unordered=True"
+                    f"{fetch.source}: {ir.spelled(fetch)}: {name} depends on the order of blocks and threads, "
+                    f"through values of {fetch.window.array.name} that other blocks write: use only values that are "
+                    "the same in every order, or declare a vector with unordered=True"
                 )
     return first
 

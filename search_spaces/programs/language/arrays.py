@@ -90,11 +90,11 @@ class Array:
     def __getitem__(self, place: Index | int) -> Array:
         """Return the slice at an index of the first dimension. Raises MisusedArray if only a matrix remains."""
         if len(self.shape) < 3:
-            raise MisusedArray(f"{self.name}[..]: only dimensions before the last two are indexed; use p.window")
+            raise MisusedArray(f"{self.name}[..]: only dimensions before the last two can be indexed: use p.window")
         if not isinstance(place, Index | int) or isinstance(place, bool):
             raise MisusedArray(
-                f"{self.name}[..]: a dimension is indexed by a place or a whole number, not by a "
-                f"{type(place).__name__.lower()}: load it with p.load_scalar, or give p.window a tile of row numbers"
+                f"{self.name}[..]: the index of a dimension is a position or a whole number, not a "
+                f"{type(place).__name__.lower()}: load it with p.load_scalar, or pass p.window a tile of row numbers"
             )
         index = place if isinstance(place, Index) else Index("constant", place)
         return replace(self, lead=(*self.lead, index))

@@ -57,9 +57,9 @@ class ElementFunction:
         if self.types == "whole":
             return I32 if kinds == {I32} else "i32"
         if self.types == "truths":
-            return BOOL if kinds == {BOOL} else "truths, as comparisons give them"
+            return BOOL if kinds == {BOOL} else "truth values, which comparisons return"
         if len(kinds) > 1 or not kinds <= {F32, I32} or (self.types == "chosen" and types[0] != BOOL):
-            return "a truth and two of f32, or two of i32" if self.types == "chosen" else "f32, or i32"
+            return "a truth value and two f32 or two i32" if self.types == "chosen" else "f32 or in i32"
         return BOOL if self.types == "compared" else kinds.pop()
 
 

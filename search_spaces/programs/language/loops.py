@@ -94,10 +94,10 @@ class Loops(Scalars, Recorder):
         assert isinstance(loop, ir.Loop)
         for operation in ir.walk_body(loop.body):
             if isinstance(operation, ir.StoreTile | ir.AtomicRmw):
-                fail("split", "nothing is stored in the loop: only the block that comes last has the whole result")
+                fail("split", "a split loop must not store: only the block that finishes last has the result")
             outer = {o.state for o in before if isinstance(o, ir.Set)} - {state.number for state in states}
             if isinstance(operation, ir.Set) and operation.state in outer:
-                fail("split", f"the loop sets another state at {operation.source}: name it in states")
+                fail("split", f"the loop also sets the state at {operation.source}: add it to states")
         others = tuple(self.state(self.full(state.shape, 0.0, state.dtype.name)) for state in states)
         number = self.new_id()
         self.scopes.append([])
@@ -116,16 +116,16 @@ class Loops(Scalars, Recorder):
         if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
             fail("split", f"parts is a whole number from 1 to {MOST_PARTS}, not {parts!r}")
         if not isinstance(states, tuple | list) or not states or not all(isinstance(s, State) for s in states):
-            fail("split", f"states is a tuple of what p.state returned, not {states!r}")
+            fail("split", f"states is a tuple of states from p.state, not {states!r}")
         if combine != "add" and not callable(combine):
             fail("split", f'combine is "add" or a function of two tuples of tiles, not {combine!r}')
         if len(self.scopes) > 1:
-            fail("split", "it stands in no other loop and no condition")
+            fail("split", "a split loop must not be inside another loop or a condition")
         for operation in ir.walk_body(tuple(before)):
             if isinstance(operation, ir.Loop) and operation.parts:
-                fail("split", f"one loop of a program is shared, and the one at {operation.source} is")
+                fail("split", f"a program has at most one split loop, and {operation.source} already has one")
             if isinstance(operation, ir.StoreTile | ir.AtomicRmw):
-                fail("split", f"every part would store what is stored before the loop, at {operation.source}")
+                fail("split", f"each part would repeat the store at {operation.source}: move it after the loop")
 
     @contextmanager
     def when(self, place: Index, equals: int = 0) -> Iterator[None]:
@@ -136,7 +136,7 @@ class Loops(Scalars, Recorder):
         """
         source, number = caller(), self.new_id()
         if not isinstance(place, Index):
-            fail("when", f"the condition must be an index, such as at % 128, got {place!r}")
+            fail("when", f"the condition must be an index, such as at % 128, not {place!r}")
         self.scopes.append([])
         yield
         body = tuple(self.scopes.pop())

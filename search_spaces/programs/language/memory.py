@@ -37,7 +37,7 @@ def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, 
     """Check that a window consists of whole tiles of the array's order. Raises ProgramError."""
     sizes, places = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
     if turned or any(isinstance(place, Tile | State) for place in places):
-        fail("window", f"{array.name} is packed: its windows are neither turned, nor said by tiles")
+        fail("window", f"{array.name} is packed: its windows cannot be turned or indexed by tiles")
     divisors = [place_of("window", place).divisor for place in places]
     if any(divisor % size or extent % size for divisor, size, extent in zip(divisors, sizes, shape, strict=True)):
         fail("window", f"{array.name} is packed: windows are whole tiles of {order.rows}x{order.columns}")
@@ -47,7 +47,7 @@ def _window_of(operation: str, window: object) -> ir.Window:
     """Return the window of a handle. Raises ProgramError for anything else."""
     if not isinstance(window, WindowHandle):
         shown = window.name if isinstance(window, ir.Array) else repr(window)
-        fail(operation, f"it takes a window, not {shown}: use p.window(array, (row, column), (rows, columns))")
+        fail(operation, f"expected a window, not {shown}: use p.window(array, (row, column), (rows, columns))")
     return window.window
 
 
@@ -160,14 +160,14 @@ class ArrayOperations(NamedFunctions, Recorder):
     ) -> WindowHandle:
         """Return a window whose elements are selected by a tile of indices."""
         if map is not None or array.role == "shared":
-            fail("window", "places that a tile says are of an array in global memory, and have no wg_map")
+            fail("window", "a window indexed by tiles needs an array in global memory, and has no wg_map")
         if len(array.shape) == 1:
             if not isinstance(at, Tile | State):
-                fail("window", f"{array.name} is a vector: a place for each element is one tile, not a pair")
+                fail("window", f"{array.name} is a vector: pass one tile of indices, not a pair")
             given, places, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
         else:
             if isinstance(at, Tile | State):
-                fail("window", f"{array.name} is a matrix: a tile says its rows, (rows, column)")
+                fail("window", f"{array.name} is a matrix: pass a pair, (tile of row indices, column)")
             across, line = at if not turned else at[::-1]
             if isinstance(line, Tile | State) and isinstance(across, Tile | State):
                 return self._of_elements(array, across.tile(), line.tile(), shape)
@@ -177,7 +177,7 @@ class ArrayOperations(NamedFunctions, Recorder):
             places = (along, index.constant(0)) if turned else (index.constant(0), along)
             wanted = (1, shape[1]) if turned else (shape[0], 1)
         if (given.shape, given.value.dtype) != (wanted, I32):
-            fail("window", f"places are {shape_text(wanted)} i32, not {value_text(given.value)}")
+            fail("window", f"the indices must be {shape_text(wanted)} i32, not {value_text(given.value)}")
         return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, None, given.value))
 
     def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
@@ -187,12 +187,12 @@ class ArrayOperations(NamedFunctions, Recorder):
         """
         rows, columns = array.matrix
         if array.dynamic is not None or array.pitch is not None:
-            fail("window", f"tiles say rows or elements of {array.name} alone where all its sizes are constants")
+            fail("window", f"{array.name} has a dynamic size or stride: only one dimension can be indexed by a tile")
         for name, tile in (("rows", row), ("columns", column)):
             if tile.value.dtype != I32 or any(n not in (1, size) for n, size in zip(tile.shape, shape, strict=True)):
-                fail("window", f"{name} of elements are {shape_text(shape)} i32, not {value_text(tile.value)}")
+                fail("window", f"indices of {name} must be {shape_text(shape)} i32, not {value_text(tile.value)}")
         if rows * columns > MOST_PLACES:
-            fail("window", f"{array.name} has more than 2^31 elements, whose places are not whole numbers of 32 bits")
+            fail("window", f"{array.name} has more than 2^31 elements, which 32-bit indices cannot address")
         inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
         place = self.map("where", inside, row * columns + column, -1)
         for d in (0, 1):
@@ -226,7 +226,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         """
         target = _window_of("load", window)
         if target.array.role == "output":
-            fail("load", f"{target.array.name} is an output, which holds nothing yet: declare it InOut")
+            fail("load", f"{target.array.name} is an output, which has no values before: declare it InOut")
         return self.result(
             target.shape, target.array.dtype, lambda v: ir.LoadTile(v, target, float(padding), caller()), target.map
         )
@@ -242,10 +242,10 @@ class ArrayOperations(NamedFunctions, Recorder):
         tile, to = tile_of("store", value), _window_of("store", window)
         self._check_target("store", "store_tile", tile, to)
         if to.index is not None and to.array.role != "inout":
-            fail("store", f"{to.array.name} must be InOut: what no place says keeps the value that it has before")
+            fail("store", f"{to.array.name} must be InOut: elements without an index keep their values")
         end = None if rows_below is None else place_of("store", rows_below)
         if end is not None and (to.index is not None or to.array.role == "shared"):
-            fail("store", "rows_below is for windows of an array at a place of their own")
+            fail("store", "rows_below needs a window on an array argument, without indices")
         self.add(ir.StoreTile(tile.value, to, caller(), end))
 
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> Tile:
@@ -269,11 +269,11 @@ class ArrayOperations(NamedFunctions, Recorder):
         tile, to = tile_of("atomic_rmw", value), _window_of("atomic_rmw", window)
         self._check_target("atomic_rmw", "atomic_rmw", tile, to)
         if to.array.role != "inout":
-            fail("atomic_rmw", f"{to.array.name} must be InOut: what is combined has a value before")
+            fail("atomic_rmw", f"{to.array.name} must be InOut: atomics combine with existing values")
         name = to.array.dtype.name
         if kind not in ATOMICS or name not in ATOMICS[kind].types:
             known = ", ".join(k for k, row in ATOMICS.items() if name in row.types)
-            fail("atomic_rmw", f"{kind} of {name} is not offered: use {known}" if known else f"{name} is not combined")
+            fail("atomic_rmw", f"{kind} does not support {name}: use {known or 'another type'}")
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.AtomicFetch(kind, tile.value, to, caller(), v))
 
     def atomic_add(self, value: Tile | State, window: WindowHandle) -> Tile:
@@ -297,7 +297,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         """Prefetch a window that is loaded later (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
         target = _window_of("prefetch", window)
         if target.index is not None:
-            fail("prefetch", "a window whose places a tile says is not prefetched")
+            fail("prefetch", "a window indexed by tiles cannot be prefetched")
         if locality not in LOCALITIES:
             fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
         self.add(ir.Prefetch(target, locality, caller()))

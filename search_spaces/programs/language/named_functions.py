@@ -12,11 +12,11 @@ from search_spaces.programs.language.values import Operand, State, Tile, fail
 def place_of(operation: str, value: object) -> Index:
     """Return an index. Raises ProgramError for anything but an index or a whole number."""
     if isinstance(value, Tile | State):
-        fail(operation, "a place is the same for all threads of a block, not a tile: load it with p.load_scalar")
+        fail(operation, "a position is the same for all threads of a block, not a tile: load it with p.load_scalar")
     if isinstance(value, Index):
         return value
     if type(value) is not int:
-        fail(operation, f"a place is a whole number, or made of what p.blocks and p.steps give, not {value!r}")
+        fail(operation, f"a position is a whole number or computed from p.blocks and p.steps, not {value!r}")
     return index.as_index(value)
 
 

@@ -157,10 +157,10 @@ class _Walk:
         for d in window.indexed:
             places = self.outside[window.index.id][d]
             if places.kind != "inside" and not misses(window, places):
-                held = f"{places.value:g}" if places.kind == "constant" else "what nobody knows"
+                held = f"{places.value:g}" if places.kind == "constant" else "unknown"
                 raise ProgramError(
-                    f"{source}: store: places are {held} outside of the array that they come from (loaded at "
-                    f"{places.source}), which {window.array.name} has: load them with padding=-1"
+                    f"{source}: store: the indices are {held} beyond the end of their array (loaded at "
+                    f"{places.source}), and {window.array.name} may have such an element: load them with padding=-1"
                 )
 
     def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:
@@ -176,7 +176,7 @@ class _Walk:
         joined_rows = grouped(rows, value.shape[0] // shape[0])
         if joined_rows is None:
             raise ProgramError(
-                f"{source}: reshape: rows that it joins lie inside and outside of the array (loaded at {rows.source})"
+                f"{source}: reshape: it would join rows inside and outside of the array (loaded at {rows.source})"
             )
         return joined_rows, INSIDE
 
@@ -194,10 +194,10 @@ class _Walk:
         if groups is not None:
             along = groups if adds_nothing else replace(groups, kind="unknown")
         elif not adds_nothing:
-            held = f"{along.value:g}" if along.kind == "constant" else "what nobody knows"
+            held = f"{along.value:g}" if along.kind == "constant" else "unknown values"
             axis = ("rows", "columns")[d]
             raise ProgramError(
-                f"{operation.source}: reduction: {kind} sees {held} in {axis} outside of the array (loaded at "
+                f"{operation.source}: reduction: {kind} includes {held} in {axis} outside of the array (loaded at "
                 f"{along.source}): load with padding={neutral:g}, or use p.where with p.{axis}"
             )
         both[d] = INSIDE if whole else along
@@ -212,9 +212,9 @@ class _Walk:
         along, other, neutral = both[d], both[1 - d], REDUCTIONS[kind].start
         seen = any(before != operation.reverse for _, _, before in along.edges)
         if along.kind != "inside" and seen and not (along.kind == "constant" and along.value == neutral):
-            held, axis = f"{along.value:g}" if along.kind == "constant" else "what nobody knows", ("rows", "columns")[d]
+            held, axis = f"{along.value:g}" if along.kind == "constant" else "unknown values", ("rows", "columns")[d]
             raise ProgramError(
-                f"{operation.source}: scan: {kind} sees {held} in {axis} outside of the array (loaded at "
+                f"{operation.source}: scan: {kind} includes {held} in {axis} outside of the array (loaded at "
                 f"{along.source}): load with padding={neutral:g}, or use p.where with p.{axis}"
             )
         if along.kind != "inside":

@@ -84,8 +84,8 @@ class _Turn:
             if place.args[0] == at and place.number % loop.step == 0:
                 return place.number // loop.step
         raise ProgramError(
-            f"{condition.source}: when: a window moves in it, so it holds every so many turns: use at % n, with n a "
-            f"multiple of the step {loop.step}"
+            f"{condition.source}: when: a condition that moves a window must hold in every n-th iteration: "
+            f"use at % n, with n a multiple of the step {loop.step}"
         )
 
 
@@ -93,7 +93,7 @@ def _if(condition: ir.If, offsets: Offsets, turn: _Turn | None) -> ir.If:
     moved = _moves(condition.body)
     inside = dict(offsets)
     if moved and turn is None:
-        raise ProgramError(f"{condition.source}: when: a window moves in it outside of a loop")
+        raise ProgramError(f"{condition.source}: when: a condition outside of loops must not move a window")
     if moved and turn is not None:
         times = Index("loop", turn.loop.number) // turn.period(condition)
         for window, by in moved.items():
@@ -111,7 +111,7 @@ def _moves(body: tuple[ir.Operation, ...]) -> dict[int, tuple[int, int]]:
             rows, columns = found.get(operation.window.id, (0, 0))
             found[operation.window.id] = rows + operation.by[0], columns + operation.by[1]
         elif isinstance(operation, ir.If) and _moves(operation.body):
-            raise ProgramError(f"{operation.source}: when: a window moves in a condition of a condition")
+            raise ProgramError(f"{operation.source}: when: a nested condition must not move a window")
     return found
 
 
@@ -123,7 +123,7 @@ def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:
     _resolved(plain, moved, None)
     for window, condition in periodic.items():
         if window in moved or sum(window in _moves(c.body) for c in conditions) > 1:
-            raise ProgramError(f"{condition.source}: when: a window is moved both in it and elsewhere in the loop")
+            raise ProgramError(f"{condition.source}: when: the loop must not also move this window elsewhere")
     each: dict[int, tuple[int, int]] = {}
     for window, by in moved.items():
         if any(i.kind != "constant" for i in by):

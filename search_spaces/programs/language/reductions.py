@@ -62,7 +62,7 @@ class Reductions(NamedFunctions):
         kinds = {name: row for name, row in REDUCTIONS.items() if name != ONE_OF_GROUP}
         row = kinds.get(kind)
         if row is None:
-            fail("reduction", f"there is no kind {kind}: use {', '.join(kinds)}")
+            fail("reduction", f"unknown kind {kind}: use {', '.join(kinds)}")
         _check_type("reduction", kind, row.types, tile)
         shape = _reduced("reduction", tile, dim, size)
         return self.result(
@@ -162,7 +162,7 @@ class Reductions(NamedFunctions):
         """
         tile = tile_of("scan", value)
         if kind not in SCANS:
-            fail("scan", f"there is no kind {kind}: use {', '.join(SCANS)}")
+            fail("scan", f"unknown kind {kind}: use {', '.join(SCANS)}")
         _check_type("scan", kind, REDUCTIONS[kind].types, tile)
         _check_dim("scan", dim)
         return self.result(
@@ -198,14 +198,14 @@ class Reductions(NamedFunctions):
 
 def _check_dim(operation: str, dim: object) -> None:
     if type(dim) is not int or dim not in (0, 1):
-        fail(operation, f"a tile has the dimensions 0 and 1, not {dim!r}")
+        fail(operation, f"dim is 0 or 1, not {dim!r}")
 
 
 def _check_type(operation: str, kind: str, types: tuple[str, ...], tile: Tile) -> None:
     name = tile.value.dtype.name
     if name not in types:
         hint = f': use .cast("{types[0]}")' if tile.value.dtype.is_float and types[0] == "f32" else ""
-        fail(operation, f"{kind} joins {' or '.join(types)}, not {name}{hint}")
+        fail(operation, f"{kind} supports {' and '.join(types)}, not {name}{hint}")
 
 
 def _reduced(operation: str, tile: Tile, dim: int, size: int | None) -> Shape:
@@ -216,6 +216,6 @@ def _reduced(operation: str, tile: Tile, dim: int, size: int | None) -> Shape:
     if type(each) is not int or each < 1 or extent % each:
         fail(
             operation,
-            f"groups of {each} do not divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
+            f"groups of {each} must divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
         )
     return (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)

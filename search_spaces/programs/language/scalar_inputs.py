@@ -72,6 +72,6 @@ def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
             before = found[name]
             low, high, ordered = max(low, before.low), min(high, before.high), ordered or before.ordered
         if low > high:
-            raise ir.ProgramError(f"{operation.source}: load_scalar: no number of {name} is in the ranges of all loads")
+            raise ir.ProgramError(f"{operation.source}: load_scalar: the ranges of the loads of {name} do not overlap")
         found[name] = ScalarInput(low, high, ordered)
     return found

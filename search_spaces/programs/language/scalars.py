@@ -49,7 +49,7 @@ class Scalars(NamedFunctions):
             ProgramError: For another array, another number of positions, or an empty range.
         """
         if not isinstance(array, ir.Array):
-            fail("load_scalar", f"it takes an array of the program, not {array!r}")
+            fail("load_scalar", f"expected an array of the program, not {array!r}")
         if array.role != "input" or array.dtype != I32:
             fail("load_scalar", f"{array.name} must be an Input of i32, not {array.role} {array.dtype.name}")
         if array.pitch is not None:
@@ -81,7 +81,7 @@ class Scalars(NamedFunctions):
         """
         tile = tile_of("uniform", value)
         if (tile.shape, tile.value.dtype) != ((1, 1), I32):
-            fail("uniform", f"it takes a tile of one i32, not {value_text(tile.value)}: use p.reduction")
+            fail("uniform", f"expected a tile of one i32, not {value_text(tile.value)}: use p.reduction")
         _check_range("uniform", low, high)
         typical = constant(high) if usual is None else place_of("uniform", usual)
         index = Index("scalar", self.new_id(), (constant(low), constant(high), typical))

@@ -54,9 +54,9 @@ class Slices(NamedFunctions):
             fail("reshape", f"a shape is a pair of whole numbers from 1 up, not {shape!r}")
         rows, columns = shape
         if rows * columns != tile.shape[0] * tile.shape[1]:
-            fail("reshape", f"{shape_text(tile.shape)} has another number of elements than {rows}x{columns}")
+            fail("reshape", f"{shape_text(tile.shape)} and {rows}x{columns} have different numbers of elements")
         if max(rows, tile.shape[0]) % min(rows, tile.shape[0]):
-            fail("reshape", f"rows are cut into equal parts or joined whole: {tile.shape[0]} rows do not become {rows}")
+            fail("reshape", f"one number of rows must divide the other, but they are {tile.shape[0]} and {rows}")
         if (rows, columns) == tile.shape:
             return tile
         return self.result((rows, columns), tile.value.dtype, lambda v: ir.Reshape(v, tile.value, caller()))
@@ -66,9 +66,9 @@ class Slices(NamedFunctions):
         tile = tile_of("[..]", value)
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2 or not all(isinstance(k, slice) for k in keys):
-            fail("[..]", f"a tile is cut by two slices, such as x[:, 0:32] or x[:, 1::2], not by {key!r}")
+            fail("[..]", f"the index of a tile is two slices, such as x[:, 0:32] or x[:, 1::2], not {key!r}")
         if tile.value.dtype not in (F32, I32):
-            fail("[..]", f'parts are of f32 or i32, not {tile.value.dtype.name}: use .cast("f32")')
+            fail("[..]", f'only f32 and i32 tiles can be sliced, not {tile.value.dtype.name}: use .cast("f32")')
         for dimension, part in enumerate(keys):
             tile = self._part(tile, dimension, part)
         return tile
@@ -76,18 +76,16 @@ class Slices(NamedFunctions):
     def _part(self, tile: Tile, dimension: int, part: slice) -> Tile:
         extent = tile.shape[dimension]
         if any(n is not None and type(n) is not int for n in (part.start, part.stop, part.step)):
-            fail(
-                "[..]", f"a slice has whole numbers, not {part!r}: places that depend on the block are those of windows"
-            )
+            fail("[..]", f"bounds of a slice are whole numbers, not {part!r}: use p.window if they depend on the block")
         if part.step not in (None, 1):
             step, start, stop = part.step, part.start or 0, extent if part.stop is None else part.stop
             if step < 1 or extent % step or not 0 <= start < step or stop != extent:
-                fail("[..]", f"every n-th of {extent} begins at 0 to n - 1, and n divides {extent}: not {part!r}")
+                fail("[..]", f"expected start::step with a step that divides {extent} and start < step, not {part!r}")
             return self._one_of(tile, dimension, step, start)
         start, stop, _ = part.indices(extent)
         width = stop - start
         if width < 1 or extent % width or start % width:
-            fail("[..]", f"a slice is one of equal parts of {extent}, not {start}:{stop}")
+            fail("[..]", f"a slice must be one of several equal parts of {extent}, not {start}:{stop}")
         if width == extent:
             return tile
         if dimension == 0:
@@ -132,7 +130,7 @@ class Slices(NamedFunctions):
             ProgramError: For words of another type or number, or other numbers.
         """
         if times not in (1, 16):
-            fail("nibbles", f"they are multiplied by 1 or 16, not {times!r}")
+            fail("nibbles", f"times is 1 or 16, not {times!r}")
         of_all, columns = self._fours("nibbles", words, numbers, to)
         return self.map(f"nibble_{to}", of_all, columns, numbers.start, len(numbers), zero, times)
 
@@ -155,7 +153,7 @@ class Slices(NamedFunctions):
         of_numbers = tile_of("fp4", scale)
         rows, extent = of_all.shape
         if of_numbers.shape != (rows, extent // 16) or of_numbers.value.dtype != E4M3:
-            fail("fp4", f"scales are {rows}x{extent // 16} e4m3, not {value_text(of_numbers.value)}")
+            fail("fp4", f"scale must be {rows}x{extent // 16} e4m3, not {value_text(of_numbers.value)}")
         each = self.broadcast(of_numbers.cast("f32"), 1, extent)
         return self.map(f"fp4_{to}", of_all, columns, numbers.start, len(numbers), each)
 
@@ -163,13 +161,13 @@ class Slices(NamedFunctions):
         """Return the word of each four-bit number, and the column numbers."""
         tile = tile_of(operation, words)
         if tile.value.dtype != I32:
-            fail(operation, f"words are i32, not {tile.value.dtype.name}")
+            fail(operation, f"words must be i32, not {tile.value.dtype.name}")
         if not isinstance(numbers, range) or numbers.step != 1 or not 0 <= numbers.start < numbers.stop <= 4:
-            fail(operation, f"a word has four pairs of them, of which a range is taken, not {numbers!r}")
+            fail(operation, f"numbers is a range of the pairs 0 to 3 of a word, not {numbers!r}")
         if tile.shape[1] % SPAN_WORDS:
-            fail(operation, f"words come in spans of {SPAN_WORDS}, not {tile.shape[1]} columns")
+            fail(operation, f"the columns of words must be a multiple of {SPAN_WORDS}, not {tile.shape[1]}")
         if to not in ("f16", "bf16"):
-            fail(operation, f"they become f16 or bf16, not {to}")
+            fail(operation, f"the result is f16 or bf16, not {to}")
         rows, spans, count = tile.shape[0], tile.shape[1] // SPAN_WORDS, len(numbers)
         pairs = self.broadcast(self.reshape(tile, (rows * spans, SPAN_WORDS)), 1, 2 * SPAN_WORDS)
         of_all = self.broadcast(pairs, 0, rows * spans * count)
@@ -191,12 +189,12 @@ class Slices(NamedFunctions):
             ProgramError: For tiles of different shapes or types.
         """
         if not isinstance(parts, tuple | list) or len(parts) < 2:
-            fail("join", f"it takes a tuple of two tiles or more, not {parts!r}")
+            fail("join", f"expected a tuple of two or more tiles, not {parts!r}")
         tiles = [tile_of("join", part) for part in parts]
         if len({(t.shape, t.value.dtype) for t in tiles}) > 1:
-            fail("join", f"parts have one shape and type, not {' and '.join(value_text(t.value) for t in tiles)}")
+            fail("join", f"parts must have the same type, not {' and '.join(value_text(t.value) for t in tiles)}")
         if dim not in (0, 1):
-            fail("join", f"a tile has the dimensions 0 and 1, not {dim}")
+            fail("join", f"dim is 0 or 1, not {dim}")
         count, (rows, columns) = len(tiles), tiles[0].shape
         if interleaved:
             return self._in_turns(tiles, dim)

@@ -99,11 +99,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
     def blocks(self, extent: tuple[Index | int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
         """Cut ``extent`` (one to three dimensions) into one tile per block; return the start of this block's tile."""
         if self.extent is not None:
-            fail("blocks", "a program has one grid of blocks")
+            fail("blocks", "p.blocks must be called only once")
         if not isinstance(extent, tuple | list) or not isinstance(tile, tuple | list):
-            fail("blocks", f"it takes two tuples, p.blocks((m, n), (bm, bn)), not {extent!r} and {tile!r}")
+            fail("blocks", f"expected two tuples, p.blocks((m, n), (bm, bn)), not {extent!r} and {tile!r}")
         if len(extent) != len(tile) or not 1 <= len(tile) <= 3:
-            fail("blocks", f"extent and tile need one to three dimensions each, not {len(extent)} and {len(tile)}")
+            fail("blocks", f"extent and tile must both have one to three dimensions, not {len(extent)} and {len(tile)}")
         sizes = tuple(n if isinstance(n, Index) and n.kind == "size" else None for n in extent)
         here = tuple(n.args[0].number if isinstance(n, Index) and n.kind == "size" else n for n in extent)
         for size in (*here, *tile):
@@ -122,7 +122,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             ProgramError: For a dynamic size.
         """
         if type(extent) is not int:
-            fail("cover", f"a tile's shape is a whole number, not {extent}: a dynamic size is cut into tiles")
+            fail("cover", f"the extent must be a whole number, not {extent}: cut a dynamic size into tiles")
         return 1 << max(extent - 1, 0).bit_length()
 
     def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
@@ -149,7 +149,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         """Return a tile filled with one number."""
         shape = shape_of("full", shape)
         if not isinstance(number, int | float):
-            fail("full", f"it takes one number, not {number!r}")
+            fail("full", f"expected one number, not {number!r}")
         try:
             found = dtype(type_, ARRAY_DTYPES)
         except ValueError as error:
@@ -200,14 +200,14 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         if k != depth:
             fail(
                 "mma",
-                f"columns of a are rows of b (RFC, tile_mma), not {shape_text(left.shape)} @ {shape_text(right.shape)}",
+                f"shapes do not match (RFC, tile_mma): {shape_text(left.shape)} @ {shape_text(right.shape)}",
             )
         if left.value.dtype != right.value.dtype:
-            fail("mma", f"a and b need one type, not {left.value.dtype.name} and {right.value.dtype.name}")
+            fail("mma", f"a and b must have the same type, not {left.value.dtype.name} and {right.value.dtype.name}")
         if left.value.dtype not in MULTIPLIED and (scale_a is None or left.value.dtype.values == 1):
-            fail("mma", f"a and b are {' or '.join(t.name for t in MULTIPLIED)}, not {left.value.dtype.name}")
+            fail("mma", f"a and b must be {' or '.join(t.name for t in MULTIPLIED)}, not {left.value.dtype.name}")
         if tf32 and left.value.dtype != F32:
-            fail("mma", f"tf32 is how f32 is multiplied, not {left.value.dtype.name}")
+            fail("mma", f"tf32=True needs f32 factors, not {left.value.dtype.name}")
         added, sums = None if c is None else tile_of("mma", c), I32 if left.value.dtype == I8 else F32
         if added is not None and (added.shape, added.value.dtype) != ((m, n), sums):
             fail("mma", f"c must be {m}x{n} {sums.name}, not {value_text(added.value)}")
@@ -226,7 +226,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         if scale_a is None and scale_b is None:
             return None
         if scale_a is None or scale_b is None:
-            fail("mma", "both factors have scales, or none: give scale_a and scale_b")
+            fail("mma", "both factors need scales: pass scale_a and scale_b, or neither")
         (m, k), n = left.shape, right.shape[1]
         of_a, of_b = (tile_of("mma", scale).value for scale in (scale_a, scale_b))
         row = ir.block_format(left.value, of_a)
@@ -234,7 +234,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             known = ", ".join(f"{r.block_elements} {r.element.name} ({r.name})" for r in BLOCK_FORMATS.values())
             fail(
                 "mma",
-                f"a scale is of {known} along k, whose depth is a multiple of {DEPTH}, not {value_text(left.value)} "
+                f"a scale covers {known} along k, and k must be a multiple of {DEPTH}, not {value_text(left.value)} "
                 f"with {value_text(of_a)}",
             )
         blocks = k // row.block_elements
@@ -267,7 +267,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             ProgramError: If ``size`` is not a multiple of the extent.
         """
         if dim not in (0, 1):
-            fail("broadcast", f"a tile has the dimensions 0 and 1, not {dim}")
+            fail("broadcast", f"dim is 0 or 1, not {dim}")
         tile = tile_of("broadcast", value)
         extent = tile.shape[dim]
         if size < 1 or size % extent:
@@ -297,19 +297,19 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         """Return an element-wise function of tiles and numbers; extents of 1 are broadcast."""
         row = FUNCTIONS.get(function)
         if row is None:
-            fail(function, f"there is no such function: use {', '.join(FUNCTIONS)}")
+            fail(function, f"unknown function: use {', '.join(FUNCTIONS)}")
         read = [
             a.tile() if isinstance(a, Tile | State) else self.rows(a, 1) if isinstance(a, Index) else a for a in given
         ]
         if len(read) != row.arity:
-            fail(function, f"it takes {row.arity} arguments, not {len(read)}")
+            fail(function, f"expected {row.arity} arguments, not {len(read)}")
         tiles = [a for a in read if isinstance(a, Tile)]
         if not tiles:
-            fail(function, "one operand at least is a tile")
+            fail(function, "at least one operand must be a tile")
         shape = tuple(max(t.shape[d] for t in tiles) for d in (0, 1))
         if any(t.shape[d] not in (1, shape[d]) for t in tiles for d in (0, 1)):
             given_text = " and ".join(value_text(t.value) for t in tiles)
-            fail(function, f"operands need one shape, or extents of 1, not {given_text}: use p.broadcast")
+            fail(function, f"operands must have the same shape, or extents of 1, not {given_text}: use p.broadcast")
         of_numbers = next((t.value.dtype for t in reversed(tiles)), F32)
         if row.types == "chosen" and not any(isinstance(a, Tile) for a in read[1:]):
             of_numbers = F32
@@ -319,7 +319,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             shown = " and ".join(t.value.dtype.name for t in tiles)
             hint = ': use .cast("f32")' if any(t.value.dtype not in (F32, I32) for t in tiles) else ""
             hint = ': use // or .cast("f32")' if function == "divide" and of_numbers == I32 else hint
-            fail(function, f"arithmetic is in {result}, not {shown}{hint}")
+            fail(function, f"the operands must be in {result}, not {shown}{hint}")
         values: list[ir.Value | float] = []
         for a in read:
             if isinstance(a, Tile):
@@ -334,7 +334,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
                 values.append(float(a))
             else:
                 shown = f"the array {a.name}: load a window of it" if isinstance(a, ir.Array) else repr(a)
-                fail(function, f"an operand is a tile or a number, not {shown}")
+                fail(function, f"an operand must be a tile or a number, not {shown}")
         return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
@@ -357,7 +357,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         """
         tile = tile_of("cast", value)
         if tile.value.dtype.values > 1:
-            fail("cast", f"pairs of {tile.value.dtype.name} are multiplied with scales alone")
+            fail("cast", f"{tile.value.dtype.name} can only be multiplied with scales, by p.mma")
         try:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:

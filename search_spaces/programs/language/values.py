@@ -102,7 +102,7 @@ def located(error: Exception, function: Callable[..., object]) -> ProgramError:
     theirs = [at for at, file in enumerate(files) if file.parent == folder and not file.is_relative_to(_OWN_FOLDER)]
     at = max(theirs, default=len(frames) - 1)
     place = Source(Path(frames[at].f_code.co_filename).name, lines[at] or 0)
-    text = " ".join(str(error).split()) or "no reason is given"
+    text = " ".join(str(error).split()) or "without a message"
     kind = "" if isinstance(error, MisusedArray) else f"{type(error).__name__}: "
     return ProgramError(f"{place}: {kind}{text}")
 
@@ -127,9 +127,9 @@ def value_text(value: ir.Value) -> str:
 def tile_of(operation: str, value: object) -> Tile:
     """Return a tile, or the current value of a variable. Raises ProgramError for anything else."""
     if isinstance(value, WindowHandle):
-        fail(operation, f"it takes a tile, not a window of {value.window.array.name}: load it")
+        fail(operation, f"expected a tile, not a window of {value.window.array.name}: load it")
     if not isinstance(value, Arithmetic):
-        fail(operation, f"it takes a tile, not {value!r}")
+        fail(operation, f"expected a tile, not {value!r}")
     return value.tile()
 
 
@@ -210,27 +210,27 @@ class Arithmetic(ABC):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        fail(name, f"a tile has no {name}: {nearest(name, (*dir(type(self)), *vars(self)))}")
+        fail(name, f"a tile does not have {name}: {nearest(name, (*dir(type(self)), *vars(self)))}")
 
     def __getitem__(self, key: object) -> Tile:
         return self.builder.part_of(self.tile(), key)
 
     def __iter__(self) -> NoReturn:
-        fail("for", "a tile has no elements that Python sees: operations take all of them at once")
+        fail("for", "Python cannot iterate over a tile: operations apply to all its elements")
 
     def __matmul__(self, other: object) -> NoReturn:
-        fail("@", "products are made by p.mma(a, b, c)")
+        fail("@", "use p.mma(a, b, c) for products")
 
     def __pow__(self, exponent: Operand) -> Tile:
         return self.builder.power(self.tile(), exponent)
 
     def __floordiv__(self, divisor: int) -> Tile:
         if type(divisor) is not int or divisor < 1:
-            fail("//", f"whole numbers are divided by a whole number from 1 up, not by {divisor!r}")
+            fail("//", f"the divisor must be a positive whole number, not {divisor!r}")
         return self.builder.map("floor_divide", self, divisor)
 
     def __bool__(self) -> bool:
-        fail("if", "a tile has many values, and no thread may take a way of its own: use p.where")
+        fail("if", "a tile has many values, and threads must not diverge: use p.where")
 
     def cast(self, to: str) -> Tile:
         """Return the values rounded to another type. Raises ProgramError for an unknown one."""
@@ -308,7 +308,7 @@ class WindowHandle:
 
     def _check_plain(self, operation: str) -> None:
         if self.window.index is not None:
-            fail(operation, "a window whose places a tile says stays where it is: make another one with p.window")
+            fail(operation, "a window indexed by tiles cannot move: create another one with p.window")
 
 
 Operand = Tile | State | Index | float

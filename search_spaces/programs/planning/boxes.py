@@ -78,20 +78,20 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
     element_bytes = staged.load.window.array.dtype.bytes
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
     if swizzle is None:
-        return f"boxes of {staged.name} have a hardware swizzle along the lines of memory, not {layout}"
+        return f"boxes of {staged.name} need a hardware swizzle along memory lines, not {layout}"
     if element_bytes != TRANSPOSED_BYTES and staged.row_major != (staged.side == "a"):
         return (
-            f"elements of {element_bytes} bytes are read along k only, but lines of {staged.name} lie along "
+            f"elements of {element_bytes} bytes are read along k only, but memory lines of {staged.name} run along "
             f"{'m' if staged.side == 'a' else 'n'}"
         )
     across, lines = (cols, rows) if staged.row_major else (rows, cols)
     width = swizzle // element_bytes
     if across % width:
-        return f"boxes {width} elements wide do not divide lines of {across} of the tile of {staged.name}"
+        return f"boxes of {width} elements do not divide the {across} elements of a line of {staged.name}'s tile"
     if lines % CORE_LINES:
-        return f"boxes are read by {CORE_LINES} lines at a time, but the tile of {staged.name} has {lines}"
+        return f"boxes are read {CORE_LINES} lines at a time, but the tile of {staged.name} has {lines} lines"
     if rows * cols * element_bytes % BOX_ALIGNMENT:
-        return f"boxes begin at multiples of {BOX_ALIGNMENT} bytes, but {staged.name} has {rows * cols * element_bytes}"
+        return f"a tile of {staged.name} has {rows * cols * element_bytes} bytes, not a multiple of {BOX_ALIGNMENT}"
     if lines > 2 * MOST_BOX or (staged.side == "b" and cols > MOST_COLUMNS):
         return f"the tile of {staged.name} is larger than one instruction reads"
     return None

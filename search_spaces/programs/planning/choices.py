@@ -135,7 +135,7 @@ def choices(problem: ProgramProblem) -> Choices:
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)
     if math.prod(map(len, domains.values())) > MOST_CHOICES:
-        raise ProgramError(f"{program.place}: p.choose leaves more than {MOST_CHOICES} combinations of sizes open")
+        raise ProgramError(f"{program.place}: p.choose has more than {MOST_CHOICES} combinations: use fewer")
     traces = {
         values: program.trace(sizes, dict(zip(domains, values, strict=True)))
         for values in itertools.product(*domains.values())
@@ -150,9 +150,9 @@ def choices(problem: ProgramProblem) -> Choices:
     found = Choices(domains, inferences)
     types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
     if len(types) > 1:
-        raise ProgramError(f"{program.place}: mma: all products of a program need one type")
+        raise ProgramError(f"{program.place}: mma: all products of a program must have the same type")
     if len({o.blocks for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
-        raise ProgramError(f"{program.place}: mma: all products of a program have scales of one format, or none")
+        raise ProgramError(f"{program.place}: mma: all products must have scales of the same format, or none")
     if any(_signature(i) != _signature(found.first) for i in inferences.values()):
         raise ProgramError(f"{program.place}: the operations must be the same for all chosen sizes")
     return found

@@ -218,7 +218,7 @@ def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
     for id_, given in found.given.items():
         if map_warps(given) != made.warps:
             source = found.made[id_].source
-            return f"the map at {source} has {map_warps(given)} subgroups, and the block {made.warps}"
+            return f"the map at {source} has {map_warps(given)} subgroups, but the block has {made.warps}"
     for spread, source in used.held:
         try:
             made.of(spread)

@@ -27,13 +27,13 @@ def why_not_wmma(found: Inference) -> str | None:
             if not is_staged(found, value, spread):
                 name = "a" if side == "left" else "b"
                 return (
-                    f"wmma takes operands from shared memory, where loads alone put them: {name} of the mma at "
-                    f"{operation.source} is computed, or its window is not one that a ring copies"
+                    f"wmma reads operands from shared memory, to which only loads copy them: {name} of the mma at "
+                    f"{operation.source} is computed, or its window cannot be copied to shared memory"
                 )
         if operation.c is not None and not _adds_up(found, operation):
             return (
-                f"who holds what of wmma's accumulators is not specified, and the mma at {operation.source} adds to a "
-                "value: only loops that do nothing but add up products from a constant can keep them"
+                f"the register layout of wmma's accumulators is unspecified, and the mma at {operation.source} "
+                "adds to a value: wmma needs a loop that starts from a constant and only accumulates products"
             )
     return None
 

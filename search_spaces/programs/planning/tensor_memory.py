@@ -25,23 +25,23 @@ def why_not_in_tensor_memory(found: Inference) -> str | None:
     """Return the reason why a program cannot use tcgen05 in any schedule; None if it can."""
     products = _products(found)
     if not products:
-        return "the program multiplies no matrices"
+        return "the program has no matrix products"
     if sums_stay(found):
         return None
     shared = shared_loop(found)
     if shared is not None and any(found.inside[operation.result.id] != (shared[0].number,) for operation in products):
-        return "blocks that share a loop free tensor memory at its end, and the program multiplies elsewhere, too"
+        return "a split loop frees tensor memory at its end, and the program has products outside of this loop"
     right = next((o for o in products if not is_staged(found, o.b, _spread(found, o, "right"))), None)
     if right is not None:
         return (
-            f"tcgen05 takes b from shared memory, where loads alone put it: that of the mma at {right.source} is "
-            "computed, or its window is not one that a ring copies"
+            f"tcgen05 reads b from shared memory, to which only loads copy it: b of the mma at {right.source} is "
+            "computed, or its window cannot be copied to shared memory"
         )
     for operation in products:
         if operation.a.dtype.bits != STORED_BITS and is_computed(found, operation):
             return (
-                f"tcgen05 takes a from shared memory, where computed ones of {STORED_BITS} bits alone are stored: that "
-                f"of the mma at {operation.source} has {operation.a.dtype.bits}"
+                f"tcgen05 reads a from shared memory, and a computed a is only stored with {STORED_BITS}-bit elements: "
+                f"a of the mma at {operation.source} has {operation.a.dtype.bits} bits"
             )
     return None
 

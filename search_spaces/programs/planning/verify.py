@@ -51,16 +51,16 @@ def _check_scopes(found: Inference) -> None:
             if loops[: len(inside)] != inside:
                 name = ir.spelled(operation)
                 region = "loop" if inside[-1] in found.loops else "condition"
-                reason = f"a value that a {region} made is used behind it: carry it in a p.state"
+                reason = f"a value from inside a {region} is used after it: carry it in a p.state"
                 _refuse(operation.source, name, reason)
         for number in {n for index in indices(operation) for n in index.scalars}:
             inside = found.scalars_in.get(number, ())
             if loops[: len(inside)] != inside:
                 region = "loop" if inside[-1] in found.loops else "condition"
-                reason = f"a number that a {region} loaded is used behind it: load it again with p.load_scalar"
+                reason = f"a number loaded inside a {region} is used after it: load it again with p.load_scalar"
                 _refuse(operation.source, ir.spelled(operation), reason)
         if isinstance(operation, ir.Read) and operation.state not in found.states:
-            _refuse(operation.source, "state", "a state is read that was never set")
+            _refuse(operation.source, "state", "a state is read before it is set")
 
 
 def _check_windows(found: Inference) -> None:
@@ -79,12 +79,16 @@ def _check_windows(found: Inference) -> None:
             if low < 0 and window.index is not None and d in window.indexed:
                 _refuse(operation.source, name, f"the window begins {-low} {axis} before {window.array.name}")
             if window.array.role == "shared" and (low < 0 or high + window.shape[d] > window.extent[d]):
-                _refuse(operation.source, name, f"the window leaves {window.array.name}, which is in shared memory")
+                _refuse(
+                    operation.source, name, f"the window reaches beyond {window.array.name}, a tile in shared memory"
+                )
         for place, extent in zip(window.array.lead, window.array.full, strict=False):
             low, high = place.interval(found.trace.most_blocks, turns)
             if low < 0 or high >= extent:
                 _refuse(
-                    operation.source, name, f"{window.array.name}[{place}] reaches {low} to {high}, but it has {extent}"
+                    operation.source,
+                    name,
+                    f"{window.array.name}[{place}] has the index {low} to {high}, but the extent is {extent}",
                 )
 
 
@@ -93,7 +97,7 @@ def _check_quotients(index: Index, found: Inference, turns: dict[int, int], sour
     for inner in index.args:
         low, _ = inner.interval(found.trace.most_blocks, turns)
         if index.kind in ("floordiv", "mod") and low < 0:
-            _refuse(source, name, f"{index} divides a number that may be {low}: use p.maximum(.., 0) before")
+            _refuse(source, name, f"{index} divides a number that may be {low}: apply p.maximum(.., 0) first")
         _check_quotients(inner, found, turns, source, name)
 
 
@@ -108,8 +112,8 @@ def notes(found: Inference) -> tuple[str, ...]:
             low, high = window.at[d].interval(found.trace.most_blocks, turns)
             if low >= window.extent[d] or high + window.shape[d] <= 0:
                 told.append(
-                    f"{operation.source}: {ir.spelled(operation)}: the window begins at {axis} {low} to "
-                    f"{high} of {window.array.name}, which has {window.extent[d]}: all of it is outside"
+                    f"{operation.source}: {ir.spelled(operation)}: the window begins between {axis} {low} and "
+                    f"{high} of {window.array.name}, which has {window.extent[d]}: it is entirely outside"
                 )
     return tuple(dict.fromkeys(told))
 
@@ -139,7 +143,7 @@ def _check_assigned(found: Inference) -> None:
                     operation.source,
                     "atomic_rmw",
                     f"the {count} blocks along axis {axis} of the grid assign the same elements of "
-                    f"{window.array.name}, and which of them is the last is not known",
+                    f"{window.array.name} in an unspecified order",
                 )
 
 
@@ -175,7 +179,7 @@ def _check_maps(found: Inference) -> None:
         if reasons:
             others = ", ".join(str(maps[v.id][1]) for v in ir.inputs(operation) if v.id in maps)
             name = ir.spelled(operation)
-            _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; maps of operands are those of {others})")
+            _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; the operands' maps are at {others})")
     _check_subgroups(found, maps)
 
 
@@ -211,8 +215,8 @@ def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) ->
             _refuse(
                 source,
                 "wg_map",
-                f"it has {count} subgroups, but the map at {counts[0][1]} has {counts[0][0]}: a "
-                "workgroup has one number of them",
+                f"the map has {count} subgroups, but the map at {counts[0][1]} has {counts[0][0]}: all "
+                "maps need the same number",
             )
 
 
@@ -230,7 +234,7 @@ def why_not_dealt(found: Inference, ways: Iterable[TensorIntrinsic]) -> str | No
                 for way in ways
             ):
                 return (
-                    f"{found.made[id_].source}: wg_map: it has {count} subgroups, but the mma at {operation.source} "
-                    f"has no whole fragments of its {m}x{n} results for so many: a workgroup has one number of them"
+                    f"{found.made[id_].source}: wg_map: the map has {count} subgroups, but the {m}x{n} result of "
+                    f"the mma at {operation.source} cannot be divided into whole fragments for so many subgroups"
                 )
     return None

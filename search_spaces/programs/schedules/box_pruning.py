@@ -34,7 +34,7 @@ def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
             Rule(
                 "by_tma",
                 lambda filled_by, intrinsic: ~boxed(intrinsic) | (filled_by != BY_THREADS),
-                "boxes are filled by {filled_by}, which takes instructions of them that TMA does not",
+                "boxes are filled by {filled_by}, which costs instructions of these threads that TMA does not need",
             )
         )
     return tuple(rules)
@@ -54,14 +54,14 @@ def _unused_rules(s: Staged) -> list[Rule]:
         text = layout.removeprefix("transpose+")
         for other in wider[: wider.index(text)] if text in wider else []:
             if why_no_boxes(s, layout.replace(text, other), rows, cols) is None:
-                return f"{other} divides the lines of {name} too, and is wider than {text}"
+                return f"{other} is wider than {text} and also divides the lines of {name}"
         return None
 
     found = [
         Rule.refusing(
             f"box_layout_{name}",
             lambda layout, intrinsic: (
-                f"{intrinsic} has no tile of {name}, so its layout {layout} does not matter"
+                f"{intrinsic} has no shared-memory tile of {name}, so its layout {layout} has no effect"
                 if is_boxed(intrinsic) and layout not in ("identity", "transpose")
                 else None
             ),
@@ -81,7 +81,7 @@ def _unused_rules(s: Staged) -> list[Rule]:
         Rule(
             f"box_threads_{name}",
             unused,
-            f"{{copy}} of {{vector}} elements in {{columns}} columns does not matter to how boxes of {name} are copied",
+            f"boxes of {name} are copied the same way without {{copy}} of {{vector}} elements in {{columns}} columns",
             names={
                 "vector": f"vector_{name}",
                 "columns": f"copy_columns_{name}",

@@ -65,10 +65,12 @@ def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
     alone = bool(stage_names(found.first)) and not found.first.uniform  # a copying warp has no tiles for indices
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical(
-        "filled_by", values, "what fills boxes: all threads, TMA, or a dedicated warp that issues TMA copies"
+        "filled_by",
+        values,
+        "how boxes are filled: by all threads, by TMA, or by a dedicated warp that issues TMA copies",
     )
     if alone and may_alternate(found) and not any(map(in_tensor_memory, found.boxed_ways(device))):
-        doc = "whether two warpgroups take turns at the tensor cores"
+        doc = "whether two warpgroups alternate at the tensor cores"
         return filled, ordinal(PING_PONG, (0, 1), doc, before=0)
     if not flying(found):
         return (filled,)
@@ -129,13 +131,13 @@ def why_not_boxed(found: Inference) -> str | None:
         strided = next((s for s in found.staged.values() if needs_tma(s) and not takes_tma(s)), None)
         if strided is not None:
             return (
-                f"the boxes of {strided.name}, whose row stride a launch says, are copied by TMA, which needs a stride "
-                f"that is a multiple of {TMA_BYTES} bytes"
+                f"boxes of {strided.name}, whose row stride is passed at launch, are copied by TMA, which needs a "
+                f"stride that is a multiple of {TMA_BYTES} bytes"
             )
         if key not in found.staged:
             return (
-                f"wgmma and tcgen05 take b from shared memory, where only loads put it: that of the mma at "
-                f"{operation.source} is computed, or its window is not one that a ring copies"
+                f"wgmma and tcgen05 read b from shared memory, to which only loads copy it: b of the mma at "
+                f"{operation.source} is computed, or its window cannot be copied to shared memory"
             )
     return None
 
@@ -175,7 +177,9 @@ def _way_rule(found: Choices) -> Rule:
             return None
         return reason or (elsewhere if in_tensor_memory(intrinsic) else None)
 
-    return Rule.refusing("boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, as it was loaded")
+    return Rule.refusing(
+        "boxed_products", why_not, "wgmma and tcgen05 read b from shared memory, in the form in which it was loaded"
+    )
 
 
 def _tensor_memory_rule(found: Choices) -> Rule:
@@ -188,19 +192,19 @@ def _tensor_memory_rule(found: Choices) -> Rule:
         multiple = columns_step(intrinsic)
         odd = next((p.shape[1] for p in inference.products if p.shape[1] % multiple), None)
         if odd is not None:
-            return f"{intrinsic} multiplies multiples of {multiple} columns, not {odd}"
+            return f"{intrinsic} needs a multiple of {multiple} columns, not {odd}"
         columns = sum(tensor_columns(inference, intrinsic).values())
         if allocated_columns(columns) * min_blocks <= TENSOR_COLUMNS:
             return None
         return (
-            f"{min_blocks} blocks with {allocated_columns(columns)} columns each, a power of two, are more than the "
+            f"{min_blocks} blocks that each allocate {allocated_columns(columns)} columns (a power of two) exceed the "
             f"{TENSOR_COLUMNS} columns of tensor memory of an SM"
         )
 
     return Rule.refusing(
         "tensor_memory",
         with_home(why_not),
-        "tensor memory has room for the sums of all blocks",
+        "the sums of all resident blocks fit into tensor memory",
         names={"intrinsic": "intrinsic", "min_blocks": "min_blocks", **{n: n for n in found.shaping}},
     )
 
@@ -218,7 +222,7 @@ def _map_rules(p: Product) -> list[Rule]:
             ):
                 return None
             rows = rows_of(intrinsic)
-            return f"the program's map does not give each of {WARPS} warps {rows // WARPS} of {rows} rows"
+            return f"the program's map must give each of {WARPS} warps {rows // WARPS} of {rows} rows"
 
         return [Rule.refusing(f"warpgroups{p.suffix}", fits, "warpgroups have 64 rows")]
 
@@ -228,15 +232,13 @@ def _map_rules(p: Product) -> list[Rule]:
         of_group = rows_of(intrinsic)
         if columns != 1 or rows % WARPS:
             return (
-                f"{intrinsic} gives {of_group} rows to {WARPS} subgroups, one below another: {rows} x {columns} are no "
-                "warpgroups"
+                f"{intrinsic} divides {of_group} rows among {WARPS} subgroups along the rows: {rows} x {columns} "
+                "subgroups are not whole warpgroups"
             )
         if tile_m % (of_group * (rows // WARPS)):
-            return (
-                f"{rows // WARPS} warpgroups do not get whole multiplications of {of_group} of the tile's {tile_m} rows"
-            )
+            return f"{tile_m} rows of the tile are not a multiple of {of_group} for each of {rows // WARPS} warpgroups"
         if tile_n > MOST_COLUMNS:
-            return f"{intrinsic} multiplies {MOST_COLUMNS} columns at most, not {tile_n}"
+            return f"{intrinsic} multiplies at most {MOST_COLUMNS} columns, not {tile_n}"
         return None
 
     names = {
@@ -256,7 +258,7 @@ def _operand_rules(s: Staged) -> list[Rule]:
         if not is_boxed(intrinsic):
             return None
         if home != SHARED and (s.side == "b" or in_tensor_memory(intrinsic)):
-            return f"{intrinsic} takes {name} from shared memory"
+            return f"{intrinsic} reads {name} from shared memory"
         return why_no_boxes(s, layout, rows, cols)
 
     columns = {"layout": f"layout_{name}", "rows": f"rows_{name}", "cols": f"cols_{name}", "intrinsic": "intrinsic"}
@@ -264,7 +266,7 @@ def _operand_rules(s: Staged) -> list[Rule]:
         Rule.refusing(
             f"boxes_{name}",
             boxes if not home else with_home(boxes),
-            f"boxes make up the tile of {name}",
+            f"the tile of {name} consists of whole boxes",
             names={**columns, **home},
         ),
     ]
@@ -285,39 +287,41 @@ def _filling_rule(found: Choices) -> Rule:
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
-            return None if filled_by == BY_THREADS else f"TMA fills boxes, which {intrinsic} does not read"
+            return (
+                None
+                if filled_by == BY_THREADS
+                else f"{filled_by} copies are for boxes, which {intrinsic} does not read"
+            )
         by_threads = operands if filled_by == BY_THREADS else [s for s in operands if s not in by_tma]
         if filled_by != BY_THREADS and not by_tma:
-            return f"TMA takes lines that are multiples of {TMA_BYTES} bytes apart, and no operand has such"
+            return f"TMA needs lines that are a multiple of {TMA_BYTES} bytes apart, and no operand has such lines"
         for s in by_threads:
             if needs_tma(s):
-                return f"threads fill boxes from lines whose distance is a constant, but a launch says that of {s.name}"
+                return f"threads need a constant distance between lines, but each launch passes that of {s.name}"
             if line_bytes(s) < LEAST_BYTES:
-                return f"cp.async copies {LEAST_BYTES} bytes or more, but lines of {s.name} have {line_bytes(s)}"
+                return f"cp.async copies {LEAST_BYTES} bytes or more, but {s.name} is aligned to {line_bytes(s)}"
             if filled_by == WARP and s.advance == "gathered":
                 return f"a dedicated warp copies by TMA, which cannot copy single rows of {s.name}"
             if filled_by == WARP and s.loop is not None:
                 return f"a dedicated warp copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
         return None
 
-    return Rule.refusing("filled_by", why_not, "what fills boxes can copy the lines of all operands")
+    return Rule.refusing("filled_by", why_not, "the chosen way of filling boxes can copy the lines of all operands")
 
 
 def _flight_rule(stages: Mapping[int, str]) -> Rule:
     def why_not(in_flight: int, filled_by: str, stages: int, intrinsic: str) -> str | None:
         if not in_flight and filled_by == WARP and in_tensor_memory(intrinsic):
-            return (
-                f"no barrier keeps warps together in each iteration, so multiplications of {intrinsic} release stages"
-            )
+            return f"with {filled_by} and {intrinsic}, the end of multiplications releases stages: use in_flight 1"
         if in_flight and filled_by != WARP:
-            return f"iterations in flight need a warp that fills stages as they are released, not {filled_by}"
+            return f"iterations in flight need a dedicated warp that fills released stages, not {filled_by}"
         if in_flight and stages < 2:
             return "an iteration in flight occupies the only stage"
         return None
 
     (name,) = stages.values()
     names = {"in_flight": "in_flight", "filled_by": "filled_by", "stages": name, "intrinsic": "intrinsic"}
-    return Rule.refusing("in_flight", why_not, "a stage is not filled while products read it", names=names)
+    return Rule.refusing("in_flight", why_not, "no stage is filled while products still read it", names=names)
 
 
 def _ping_pong_rule(found: Choices, device: Device) -> Rule:
@@ -325,11 +329,11 @@ def _ping_pong_rule(found: Choices, device: Device) -> Rule:
         if not ping_pong:
             return None
         if filled_by != WARP:
-            return f"alternating warpgroups need a warp that fills stages as they are released, not {filled_by}"
+            return f"alternating warpgroups need a dedicated warp that fills released stages, not {filled_by}"
         if workers != WARPGROUPS * WARPS * LANES:
-            return f"{WARPGROUPS} warpgroups alternate, but there are only {workers} threads"
+            return f"{WARPGROUPS} warpgroups must alternate, but there are {workers} computing threads"
         if scratch:
-            return "exchanges through shared memory in the loop need barriers that all warpgroups reach together"
+            return "the loop exchanges values through shared memory, which needs barriers of both warpgroups"
         return None
 
     suffix = next(suffix for suffix, loop in places(found.first).items() if loop == alternating(found.first))
@@ -337,6 +341,6 @@ def _ping_pong_rule(found: Choices, device: Device) -> Rule:
     return Rule.refusing(
         PING_PONG,
         why_not,
-        "warpgroups reach their barriers",
+        "all warpgroups reach the same barriers",
         names={**names, "ping_pong": PING_PONG, "filled_by": "filled_by"},
     )

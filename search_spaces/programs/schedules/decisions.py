@@ -88,15 +88,25 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         )
     for a in range(anchor_count(found)):
         listed += [
-            ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"neighbours that a lane has of block {a + 1}"),
-            ordinal(f"lanes_{a + 1}", lane_counts(found, a), f"lanes side by side on a line of block {a + 1}"),
+            ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"consecutive elements per lane, in tiles of kind {a + 1}"),
+            ordinal(
+                f"lanes_{a + 1}",
+                lane_counts(found, a),
+                f"lanes next to each other on a memory line, in tiles of kind {a + 1}",
+            ),
         ]
     for s in unique_operands(first):
         listed += _of_operand(s)
     for array in first.trace.shared:
-        listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"how {array.name} lies in shared memory"))
+        listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"shared-memory layout of {array.name}"))
     for name in stage_names(first).values():
-        listed.append(ordinal(name, range(1, MOST_STAGES + 1), "steps of the loop in shared memory at a time"))
+        listed.append(
+            ordinal(
+                name,
+                range(1, MOST_STAGES + 1),
+                "number of pipeline stages: steps of the loop in shared memory at a time",
+            )
+        )
     listed += fragment_buffers(found)
     for name in tail_names(found.inferences.values()).values():
         doc = "whether the last iterations of the loop have their own code"
@@ -105,11 +115,13 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         listed.append(ordinal(name, UNROLLS, "unroll factor of the loop", before=4))
     listed += filling(found, device)
     if shared_loop(first) is not None:
-        doc = "launches of the loop that blocks share: with 2, a second one combines what the parts leave"
+        doc = "launches for the split loop: with 2, a second launch combines the partial results"
         listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
     if is_splittable(found):
         listed.append(
-            ordinal("split_k", SPLITS, "blocks that share the iterations of the loop; the last one adds up the sums")
+            ordinal(
+                "split_k", SPLITS, "blocks that share the iterations of the loop; the last one adds the partial sums"
+            )
         )
         listed += stream_k(found)
     for i in range(len(first.sums)):
@@ -123,7 +135,11 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     for place, store in enumerate(first.stores):
         if is_turnable(first, place):
             listed.append(
-                categorical(f"store_{place + 1}", ("direct", "turned"), f"how {store.window.array.name} leaves")
+                categorical(
+                    f"store_{place + 1}",
+                    ("direct", "turned"),
+                    f"how {store.window.array.name} is stored: directly, or transposed through shared memory",
+                )
             )
     if estimates.may_exchange(found.inferences.values()):
         listed.append(categorical("exchange", EXCHANGES, "layout of tiles that threads exchange through shared memory"))
@@ -131,7 +147,9 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     if len(first.trace.blocks) > 1:
         listed.append(raster())
     if any(uneven(i) is not None for i in found.inferences.values()):
-        listed.append(categorical(PARAMETER, BLOCK_ORDERS, "order of blocks that differ in length", before=FORWARD))
+        listed.append(
+            categorical(PARAMETER, BLOCK_ORDERS, "order of blocks with different numbers of iterations", before=FORWARD)
+        )
     return tuple(listed)
 
 
@@ -144,16 +162,20 @@ def given_warps(found: Choices) -> tuple[int, ...]:
 def _of_operand(staged: Staged) -> list[Parameter]:
     name, element_bytes = staged.name, staged.load.window.array.dtype.bytes
     vectors = tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= 16)
-    home = [] if staged.loop is not None else [categorical(f"home_{name}", (REGISTERS, SHARED), f"where {name} stays")]
+    home = (
+        []
+        if staged.loop is not None
+        else [categorical(f"home_{name}", (REGISTERS, SHARED), f"whether {name} is in registers or in shared memory")]
+    )
     layouts = sampled_layouts(element_bytes)
     if staged.converted:  # only layouts with contiguous lines, for cp.async and for wide reads
         layouts = tuple(text for text in layouts if text.startswith("transpose") != staged.row_major)
     return [
         *home,
         categorical(f"layout_{name}", layouts, f"shared-memory layout of a tile of {name}"),
-        categorical(f"copy_{name}", ("cp.async", "ld.global"), f"how {name} goes to shared memory"),
+        categorical(f"copy_{name}", ("cp.async", "ld.global"), f"instruction that copies {name} to shared memory"),
         ordinal(f"vector_{name}", vectors, f"elements of {name} that a thread copies at a time"),
-        ordinal(f"copy_columns_{name}", COPY_COLUMNS, f"threads along contiguous memory of {name}"),
+        ordinal(f"copy_columns_{name}", COPY_COLUMNS, f"threads along a contiguous memory line of {name}"),
     ]
 
 
@@ -196,23 +218,23 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
         return total
 
     buffers = {p.name: p.name for p in fragment_buffers(found)}
-    doc = "registers of values, a lower estimate"
+    doc = "registers of values (lower bound)"
     listed.append(Attribute("live_registers", live, doc, names={**shaping, **buffers}))
     if buffers:
-        doc = "registers of the fragments of a step"
+        doc = "registers of the fragments of one step"
         listed.append(Attribute(STEP_REGISTERS, step_registers, doc, names=shaping))
     copying = {f"registers_{i}": f"staging_{s.name}" for i, s in enumerate(operands)}
     if operands and all(
         s.loop is not None for s in operands
     ):  # not for tiles that stay: these columns would depend on their homes
-        parts = added("copying", list(copying.values()), "registers that copy tiles")
+        parts = added("copying", list(copying.values()), "registers for copies of tiles")
         listed += parts
         copying = {"copying": parts[-1].name}
     listed.append(
         Attribute(
             "registers",
             lambda live, **c: live + sum(c.values()),
-            "registers of a thread, a lower estimate",
+            "registers per thread (lower bound)",
             names={"live": "live_registers", **copying},
         )
     )
@@ -225,7 +247,7 @@ def _peelable(found: Choices, place: int, name: str) -> Attribute:
         inference = found.inference(values)
         return int(list(inference.loops)[place] in peelable(inference))
 
-    doc = "whether the last turn alone reaches beyond arrays"
+    doc = "whether only the last iteration reaches beyond arrays"
     return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in found.shaping})
 
 
@@ -268,7 +290,7 @@ def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
         Attribute(
             bytes_name,
             each(unboxed if s.converted else size) if s.loop is not None else each(in_registers),
-            f"shared bytes of one tile of {s.name}",
+            f"bytes of shared memory for one tile of {s.name}",
             names=names,
         ),
         Attribute(
@@ -284,7 +306,7 @@ def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
                     (home == REGISTERS) * ceil_div(rows * cols * element_bytes, 4 * threads)
                 )
             ),
-            f"registers that copy or keep {s.name}",
+            f"registers that hold {s.name} or its copies",
             names=names,
         ),
     ]

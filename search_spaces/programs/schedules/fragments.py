@@ -31,7 +31,7 @@ def fragment_buffers(found: Choices) -> tuple[Parameter, ...]:
     """Return the decision on one or two buffers of fragments."""
     if not is_bufferable(found):
         return ()
-    doc = "steps of k whose fragments a warp holds: with 2, the next are loaded early"
+    doc = "buffers of fragments: with 2, those of the next step are loaded during a multiplication"
     return (ordinal("fragment_buffers", (1, 2), doc, before=1),)
 
 
@@ -47,8 +47,8 @@ def fragment_rules(found: Choices) -> tuple[Rule, ...]:
         if fragment_buffers == 1 or (mma and tile_k // row.k % 2 == 0):
             return None
         return (
-            f"two buffers are for fragments of mma.sync and alternate over the steps of a turn: {intrinsic} makes "
-            f"{tile_k // row.k} steps of a k of {tile_k}"
+            f"two buffers need mma.sync and an even number of steps per iteration: {intrinsic} has "
+            f"{tile_k // row.k} steps for a k of {tile_k}"
         )
 
     names = {"fragment_buffers": "fragment_buffers", "intrinsic": "intrinsic", "tile_k": f"tile_k{product.suffix}"}
@@ -56,13 +56,13 @@ def fragment_rules(found: Choices) -> tuple[Rule, ...]:
         Rule(
             "fragment_copies",
             lambda fragment_buffers, copying: (fragment_buffers == 1) | (copying == 0),
-            "two buffers of fragments need cp.async copies: loads through {copying} registers land too late",
+            "two buffers of fragments need cp.async copies: loads through {copying} registers arrive too late",
             names={"fragment_buffers": "fragment_buffers", "copying": copying_name(found)},
         ),
         Rule(
             "fragment_stages",
             lambda fragment_buffers, stages: (fragment_buffers == 1) | (stages >= 2),
-            "two buffers of fragments need a second stage, but stages is {stages}",
+            "two buffers of fragments need at least two stages, not {stages}",
         ),
         Rule.refusing("fragment_steps", steps, "steps alternate between two buffers of fragments", names=names),
     )
@@ -90,7 +90,7 @@ def fragment_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "fragment_registers",
             fits,
-            "about {registers} registers a thread, with {fragment_buffers} buffers of fragments, are so many for "
-            "{threads} threads with {min_blocks} blocks per SM that ptxas would spill",
+            "about {registers} registers per thread with {fragment_buffers} buffers of fragments: ptxas would spill "
+            "with {threads} threads and {min_blocks} blocks per SM",
         ),
     )

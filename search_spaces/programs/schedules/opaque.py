@@ -22,7 +22,7 @@ def opaque_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
     def why_not(intrinsic: str) -> str | None:
         return reason if is_opaque(intrinsic) else None
 
-    rules = [Rule.refusing("wmma", why_not, "wmma's operands are loaded, and its sums are added up by a loop alone")]
+    rules = [Rule.refusing("wmma", why_not, "wmma's operands are loaded, and its sums are only accumulated by a loop")]
     for s in unique_operands(found.first):
         if s.loop is None:
             rules.append(_home_rule(s.name))
@@ -33,10 +33,10 @@ def _home_rule(name: str) -> Rule:
     def why_not(home: Value, intrinsic: str) -> str | None:
         if home == SHARED or not is_opaque(intrinsic):
             return None
-        return f"{intrinsic} takes {name} from shared memory, not from {home}"
+        return f"{intrinsic} reads {name} from shared memory, not from {home}"
 
     names = {"home": f"home_{name}", "intrinsic": "intrinsic"}
-    return Rule.refusing(f"wmma_{name}", why_not, f"{name} is in shared memory, where wmma reads it", names=names)
+    return Rule.refusing(f"wmma_{name}", why_not, f"{name} is in shared memory, from which wmma reads it", names=names)
 
 
 def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
@@ -59,4 +59,4 @@ def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
             return None
         return f"{intrinsic} is slower than {serving[0]}, which reads these operands and keeps its sums in registers"
 
-    return (Rule.refusing("wmma_worth_a_try", why_not, "mma.sync where it reads the operands"),)
+    return (Rule.refusing("wmma_worth_a_try", why_not, "mma.sync is used if it can read the operands"),)

@@ -66,7 +66,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         Rule(
             f"copy_whole_{staged.name}",
             each(as_wide),
-            f"{{copy}} of {{vector}} elements: cp.async could take more of a line of {staged.name} at a time",
+            f"{{copy}} of {{vector}} elements: cp.async could copy more elements of a line of {staged.name} at a time",
             names={name: names[name] for name in ("vector", "major", "minor", "copy", "threads")},
         ),
         sectors_rule(
@@ -80,7 +80,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         Rule(
             f"read_conflicts_{staged.name}",
             each(conflict_free),
-            "layout {layout} makes ldmatrix wait for banks, which padded and swizzled tiles do not",
+            "layout {layout} causes bank conflicts of ldmatrix, which padded or swizzled layouts avoid",
             names={name: names[name] for name in ("layout", "rows", "cols")},
         ),
     )
@@ -93,7 +93,7 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
             Rule(
                 "split_launches",
                 lambda launches, parts: (launches == 1) | (parts > 1),
-                "one block has all iterations of the loop, so that a second launch has nothing to combine",
+                "one block runs all iterations of the loop, so a second launch has nothing to combine",
                 names={"launches": LAUNCHES, "parts": PARTS},
             ),
         )
@@ -103,7 +103,7 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
         Rule(
             "split_k",
             lambda split_k, turns: (split_k - 1) * ceil_div(turns, split_k) < turns,
-            "split_k is {split_k}, but with {turns} iterations a split would have none",
+            "with split_k {split_k}, some block would have none of the {turns} iterations",
         ),
     )
 
@@ -119,13 +119,13 @@ def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "split_k_waves",
             lambda split_k, blocks: (split_k == 1) | (blocks < enough),
-            f"split_k is {{split_k}}, but {{blocks}} tiles alone already give each of the {device.sm_count} SMs of "
-            f"{device.name} {FULL_WAVES} blocks or more",
+            f"split_k is {{split_k}}, but without it {{blocks}} tiles already give each of the {device.sm_count} SMs "
+            f"of {device.name} at least {FULL_WAVES} blocks",
         ),
         Rule(
             "split_k_stages",
             lambda split_k, stages, turns: (split_k == 1) | (stages <= ceil_div(turns, split_k)),
-            "{stages} stages are more than the iterations of one of {split_k} splits of {turns}",
+            "{stages} stages are more than a block's share of {turns} iterations with split_k {split_k}",
         ),
     )
 
@@ -140,8 +140,8 @@ def _sharing_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "parts_waves",
             lambda parts, blocks: (parts == 1) | (blocks < enough),
-            f"{{parts}} blocks share the loop, but {{blocks}} tiles alone already give each of the {device.sm_count} "
-            f"SMs of {device.name} {EVEN_WAVES} blocks or more",
+            f"{{parts}} blocks share the loop, but {{blocks}} tiles already give each of the {device.sm_count} "
+            f"SMs of {device.name} at least {EVEN_WAVES} blocks",
             names={"parts": PARTS, "blocks": "blocks"},
         )
     ]
@@ -152,7 +152,7 @@ def _sharing_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
             Rule(
                 "parts_turns",
                 lambda parts, stages, turns: (parts == 1) | (stages <= ceil_div(turns, parts)),
-                "{stages} stages are more than the iterations of one of {parts} blocks that share {turns}",
+                "{stages} stages are more than a block's share of {turns} iterations among {parts} blocks",
                 names={"parts": PARTS, "stages": stages, "turns": turns},
             )
         )
@@ -162,7 +162,7 @@ def _sharing_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"{unroll}_parts",
                 lambda unroll, parts: (unroll == 1) | (unroll < 2 * (parts - 1)),
-                "half of {unroll} already unrolls the loop that combines {parts} parts completely",
+                "half of the unroll factor {unroll} already unrolls the loop over {parts} parts completely",
                 names={"unroll": unroll, "parts": PARTS},
             )
         )

@@ -49,7 +49,7 @@ def shared_memory(
         Attribute(
             "kept_bytes",
             lambda outside, **c: sum(c.values()) + 0 * outside,
-            "shared bytes of tiles that stay",
+            "bytes of shared memory for tiles that are copied once",
             names={"outside": scratch_name(OUTSIDE), **kept},
         )
     )
@@ -57,12 +57,14 @@ def shared_memory(
     for loop, name in stage_names(first).items():
         rings[loop] = name.replace("stages", "ring_bytes")
         stage_bytes = [f"stage_bytes_{s.name}" for s in operands if s.loop == loop]
-        listed += added(rings[loop], stage_bytes, "shared bytes of a stage")
+        listed += added(rings[loop], stage_bytes, "bytes of shared memory for one stage")
         names = {"stages": name, "stage": listed[-1].name}
         if is_splittable(found) and len(stage_bytes) == len(operands) and not first.trace.shared:
             listed.append(early_copies(names["stage"]))
         listed.append(
-            Attribute(rings[loop], lambda stages, stage: stages * stage, "shared bytes of a ring", names=names)
+            Attribute(
+                rings[loop], lambda stages, stage: stages * stage, "bytes of shared memory for a ring", names=names
+            )
         )
     listed += _peak(first, rings, barrier_bytes(found.first) if found.boxed_ways(device) else 0)
     return listed
@@ -113,11 +115,11 @@ def _scratch(
 
     where = "outside of loops" if loop is None else "in loops" if suffix == "inside" else f"in loop {(number or 0) + 1}"
     names = {"exchanged": f"exchanged_{suffix}", "joined": f"joined_{suffix}"}
-    doc = f"shared bytes of reductions across warps {where}"
+    doc = f"bytes of shared memory for reductions across warps {where}"
     listed = [
         Attribute(
             names["exchanged"], each_needs(found, exchanged),
-            f"which tiles are exchanged {where}, a bit for each shape", names=shaping,
+            f"bit mask of the shapes of tiles that are exchanged {where}", names=shaping,
         ),
         Attribute(names["joined"], each_needs(found, joined), doc, names=shaping),
     ]  # fmt: skip
@@ -139,7 +141,7 @@ def _scratch(
         names["joined"] = listed[-1].name
     listed.append(
         Attribute(
-            scratch_name(suffix), each(scratch), f"shared bytes of exchanges {where}",
+            scratch_name(suffix), each(scratch), f"bytes of shared memory for exchanges {where}",
             names={**names, **exchange, **stores},
         )
     )  # fmt: skip
@@ -153,7 +155,9 @@ def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
         return each_needs(found, lambda _, needs: needs.sums.get(number, 0))
 
     return [
-        Attribute(f"bytes_{estimates.sum_name(i)}", size(i), "shared bytes of a sum across warps", names=shaping)
+        Attribute(
+            f"bytes_{estimates.sum_name(i)}", size(i), "bytes of shared memory for a sum across warps", names=shaping
+        )
         for i in range(len(found.first.sums))
     ]
 
@@ -177,7 +181,7 @@ def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> list[Att
         barriers: Bytes of mbarriers, counted for every instruction although only boxes need them: a dependence on the
             instruction would couple the columns of attention too tightly for counting.
     """
-    doc = "shared bytes of exchanges and rings up to here"
+    doc = "bytes of shared memory for the rings and exchanges of the loops up to this one"
     listed, most = list[Attribute](), scratch_name(OUTSIDE)
     for suffix, loop in places(found).items():
         if loop is None:
@@ -201,7 +205,7 @@ def _tile_bytes(found: Choices, place: int, name: str) -> Attribute:
         return shared_tile_bytes(found.inference(values).trace.shared[place], layout)
 
     names = {"layout": f"layout_{name}", **{n: n for n in found.shaping}}
-    return Attribute(f"bytes_{name}", each(size), f"shared bytes of {name}", names=names)
+    return Attribute(f"bytes_{name}", each(size), f"bytes of shared memory for {name}", names=names)
 
 
 def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:

@@ -74,9 +74,12 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 )
             )
     for a in range(anchor_count(found)):
-        doc = f"elements of a line of block {a + 1}"
+        doc, doc_lines = (
+            f"elements of a memory line, in tiles of kind {a + 1}",
+            f"memory lines, in tiles of kind {a + 1}",
+        )
         sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
-        sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], f"lines of block {a + 1}"))  # type: ignore[misc]
+        sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], doc_lines))  # type: ignore[misc]
     shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
     for place, store in enumerate(found.first.stores):
         if is_turnable(found.first, place):
@@ -84,7 +87,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 Sizes(
                     f"shape_store_{place + 1}",
                     lambda i, at=place: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
-                    f"which of the program's shapes the tile of {store.window.array.name} has",
+                    f"index of the shape of the stored tile of {store.window.array.name}",
                 )
             )
     sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))

@@ -84,7 +84,7 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
             size = (row.m, row.n)[d]
             if tile % (groups * size):
                 return (
-                    f"{groups} subgroups along {axis} do not get whole fragments of {size} of the {tile} "
+                    f"{groups} subgroups along {axis} cannot each get whole fragments of {size} of the {tile} elements "
                     f"of the mma at {product.source}"
                 )
             return None
@@ -93,7 +93,7 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
         return Rule.refusing(
             f"wg_map_{axis}{product.suffix}",
             why_not,
-            "subgroups get whole fragments",
+            "each subgroup has whole fragments",
             names={"tile": tile, "groups": name, "intrinsic": "intrinsic"},
         )
 
@@ -101,11 +101,11 @@ def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
         row = fragments(intrinsic)
         data = product.given.sg_data  # type: ignore[union-attr]
         if data[0] % row.m or data[1] % row.n:
-            return f"sub-tiles of {data[0]}x{data[1]} are no whole fragments of {row.m}x{row.n}"
+            return f"sub-tiles of {data[0]}x{data[1]} cannot be divided into whole fragments of {row.m}x{row.n}"
         return None
 
     if product.given is not None:
-        return (Rule.refusing(f"wg_map{product.suffix}", given, "the map that the program says gives whole fragments"),)
+        return (Rule.refusing(f"wg_map{product.suffix}", given, "the program's map consists of whole fragments"),)
     return dealt("m", 0), dealt("n", 1)
 
 

@@ -66,13 +66,13 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         if stream_k == 0 or (blocks > launched and blocks % launched):
             return None
         return (
-            f"{blocks} tiles for {launched} blocks leave no partial wave after whole ones whose k could be distributed"
+            f"{blocks} tiles on {launched} blocks have no partial wave after whole waves, whose k could be distributed"
         )
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
         if stream_k == 0 or not is_boxed(intrinsic):
             return None
-        return f"rings that {intrinsic} reads are filled for one tile of a block: stream-K has several"
+        return f"rings for {intrinsic} serve only one tile per block, but stream-K has several"
 
     def one_sharing(split_k: IntArray, stream_k: IntArray) -> BoolArray:
         answer: BoolArray = (stream_k == 0) | (split_k == 1)
@@ -82,15 +82,15 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
         Rule(
             "stream_k_split",
             one_sharing,
-            "{split_k} blocks share the k of each tile, and stream-K distributes it: only one of the two is possible",
+            "split_k {split_k} and stream-K both distribute k: use only one of them",
         ),
         Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k of the last tiles"),
         Rule(
             "stream_k_turns",
             lambda turns, stream_k: (stream_k == 0) | (turns > 1),
-            "stream-K distributes iterations of the loop, but it has {turns}",
+            "stream-K distributes iterations of the loop, but it has only {turns}",
         ),
-        Rule.refusing("stream_k_way", by_boxes, "loops over tiles read fragments"),
+        Rule.refusing("stream_k_way", by_boxes, "stream-K loops over tiles with instructions that read fragments"),
     )
 
 
@@ -107,7 +107,7 @@ def stream_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
             return None
         resident = device.sm_count * min_blocks
         if blocks <= resident:
-            return f"{blocks} tiles do not fill the {resident} blocks that run at a time: split_k shares their k"
+            return f"{blocks} tiles are fewer than the {resident} blocks that run at a time: use split_k instead"
         return too_little_idle(blocks, resident)
 
     rules = [Rule.refusing("stream_k_idle", too_little, "stream-K saves more than it costs")]
@@ -128,8 +128,10 @@ def _resident_rule(found: Choices, device: Device) -> Rule:
         if stream_k == 0 or min_blocks >= fit:
             return None
         return (
-            f"stream-K would launch {min_blocks} blocks for each SM, which holds {fit} of {tile_m}x{tile_n}x{tile_k} "
-            f"tiles in {stages} stages: together they hide more than even shares of k save"
+            f"stream-K would launch {min_blocks} blocks per SM, but {fit} with {tile_m}x{tile_n}x{tile_k} "
+            f"tiles in {stages} stages fit, and more resident blocks hide more latency than equal shares of k save"
         )
 
-    return Rule.refusing("stream_k_resident", too_few, "stream-K runs as many blocks on an SM as whole tiles do")
+    return Rule.refusing(
+        "stream_k_resident", too_few, "stream-K runs as many blocks on an SM as a schedule of whole tiles"
+    )

@@ -54,7 +54,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     Rule(
                         f"tile_size_{name}",
                         lambda tile, extent=extent, least=least: (tile < 2 * extent) | (tile == least),
-                        f"{name} is {{tile}}, but a tile of half of that already covers {extent}",
+                        f"{name} is {{tile}}, but a tile of half that size already covers {extent}",
                         names={"tile": name},
                     )
                 )
@@ -79,8 +79,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 Rule(
                     f"warp_part{p.suffix}",
                     lambda m, n, threads: (threads <= FEW_THREADS) | (m * n >= LEAST_RESULTS * threads),
-                    "{threads} threads have less than 32 accumulators each of a {m}x{n} tile: fewer subgroups would "
-                    "read less of shared memory",
+                    "each of {threads} threads has fewer than 32 accumulators of a {m}x{n} tile: fewer subgroups would "
+                    "read less from shared memory",
                     names={k: v for k, v in names.items() if k != "k"},
                 )
             )
@@ -89,8 +89,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     Rule(
                         f"whole_rows{p.suffix}",
                         lambda m, columns: (columns == 1) | (m < FEW_THREADS // WARP * ROWS_OF_FRAGMENT),
-                        "rows of {columns} subgroups: reductions along rows would cross subgroups, where {m} rows are "
-                        "enough for as many warps as an SM has schedulers",
+                        "with {columns} subgroups along rows, row reductions would cross subgroups, but {m} rows "
+                        "are enough for as many warps as an SM has schedulers",
                         names={"m": names["m"], "columns": f"subgroups_n{p.suffix}"},
                     )
                 )
@@ -99,8 +99,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"chained_{one + 1}_{other + 1}",
                 lambda rows, others: np.equal(rows, others),
-                "{rows} subgroups along the rows of one product and {others} of the one that its results go to: they "
-                "would be exchanged through shared memory",
+                "{rows} subgroups along the rows of one product but {others} of the product that uses its results: "
+                "these would be exchanged through shared memory",
                 names={
                     "rows": f"subgroups_m{first.products[one].suffix}",
                     "others": f"subgroups_m{first.products[other].suffix}",
@@ -112,7 +112,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 f"{name}_overlap",
                 lambda stages, turns: (stages >= 2) | (turns < 2),
-                "{stages} stage waits for the full memory latency in each of {turns} iterations",
+                "with {stages} stage, each of {turns} iterations waits for the full memory latency",
                 names={"stages": name, "turns": name.replace("stages", "turns")},
             )
         )
@@ -141,7 +141,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
         Rule(
             "registers_wanted",
             lambda registers: registers <= WANTED_REGISTERS,
-            "about {registers} registers a thread would be spilled",
+            "about {registers} registers per thread: ptxas would spill",
         )
     )
     if any(p.name == "exchange" for p in parameters(problem, device)):
@@ -150,7 +150,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             Rule(
                 "exchange_used",
                 lambda exchange, **scratch: (sum(scratch.values()) > flag) | (exchange == EXCHANGES[0]),
-                "nothing is exchanged through shared memory, so its layout {exchange} does not matter",
+                "nothing is exchanged through shared memory, so the layout {exchange} has no effect",
                 names={"exchange": "exchange", **{p: scratch_name(p) for p in places(first)}},
             )
         )
@@ -167,7 +167,7 @@ def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
             Rule(
                 f"{name}_peelable",
                 lambda tail, peelable: (tail == MASKED) | (peelable == 1),
-                "with these sizes the last iteration of the loop has no more masks than the others",
+                "with these sizes the last iteration of the loop needs no more masks than the others",
                 names={"tail": name, "peelable": f"peelable_{name}"},
             )
         )
@@ -190,7 +190,7 @@ def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
             Rule(
                 f"{name}_turns",
                 lambda tail, stages, turns: (tail == MASKED) | (turns > stages),
-                "a ring of {stages} stages has only its last iterations of {turns}",
+                "the ring has {stages} stages, so all {turns} iterations belong to the peeled end of the loop",
                 names={"tail": name, "stages": ring, "turns": ring.replace("stages", "turns")},
             )
         )
@@ -201,7 +201,7 @@ def _raster_rule() -> Rule:
     def why_not(down: int, across: int, raster: str) -> str | None:
         if raster == "row" or (across > 1 and RASTER_GROUPS[raster] < down):
             return None
-        return f"raster {raster} orders {down} x {across} tiles as a simpler raster does"
+        return f"raster {raster} gives {down} x {across} tiles the same order as a simpler raster"
 
     return Rule.refusing("raster", why_not, names={"down": "grid_rows", "across": "grid_columns", "raster": "raster"})
 
@@ -259,7 +259,7 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
     return Rule(
         f"copies_{number + 1}",
         each(few),
-        "{lanes} lanes of {width} on a line of {line} leave more of {threads} threads with copies than others do",
+        "{lanes} lanes with {width} elements on a line of {line}: more of {threads} threads hold copies than necessary",
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",

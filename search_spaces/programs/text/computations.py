@@ -28,7 +28,7 @@ class Computations(Windows):
         op, p = s.op.removeprefix("xetile."), self.p
         types = [t for t in (*s.takes, *s.gives) if t.kind == "vector" and len(t.dims) > 2]
         if types and op not in OF_ANY_RANK and not op.startswith(("arith.", "math.")):
-            self.refuse(s, f"{types[0]} has {len(types[0].dims)} dimensions, and a tile has two")
+            self.refuse(s, f"{types[0]} has {len(types[0].dims)} dimensions, but a tile has two")
         match op:
             case "tile_mma" | "vector.contract":
                 return self._product(s)
@@ -44,7 +44,9 @@ class Computations(Windows):
             case "convert_layout" | "iree_vector_ext.to_layout":
                 return self._convert(s)
             case "iree_vector_ext.to_simd" | "iree_vector_ext.to_simt":
-                self.found.note(s, f"{op} changes no value: a plan collects and distributes where it must")
+                self.found.note(
+                    s, f"{op} is ignored: it changes no values, and the compiler inserts conversions where needed"
+                )
                 return self._value(s, s.operands[0])
             case "arith.constant":
                 (number,) = s.operands
@@ -62,14 +64,14 @@ class Computations(Windows):
             return self._value(s, s.operands[0], layout).cast((s.gives or s.takes)[-1].element)
         function = OF_TEXT.get(s.op)
         if function is None or function not in FUNCTIONS:
-            self.refuse(s, "there is no such operation")
+            self.refuse(s, "unknown operation")
         given = [self._value(s, o, layout) if isinstance(o, str) else o for o in s.operands]
         made = self.p.map(function, *given)
         if layout is not None:
             known = [self.maps.get(g.value.id) for g in given if isinstance(g, Tile)]
             if layout not in known:
                 made = self.p.convert_layout(made, layout)
-                self.found.note(s, "its map is another one than its operands': it is converted")
+                self.found.note(s, "its map differs from its operands' map: a conversion is inserted")
             self.maps[made.value.id] = layout
         else:
             own = next((self.maps[g.value.id] for g in given if isinstance(g, Tile) and g.value.id in self.maps), None)
@@ -95,7 +97,7 @@ class Computations(Windows):
                 maps = [left, right, result]
         a, b = (self._value(s, n, m) for n, m in zip(names[:2], maps[:2], strict=True))
         if (a.shape[1] != b.shape[0]) and b.shape[1] == a.shape[1]:
-            self.found.note(s, f"{names[1]} is not transposed: its transpose, made before, is meant")
+            self.found.note(s, f"{names[1]} is not transposed: its earlier transpose is used")
             b = self.last[b.shape[1], b.shape[0]]
         state = self.held.get(s.results[0]) if s.results else None
         added: Tile | State | None = None
@@ -137,7 +139,7 @@ class Computations(Windows):
         result, source = self._maps(s, lambda m: m.reduction_input(dimension, each or extent))
         value = self._value(s, s.operands[0], source)
         if not s.kind:
-            self.found.note(s, "it names no kind: add")
+            self.found.note(s, "the kind is missing: add is used")
         kind = KINDS.get(s.kind, s.kind) or "add"
         made = self.p.reduction(kind, value, dimension, size=each or None, map=result)
         return self._mapped(made, result)
@@ -155,7 +157,7 @@ class Computations(Windows):
         forced = bool(s.attribute("shared_memory_conversion"))
         nested: NestedLayout | None = next((m for m in s.layouts if isinstance(m, NestedLayout)), None)
         if s.attribute("mma_kind"):
-            self.found.note(s, "mma_kind is a hint to another compiler: a schedule chooses what multiplies")
+            self.found.note(s, "mma_kind is ignored: the schedule chooses the instruction")
         if nested is not None:
             try:
                 own = nested if nested.rank == 2 else matrix_layout(nested)
@@ -163,7 +165,7 @@ class Computations(Windows):
                 self.refuse(s, str(error))
             if own is not nested:
                 rows, columns = shape_of(s, (*s.takes, *s.gives)[0])
-                self.found.note(s, f"a vector of rank {nested.rank} is a tile of {rows}x{columns}")
+                self.found.note(s, f"a vector of rank {nested.rank} becomes a tile of {rows}x{columns}")
             return self.p.convert_layout(self._value(s, s.operands[0]), own, shared=forced)
         result, source = self._maps(s, lambda m: None, first_is_result=True)
         value = self._value(s, s.operands[0], source)

@@ -77,7 +77,7 @@ class Execution(Computations):
             assert isinstance(state, State)
             self._give(s, state.read())
         elif op == "gpu.barrier":
-            self.found.note(s, "barriers follow from what is stored and loaded: this one is not needed")
+            self.found.note(s, "this barrier is ignored: the compiler inserts the barriers that loads and stores need")
         elif op in ("memref.alloc", "memref.cast"):
             pass
         elif op in ("xetile.load_scalar", "xetile.uniform"):
@@ -114,10 +114,10 @@ class Execution(Computations):
         names = named if isinstance(named, tuple) else ()
         states = [held for held in (self.held.get(f"%{name}") for name in names) if isinstance(held, State)]
         if combine is None or combine.op != "xetile.combine" or combine.body is None or len(states) != len(names):
-            self.refuse(s, "a loop that blocks share names its states, and xetile.combine stands behind it")
+            self.refuse(s, "a split loop must name its states, and xetile.combine must follow it")
         *body, last = combine.body
         if last.op != "xetile.yield" or not isinstance(parts, int):
-            self.refuse(combine, "its body ends in xetile.yield")
+            self.refuse(combine, "its body must end with xetile.yield")
 
         def combined(one: tuple[Tile, ...], other: tuple[Tile, ...]) -> tuple[Tile, ...]:
             self.held |= dict(zip(combine.results, (*one, *other), strict=True))
@@ -134,7 +134,7 @@ class Execution(Computations):
         """Return a scalar that is used as an index."""
         low, high = s.attribute("low", 0), s.attribute("high")
         if not isinstance(low, int) or not isinstance(high, int) or not s.index:
-            self.refuse(s, "it needs a place in brackets, and the numbers high and low")
+            self.refuse(s, "expected a position in brackets, and the numbers high and low")
         at = [self._place(s, place) for place in s.index[0]]
         if s.op == "xetile.uniform":
             return self.p.uniform(self._value(s, s.operands[0]), high=high, low=low, usual=at[0])
@@ -155,10 +155,10 @@ class Execution(Computations):
             if b.op in PRODUCTS and len(b.operands) == 2 and name not in inner:
                 m, n = self._product_shape(b)
                 self.held[name] = self.p.state(self.p.zeros((m, n), "f32"))
-                self.found.note(b, "a product in a loop without an accumulator adds up from zero")
+                self.found.note(b, "this product in a loop has no accumulator: its sum starts at zero")
             elif isinstance(held, Tile) and name in inner and b.op not in MAKES_TILE:
                 self.held[name] = self.p.state(held)
-                self.found.note(b, f"{name} is assigned again: the loop carries it")
+                self.found.note(b, f"{name} is assigned again: the loop carries it as a state")
 
     def _product_shape(self, b: Statement) -> Shape:
         types = [t for t in (*b.gives, *b.takes) if t.kind == "vector"]
@@ -176,11 +176,11 @@ class Execution(Computations):
     def _if(self, s: Statement) -> None:
         condition = s.operands[0]
         if not isinstance(condition, Combined) or condition.sign != "==":
-            self.refuse(s, "the condition is an equation of places")
+            self.refuse(s, "the condition must compare positions with ==")
         place, equals = condition.args
         index = self._place(s, place)
         if not isinstance(index, Index) or not isinstance(equals, int):
-            self.refuse(s, "the condition is an equation of a place and a number")
+            self.refuse(s, "the condition must compare a position with a number")
         counted = self._counted(s, place, index)
         with self.p.when(counted, equals):
             self._statements(s.body or ())
@@ -196,5 +196,5 @@ class Execution(Computations):
         step = loop.operands[2]
         if step % every or step == 1:
             return index
-        self.found.note(s, f"{place.args[0]} counts by {step}: every {every} steps are meant")
+        self.found.note(s, f"{place.args[0]} increases by {step}: read as every {every} steps")
         return self.held[place.args[0]] % (step * every)  # type: ignore[operator,return-value]

@@ -35,7 +35,7 @@ def close(found: Survey) -> Survey:
         elif s.op in MAKES_TILE and s.gives and s.gives[-1].scattered:
             name, type_ = str(s.operands[-1]), next((t for t in s.takes if t.kind == "vector"), None)
             if name in found.free_vectors and type_ != found.free_types[name]:
-                found.note(s, f"{name} has another type than before: it is another vector")
+                found.note(s, f"{name} has a different type than before: it is read as a different vector")
                 name = f"{name}_{s.line}"
             if name not in defined:
                 _array(found, found.free_vectors, name, s, type_, "input")
@@ -71,12 +71,12 @@ def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
         return
     order = [t.kind for t in types]
     if s.results and len(s.operands) == 1:
-        found.note(s, f"a store has no result: {s.results[0]} is what is stored")
+        found.note(s, f"a store has no result: {s.results[0]} is read as the stored vector")
         vector, tile = s.results[0], names[0]
     elif order[:1] == ["vector"]:
         vector, tile = names[0], names[1]
         if "tile" in vector:
-            found.note(s, f"{vector} is the vector, by the order of the types")
+            found.note(s, f"the order of the types shows that {vector} is the vector")
     else:
         tile, vector = names[0], names[1]
     if vector not in defined:
@@ -124,22 +124,22 @@ def _array(
     found: Survey, into: dict[str, ArrayInfo], name: str, s: Statement, type_: Type | None, role: str
 ) -> None:  # fmt: skip
     if found.listing.parameters:
-        raise found.refuse(s, f"{name} is defined nowhere in the function")
+        raise found.refuse(s, f"{name} is undefined in the function")
     if type_ is None:
-        raise found.refuse(s, f"{name} is defined nowhere, and has no type")
+        raise found.refuse(s, f"{name} is undefined, and its type is missing")
     if name in into:
         return
     dims = type_.dims if len(type_.dims) < 3 else matrix_shape(type_.dims) or type_.dims
     dims = dims[::-1] if type_.order == (0, 1) else dims
     element = _STORED_AS.get(type_.element, type_.element)
     if element != type_.element:
-        found.note(s, f"{name} is an array of {element}, one for each {type_.element}")
+        found.note(s, f"{name} becomes an array of {element}, one for each {type_.element}")
     array = ArrayInfo(name, Type("memref", dims, element), role)
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     into[name] = array
     found.arrays[name] = array
     found.free_types[name] = type_
-    found.note(s, f"{name} is defined nowhere: it is an argument")
+    found.note(s, f"{name} is undefined: it becomes an argument")
 
 
 def _open_ends(found: Survey) -> None:
@@ -165,4 +165,4 @@ def _output(found: Survey, s: Statement, name: str, type_: Type | None) -> None:
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     found.outputs[name] = array
     found.arrays[array.name] = array
-    found.note(s, f"nothing uses {name}: it is an output")
+    found.note(s, f"{name} is unused: it becomes an output")

@@ -85,7 +85,7 @@ class Names:
         if own is not None and not self.found.fixed:
             return own
         if not isinstance(stop, int):
-            raise ProgramError(f"{self.found.listing.file}: {name} goes to {stop}, which has no number")
+            raise ProgramError(f"{self.found.listing.file}: {name} ends at {stop}, whose value is unknown")
         return stop
 
     def _step(self, s: Statement, name: str, step: Expression) -> int:
@@ -93,14 +93,14 @@ class Names:
             widest = [self._tile_step(name, t) for t in self.found.tiles.values()]
             wide = max((w for w in widest if w is not None), default=step)
             if wide > step and s in self.found.grid:
-                self.found.note(s, f"{name} steps by {step} over tiles of {wide}: read as {wide}")
+                self.found.note(s, f"{name} has step {step}, but its tiles have extent {wide}: step {wide} is used")
                 return wide
             return step
         for tile in self.found.tiles.values():
             found = self._tile_step(name, tile)
             if found is not None:
                 return found
-        self.refuse(s, f"the step {step} of {name} is known from no tile")
+        self.refuse(s, f"no tile determines the step {step} of {name}")
 
     def _tile_step(self, name: str, tile: TileInfo) -> int | None:
         for d, place in enumerate(tile_places(self.found, tile)):
@@ -110,7 +110,7 @@ class Names:
 
     def _number(self, s: Statement, value: Expression) -> int:
         if not isinstance(value, int):
-            self.refuse(s, f"{value} is no number")
+            self.refuse(s, f"{value} is not a number")
         return value
 
     # Positions
@@ -120,14 +120,14 @@ class Names:
             case int():
                 return expression
             case float():
-                self.refuse(s, f"{expression} is no place")
+                self.refuse(s, f"{expression} is not a position")
             case str():
                 held = self.held.get(expression, self.held.get(f"%{expression}"))
                 if isinstance(held, Index):
                     return held
                 if held is not None:
-                    self.refuse(s, f"{expression} is no place")
-                self.found.note(s, f"{expression} is defined nowhere: it is 0")
+                    self.refuse(s, f"{expression} is not a position")
+                self.found.note(s, f"{expression} is undefined: 0 is used")
                 return 0
         args = [self._place(s, a) for a in expression.args]
         first, second = args
@@ -139,7 +139,7 @@ class Names:
             case "max":
                 return places.maximum(first, second)
         if not isinstance(second, int):
-            self.refuse(s, f"{expression}: the right side is a number")
+            self.refuse(s, f"{expression}: the right side must be a number")
         left = places.as_index(first)
         if expression.sign == "*":
             return left * second
@@ -149,7 +149,7 @@ class Names:
 
     def _give(self, s: Statement, value: Tile) -> None:
         if not s.results:
-            self.refuse(s, "it has no result")
+            self.refuse(s, "the result is missing")
         name = s.results[0]
         before = self.held.get(name)
         if isinstance(before, State):
@@ -174,10 +174,10 @@ class Names:
         if isinstance(held, State):
             return held.read()
         if isinstance(held, WindowHandle) and held.window.id in self.loaded:
-            self.found.note(s, f"{name} is a tile: the vector loaded from it is meant")
+            self.found.note(s, f"{name} is a tile: the vector loaded from it is used")
             return self.loaded[held.window.id]
         if not isinstance(held, Tile):
-            self.refuse(s, f"{name} is no vector" if held is not None else f"{name} is defined nowhere")
+            self.refuse(s, f"{name} is not a vector" if held is not None else f"{name} is undefined")
         return held
 
 
@@ -190,7 +190,7 @@ def shape_of(s: Statement, type_: Type) -> Shape:
     """Return the shape of a vector type. Raises ProgramError for one that is no tile."""
     shape = matrix_shape(type_.dims)
     if shape is None:
-        raise ProgramError(f"line {s.line}: {type_} has no shape of numbers")
+        raise ProgramError(f"line {s.line}: the extents of {type_} must be numbers")
     return shape
 
 

@@ -156,7 +156,7 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
 
     found = _CONFIG.search(text)
     if found is None:
-        raise ProgramError(f"{file}: linalg.generic has no lowering_config for its tiles")
+        raise ProgramError(f"{file}: linalg.generic needs a lowering_config, which determines its tiles")
     try:
         config = LoweringConfig.parse(f"#iree_gpu.lowering_config<{{{found.group(1)}}}>")
     except ValueError as error:
@@ -168,9 +168,9 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
     if config.rank != dimensions + sum(map(bool, config.expand_dims)):
         raise ProgramError(f"{file}: linalg.generic: lowering_config has {config.rank} dimensions, not {dimensions}")
     if not config.workgroup[0] or not config.partial_reduction[dimensions - 1]:
-        raise ProgramError(f"{file}: linalg.generic: lowering_config has no rows of a workgroup, or no step along k")
+        raise ProgramError(f"{file}: linalg.generic: lowering_config needs rows of a workgroup and a step along k")
     if products and config.lane_basis.tile[1] * config.subgroup_basis.tile[1] > 1:
-        note(found.start(), "lanes and subgroups along the columns hold copies: columns follow one another")
+        note(found.start(), "lanes and subgroups along the columns hold copies: they are read as consecutive columns")
     shapes: dict[tuple[int, ...], str] = {}
     for tensor in _TENSOR.finditer(text):
         dims = tuple(int(d) for d in tensor.group(1).split("x") if d)
@@ -187,10 +187,11 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
         expected = k // config.expand_dims[-1] if config.expand_dims else k
         if int(count.group(1)) != expected:
             note(
-                count.start(), f"the mask compares a place below {expected} with {count.group(1)}: {expected} is meant"
+                count.start(),
+                f"the mask compares a position below {expected} with {count.group(1)}: {expected} is used",
             )
     if "scf.for" in text and "linalg.reduce" in text:
-        note(0, "the tiling is written out: it is what the config says")
+        note(0, "the text is already tiled: its tiling must be that of the config")
     return LinalgReduction(m, n, k, shapes[m, k], config, tuple(notes))
 
 
@@ -205,7 +206,7 @@ def _is_of_products(text: str, file: str) -> bool:
     once = others == {"arith.mulf"} and operations.count("arith.mulf") == 1 and operations.count("arith.extf") == 2
     if "arith.addf" in operations and once and factors is not None and factors.group(1) != factors.group(2):
         return True
-    raise ProgramError(f"{file}: linalg.generic: only sums, and sums of products of widened operands, are read")
+    raise ProgramError(f"{file}: linalg.generic: only sums, and sums of products of widened operands, are supported")
 
 
 def _sizes_of_products(shapes: dict[tuple[int, ...], str], file: str) -> tuple[int, int, int]:
@@ -218,7 +219,7 @@ def _sizes_of_products(shapes: dict[tuple[int, ...], str], file: str) -> tuple[i
     m, n = max(outputs, key=lambda s: s[0] * s[1])
     k = deepest[-1][1]
     if (m, k) not in shapes or (n, k) not in shapes:
-        raise ProgramError(f"{file}: linalg.generic: operands {m}x{k} and {n}x{k} are not in the text")
+        raise ProgramError(f"{file}: linalg.generic: operands of {m}x{k} and {n}x{k} are missing in the text")
     return m, n, k
 
 
@@ -228,5 +229,5 @@ def _sizes_of_sums(shapes: dict[tuple[int, ...], str], file: str) -> tuple[int, 
         raise ProgramError(f"{file}: linalg.generic: it needs an operand of two dimensions and a result of one in f32")
     m, k = max(matrices, key=lambda s: (s[0] * s[1], s[1]))
     if (m,) not in shapes:
-        raise ProgramError(f"{file}: linalg.generic: a result of {m} sums is not in the text")
+        raise ProgramError(f"{file}: linalg.generic: a result of {m} sums is missing in the text")
     return m, 0, k

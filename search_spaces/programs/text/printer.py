@@ -105,7 +105,7 @@ class _Printer:
         if index.kind == "constant":
             return index.number
         if index.kind in ("block", "loop", "size", "argument"):
-            raise ir.ProgramError(f"the place {index} has no name in text")
+            raise ir.ProgramError(f"the position {index} cannot be printed: the loop counter has no named position")
         args = tuple(self.place(a) for a in index.args)
         if index.kind in ("multiply", "floordiv", "mod"):
             args = (*args, index.number)
@@ -170,9 +170,11 @@ class _Printer:
             case ir.LoadScalar() | ir.Uniform():
                 return self.number(operation)
             case ir.Scan() | ir.ReduceTile() if isinstance(operation, ir.Scan) or operation.index is not None:
-                raise ir.ProgramError(f"{operation.source}: {operation.kind}: the listings have no such operation")
+                raise ir.ProgramError(f"{operation.source}: {operation.kind}: listings do not support this operation")
             case ir.FetchPart():
-                raise ir.ProgramError(f"{operation.source}: split: its states are combined behind the loop alone")
+                raise ir.ProgramError(
+                    f"{operation.source}: split: listings only support states that are combined after the loop"
+                )
             case ir.Reshape(result, value):
                 return self.of("vector.shape_cast", result, (value,))
             case ir.Set(state, value):
@@ -185,7 +187,7 @@ class _Printer:
             case ir.Fill(result, number):
                 return self.of("arith.constant", result, (number,))
             case ir.PassedScalar():
-                raise ir.ProgramError(f"{operation.source}: {operation.name}: the listings have no scalar arguments")
+                raise ir.ProgramError(f"{operation.source}: {operation.name}: listings do not support scalar arguments")
             case ir.Coordinates(result, dimension, base):
                 return self.of("linalg.index", result, (dimension,), index=((self.place(base),),))
             case ir.Map():

@@ -53,7 +53,7 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
     _give_roles(found)
     arrays = [a for a in found.arrays.values() if a.role != "shared"]
     if all(a.role == "input" for a in arrays):
-        raise ProgramError(f"{file}: the text stores nothing, so there is nothing to run")
+        raise ProgramError(f"{file}: the text stores nothing: add a store to run it")
     arguments = tuple((a.argument, Argument(a.sizes, _dtype(a, file), a.role)) for a in arrays)  # type: ignore[arg-type]
     sizes = _extents(arrays)
 

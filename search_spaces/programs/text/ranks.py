@@ -49,8 +49,8 @@ def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
     used = [[level for level, size in enumerate(tiles) if size > 1] for tiles, _ in (slow, fast)]
     if used[0] and used[1] and max(used[0]) > min(used[1]):
         raise ValueError(
-            f"tiles {list(slow[0])} and {list(fast[0])} of two dimensions that become rows: the first one is cut "
-            "at a level below the second one's, and a layout has each level once"
+            f"tiles {list(slow[0])} and {list(fast[0])} of two dimensions that become rows: the first one is divided "
+            "at a lower level than the second one, and a layout has each level only once"
         )
     strides = []
     for place, level in enumerate((0, 3)):  # the levels with strides: subgroups and threads

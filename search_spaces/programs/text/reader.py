@@ -54,7 +54,7 @@ def read(text: str, file: str = "text") -> Listing:
     for lost in _LOST_STATEMENT.finditer(text):
         reader.text = reader.text[: lost.start()] + " " * (lost.end() - lost.start()) + reader.text[lost.end() :]
         line = text.count("\n", 0, lost.start()) + 1
-        reader.notes.append(f"{file}:{line}: a store stands in a comment: it is read")
+        reader.notes.append(f"{file}:{line}: a store in a comment is read as code")
     return reader.listing()
 
 
@@ -86,7 +86,7 @@ class _ListingReader(Tokens):
 
     def _define(self, alias: str) -> None:
         if alias in self.aliases:
-            self.note(f"{alias} is defined again: the later one holds from here on")
+            self.note(f"{alias} is redefined: the new definition is used from here on")
         start = self.position
         word = re.compile(r"#[A-Za-z_][\w.]*").match(self.text, start)
         assert word is not None
@@ -273,7 +273,7 @@ class _ListingReader(Tokens):
         self.expect(",")
         step = self.take_word()
         self.expect("Do")
-        self.note(f"{name} goes from {first} up to {size} by {step}, the extent of the tiles that it places")
+        self.note(f"{name} is read as going from {first} to {size} by {step}, the extent of its tiles")
         return Statement("scf.for", (name,), (first, f"%{size}", f"%{step}"), body=tuple(self._block(False)), line=line)
 
     def _operation(self, op: str, results: tuple[str, ...], line: int) -> Statement:
@@ -286,7 +286,7 @@ class _ListingReader(Tokens):
         gives: list[Type] = []
         kind = self.kind()
         if op in ("xetile.init_tile",) and self.accept(":"):
-            self.note(f"{op} has a colon behind its name, and no result")
+            self.note(f"{op} has a colon after its name, and no result")
         while not self.at_end():
             if self.accept("{"):
                 self._braces(layouts, named, attributes)
@@ -317,7 +317,7 @@ class _ListingReader(Tokens):
             else:
                 break
         if attributes.pop("order", None):
-            self.note("an order stands behind a type: it belongs to the tile")
+            self.note("an order follows a type: it is read as part of the tile's type")
         return Statement(
             op, results, tuple(operands), tuple(index), kind, tuple(layouts), tuple(sorted(attributes.items())),
             tuple(takes), tuple(gives), None, line, tuple(named),
@@ -331,7 +331,7 @@ class _ListingReader(Tokens):
             return True
         word = self.word()
         if op == "xetile.update_tile_offset" and word and not self._op(word):
-            self.note(f"{word} lacks its percent sign")
+            self.note(f"{word} is read as %{word}")
             operands.append(f"%{self.take_word()}")
             return True
         if op.startswith("arith.") and word and not self._op(word) and word not in ("scf", "func"):

@@ -129,7 +129,7 @@ def survey(listing: Listing) -> Survey:
         if p.type.kind == "scalar" and p.type.element == "index":
             found.arrays[p.name] = ArrayInfo(p.name, Type("memref", (1,), "i32"), "input")
             found.scalars.append(p.name)
-            found.notes.append(f"{listing.file}:1: {p.name} is an array of one i32, a number from 0 up")
+            found.notes.append(f"{listing.file}:1: {p.name} becomes an array of one i32, which must not be negative")
     _find_tiles(found)
     _find_grid(found)
     _find_uses(found)
@@ -149,7 +149,7 @@ def _find_tiles(found: Survey) -> None:
         elif s.op in MAKES_TILE:
             name = s.results[0] if s.results else f"%tile_{s.line}"
             if not s.operands:
-                raise found.refuse(s, "it names no memref")
+                raise found.refuse(s, "the memref is missing")
             base = str(s.operands[0])
             if name not in found.tiles or (s.gives and s.gives[-1].scattered):
                 found.tiles[name] = TileInfo(name, base, s)
@@ -164,9 +164,9 @@ def _find_tiles(found: Survey) -> None:
                 continue
             if str(s.operands[0]) in found.tiles or str(s.operands[0]) in found.aliases:
                 found.aliases[s.results[0]] = str(s.operands[0])
-                found.note(s, f"{s.results[0]} is another name of the tile {s.operands[0]}, which moves")
+                found.note(s, f"{s.results[0]} is read as another name of the tile {s.operands[0]}, which moves")
         elif s.op == "assign" and s.results == s.operands and found.tile(s.results[0]) is not None:
-            found.note(s, f"{s.results[0]} is assigned to itself: its moved name is meant")
+            found.note(s, f"{s.results[0]} is assigned to itself: the name of the moved tile is used")
 
 
 def _is_shared(statement: Statement) -> bool:
@@ -176,13 +176,13 @@ def _is_shared(statement: Statement) -> bool:
 def _declare(found: Survey, statement: Statement, name: str) -> None:
     """Declare a memref that is not a function argument."""
     if not statement.takes:
-        raise found.refuse(statement, "its memref has no type")
+        raise found.refuse(statement, "the type of its memref is missing")
     type_ = statement.takes[0]
     if type_.shared:
         found.arrays.setdefault(f"{name}.slm", ArrayInfo(name, type_, "shared"))
         return
     if type_.kind == "scalar" and statement.gives:
-        found.note(statement, f"{name} is an address: an array of {statement.gives[0].element}")
+        found.note(statement, f"{name} is an address: read as an array of {statement.gives[0].element}")
         type_ = Type("memref", ("?", "?"), statement.gives[0].element)
     unused = [
         p for p in found.listing.parameters
@@ -191,7 +191,7 @@ def _declare(found: Survey, statement: Statement, name: str) -> None:
     ]  # fmt: skip
     if unused and name not in found.arrays:
         found.arrays.pop(unused[0].name, None)
-        found.note(statement, f"{name} is the argument {unused[0].name}, which nothing else names")
+        found.note(statement, f"{name} is undefined: the unused argument {unused[0].name} is used")
     if name not in found.arrays:
         found.arrays[name] = ArrayInfo(name, type_)
 
@@ -205,7 +205,7 @@ def _retype(found: Survey, statement: Statement, name: str) -> None:
     ):  # fmt: skip
         return
     if len(type_.dims) != len(array.type.dims):
-        found.note(statement, f"{name} is declared as {array.type}: the type of its tile holds, {type_}")
+        found.note(statement, f"{name} is declared as {array.type}, but its tile has {type_}, which is used")
     array.type = type_
 
 
@@ -248,7 +248,9 @@ def _find_uses(found: Survey) -> None:
             if unused and found.grid and s.gives and s.gives[-1].dims == shape:
                 found.products[tile.name] = s.results[0]
                 found.stored.add(tile.name)
-                found.note(tile.statement, f"nothing is stored to {tile.name}: {s.results[0]} is, behind the loop")
+                found.note(
+                    tile.statement, f"nothing is stored to {tile.name}: {s.results[0]} is stored to it after the loop"
+                )
 
 
 # Names of extents -----------------------------------------------------------------------------------------------------

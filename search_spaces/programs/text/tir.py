@@ -86,7 +86,7 @@ def read_tir(text: str, name: str, file: str) -> Tir:
         return Tir(_read_intrinsic(text, name, file, buffers, note), tuple(notes))
     product = _PRODUCT.search(text)
     if product is None:
-        raise ProgramError(f"{file}: tir.block: only products that are added up, C[..] += A[..] * B[..], are read")
+        raise ProgramError(f"{file}: tir.block: only accumulated products, C[..] += A[..] * B[..], are supported")
     return Tir(_read_matmul(text, name, file, product, note), tuple(notes))
 
 
@@ -104,7 +104,7 @@ def _blocks(text: str, file: str) -> list[Block]:
         names = tuple(n.strip() for n in block["names"].split(",") if n.strip())
         if len(axes) != len(names):
             line = _line(text, block.start())
-            raise ProgramError(f"{file}:{line}: tir.block: {len(axes)} axes have {len(names)} names")
+            raise ProgramError(f"{file}:{line}: tir.block: {len(axes)} axes, but {len(names)} names")
         extents = tuple(int(axis.group(2) or axis.group(3)) for axis in axes)
         found.append(Block(names, extents, tuple(axis.group(1) is not None for axis in axes)))
     return found
@@ -113,16 +113,16 @@ def _blocks(text: str, file: str) -> list[Block]:
 def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: Note) -> Program:
     blocks = _blocks(text[: product.start()], file)
     if not blocks or any((len(b.extents), b.reduced) != (3, (False, False, True)) for b in blocks):
-        raise ProgramError(f"{file}: tir.block: a product has blocks of two axes and a tir.reduce_axis")
+        raise ProgramError(f"{file}: tir.block: a product needs blocks of two axes and a tir.reduce_axis")
     for grid in _GRID.finditer(text, 0, product.start()):
         counts = re.findall(r"\d+", grid.group(1))
         if not counts:
-            note(grid.start(), "a grid without numbers: a schedule tiles these loops")
+            note(grid.start(), "a grid without numbers is ignored: a schedule tiles these loops")
         elif tuple(map(int, counts)) not in [b.extents for b in blocks]:
             line = _line(text, grid.start())
-            raise ProgramError(f"{file}:{line}: tir.grid({', '.join(counts)}) are the extents of no block")
+            raise ProgramError(f"{file}:{line}: tir.grid({', '.join(counts)}) does not have the extents of any block")
     for binding in re.finditer(r"tir\.bind\(\.\.\.\)", text):
-        note(binding.start(), "a binding that is left out: axes are bound to the loops around, in their order")
+        note(binding.start(), "a missing binding: axes are bound to the surrounding loops in order")
     m, n, k = (prod(b.extents[d] for b in blocks) for d in range(3))
     fragment = blocks[-1].extents if len(blocks) > 1 else (1, 1, 1)
     i, j, r = blocks[-1].names
@@ -133,12 +133,12 @@ def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: 
 
     if axes(places) != (i, j) or set(axes(left_places)) != {i, r} or set(axes(right_places)) != {r, j}:
         line = _line(text, product.start())
-        raise ProgramError(f"{file}:{line}: C[{i}, {j}] adds up A[{i}, {r}] * B[{r}, {j}], each transposed or not")
+        raise ProgramError(f"{file}:{line}: expected C[{i}, {j}] += A[{i}, {r}] * B[{r}, {j}], each transposed or not")
     turned = axes(left_places) == (r, i), axes(right_places) == (j, r)
     given = {buffer.name: buffer.element for buffer in _buffers(text, file)}
     element = given.get(left, given.get(right, ""))
     if not element:
-        note(product.start(), f"{left} and {right} have no type: they are f16, and sums are f32")
+        note(product.start(), f"the types of {left} and {right} are missing: f16 is used, and f32 for sums")
     tiles = [tuple(t for t in (32, 64, _MOST) if t % f == 0) or (f,) for f in fragment]
 
     def function(p: Builder, a: Array, b: Array, c: Array) -> None:
@@ -199,31 +199,33 @@ def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...]
     target = next((b for b in buffers if b.scope.partition(".")[2] in _SIDES), None)
     if source is None or target is None or len(target.shape) != 2:
         raise ProgramError(
-            f"{file}: a tensor intrinsic that is read loads a buffer of scope shared into one of scope "
+            f"{file}: a tensor intrinsic must load a buffer of scope shared into one of scope "
             '"UNIT.matrix_a" or "UNIT.matrix_b"'
         )
     if _COPY.search(text) is None:
         copied = f"{target.name}[..] = {source.name}[..]"
-        raise ProgramError(f"{file}: a tensor intrinsic that is read copies each element, {copied}")
+        raise ProgramError(f"{file}: a tensor intrinsic must copy each element, {copied}")
     unit, _, matrix = target.scope.partition(".")
     side, kind = _SIDES[matrix], dtype(target.element, ARRAY_DTYPES)
     rows, columns = target.shape
     if prod(source.shape) != rows * columns:
         raise ProgramError(
-            f"{file}: {source.name} has {prod(source.shape)} elements, and {target.name} {rows * columns}"
+            f"{file}: {source.name} has {prod(source.shape)} elements, but {target.name} has {rows * columns}"
         )
     at = text.index("tir.match_buffer")
     if len(source.shape) == 1:
-        note(at, f"{source.name} is flat because no stride describes its layout: layouts are functions of both places")
+        note(at, f"{source.name} is flat: its layout is a function of row and column that strides cannot express")
     fitting = [
         r for r in intrinsics_for(target.element, True) if r.unit == unit and r.fragment(side).shape == target.shape
     ]
     if not fitting:
-        raise ProgramError(f"{file}: no {unit} multiplies {rows}x{columns} fragments of {matrix} in {target.element}")
+        raise ProgramError(
+            f"{file}: {unit} has no instruction with {rows}x{columns} fragments of {matrix} in {target.element}"
+        )
     for row in fitting:
         layouts = accepted_layouts(row, side, (rows, columns), kind.bytes)
         count = len(sampled_layouts(kind.bytes))
-        note(at, f"{row.name} reads it, and accepts {len(layouts)} of {count} layouts: {', '.join(layouts[:6])}, ..")
+        note(at, f"{row.name} reads it in {len(layouts)} of {count} layouts: {', '.join(layouts[:6])}, ..")
 
     def function(p: Builder, a: Array, c: Array) -> None:
         i, j = p.blocks(c.shape, (rows, columns))
@@ -238,4 +240,4 @@ def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...]
     own = _FUNCTION.search(text)
     named = name or (own.group(1) if own is not None else "load")
     sizes = (("rows", rows), ("columns", columns))
-    return Program(named, function, arguments, f"{file}\0{text}", f"what {named} describes", sizes)
+    return Program(named, function, arguments, f"{file}\0{text}", f"the fragment load that {named} describes", sizes)

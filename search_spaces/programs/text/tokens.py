@@ -165,7 +165,7 @@ class Tokens(TextReader):
             return names[0]
         if self.word():
             return f"%{self.take_word()}"
-        self.missing("a place: a name, a number, or a sum of them")
+        self.missing("a position: a name, a number, or a sum of them")
 
     def expressions(self, closing: str) -> tuple[Expression, ...]:
         """Read expressions up to and including ``closing``; the opening token was consumed before."""
@@ -193,7 +193,7 @@ class Tokens(TextReader):
         depth, end = 1, self._position
         while depth:
             if end >= len(self.text):
-                self.refuse(f"the bracket of {name} is never closed")
+                self.refuse(f"the closing bracket of {name} is missing")
             if self.text.startswith("->", end):
                 end += 2
                 continue
@@ -227,7 +227,7 @@ class Tokens(TextReader):
         if self.text.startswith("<", self._position):
             return self.attribute(name)
         if name not in self.aliases:
-            self.note(f"{name} is not defined: what it is used for keeps the map that it has")
+            self.note(f"{name} is not defined: the map of its tile or vector is unchanged")
             return None
         return self.aliases[name]
 
@@ -323,7 +323,7 @@ class Tokens(TextReader):
                 named = found.group()
                 layout, order = self._tile_attribute(self.reference("an attribute"), order)
             elif self.accept("]"):
-                self.note("a bracket ] too many is skipped")
+                self.note("an extra bracket ] is ignored")
             else:
                 break
         if not self.accept(">"):
@@ -340,6 +340,6 @@ class Tokens(TextReader):
     def _strided(self, text: str) -> bool:
         first, *_ = (t.strip() for t in text.split(","))
         if first == "K":
-            self.note("strides [K, 1], which the document calls col-major, are read as [1, K]")
+            self.note("strides [K, 1] are called col-major: read as [1, K]")
             return True
         return first == "1"

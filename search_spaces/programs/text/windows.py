@@ -28,7 +28,7 @@ class Windows(Names):
     def _array(self, s: Statement, name: str) -> Array:
         array = self.arrays.get(f"{name}.slm" if s.takes and s.takes[0].shared else name)
         if array is None:
-            self.refuse(s, f"{name} is no array")
+            self.refuse(s, f"{name} is not an array")
         return array
 
     def _make_tile(self, s: Statement) -> None:
@@ -39,7 +39,7 @@ class Windows(Names):
         turned = is_turned(tile)
         memref, own = (types[0], types[-1]) if types else (None, None)
         if memref is None or own is None:
-            self.refuse(s, "it has no type")
+            self.refuse(s, "the tile's type is missing")
         if memref.kind == "memref" and own.kind == "tile" and len(memref.dims) >= 2:
             ordered = own.order == (0, 1)
             if memref.swapped != ordered and min(d if isinstance(d, int) else 2 for d in memref.dims[-2:]) > 1:
@@ -65,7 +65,7 @@ class Windows(Names):
     def _scattered(self, s: Statement, array: Array, turned: bool) -> WindowHandle:
         """Return the window of a tile whose positions are given by a vector."""
         if len(s.operands) < 2:
-            self.refuse(s, "it names no vector of places")
+            self.refuse(s, "expected a vector of indices")
         name = str(s.operands[1])
         again = f"{name}_{s.line}"  # the same name may also stand for a vector of another type
         index = self._places_of(s, again if again in self.found.free_vectors else name)
@@ -99,7 +99,7 @@ class Windows(Names):
             return handle
         window = handle.window
         if window.index is None or window.array.matrix[0] != 1:
-            self.refuse(s, "a mask is of a tile with a place for each element")
+            self.refuse(s, "a mask needs a tile with an index for each element")
         places = Tile(self.p, window.index)
         return self.p.window(window.array, self.p.where(self._value(s, s.operands[at]), places, -1.0), window.shape)
 
@@ -121,7 +121,7 @@ class Windows(Names):
             return self._slot(s, self.found.tiles[name], self._array(self.found.tiles[name].statement, self.found.base(
                 self.found.tiles[name].base)))  # fmt: skip
         if not isinstance(held, WindowHandle):
-            self.refuse(s, f"{name} is no tile")
+            self.refuse(s, f"{name} is not a tile")
         return held
 
     def _load(self, s: Statement) -> Tile:
@@ -129,9 +129,11 @@ class Windows(Names):
         for type_ in (*s.takes, *s.gives):
             if type_.kind in ("tile", "vector") and type_.dims != window.shape:
                 told = "x".join(map(str, type_.dims))
-                self.found.note(s, f"its types say {told}: the tile is {window.shape[0]}x{window.shape[1]}")
+                self.found.note(s, f"its type {told} is ignored: the tile is {window.shape[0]}x{window.shape[1]}")
             elif type_.kind in ("tile", "vector") and type_.element != window.window.array.dtype.name:
-                self.found.note(s, f"its types say {type_.element}: the tile has {window.window.array.dtype.name}")
+                self.found.note(
+                    s, f"its type {type_.element} is ignored: the tile has {window.window.array.dtype.name}"
+                )
         if s.takes and s.takes[0].layout not in (None, window.window.map) and window.window.map is None:
             window = self._with_map(window, s.takes[0].layout)
         padding = s.attribute("padding", 0.0)
@@ -152,21 +154,21 @@ class Windows(Names):
         tiles = [n for n in names if isinstance(self.held.get(n), WindowHandle) or n in self.found.aliases
                  or n in self.found.free_tiles]  # fmt: skip
         if not tiles:
-            self.refuse(s, "it names no tile")
+            self.refuse(s, "expected a tile")
         if s.op == "xetile.atomic_rmw" and set(s.results) & self.found.used:
-            self.refuse(s, f"{s.results[0]} is used, but programs have no old values of atomics: use what is stored")
+            self.refuse(s, f"{s.results[0]} is used, but listings cannot use old values of atomics")
         window = self._handle(s, tiles[0])
         others = [n for n in names if n not in tiles]
         if others:
             value = self._value(s, others[0])
         else:
             if window.shape not in self.last:
-                self.refuse(s, f"{tiles[-1]} is a tile, and no vector has its shape")
+                self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and no vector has its shape")
             value = self.last[window.shape]
-            self.found.note(s, f"{tiles[-1]} is a tile: the vector made last of its shape is stored")
+            self.found.note(s, f"{tiles[-1]} is a tile, not a vector: the latest vector of its shape is stored")
         wanted = window.window.array.dtype
         if value.value.dtype != wanted:
-            self.found.note(s, f"a {value.value.dtype.name} vector goes to a {wanted.name} tile: it is rounded")
+            self.found.note(s, f"a {value.value.dtype.name} vector is stored to a {wanted.name} tile: it is rounded")
             value = value.cast(wanted.name)
         if s.op == "xetile.atomic_rmw":
             kind = "addf" if s.kind in ("add", "addf") and wanted.is_float else s.kind
@@ -188,7 +190,7 @@ class Windows(Names):
         if said is not None and said.layout not in (None, window.window.map):
             other = self._meant(name, window, said)
             if other is not None:
-                self.found.note(s, f"{name} has another map than the one named here, which {other} has: that is meant")
+                self.found.note(s, f"{name} does not have this map, but {other} does: {other} is used")
                 window = self._handle(s, other)
         locality = s.attribute("locality", 3)
         assert isinstance(locality, int)
@@ -214,7 +216,7 @@ class Windows(Names):
         if any(not isinstance(b, int) for b in by):
             known = [b for b in by if isinstance(b, str) and b not in self.held]
             for b in known:
-                self.found.note(s, f"{b} is defined nowhere: it is 0")
+                self.found.note(s, f"{b} is undefined: 0 is used")
         rows, columns = (b if isinstance(b, int) else 0 for b in (*by, 0, 0)[:2])
         window.move(rows, columns)
         if s.results and s.results[0] not in self.found.tiles and s.results[0] not in self.held:
@@ -275,8 +277,8 @@ class Windows(Names):
                     for tile in (str(b.operands[0]), *b.results):
                         self.slots[tile] = f"{name}.{dimension}"
                     self.found.note(
-                        b, f"{name} is a place in a ring of {extent}, though the operation is relative: the tile lies "
-                        "where it began and so much further, in the ring"
+                        b, f"{name} is a position in a ring of {extent}, although the operation is relative: the tile "
+                        "is at its first position plus this one, modulo the ring"
                     )  # fmt: skip
             for d in (0, 1):
                 self.rings[f"{name}.{d}"] = (places.as_index(self.held[name]), places.constant(d))  # type: ignore[arg-type]

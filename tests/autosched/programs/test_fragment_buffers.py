@@ -90,9 +90,9 @@ def test_other_programs_are_right(name: str, order: Order) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"stages": 1}, "need a second stage, but stages is 1"),
-        ({"copy_a": "ld.global"}, "registers land too late"),
-        ({"intrinsic": "wmma_m16n16k16_f16"}, "for fragments of mma.sync"),
+        ({"stages": 1}, "at least two stages, not 1"),
+        ({"copy_a": "ld.global"}, "arrive too late"),
+        ({"intrinsic": "wmma_m16n16k16_f16"}, "need mma.sync"),
     ],
 )
 def test_invalid_fragment_buffers_are_rejected(changes: Values, reason: str) -> None:
@@ -110,7 +110,7 @@ def test_steps_that_do_not_alternate_are_refused() -> None:
         schedule = random_schedule(space, seed)
         if schedule.text("intrinsic").startswith("mma") and space.config(schedule).integer("tile_k") == 48:
             told = space.valid.explain(Schedule.from_json(made.name, {**schedule.values, "fragment_buffers": 2}))
-            assert any("3 steps of a k of 48" in str(t) for t in told), told
+            assert any("3 steps for a k of 48" in str(t) for t in told), told
             return
     raise AssertionError("no such program")
 

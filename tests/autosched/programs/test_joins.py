@@ -106,13 +106,13 @@ def test_rounding_may_bring_another_element_forward() -> None:
 @pytest.mark.parametrize(
     ("line", "token"),
     [
-        (lambda p, t: p.argmax(t.cast("f16"), 1), "f32 or i32"),
-        (lambda p, t: p.argmin(t, 2), "dimensions 0 and 1"),
+        (lambda p, t: p.argmax(t.cast("f16"), 1), "f32 and i32"),
+        (lambda p, t: p.argmin(t, 2), "dim is 0 or 1"),
         (lambda p, t: p.argmax(t, 1, size=3), "groups of 3"),
         (lambda p, t: p.top_k(t, 17, 1), "1 to 16"),
         (lambda p, t: p.scan("median", t, 1), "maximumf"),
         (lambda p, t: p.scan("maxsi", t, 1), "i32"),
-        (lambda p, t: p.cumsum(t, -1), "dimensions 0 and 1"),
+        (lambda p, t: p.cumsum(t, -1), "dim is 0 or 1"),
         (lambda p, t: p.cumsum(3.0, 1), "a tile"),
         (lambda p, t: p.argmax(t, 1, first=1.5), "whole number"),
     ],

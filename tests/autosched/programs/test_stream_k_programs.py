@@ -171,8 +171,8 @@ def test_the_reduced_problem_has_a_partial_wave() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"split_k": 2}, "only one of the two is possible"),
-        ({"bm": 128, "bn": 128}, "leave no partial wave"),
+        ({"split_k": 2}, "use only one of them"),
+        ({"bm": 128, "bn": 128}, "no partial wave"),
     ],
 )
 def test_invalid_stream_k_schedules_are_rejected(changes: Values, reason: str) -> None:

@@ -132,7 +132,7 @@ def through_a_shared_tile(turned: bool, padding: float) -> Program:
 @pytest.mark.parametrize("turned", [False, True])
 def test_padding_follows_a_shared_tile(turned: bool) -> None:
     p = problem(through_a_shared_tile(turned, 1.0), m=16, n=20)
-    assert "add sees 1 in columns" in (template(p.program).why_not(p, A100) or "")
+    assert "add includes 1 in columns" in (template(p.program).why_not(p, A100) or "")
     lowered(problem(through_a_shared_tile(turned, 0.0), m=16, n=20), 5)
 
 

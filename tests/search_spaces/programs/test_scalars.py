@@ -228,7 +228,7 @@ def test_a_scalar_of_a_loop_is_rejected_after_the_loop() -> None:
         p.store(p.load(p.window(x, (at, 0), (8, 16))), p.window(out, (i, 0), (8, 16)))
 
     text = refused(body)
-    assert "used behind it" in text
+    assert "used after it" in text
     assert text.startswith("test_scalars.py:")
 
 
@@ -238,7 +238,7 @@ def test_a_matrix_that_a_scalar_may_miss_is_refused() -> None:
         page = p.load_scalar(index, 0, high=40)
         p.store(p.load(p.window(x[page], (0, 0), (8, 16))), p.window(out, (i, 0), (8, 16)))
 
-    assert "reaches 0 to 40" in refused(body, x=Input("m m n", "f32"))
+    assert "index 0 to 40" in refused(body, x=Input("m m n", "f32"))
 
 
 def test_scalar_inputs_are_within_their_range() -> None:

@@ -218,7 +218,7 @@ def second(one: Any, other: Any) -> Any:
         ({"states": ()}, "states"),
         ({"combine": "max"}, "combine"),
         ({"combine": lambda one, other: one[0]}, "1 tiles"),
-        ({"combine": second}, "another state"),
+        ({"combine": second}, "add it to states"),
     ],
 )
 def test_refusals_of_shared_loops_name_the_line(given: dict[str, Any], told: str) -> None:
@@ -235,4 +235,4 @@ def test_a_store_of_partial_results_is_rejected() -> None:
         for j in p.split(16, 16, parts=2, states=(total,), combine="add"):
             total.set(total + p.load(p.window(x, (i, j), (8, 16))))
 
-    assert "stored before" in refused(body)
+    assert "repeat the store" in refused(body)

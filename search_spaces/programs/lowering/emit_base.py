@@ -22,7 +22,7 @@ from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import Split, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
-from search_spaces.programs.planning.ways import fragments, is_boxed, is_opaque
+from search_spaces.programs.planning.ways import fragments, is_boxed, is_wmma
 from search_spaces.spaces.parameters import Value
 
 SHARED_ALIGNMENT = 1024  # bytes; alignment of a block's dynamic shared memory (ptx/shared_memory.cuh)
@@ -52,7 +52,7 @@ class EmitterBase:
         self.boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
         self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if found.products else None
         self.factor_bits = next((o.a.dtype.bits for o in found.made.values() if isinstance(o, ir.Mma)), 0)
-        self.opaque = bool(found.products) and is_opaque(str(values["intrinsic"]))
+        self.wmma = bool(found.products) and is_wmma(str(values["intrinsic"]))
         self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
             key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
         }

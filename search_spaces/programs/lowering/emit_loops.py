@@ -11,11 +11,11 @@ from search_spaces.programs.lowering.emit_splits import SharedLoops
 from search_spaces.programs.lowering.placed import copy_type, place_lines
 from search_spaces.programs.lowering.refs import register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
-from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.splits import combining_loop
 from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.tails import but_the_last
 from search_spaces.programs.planning.unrolling import unroll_of
+from search_spaces.programs.planning.wmma import loop_to_read_after
 
 
 class PipelinedLoops(SharedLoops):
@@ -61,8 +61,8 @@ class PipelinedLoops(SharedLoops):
         self.loop = outside
         if split is not None and not split.combined:
             self._join_splits(split, loop.source)
-        if self.opaque:
-            self._read_behind(loop)
+        if self.wmma:
+            self._read_sums_after(loop)
         for state, reduce in self.found.sums.items():
             if loop.number in self.found.inside[reduce.result.id] and reduce.result.id in self.partial:
                 source = self.of(self.found.sources[reduce.result.id])
@@ -105,11 +105,15 @@ class PipelinedLoops(SharedLoops):
         if count is not None:
             self.code.add(f"#pragma unroll {count}")
 
-    def _read_behind(self, loop: ir.Loop) -> None:
+    def _read_sums_after(self, loop: ir.Loop) -> None:
         """Convert the sums that wmma has accumulated in a loop, after its end."""
         for operation in loop.body:
             made = self.found.made[operation.value.id] if isinstance(operation, ir.Set) else None
-            if isinstance(operation, ir.Set) and isinstance(made, ir.Mma) and read_behind(self.found, made) is not None:
+            if (
+                isinstance(operation, ir.Set)
+                and isinstance(made, ir.Mma)
+                and loop_to_read_after(self.found, made) is not None
+            ):
                 self._read_sums(made, self.states[operation.state])
 
     def _ring(self, loop: ir.Loop, ring: list[StagedNumbers], count: str) -> None:

@@ -12,9 +12,9 @@ from search_spaces.programs.lowering.emit_tensor import Waiting
 from search_spaces.programs.lowering.in_place import read_in_place, summed, uses
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
-from search_spaces.programs.planning.opaque import WARP_BYTES, read_behind
 from search_spaces.programs.planning.scratch import WMMA_SUMS
 from search_spaces.programs.planning.staging import sides
+from search_spaces.programs.planning.wmma import WARP_BYTES, loop_to_read_after
 from search_spaces.spaces.parameters import Value
 
 UNROLLED_FMA = 8  # unrolled steps of a product by FMA; each has hundreds of instructions
@@ -135,7 +135,7 @@ class Products(Boxes):
             a, b = (operands[v.id, s] for v, s in sides(self.found, o))
             type_ = row.c_name(o.a.dtype.c_name, o.b.dtype.c_name)
             types = [type_, str(fragments_m), str(fragments_n)]
-            if self.opaque:
+            if self.wmma:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.found, o)]
             if scaled:
                 counts = 2 * fragments_m, fragments_n  # a lane has two rows of a fragment of a, and one column of b
@@ -146,9 +146,9 @@ class Products(Boxes):
             self.code.add(f"tile::multiply<{', '.join(types)}>({w.array}, {a}, {b});", o.source)
         self.code.close()
         self._scopes.pop()
-        if self.opaque:
+        if self.wmma:
             for w in waiting:
-                if read_behind(self.found, w.operation) is None:
+                if loop_to_read_after(self.found, w.operation) is None:
                     self._read_sums(w.operation, w.array)
 
     def _scales(self, operation: ir.Mma) -> list[str]:

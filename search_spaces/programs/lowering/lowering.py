@@ -51,7 +51,7 @@ OF_UNITS = {
     "fma": "autosched/intrinsics/fma.cuh",
 }
 OF_SCALES = "autosched/tile/scaled.cuh"
-OF_OPAQUE = "autosched/tile/opaque.cuh"
+OF_WMMA = "autosched/tile/opaque.cuh"
 
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedKernel:
@@ -97,8 +97,8 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     elif row is not None:
         includes += OF_PRODUCTS
         includes.append(row.header or OF_UNITS[row.unit])
-        if emitter.opaque:
-            includes.append(OF_OPAQUE)
+        if emitter.wmma:
+            includes.append(OF_WMMA)
         if any(isinstance(o, ir.Mma) and o.scales for o in found.made.values()):
             includes.append(OF_SCALES)
     threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1

@@ -15,11 +15,11 @@ from search_spaces.programs.language.layout_distributions import subgroup_lanes
 from search_spaces.programs.language.moves import move
 from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.numbers import Numbers, anchor_numbers, numbers, product_numbers, warps_of
-from search_spaces.programs.planning.opaque import WARP_BYTES, is_staged, read_behind
 from search_spaces.programs.planning.scans import scan_bytes
 from search_spaces.programs.planning.splits import combining_loop, fetched_states
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
-from search_spaces.programs.planning.ways import fragments, in_tensor_memory, is_boxed, is_opaque
+from search_spaces.programs.planning.ways import fragments, in_tensor_memory, is_boxed, is_wmma
+from search_spaces.programs.planning.wmma import WARP_BYTES, is_staged, loop_to_read_after
 from search_spaces.spaces.parameters import Value
 
 OVERHEAD = 24  # registers of a thread for addresses and counters
@@ -119,7 +119,7 @@ def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
     made = fitting(found, dict(items))
     if made is None:
         return NOTHING
-    used = _used(found, bool(made.products) and is_opaque(made.products[0].intrinsic))
+    used = _used(found, bool(made.products) and is_wmma(made.products[0].intrinsic))
     reason = _why_not(found, made, used)
     if reason is not None:
         return Needs(why_not=reason)
@@ -148,7 +148,7 @@ class _Used:
         joined: (loop, result, distribution, dimension, size, words) of reductions; the loop is None for a sum that a
             loop carries.
         scanned: (loop, result, distribution, dimension) of scans.
-        opaque: Loops in which sums are read through shared memory.
+        wmma_loops: Loops in which sums are read through shared memory.
     """
 
     held: tuple[tuple[Spread, ir.Source], ...]
@@ -159,11 +159,11 @@ class _Used:
     moved: tuple[tuple[int | None, Spread, Spread, bool], ...]
     joined: tuple[tuple[int | None, int, Spread, int, int, int], ...]
     scanned: tuple[tuple[int | None, int, Spread, int], ...]
-    opaque: tuple[int | None, ...]
+    wmma_loops: tuple[int | None, ...]
 
 
 @lru_cache(maxsize=1024)
-def _used(found: Inference, opaque: bool) -> _Used:
+def _used(found: Inference, wmma: bool) -> _Used:
     held: dict[Spread, ir.Source] = {}
     grouped, joined, moved, read = [], [], list[tuple[int | None, Spread, Spread, bool]](), []
     scanned = list[tuple[int | None, int, Spread, int]]()
@@ -172,14 +172,14 @@ def _used(found: Inference, opaque: bool) -> _Used:
         moved.append((outermost(found, found.inside[value.id]), source, target, False))
     for id_, operation in found.made.items():
         wanted, place = found.wanted.get(id_), outermost(found, found.inside[id_])
-        if opaque and isinstance(operation, ir.Mma):
+        if wmma and isinstance(operation, ir.Mma):
             around = found.inside[id_]
-            read.append(outermost(found, around if read_behind(found, operation) is None else around[:-1]))
+            read.append(outermost(found, around if loop_to_read_after(found, operation) is None else around[:-1]))
         if isinstance(operation, ir.AtomicFetch):  # threads that hold copies read the result of the first thread
             moved.append((place, found.natural[id_], found.natural[id_], True))
         if not wanted:
             continue
-        for spread in _in_registers(found, opaque, operation.result, wanted):
+        for spread in _in_registers(found, wmma, operation.result, wanted):
             held.setdefault(spread, operation.source)
         if isinstance(operation, ir.ReduceTile):
             of, d, size = found.sources[id_], operation.dimension, operation.size
@@ -199,7 +199,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
     inside = [spread for id_, spread in heavy if found.inside[id_] and combining_loop(found) not in found.inside[id_]]
     if not found.states:
         for operation in found.made.values():
-            outside += _in_registers(found, opaque, operation.result, found.computed_in(operation.result))
+            outside += _in_registers(found, wmma, operation.result, found.computed_in(operation.result))
     return _Used(
         held=tuple(held.items()),
         states=tuple(spread for state, spread in found.states.items() if state not in others),
@@ -209,7 +209,7 @@ def _used(found: Inference, opaque: bool) -> _Used:
         moved=tuple(dict.fromkeys(moved)),
         joined=tuple(dict.fromkeys(joined)),
         scanned=tuple(dict.fromkeys(scanned)),
-        opaque=tuple(dict.fromkeys(read)),
+        wmma_loops=tuple(dict.fromkeys(read)),
     )
 
 
@@ -235,9 +235,9 @@ def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
     return None
 
 
-def _in_registers(found: Inference, opaque: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
+def _in_registers(found: Inference, wmma: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
     """Return the distributions that need registers; wmma reads its operands from shared memory instead."""
-    return [s for s in spreads if not (opaque and is_staged(found, value, s))]
+    return [s for s in spreads if not (wmma and is_staged(found, value, s))]
 
 
 def _registers(found: Inference, made: Numbers, used: _Used) -> int:
@@ -279,7 +279,7 @@ def _exchanges(
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
     joined: dict[int | None, dict[int | str | None, int]] = {
-        place: {None: WARP_BYTES * made.warps} for place in used.opaque
+        place: {None: WARP_BYTES * made.warps} for place in used.wmma_loops
     }
     if made.products and in_tensor_memory(made.products[0].intrinsic) and not sums_stay(found):
         for operation in found.made.values():

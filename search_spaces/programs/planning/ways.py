@@ -79,7 +79,7 @@ def allocated_columns(columns: int) -> int:
     return max(LEAST_TENSOR_COLUMNS, 1 << (columns - 1).bit_length())
 
 
-def is_opaque(name: str) -> bool:
+def is_wmma(name: str) -> bool:
     """Return True if accumulators can only be read through shared memory (wmma)."""
     return unit(intrinsics.intrinsic(name).unit).opaque if not is_boxed(name) else False
 
@@ -95,7 +95,7 @@ def fragments(name: str) -> TensorIntrinsic:
         multiplied = name.rpartition("_")[2]
         name = f"mma_m16n8k{FRAGMENT_K[multiplied]}_{multiplied}"
     row = intrinsics.intrinsic(name)
-    return dataclasses.replace(row, c=_READ_16X16) if is_opaque(name) else row
+    return dataclasses.replace(row, c=_READ_16X16) if is_wmma(name) else row
 
 
 def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None = None) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.numbers import Numbers, numbers
-from search_spaces.programs.planning.opaque import is_staged
-from search_spaces.programs.planning.ways import is_opaque
+from search_spaces.programs.planning.ways import is_wmma
+from search_spaces.programs.planning.wmma import is_staged
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
@@ -46,12 +46,12 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
     """Return every distribution in which a value is computed, in program order."""
     found = choices(problem).inference(schedule)
     made = numbers(found, schedule)
-    opaque = bool(found.products) and is_opaque(str(schedule["intrinsic"]))
+    wmma = bool(found.products) and is_wmma(str(schedule["intrinsic"]))
     rows = []
     for operation in found.made.values():
         result = operation.result
         for spread in found.computed_in(result):
-            if opaque and is_staged(found, result, spread):
+            if wmma and is_staged(found, result, spread):
                 continue  # wmma reads it from shared memory
             of = made.of(spread)
             name = operation.function if isinstance(operation, ir.Map) else ir.spelled(operation)

@@ -24,11 +24,11 @@ from search_spaces.programs.schedules.decisions import (
 )
 from search_spaces.programs.schedules.fragments import fragment_pruning, fragment_rules
 from search_spaces.programs.schedules.needs import each_needs
-from search_spaces.programs.schedules.opaque import opaque_pruning, opaque_rules
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
 from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.programs.schedules.streams import stream_pruning, stream_rules
 from search_spaces.programs.schedules.tile_pruning import tile_pruning
+from search_spaces.programs.schedules.wmma import wmma_pruning, wmma_rules
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.common.device_choices import offered
@@ -52,7 +52,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(_intrinsic_rule(device, p) for p in products),
             *(spared(rule, found, device) for s in operands for rule in staged_rules(s, threads)),
             *box_rules(found, device),
-            *opaque_rules(found, device),
+            *wmma_rules(found, device),
             *fragment_rules(found),
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
             *split_rules(found),
@@ -66,7 +66,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *stream_pruning(found, device),
             *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
             *box_pruning(found, device),
-            *opaque_pruning(found, device),
+            *wmma_pruning(found, device),
             *fragment_pruning(found, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",

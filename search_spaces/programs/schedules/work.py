@@ -22,14 +22,14 @@ from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.exchange import reading, wavefronts
 from search_spaces.programs.planning.memory import exchange_layout
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers
-from search_spaces.programs.planning.opaque import read_behind
 from search_spaces.programs.planning.packed import packed_width
 from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
-from search_spaces.programs.planning.ways import WARPS, fragments, in_tensor_memory, is_boxed, is_opaque, rows_of
+from search_spaces.programs.planning.ways import WARPS, fragments, in_tensor_memory, is_boxed, is_wmma, rows_of
+from search_spaces.programs.planning.wmma import loop_to_read_after
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
 
@@ -117,7 +117,7 @@ class _Counter(BlockWork):
                     self.run(operation.body, inside)
                     self.turns, self.inside = turns, outer
                     if not self.of_values:
-                        self._read_behind(operation, times)
+                        self._read_sums_after(operation, times)
                 case ir.If():
                     self.run(operation.body, times)
                 case ir.Set() | ir.Move() | ir.FetchPart():
@@ -179,7 +179,7 @@ class _Counter(BlockWork):
         if is_boxed(product.intrinsic):
             self._boxed_product(operation, times)
             return
-        if is_opaque(product.intrinsic) and read_behind(self.found, operation) is None:
+        if is_wmma(product.intrinsic) and loop_to_read_after(self.found, operation) is None:
             self._read_sums(product, times)
         multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
         self.instructions += multiplies * times
@@ -196,11 +196,11 @@ class _Counter(BlockWork):
                 self.wavefronts += traffic.wavefronts * sharers * times
                 self.instructions += 2 * traffic.instructions * sharers * times
 
-    def _read_behind(self, loop: ir.Loop, times: float) -> None:
+    def _read_sums_after(self, loop: ir.Loop, times: float) -> None:
         for operation in loop.body:
-            if isinstance(operation, ir.Mma) and read_behind(self.found, operation) == loop.number:
+            if isinstance(operation, ir.Mma) and loop_to_read_after(self.found, operation) == loop.number:
                 product = self.made.products[self.found.product_of[operation.result.id]]
-                if is_opaque(product.intrinsic):
+                if is_wmma(product.intrinsic):
                     self._read_sums(product, times)
 
     def _read_sums(self, product: ProductNumbers, times: float) -> None:

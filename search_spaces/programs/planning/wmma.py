@@ -46,7 +46,7 @@ def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
     return (value.id, spread) in found.staged
 
 
-def read_behind(found: Inference, operation: ir.Mma) -> int | None:
+def loop_to_read_after(found: Inference, operation: ir.Mma) -> int | None:
     """Return the loop after which a product's sums are converted; None if they are converted immediately."""
     around = found.inside[operation.result.id]
     return around[-1] if operation.c is not None and around and around[-1] in accumulating(found) else None
@@ -54,7 +54,7 @@ def read_behind(found: Inference, operation: ir.Mma) -> int | None:
 
 def _adds_up(found: Inference, operation: ir.Mma) -> bool:
     """Return True if ``operation`` adds to a state of its loop whose initial value is one constant."""
-    loop = read_behind(found, operation)
+    loop = loop_to_read_after(found, operation)
     if loop is None:
         return False
     (state,) = {o.state for o in found.loops[loop].body if isinstance(o, ir.Set) and o.value == operation.result}

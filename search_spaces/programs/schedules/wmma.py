@@ -5,22 +5,22 @@ from __future__ import annotations
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.planning.choices import Choices, unique_operands
-from search_spaces.programs.planning.opaque import why_not_wmma
 from search_spaces.programs.planning.staging import SHARED
-from search_spaces.programs.planning.ways import is_boxed, is_opaque
+from search_spaces.programs.planning.ways import is_boxed, is_wmma
+from search_spaces.programs.planning.wmma import why_not_wmma
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 
 
-def opaque_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
+def wmma_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the validity rules of wmma: operands must be in shared memory, and only loops may add to sums."""
-    if not any(is_opaque(name) for name in found.ways(device)):
+    if not any(is_wmma(name) for name in found.ways(device)):
         return ()
     reasons = (why_not_wmma(i) for i in found.inferences.values())
     reason = next((r for r in reasons if r is not None), None)
 
     def why_not(intrinsic: str) -> str | None:
-        return reason if is_opaque(intrinsic) else None
+        return reason if is_wmma(intrinsic) else None
 
     rules = [Rule.refusing("wmma", why_not, "wmma's operands are loaded, and its sums are only accumulated by a loop")]
     for s in unique_operands(found.first):
@@ -31,7 +31,7 @@ def opaque_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
 
 def _home_rule(name: str) -> Rule:
     def why_not(home: Value, intrinsic: str) -> str | None:
-        if home == SHARED or not is_opaque(intrinsic):
+        if home == SHARED or not is_wmma(intrinsic):
             return None
         return f"{intrinsic} reads {name} from shared memory, not from {home}"
 
@@ -39,13 +39,13 @@ def _home_rule(name: str) -> Rule:
     return Rule.refusing(f"wmma_{name}", why_not, f"{name} is in shared memory, from which wmma reads it", names=names)
 
 
-def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def wmma_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the rule that prefers mma.sync, whose sums need no shared memory, if it can read all operands.
 
     ldmatrix transposes 16-bit types only, so operands of other types must be contiguous along k.
     """
     ways = found.ways(device)
-    if not any(is_opaque(name) for name in ways) or found.element is None:
+    if not any(is_wmma(name) for name in ways) or found.element is None:
         return ()
     operands = (s for s in unique_operands(found.first) if not s.converted)
     along_k = all(s.row_major == (s.side == "a") for s in operands)
@@ -55,7 +55,7 @@ def opaque_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
         return ()
 
     def why_not(intrinsic: str) -> str | None:
-        if not is_opaque(intrinsic):
+        if not is_wmma(intrinsic):
             return None
         return f"{intrinsic} is slower than {serving[0]}, which reads these operands and keeps its sums in registers"
 

@@ -318,7 +318,7 @@ def emulated(
     device: str | Device,
     *,
     plan: LaunchPlan = QUICK,
-    pretend_cuda: bool = True,
+    fake_cuda: bool = True,
     undefined_memory: bool = True,
     first_configuration: bool = False,
     check: bool = True,
@@ -328,7 +328,7 @@ def emulated(
     Args:
         device: Name (``"h100"``) or row of the GPU.
         plan: Runs of each launch; ``THOROUGH`` has several orders and a second launch.
-        pretend_cuda: If True, torch reports one such GPU to the program (``device="cuda"``, ``torch.cuda``,
+        fake_cuda: If True, torch reports one such GPU to the program (``device="cuda"``, ``torch.cuda``,
             ``is_cuda``). Its tensors are on the CPU.
         undefined_memory: If True, memory of ``torch.empty`` is undefined until it is written. A value that the program
             reads, and that depends on such memory, is a fault.
@@ -348,10 +348,10 @@ def emulated(
     values = UndefinedValues(session.storages, session._taken) if undefined_memory else None
     with ExitStack() as stack:
         stack.enter_context(activated(session))
-        stack.enter_context(torch_compiled(pretend_cuda))
+        stack.enter_context(torch_compiled(fake_cuda))
         if first_configuration:
             stack.enter_context(first_configurations())
-        if pretend_cuda:
+        if fake_cuda:
             simulated = SimulatedCuda(row, lambda: session.milliseconds, session.storages, session._streams, values)
             session._simulated = stack.enter_context(simulated)
         elif values is not None:
@@ -382,7 +382,7 @@ def emulate(
     import torch
 
     values = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    with emulated(device, plan=plan, pretend_cuda=False, check=False) as session, suppress(LaunchFailed):
+    with emulated(device, plan=plan, fake_cuda=False, check=False) as session, suppress(LaunchFailed):
         launch(*values, **keywords)
     if not session.launches:
         raise ValueError("nothing was launched: pass a kernel with its grid, kernel[grid], and its arguments")

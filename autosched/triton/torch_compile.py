@@ -30,13 +30,13 @@ def in_compiler() -> bool:
 
 
 @contextmanager
-def torch_compiled(pretend_cuda: bool) -> Iterator[None]:
+def torch_compiled(fake_cuda: bool) -> Iterator[None]:
     """Make ``torch.compile`` generate Triton kernels for CPU tensors within the context.
 
     Code compiled outside is compiled again within, and vice versa.
 
     Args:
-        pretend_cuda: If True, the compiler also sees tensors on ``cuda:0``.
+        fake_cuda: If True, the compiler also sees tensors on ``cuda:0``.
     """
     compiles = torch.compile
     with ExitStack() as stack:
@@ -44,11 +44,11 @@ def torch_compiled(pretend_cuda: bool) -> Iterator[None]:
         def first(*given: Any, **named: Any) -> Any:
             """Prepare torch's compiler, whose import takes seconds, when a program first uses it."""
             torch.compile = compiles
-            stack.enter_context(_prepared(pretend_cuda))
+            stack.enter_context(_prepared(fake_cuda))
             return compiles(*given, **named)
 
         if "torch._dynamo" in sys.modules:
-            stack.enter_context(_prepared(pretend_cuda))
+            stack.enter_context(_prepared(fake_cuda))
         else:
             torch.compile = first
         try:
@@ -58,7 +58,7 @@ def torch_compiled(pretend_cuda: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _prepared(pretend_cuda: bool) -> Iterator[None]:
+def _prepared(fake_cuda: bool) -> Iterator[None]:
     config = importlib.import_module("torch._inductor.config")
     helpers = importlib.import_module("torch._inductor.runtime.triton_helpers")
     interface = importlib.import_module("torch._dynamo.device_interface").CpuInterface
@@ -81,7 +81,7 @@ def _prepared(pretend_cuda: bool) -> Iterator[None]:
         ),
         (benchmarking.benchmarker, "benchmark_cpu", lambda call, **_: triton.runtime.driver.active.do_bench(call)),
     ]
-    if pretend_cuda:
+    if fake_cuda:
         tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
         replaced.append(
             (torch.accelerator, "is_available", lambda: False)

@@ -36,7 +36,7 @@ PROBLEM = Matmul(m=16, n=16, k=16)
 GPUS, MEASURING = 8, 0.05
 
 
-def pretended() -> Device:
+def simulated_gpu() -> Device:
     """Return the simulated GPUs that each node reports."""
     return device("h200")
 
@@ -126,7 +126,7 @@ def measured(jobs: int, kill: bool) -> Iterator[str]:
             compiler_module="instant_compiler",
             cache=str(folder / "theirs"),
             path=(str(ROOT), str(ROOT / "tests" / "support" / "fakes")),
-            describe="benchmarks.gpu.fleet:pretended",
+            describe="benchmarks.gpu.fleet:simulated_gpu",
         )
         fleet = Fleet(cluster.address, options, compilers=1)
         runner = FleetRunner(fleet, fleet.device(None), FleetCompilers(fleet, CompileCache(folder / "ours")))

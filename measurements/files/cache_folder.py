@@ -41,7 +41,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Return True if ``path`` exists. Raises OSError for impossible names, which ``Path.exists`` of Python 3.14 ignores."""
+    """Return True if ``path`` exists. Raises OSError for impossible names, for which ``Path.exists`` may return False."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

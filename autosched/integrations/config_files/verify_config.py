@@ -76,7 +76,7 @@ def verify_config(
     kernel = kernel_for(format, name.is_moe)
     # vLLM limits BLOCK_SIZE_K to the number of columns that share a scale, regardless of the file.
     clamped = format == "vllm" and name.is_moe
-    with emulated(device, plan=_PLAN, pretend_cuda=False, check=False) as session:
+    with emulated(device, plan=_PLAN, fake_cuda=False, check=False) as session:
         try:
             launch = small_launch(parameters_of(kernel.function), name, config, clamped)
         except NoSuchKernel as error:

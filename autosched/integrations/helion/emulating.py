@@ -17,7 +17,7 @@ from search_spaces.hardware.devices import Device
 @contextmanager
 def emulating(device: Device) -> Iterator[Any]:
     """Within the context, bind and run Helion's kernels on CPU tensors, with emulated launches. Yields the session."""
-    with emulated(device.name, pretend_cuda=False, check=False) as session, on_cpu_tensors(device):
+    with emulated(device.name, fake_cuda=False, check=False) as session, on_cpu_tensors(device):
         yield session
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import instant_compiler
 import numpy as np
 import pytest
+from fake_cupy import FakeCupy
 from kernels import generate
-from pretended_cupy import PretendedCupy
 
 from autosched.dispatch import database as database_module
 from autosched.dispatch import library_kernel, resolve, resolve_cache
@@ -137,14 +137,14 @@ class TestBest:
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PretendedCupy:
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCupy:
     """Return a fake cupy with an H200, and a fake compiler."""
-    pretended = PretendedCupy()
-    monkeypatch.setitem(sys.modules, "cupy", pretended)
+    fake = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
     instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
     monkeypatch.setattr(resolve, "CompilePool", instant)
-    return pretended
+    return fake
 
 
 SMALL = Softmax(rows=4, columns=64)
@@ -168,7 +168,7 @@ class TestKernel:
         ):
             written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
 
-    def test_without_a_gpu(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_gpu(self, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse() -> None:
             raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
 
@@ -177,7 +177,7 @@ class TestKernel:
         with pytest.raises(RuntimeUnavailable, match=r"kernels need a GPU.*no CUDA-capable"):
             written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
 
-    def test_without_a_driver(self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_a_driver(self, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
         def refuse() -> None:
             raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
 
@@ -190,7 +190,7 @@ class TestKernel:
             written(tmp_path, make_trial(1e-6)).kernel(PROBLEM)
         assert "insufficient" not in str(unavailable.value)
 
-    def test_a_tuned_kernel_is_launched(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_tuned_kernel_is_launched(self, tmp_path: Path, cupy: FakeCupy) -> None:
         kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
         assert (kernel.provenance.kind, kernel.provenance.stale, kernel.provenance.warning) == ("exact", (), "")
         x = cupy.zeros((4, 64), "f2")
@@ -200,7 +200,7 @@ class TestKernel:
         assert (launch.cubin.decode(), launch.grid, launch.block) == (expected.source, expected.grid, expected.block)
         assert launch.parameters[:2] == (x.data.ptr, out.data.ptr)
 
-    def test_weights_are_packed_for_the_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_weights_are_packed_for_the_kernel(self, tmp_path: Path, cupy: FakeCupy) -> None:
         problem = QuantizedMatmul(m=5, n=20, k=128, layout="fragments")
         with pytest.warns(NotTuned):
             kernel = written(tmp_path, small(SMALL)).kernel(problem)
@@ -212,7 +212,7 @@ class TestKernel:
             written(tmp_path, small(SMALL)).kernel(SMALL).pack(w)
 
     def test_a_kernel_for_dependent_launches(
-        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         bindings = pytest.importorskip("cuda.bindings.driver")
         allowed: list[list[int]] = []
@@ -231,7 +231,7 @@ class TestKernel:
         (plain,) = cupy.launches
         assert WAIT not in plain.cubin.decode() and len(allowed) == 2
 
-    def test_an_untuned_problem_warns_once(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_an_untuned_problem_warns_once(self, tmp_path: Path, cupy: FakeCupy) -> None:
         database = written(tmp_path, small(NEAR))
         with pytest.warns(NotTuned, match="nearest trial: rows is 4, recorded 8; .*tune it") as said:
             kernel = database.kernel(SMALL)
@@ -240,18 +240,18 @@ class TestKernel:
         assert database.kernel(SMALL).provenance == kernel.provenance
         assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
 
-    def test_exact_rejects_a_nearby_trial(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_exact_rejects_a_nearby_trial(self, tmp_path: Path, cupy: FakeCupy) -> None:
         with pytest.raises(NoSchedule, match=r"best.db has no usable trial .* rows is 4, recorded 8; tune"):
             written(tmp_path, small(NEAR)).kernel(SMALL, exact=True)
 
-    def test_a_changed_environment_is_reported(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_changed_environment_is_reported(self, tmp_path: Path, cupy: FakeCupy) -> None:
         measured = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-6] * 3))
         old = small(SMALL, measurement=measured, fingerprint='{"cuda":"12080"}', toolchain="nvrtc 12.8.93")
         with pytest.warns(StaleSchedule, match=r"compiler nvrtc 12.8.93 to nvrtc .*, CUDA 12080 to 13000; tune it"):
             kernel = written(tmp_path, old).kernel(SMALL)
         assert kernel.provenance.kind == "exact" and len(kernel.provenance.stale) == 2
 
-    def test_a_trial_that_no_longer_compiles_is_passed_over(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_trial_that_no_longer_compiles_is_passed_over(self, tmp_path: Path, cupy: FakeCupy) -> None:
         broken = small(SMALL, schedule=dataclasses.replace(small(SMALL).schedule))
         database = written(tmp_path, broken)
         digest = generate(SMALL, broken.schedule, H200).digest
@@ -266,21 +266,21 @@ class TestKernel:
             assert database.kernel(SMALL).provenance.kind == "model"
 
     def test_a_folder_for_cubins_that_cannot_be_written(
-        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "file").write_text("in the way")
         monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "file"))
         kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
         assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
 
-    def test_the_database_stays_as_it_is(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_the_database_stays_as_it_is(self, tmp_path: Path, cupy: FakeCupy) -> None:
         database = written(tmp_path, small(SMALL))
         before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")}
         database.kernel(SMALL)
         assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")} == before
 
     def test_the_library_is_called_if_it_won(
-        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         calls: list[tuple[Any, ...]] = []
 
@@ -305,7 +305,7 @@ class TestKernel:
         with pytest.raises(ValueError, match="a must be of type f16, not float32"):
             kernel(cupy.zeros((8, 32), "f4"), b)
 
-    def test_a_users_kernel(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_users_kernel(self, tmp_path: Path, cupy: FakeCupy) -> None:
         """Arguments are in the order of the entry function, including c and a scalar."""
         problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
         its = template(problem.operator)
@@ -331,7 +331,7 @@ class TestNextProcess:
     """Look-ups cached by another process."""
 
     @pytest.fixture
-    def path(self, tmp_path: Path, cupy: PretendedCupy) -> Path:
+    def path(self, tmp_path: Path, cupy: FakeCupy) -> Path:
         written(tmp_path, small(SMALL)).kernel(SMALL)
         return tmp_path / "best.db"
 
@@ -341,9 +341,7 @@ class TestNextProcess:
         monkeypatch.setattr(Store, "open", lambda *_, **__: pytest.fail("the database was opened"))
         monkeypatch.setattr(resolve, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
 
-    def test_a_cached_kernel_needs_no_database_and_no_compiler(
-        self, path: Path, cupy: PretendedCupy, offline: None
-    ) -> None:
+    def test_a_cached_kernel_needs_no_database_and_no_compiler(self, path: Path, cupy: FakeCupy, offline: None) -> None:
         kernel = Database(path).kernel(SMALL)
         kernel(cupy.zeros((4, 64), "f2"))
         expected = generate(SMALL, small(SMALL).schedule, H200)
@@ -352,7 +350,7 @@ class TestNextProcess:
         assert (kernel.provenance.kind, kernel.provenance.database) == ("exact", str(path))
 
     def test_a_library_choice_is_cached(
-        self, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+        self, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
     ) -> None:
         monkeypatch.setattr(library_kernel, "library_version", lambda: "cublas 13.2.0")
         problem = Matmul(m=8, n=16, k=32)
@@ -363,7 +361,7 @@ class TestNextProcess:
         request.getfixturevalue("offline")
         assert Database(tmp_path / "best.db").kernel(problem).provenance == first.provenance
 
-    def test_a_new_trial_invalidates_the_cache(self, path: Path, cupy: PretendedCupy) -> None:
+    def test_a_new_trial_invalidates_the_cache(self, path: Path, cupy: FakeCupy) -> None:
         other = template("row_reduction").space(SMALL, H200).sample(2, 9)[1]
         with Store.open(path) as store:
             faster = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-9]))
@@ -373,19 +371,19 @@ class TestNextProcess:
         assert open_elsewhere.schedule == Database(path).kernel(SMALL).provenance.schedule == other
 
     def test_another_driver_invalidates_the_cache(
-        self, path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+        self, path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[str] = []
         opened = Store.open
         monkeypatch.setattr(Store, "open", lambda *a, **k: (asked.append("again"), opened(*a, **k))[1])
         Database(path).kernel(SMALL)
         assert asked == []
-        monkeypatch.setitem(sys.modules, "cupy", PretendedCupy(runtime=13010))
+        monkeypatch.setitem(sys.modules, "cupy", FakeCupy(runtime=13010))
         Database(path).kernel(SMALL)
         assert asked == ["again"]
 
     def test_another_compiler_invalidates_the_cache(
-        self, path: Path, tmp_path: Path, cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch
+        self, path: Path, tmp_path: Path, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         asked: list[str] = []
         opened = Store.open
@@ -409,7 +407,7 @@ class TestNextProcess:
 
     @pytest.mark.parametrize("damage", [b"", b"{}", b'{"provenance": {}, "launch": null}', b"[1]", b"\xff"])
     def test_a_damaged_cache_entry_is_rewritten(
-        self, path: Path, tmp_path: Path, cupy: PretendedCupy, damage: bytes
+        self, path: Path, tmp_path: Path, cupy: FakeCupy, damage: bytes
     ) -> None:
         (entry,) = (tmp_path / "cache" / "resolved").glob("*/*.json")
         good = entry.read_bytes()
@@ -417,9 +415,7 @@ class TestNextProcess:
         assert Database(path).kernel(SMALL).provenance.kind == "exact"
         assert entry.read_bytes() == good
 
-    def test_a_damaged_or_missing_cubin_is_compiled_again(
-        self, path: Path, tmp_path: Path, cupy: PretendedCupy
-    ) -> None:
+    def test_a_damaged_or_missing_cubin_is_compiled_again(self, path: Path, tmp_path: Path, cupy: FakeCupy) -> None:
         (cubin,) = (tmp_path / "cache" / "cubin" / "cubins").glob("*.cubin")
         good = cubin.read_bytes()
         for spoil in (lambda: cubin.write_bytes(b"other"), cubin.unlink):
@@ -427,15 +423,13 @@ class TestNextProcess:
             Database(path).kernel(SMALL)
             assert cubin.read_bytes() == good
 
-    def test_a_users_kernel_may_have_changed_and_is_looked_up_again(self, tmp_path: Path, cupy: PretendedCupy) -> None:
+    def test_a_users_kernel_may_have_changed_and_is_looked_up_again(self, tmp_path: Path, cupy: FakeCupy) -> None:
         problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
         with pytest.warns(NotTuned):
             written(tmp_path).kernel(problem)
         assert not list((tmp_path / "cache").glob("resolved/*/*.json"))
 
-    def test_concurrent_processes_use_a_read_only_database_of_a_package(
-        self, tmp_path: Path, cupy: PretendedCupy
-    ) -> None:
+    def test_concurrent_processes_use_a_read_only_database_of_a_package(self, tmp_path: Path, cupy: FakeCupy) -> None:
         """No process imports slow modules or writes into the package."""
         package = tmp_path / "site" / "tuned_for_us"
         package.mkdir(parents=True)

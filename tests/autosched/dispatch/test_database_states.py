@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from cases import spread
-from pretended_cupy import PretendedCupy
+from fake_cupy import FakeCupy
 from store_trials import make_trial
 
 import autosched
@@ -227,7 +227,7 @@ def here(tmp_path: Path, beside: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(beside, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
-    monkeypatch.setitem(sys.modules, "cupy", PretendedCupy())
+    monkeypatch.setitem(sys.modules, "cupy", FakeCupy())
     monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.02)
     monkeypatch.setattr(sqlite_file, "NOTICE_SECONDS", 0.01)
     return tmp_path

@@ -13,7 +13,7 @@ from typing import Any
 import instant_compiler
 import numpy as np
 import pytest
-from pretended_cupy import Foreign, PretendedCupy
+from fake_cupy import FakeCupy, Foreign
 
 import autosched
 from autosched.dispatch import functions, lookup, resolve
@@ -46,13 +46,13 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedCupy]:
-    pretended = PretendedCupy()
-    monkeypatch.setitem(sys.modules, "cupy", pretended)
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCupy]:
+    fake = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.delenv(functions.VARIABLE, raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotTuned)
-        yield pretended
+        yield fake
     autosched.use(None)
     functions.forget()
 
@@ -64,7 +64,7 @@ def database(tmp_path: Path) -> str:
     return str(path)
 
 
-def arrays(cupy: PretendedCupy, *shapes: tuple[int, ...], gpu: int = 0) -> list[Any]:
+def arrays(cupy: FakeCupy, *shapes: tuple[int, ...], gpu: int = 0) -> list[Any]:
     with cupy.cuda.Device(gpu):
         return [cupy.zeros(shape, FLOATS) for shape in shapes]
 
@@ -74,7 +74,7 @@ def pointers(launch: Any, count: int) -> list[int]:
 
 
 class TestCalls:
-    def test_invalid_arrays_are_rejected_after_a_valid_call(self, cupy: PretendedCupy, database: str) -> None:
+    def test_invalid_arrays_are_rejected_after_a_valid_call(self, cupy: FakeCupy, database: str) -> None:
         (x, elsewhere), (weight,) = (arrays(cupy, (4, 64), gpu=gpu)[0] for gpu in (0, 1)), arrays(cupy, (64,))
         autosched.use(database)
         autosched.rmsnorm(x, weight)
@@ -88,7 +88,7 @@ class TestCalls:
                 autosched.rmsnorm(wrong, weight)
         assert len(cupy.launches) == 1
 
-    def test_every_function(self, cupy: PretendedCupy, database: str) -> None:
+    def test_every_function(self, cupy: FakeCupy, database: str) -> None:
         x, weight, bias = arrays(cupy, (2, 4, 64), (64,), (64,))
         half = cupy.zeros((8, 64), "float16")
         autosched.use(database)
@@ -104,7 +104,7 @@ class TestCalls:
             assert (out.shape, out.dtype.name) == (shape, dtype)
         assert len(cupy.launches) >= 7
 
-    def test_matmul(self, cupy: PretendedCupy, database: str) -> None:
+    def test_matmul(self, cupy: FakeCupy, database: str) -> None:
         a, b, out = (cupy.zeros(shape, "float16") for shape in ((4, 32), (48, 32), (4, 48)))
         assert autosched.matmul(a, b.T, out, database=database) is out
         (launch,) = cupy.launches
@@ -112,20 +112,20 @@ class TestCalls:
         (chosen,) = functions.chosen()
         assert '"operator":"matmul","order_a":"row","order_b":"col"' in chosen.problem
 
-    def test_a_result_of_another_type(self, cupy: PretendedCupy, database: str) -> None:
+    def test_a_result_of_another_type(self, cupy: FakeCupy, database: str) -> None:
         (x,) = arrays(cupy, (4, 64))
         assert autosched.softmax(x, dtype="f16", database=database).dtype == np.float16
         out = cupy.zeros((4, 64), "float16")
         assert autosched.softmax(x, out, database=database) is out
         assert len(functions.chosen()) == 2
 
-    def test_another_librarys_arrays(self, cupy: PretendedCupy, database: str) -> None:
+    def test_another_librarys_arrays(self, cupy: FakeCupy, database: str) -> None:
         x, out = arrays(cupy, (4, 64), (4, 64))
         given = Foreign(out)
         assert autosched.softmax(Foreign(x), given, database=database) is given
         assert pointers(cupy.launches[0], 2) == [x.data.ptr, out.data.ptr]
 
-    def test_calls_run_on_the_gpu_of_the_arrays(self, cupy: PretendedCupy, database: str) -> None:
+    def test_calls_run_on_the_gpu_of_the_arrays(self, cupy: FakeCupy, database: str) -> None:
         (x,) = arrays(cupy, (4, 64), gpu=1)
         assert autosched.softmax(x, database=database).device.id == 1
         assert cupy.launches[0].gpu == 1
@@ -133,7 +133,7 @@ class TestCalls:
         autosched.softmax(y, database=database)
         assert cupy.launches[1].gpu == 0
 
-    def test_a_kernel_is_loaded_once(self, cupy: PretendedCupy, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_kernel_is_loaded_once(self, cupy: FakeCupy, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[Problem] = []
         kernel = Database.kernel
 
@@ -154,7 +154,7 @@ class TestCalls:
 
 
 class TestRefused:
-    def test_unsuitable_arrays_are_rejected(self, cupy: PretendedCupy, database: str) -> None:
+    def test_unsuitable_arrays_are_rejected(self, cupy: FakeCupy, database: str) -> None:
         autosched.use(database)
         x, weight = arrays(cupy, (4, 64), (64,))
         (elsewhere,) = arrays(cupy, (64,), gpu=1)
@@ -177,13 +177,13 @@ class TestRefused:
 
 
 class TestDatabase:
-    def test_a_missing_database_setting_is_reported(self, cupy: PretendedCupy) -> None:
+    def test_a_missing_database_setting_is_reported(self, cupy: FakeCupy) -> None:
         (x,) = arrays(cupy, (4, 64))
         with pytest.raises(NoSchedule, match=r"give database=..., call autosched.use\(...\), or set AUTOSCHED_DB"):
             autosched.softmax(x)
 
     def test_the_argument_precedes_use_and_the_environment_variable(
-        self, cupy: PretendedCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cupy: FakeCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (x,) = arrays(cupy, (4, 64))
         paths = [str(tmp_path / f"{i}.db") for i in range(3)]
@@ -199,7 +199,7 @@ class TestDatabase:
         autosched.softmax(x)
         assert [c.database for c in functions.chosen()] == [*paths, paths[2]]
 
-    def test_a_missing_database_is_rejected(self, cupy: PretendedCupy, tmp_path: Path) -> None:
+    def test_a_missing_database_is_rejected(self, cupy: FakeCupy, tmp_path: Path) -> None:
         (x,) = arrays(cupy, (4, 64))
         for call in (
             lambda: autosched.use(tmp_path / "none.db"),
@@ -208,7 +208,7 @@ class TestDatabase:
             with pytest.raises(StoreError, match="there is no database"):
                 call()
 
-    def test_an_untuned_problem_warns_once(self, cupy: PretendedCupy, database: str) -> None:
+    def test_an_untuned_problem_warns_once(self, cupy: FakeCupy, database: str) -> None:
         (x,) = arrays(cupy, (4, 64))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")

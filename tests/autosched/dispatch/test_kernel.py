@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pretended_cupy import Exchanged, Foreign, PretendedCupy
+from fake_cupy import Exchanged, FakeCupy, Foreign
 
 from autosched.dispatch.given_arrays import arguments, check_apart, check_array, split_outputs
 from autosched.dispatch.kernel import CubinKernel
@@ -26,10 +26,10 @@ PROVENANCE = KernelProvenance(Kind.EXACT, PROBLEM.key(), "h200", "best.db", Sche
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> PretendedCupy:
-    pretended = PretendedCupy()
-    monkeypatch.setitem(sys.modules, "cupy", pretended)
-    return pretended
+def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
+    fake = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    return fake
 
 
 @pytest.fixture
@@ -38,15 +38,13 @@ def cubin(tmp_path: Path) -> str:
     return str(tmp_path / "f.cubin")
 
 
-def loaded(
-    cupy: PretendedCupy, cubin: str, gpu: int = 0, takes: tuple[Argument, ...] = PROBLEM.operands()
-) -> CubinKernel:
+def loaded(cupy: FakeCupy, cubin: str, gpu: int = 0, takes: tuple[Argument, ...] = PROBLEM.operands()) -> CubinKernel:
     launch = Launch(entry="f", arguments=takes, grid=(3, 1, 1), block=(32, 1, 1), dynamic_shared_bytes=7)
     with cupy.cuda.Device(gpu):
         return CubinKernel(cupy, launch, cubin, PROVENANCE)
 
 
-def arrays(cupy: PretendedCupy, gpu: int = 0, problem: Any = PROBLEM) -> list[Any]:
+def arrays(cupy: FakeCupy, gpu: int = 0, problem: Any = PROBLEM) -> list[Any]:
     with cupy.cuda.Device(gpu):
         return [cupy.zeros(o.shape, o.dtype.storage) for o in problem.operands()]
 
@@ -59,7 +57,7 @@ class TestStridedInputs:
     """Columns of larger arrays, at the row stride that the kernel is launched for."""
 
     @pytest.mark.parametrize(("stride", "offset", "ok"), [(24, 0, True), (24, 4, True), (24, 1, False), (25, 1, True)])
-    def test_views(self, cupy: PretendedCupy, cubin: str, stride: int, offset: int, ok: bool) -> None:
+    def test_views(self, cupy: FakeCupy, cubin: str, stride: int, offset: int, ok: bool) -> None:
         takes = (Operand("x", "input", F32, (4, stride), columns=8), Operand("out", "output", F32, (4, 8)))
         kernel = loaded(cupy, cubin, takes=takes)
         wide = cupy.zeros((4, stride), "float32")
@@ -79,7 +77,7 @@ class TestStridedInputs:
 class TestScalars:
     """Numbers that every call passes by value."""
 
-    def test_scalars_are_passed_by_name(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_scalars_are_passed_by_name(self, cupy: FakeCupy, cubin: str) -> None:
         takes = (
             *PROBLEM.operands(),
             ScalarArgument("eps", F32, 0.5, (0.0, 4.0)),
@@ -105,7 +103,7 @@ class TestScalars:
 
 
 class TestLaunch:
-    def test_a_call_launches_the_kernel_with_its_arrays(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_call_launches_the_kernel_with_its_arrays(self, cupy: FakeCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         assert kernel(a, b, out=out) is out
@@ -114,7 +112,7 @@ class TestLaunch:
         assert (launch.grid, launch.block) == ((3, 1, 1), (32, 1, 1))
         assert launch.parameters == (a.data.ptr, b.data.ptr, out.data.ptr)
 
-    def test_a_new_result(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_new_result(self, cupy: FakeCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, _ = arrays(cupy)
         out = kernel(a, b=b)
@@ -122,7 +120,7 @@ class TestLaunch:
         assert cupy.launches[0].parameters[2] == out.data.ptr
         assert kernel(a[0], b).shape == (4, 8)
 
-    def test_a_bf16_result_has_the_array_type_of_the_inputs(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_bf16_result_has_the_array_type_of_the_inputs(self, cupy: FakeCupy, cubin: str) -> None:
         problem = Matmul(4, 8, 16, a="bf16", out="f32")
         kernel = loaded(cupy, cubin, takes=problem.operands())
         a, b, _ = arrays(cupy, problem=problem)
@@ -130,7 +128,7 @@ class TestLaunch:
         kernel = loaded(cupy, cubin, takes=Matmul(4, 8, 16, a="bf16").operands())
         assert kernel(a, b).dtype == np.uint16
 
-    def test_several_outputs_and_scalars(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_several_outputs_and_scalars(self, cupy: FakeCupy, cubin: str) -> None:
         outputs = (Operand("most", "output", F32, (2,)), Operand("where", "output", U32, (2,)))
         takes = (*outputs, Operand("x", "input", F32, (2, 8)), ScalarArgument("n", SCALAR_DTYPES["i32"], 8))
         kernel = loaded(cupy, cubin, takes=takes)
@@ -143,7 +141,7 @@ class TestLaunch:
         assert kernel(x, out=(most, where)) == (most, where)
         assert kernel.bind(x, most, where)() == (most, where)
 
-    def test_a_pipeline(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_pipeline(self, cupy: FakeCupy, cubin: str) -> None:
         a, b, out = PROBLEM.operands()
         sums = Operand("sums", "workspace", F32, (5,))
         last = Launch(entry="g", arguments=(sums, out), grid=(2, 1, 1), block=(64, 1, 1))
@@ -156,7 +154,7 @@ class TestLaunch:
             assert (f.entry, f.parameters[:2]) == ("f", (of_a.data.ptr, of_b.data.ptr))
             assert (g.entry, g.grid, g.parameters) == ("g", (2, 1, 1), (f.parameters[2], result.data.ptr))
 
-    def test_an_array_that_is_read_and_written_is_the_result(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_an_array_that_is_read_and_written_is_the_result(self, cupy: FakeCupy, cubin: str) -> None:
         takes = (Operand("x", "inout", F32, (8,)), Operand("y", "input", F32, (8,)))
         kernel = loaded(cupy, cubin, takes=takes)
         x, y = cupy.zeros(8, "f4"), cupy.zeros(8, "f4")
@@ -166,7 +164,7 @@ class TestLaunch:
         with pytest.raises(ValueError, match="x overlaps y in memory"):
             kernel(x, x)
 
-    def test_workspaces_are_allocated_once_per_stream(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_workspaces_are_allocated_once_per_stream(self, cupy: FakeCupy, cubin: str) -> None:
         takes = (*PROBLEM.operands(), Operand("sums", "workspace", F32, (5,), zeroed=True))
         kernel = loaded(cupy, cubin, takes=takes)
         a, b, out = arrays(cupy)
@@ -181,7 +179,7 @@ class TestLaunch:
 
     @pytest.mark.parametrize("current", [0, 1])
     @pytest.mark.parametrize("wrapped", [Foreign, Exchanged, same])
-    def test_a_kernel_runs_on_its_own_gpu(self, cupy: PretendedCupy, cubin: str, current: int, wrapped: Any) -> None:
+    def test_a_kernel_runs_on_its_own_gpu(self, cupy: FakeCupy, cubin: str, current: int, wrapped: Any) -> None:
         kernel = loaded(cupy, cubin, 1)
         a, b, out = arrays(cupy, 1)
         with cupy.cuda.Device(current):
@@ -192,7 +190,7 @@ class TestLaunch:
         for launch in cupy.launches[1:]:
             assert launch.parameters == (a.data.ptr, b.data.ptr, out.data.ptr)
 
-    def test_a_kernel_runs_on_the_stream_current_at_the_call(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_kernel_runs_on_the_stream_current_at_the_call(self, cupy: FakeCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         bound = kernel.bind(a, b, out)
@@ -203,7 +201,7 @@ class TestLaunch:
             bound()
         assert [launch.stream for launch in cupy.launches] == [5, 0, 6]
 
-    def test_many_threads_call_a_kernel(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_many_threads_call_a_kernel(self, cupy: FakeCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         failed: list[BaseException] = []
 
@@ -225,7 +223,7 @@ class TestLaunch:
 
 
 class TestBound:
-    def test_a_bound_kernel_repeats_its_launch(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_bound_kernel_repeats_its_launch(self, cupy: FakeCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         for bound in (kernel.bind(a, b, out), kernel.bind(a, b=b, out=out)):
@@ -234,12 +232,12 @@ class TestBound:
             assert {launch.parameters for launch in cupy.launches} == {(a.data.ptr, b.data.ptr, out.data.ptr)}
             assert len(cupy.launches) == 2
 
-    def test_a_bound_kernel_allocates_its_output_once(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_a_bound_kernel_allocates_its_output_once(self, cupy: FakeCupy, cubin: str) -> None:
         a, b, _ = arrays(cupy)
         bound = loaded(cupy, cubin).bind(a, b)
         assert bound() is bound() and bound.result.shape == (1, 4, 8)
 
-    def test_bind_checks_its_arrays(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_bind_checks_its_arrays(self, cupy: FakeCupy, cubin: str) -> None:
         a, b, _ = arrays(cupy)
         with pytest.raises(ValueError, match="b must be of type f32"):
             loaded(cupy, cubin).bind(a, cupy.zeros(b.shape, "f8"))
@@ -250,9 +248,7 @@ class TestBound:
 class TestRefused:
     @pytest.mark.parametrize("current", [0, 1])
     @pytest.mark.parametrize("wrapped", [Foreign, Exchanged, same])
-    def test_an_array_on_another_gpu_is_rejected(
-        self, cupy: PretendedCupy, cubin: str, current: int, wrapped: Any
-    ) -> None:
+    def test_an_array_on_another_gpu_is_rejected(self, cupy: FakeCupy, cubin: str, current: int, wrapped: Any) -> None:
         kernel = loaded(cupy, cubin, 1)
         a, b, _ = arrays(cupy, 1)
         elsewhere = arrays(cupy, 0)
@@ -267,21 +263,21 @@ class TestRefused:
         assert cupy.launches == []
 
     @pytest.mark.parametrize("array", [np.zeros((4, 16), "f4"), [1.0], None, "exchanged"])
-    def test_arrays_outside_a_gpu_are_rejected(self, cupy: PretendedCupy, cubin: str, array: Any) -> None:
+    def test_arrays_outside_a_gpu_are_rejected(self, cupy: FakeCupy, cubin: str, array: Any) -> None:
         _, b, _ = arrays(cupy)
         if isinstance(array, str):
             array = Exchanged(b, kind=1)  # on the host, as DLPack numbers it
         with pytest.raises(ValueError, match=r"a must be an array on the GPU \(cupy or torch\), not"):
             loaded(cupy, cubin)(array, b)
 
-    def test_an_output_over_an_input(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_an_output_over_an_input(self, cupy: FakeCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, _ = arrays(cupy)
         with pytest.raises(ValueError, match="out overlaps b in memory"):
             kernel(a, b, out=b.reshape(-1)[:32].reshape(4, 8))
         assert cupy.launches == []
 
-    def test_invalid_arrays_are_rejected_after_a_valid_call(self, cupy: PretendedCupy, cubin: str) -> None:
+    def test_invalid_arrays_are_rejected_after_a_valid_call(self, cupy: FakeCupy, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = arrays(cupy)
         kernel(a, b, out=out)
@@ -386,11 +382,11 @@ class Tensor:
 
 
 @pytest.fixture
-def torch(cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def torch(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     current = SimpleNamespace(cuda_stream=0)
     numbered = SimpleNamespace(current_stream=lambda _gpu: SimpleNamespace(stream_id=current.cuda_stream))
 
-    pretended = SimpleNamespace(
+    fake = SimpleNamespace(
         Tensor=Tensor,
         bfloat16="bfloat16",
         float32="float32",
@@ -398,12 +394,12 @@ def torch(cupy: PretendedCupy, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespa
         cuda=SimpleNamespace(current_stream=lambda _gpu: current),
         accelerator=numbered,
     )
-    monkeypatch.setitem(sys.modules, "torch", pretended)
-    return pretended
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    return fake
 
 
 class TestTensors:
-    def test_tensors_on_the_current_stream_of_torch(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+    def test_tensors_on_the_current_stream_of_torch(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         kernel = loaded(cupy, cubin, 1)
         a, b, out = (Tensor(array, "float32") for array in arrays(cupy, 1))
         torch.current.cuda_stream = 99
@@ -416,9 +412,7 @@ class TestTensors:
         assert [(launch.gpu, launch.stream) for launch in cupy.launches] == [(1, 99), (1, 99), (1, 98)]
         assert cupy.launches[1].parameters == (a.data_ptr(), b.data_ptr(), out.data_ptr())
 
-    def test_a_stream_that_was_seen_before_is_known_by_its_number(
-        self, cupy: PretendedCupy, torch: Any, cubin: str
-    ) -> None:
+    def test_a_stream_that_was_seen_before_is_known_by_its_number(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         kernel = loaded(cupy, cubin)
         a, b, out = (Tensor(array, "float32") for array in arrays(cupy))
         asked = []
@@ -429,7 +423,7 @@ class TestTensors:
         assert [launch.stream for launch in cupy.launches] == [7001, 0, 7001, 7002, 0]
         assert len(asked) <= 3
 
-    def test_bf16_is_a_type_of_torch(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+    def test_bf16_is_a_type_of_torch(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         problem = Matmul(4, 8, 16, a="bf16")
         kernel = loaded(cupy, cubin, takes=problem.operands())
         a, b, _ = (Tensor(array, "bfloat16") for array in arrays(cupy, problem=problem))
@@ -437,7 +431,7 @@ class TestTensors:
         with pytest.raises(ValueError, match="b must be of type bf16, not float16"):
             kernel(a, Tensor(b.array, "float16"))
 
-    def test_torch_strides_are_counted_in_elements(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+    def test_torch_strides_are_counted_in_elements(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         """Every fourth float of a tensor has a stride in elements that equals a dense array's stride in bytes."""
         kernel = loaded(cupy, cubin)
         _, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
@@ -446,7 +440,7 @@ class TestTensors:
         with pytest.raises(ValueError, match="a must be dense"):
             kernel(sparse, b)
 
-    def test_a_tensor_of_the_host_is_refused(self, cupy: PretendedCupy, torch: Any, cubin: str) -> None:
+    def test_a_tensor_of_the_host_is_refused(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         a, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
         a.is_cuda = False
         with pytest.raises(ValueError, match=r"a must be an array on the GPU \(cupy or torch\), not Tensor"):

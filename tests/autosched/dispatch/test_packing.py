@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pretended_cupy import PretendedCupy
+from fake_cupy import FakeCupy
 
 import autosched
 from autosched.dispatch.generated import load_kernel
@@ -55,12 +55,12 @@ class TestPaddedLines:
     BOTH, ONLY_B = Matmul(75, 41, 133, a="f16"), Matmul(75, 41, 128, a="f16")
 
     @pytest.fixture
-    def cupy(self, monkeypatch: pytest.MonkeyPatch) -> PretendedCupy:
+    def cupy(self, monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
         """Return a simulated GPU, whose tensor maps are the addresses of their arrays."""
         monkeypatch.setattr(LoadedLaunch, "_made", lambda self, described, address: np.array([address]))
-        return PretendedCupy()
+        return FakeCupy()
 
-    def kernel(self, cupy: PretendedCupy, problem: Matmul, folder: Path) -> CubinKernel:
+    def kernel(self, cupy: FakeCupy, problem: Matmul, folder: Path) -> CubinKernel:
         gpu, its = device("rtx5090"), template("tma_matmul_padded")
         (schedule,) = its.space(problem, gpu).sample(1, seed=1)
         (folder / "f.cubin").write_bytes(b"program")
@@ -69,7 +69,7 @@ class TestPaddedLines:
 
     @pytest.mark.parametrize(("problem", "entries"), [(BOTH, 2), (ONLY_B, 1)])
     def test_calls_skip_the_copy_of_packed_weights(
-        self, cupy: PretendedCupy, tmp_path: Path, problem: Matmul, entries: int
+        self, cupy: FakeCupy, tmp_path: Path, problem: Matmul, entries: int
     ) -> None:
         kernel = self.kernel(cupy, problem, tmp_path)
         a, b = (cupy.zeros(shape, "float16") for shape in ((75, problem.k), (problem.k, 41)))
@@ -85,7 +85,7 @@ class TestPaddedLines:
         maps = [p.item() for p in calls[entries - 1].parameters if isinstance(p, np.ndarray)]
         assert lines.data.ptr in maps and b.data.ptr not in maps
 
-    def test_weights_of_another_shape_are_refused(self, cupy: PretendedCupy, tmp_path: Path) -> None:
+    def test_weights_of_another_shape_are_refused(self, cupy: FakeCupy, tmp_path: Path) -> None:
         kernel = self.kernel(cupy, self.BOTH, tmp_path)
         for wrong in (np.zeros((133, 48), np.float16), np.zeros((41, 133), np.float16)):
             with pytest.raises(ValueError, match="b must have the shape"):

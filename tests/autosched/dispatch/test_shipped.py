@@ -11,7 +11,7 @@ from pathlib import Path
 
 import instant_compiler
 import pytest
-from pretended_cupy import PretendedCupy
+from fake_cupy import FakeCupy
 
 import autosched
 from autosched.dispatch import functions, lookup, resolve
@@ -193,18 +193,18 @@ class TestBroken:
 
 class TestCalls:
     @pytest.fixture
-    def cupy(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedCupy]:
-        pretended = PretendedCupy()
-        pretended.properties |= {"name": b"NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_017_493_504}
-        monkeypatch.setitem(sys.modules, "cupy", pretended)
+    def cupy(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCupy]:
+        fake = FakeCupy()
+        fake.properties |= {"name": b"NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_017_493_504}
+        monkeypatch.setitem(sys.modules, "cupy", fake)
         instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
         monkeypatch.setattr(resolve, "CompilePool", instant)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield pretended
+            yield fake
         functions.forget()
 
-    def test_no_database_is_needed(self, cupy: PretendedCupy, chosen_by_the_recording: None) -> None:
+    def test_no_database_is_needed(self, cupy: FakeCupy, chosen_by_the_recording: None) -> None:
         """Uses a neighbour, because the arrays of recorded problems are too large for the simulated GPU."""
         a, b = (cupy.zeros(shape, "float16") for shape in ((256, 1024), (1024, 512)))
         assert autosched.matmul(a, b).shape == (256, 512)
@@ -215,7 +215,7 @@ class TestCalls:
             autosched.softmax(cupy.zeros((4, 64), "float16"))
 
     def test_lookups_are_cached_across_processes(
-        self, cupy: PretendedCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, cupy: FakeCupy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))
         first = Database(None).kernel(RECORDED).provenance

@@ -11,7 +11,7 @@ from typing import Any
 
 import instant_compiler
 import pytest
-from pretended_cupy import PretendedCupy
+from fake_cupy import FakeCupy
 
 import autosched
 from autosched.dispatch import functions, lookup, resolve
@@ -23,7 +23,7 @@ from search_spaces.operators.problem import Problem
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PretendedCupy]:
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeCupy]:
     """Yield a fake GPU and compiler, an empty database, and a model that chooses an arbitrary schedule."""
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:
@@ -32,19 +32,19 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PretendedC
     instant = partial(CompilePool, worker_module="instant_compiler", python_path=[instant_compiler.HERE])
     monkeypatch.setattr(resolve, "CompilePool", instant)
     monkeypatch.setattr(lookup, "default_choice", any_choice)
-    pretended = PretendedCupy()
-    monkeypatch.setitem(sys.modules, "cupy", pretended)
+    fake = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.delenv(functions.VARIABLE, raising=False)
     Store.open(tmp_path / "best.db").close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotTuned)
         autosched.use(tmp_path / "best.db")
-        yield pretended
+        yield fake
     autosched.use(None)
     functions.forget()
 
 
-def test_one_result_and_several(cupy: PretendedCupy) -> None:
+def test_one_result_and_several(cupy: FakeCupy) -> None:
     logits = cupy.zeros((4, 16), "float32")
     weight, expert = autosched.router_topk(logits, top=2)
     assert [(a.shape, a.dtype.name) for a in (weight, expert)] == [((4, 2), "float32"), ((4, 2), "int32")]
@@ -56,7 +56,7 @@ def test_one_result_and_several(cupy: PretendedCupy) -> None:
     assert len(functions.chosen()) == 2, "the kernel is known"
 
 
-def test_arrays_changed_in_place_must_not_overlap(cupy: PretendedCupy) -> None:
+def test_arrays_changed_in_place_must_not_overlap(cupy: FakeCupy) -> None:
     qkv, positions, table = (
         cupy.zeros(s, t) for s, t in (((3, 4, 16), "float16"), ((3,), "int32"), ((9, 16), "float32"))
     )
@@ -67,7 +67,7 @@ def test_arrays_changed_in_place_must_not_overlap(cupy: PretendedCupy) -> None:
         autosched.qk_norm_rope_append(qkv, positions, table, k, k, slots=positions)
 
 
-def test_arrays_of_wrong_shapes_are_rejected(cupy: PretendedCupy) -> None:
+def test_arrays_of_wrong_shapes_are_rejected(cupy: FakeCupy) -> None:
     x, positions, table = (cupy.zeros(s, t) for s, t in (((3, 2, 16), "float16"), ((3,), "int32"), ((9, 8), "float32")))
     with pytest.raises(ValueError, match=r"table must have the shape \(9, 16\)"):
         autosched.qk_norm_rope(x, positions, table)

@@ -75,7 +75,7 @@ def test_tensors_and_modules_move_to_the_gpu(session) -> None:
 
 
 def test_kernels_run_on_cpu_tensors_without_simulated_cuda() -> None:
-    with emulated("h100", pretend_cuda=False) as session:
+    with emulated("h100", fake_cuda=False) as session:
         x = torch.arange(64, dtype=torch.float16)
         o = torch.empty_like(x)
         kernels.scale[(1,)](o, x, 0.5, 64, BLOCK=64, num_warps=2)
@@ -211,7 +211,7 @@ def test_autotuning_of_a_kernel_that_accumulates() -> None:
 
 
 def test_launches_of_several_threads() -> None:
-    with emulated("h100", pretend_cuda=False) as session:
+    with emulated("h100", fake_cuda=False) as session:
         tensors = [torch.full((64,), float(k)) for k in range(4)]
         double = kernels.scale[(1,)]
         threads = [

@@ -52,13 +52,13 @@ def doubled(x):
     return torch.sin(y)
 
 compiles = torch.compile
-with emulated("h100", pretend_cuda=False, check=False) as session:
+with emulated("h100", fake_cuda=False, check=False) as session:
     assert not torch.cuda.is_available()
     x = torch.randn(100)
     program = torch.compile(doubled)
     torch.testing.assert_close(program(x), torch.sin(2 * x))
 assert torch.compile is compiles
-with emulated("a100", pretend_cuda=False, check=False) as other:
+with emulated("a100", fake_cuda=False, check=False) as other:
     program(x)
 targets = [{t for t in ("sm_80", "sm_90") if f".target {t}" in r.ptx} for s in (session, other) for r in s.launches]
 assert targets[0] == {"sm_90"} and targets[-1] == {"sm_80"} and not torch.utils._triton.has_triton(), targets

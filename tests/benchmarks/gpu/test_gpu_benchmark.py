@@ -51,7 +51,7 @@ H200 = device("h200")
 SHAPES = (("square", Matmul(m=256, n=256, k=256)), ("odd", Matmul(m=127, n=63, k=65)))
 
 
-def pretended(problem, schedule, device, bad_every=10):
+def fake_kernel(problem, schedule, device, bad_every=10):
     """Return times by a formula; one candidate in ``bad_every`` fails in one of three ways."""
     number = zlib.crc32(schedule.key().encode())
     name = ("wrong", "poison", "segfault")[number % 3] if number % bad_every == 0 else f"time_{2000 + number % 3000}"
@@ -111,7 +111,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     monkeypatch.setattr(gpu, "others", lambda: iter([("matvec", SHAPES[0][1]), ("strange", "it has no size")]))
     out = tmp_path / "out"
     plan = Plan(600.0, out, trials=12, rounds=7, tests=no_tests, matmuls=SHAPES, agreement=(), sampled=())
-    assert Benchmark(plan, H200, make_runner(), generate=pretended).run() == 0
+    assert Benchmark(plan, H200, make_runner(), generate=fake_kernel).run() == 0
     results = json.loads((out / "results.json").read_text())
     assert results["tests"] == {"timed_out": False, "returncode": 0, "passed": 1, "failed": 0, "skipped": 1}
     assert [row["purpose"] for row in results["shapes"]] == ["square", "odd", "matvec"]
@@ -163,7 +163,7 @@ def test_measurements_before_a_gpu_disappeared_are_kept(make_runner, tmp_path, n
     generated = itertools.count()
 
     def unplugged(problem, schedule, device):
-        return fault_kernel("unplug", problem) if next(generated) == 8 else pretended(problem, schedule, device)
+        return fault_kernel("unplug", problem) if next(generated) == 8 else fake_kernel(problem, schedule, device)
 
     out = tmp_path / "out"
     plan = Plan(600.0, out, trials=30, tests=no_tests, matmuls=SHAPES, agreement=(), sampled=())
@@ -248,7 +248,7 @@ def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
         return (*able(*given, **options), *absent)
 
     runner.compare = compare
-    benchmark = Benchmark(Plan(600.0, tmp_path / "out", trials=4), H200, runner, generate=pretended)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out", trials=4), H200, runner, generate=fake_kernel)
     benchmark._shapes(SHAPES, benchmark._end, ("torch",))
     assert benchmark.results["left_out"] == [
         "the comparison with torch: it is not installed",
@@ -279,7 +279,7 @@ def test_the_first_preparation_does_not_shorten_the_search(make_runner, tmp_path
         return Measurement(Status.TIMEOUT, Provenance.MEASURED, "it was too slow")
 
     given = first_preparation(runner, monkeypatch, slowly)
-    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=pretended)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=fake_kernel)
     with pytest.raises(RunnerStopped, match="this is enough"):
         benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
     assert (problems, given) == ([SHAPES[0][1]], [30.0])
@@ -300,7 +300,7 @@ def test_a_failed_preparation_fails_in_the_search(make_runner, tmp_path, monkeyp
 
     runner = make_runner()
     given = first_preparation(runner, monkeypatch, failing)
-    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=pretended)
+    benchmark = Benchmark(Plan(600.0, tmp_path / "out"), H200, runner, generate=fake_kernel)
     with pytest.raises(RunnerStopped, match=end):
         benchmark._shape(*SHAPES[0], 30.0, time.monotonic() + 60.0, ())
     assert len(given) == searches
@@ -308,7 +308,7 @@ def test_a_failed_preparation_fails_in_the_search(make_runner, tmp_path, monkeyp
 
 def test_the_tests_of_the_gpu_can_be_imported(make_runner, tmp_path):
     """Without a GPU all of them are skipped."""
-    benchmark = Benchmark(Plan(100.0, tmp_path / "out"), H200, make_runner(), generate=pretended)
+    benchmark = Benchmark(Plan(100.0, tmp_path / "out"), H200, make_runner(), generate=fake_kernel)
     benchmark._tests(60.0)
     tests = benchmark.results["tests"]
     log = (tmp_path / "out/gpu-tests.log").read_text()
@@ -319,7 +319,7 @@ def test_wrong_schedules_that_were_drawn_at_random_are_a_failure(make_runner, tm
     out = tmp_path / "out"
     problems = tuple(problem for _, problem in SHAPES)
     plan = Plan(600.0, out, trials=40, sampled=problems, parts=("sampled",))
-    generate = partial(pretended, bad_every=4)
+    generate = partial(fake_kernel, bad_every=4)
     assert Benchmark(plan, H200, make_runner(), generate=generate).run() == 1
     results = json.loads((out / "results.json").read_text())
     assert [row["trials"] for row in results["sampled"]] == [40, 40]
@@ -340,7 +340,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
         "@pytest.mark.gpu\ndef test_hangs(): time.sleep(600)\n"
     )
     out = tmp_path / "out"
-    benchmark = Benchmark(Plan(20.0, out, tests=folder), H200, make_runner(), generate=pretended)
+    benchmark = Benchmark(Plan(20.0, out, tests=folder), H200, make_runner(), generate=fake_kernel)
     benchmark._tests(3.0)  # the test that hangs is stopped, not waited for
     tests = benchmark.results["tests"]
     assert tests["timed_out"] and benchmark.failed
@@ -361,7 +361,7 @@ def test_tests_out_of_time_are_omitted_without_failure(make_runner, tmp_path, mo
     )
     if deaf:
         monkeypatch.setattr(gpu, "REPORT_SECONDS", 0.5)
-    benchmark = Benchmark(Plan(20.0, tmp_path / "out", tests=folder), H200, make_runner(), generate=pretended)
+    benchmark = Benchmark(Plan(20.0, tmp_path / "out", tests=folder), H200, make_runner(), generate=fake_kernel)
     benchmark._tests(3.0)
     assert benchmark.results["tests"]["timed_out"]
     assert benchmark.results["tests"]["returncode"] in ((None,) if deaf else (None, 2))
@@ -374,7 +374,7 @@ def test_an_emulation_out_of_time_is_omitted_without_failure(make_runner, tmp_pa
     monkeypatch.setattr(gpu, "check_ready", lambda: None)
     monkeypatch.setattr(gpu, "emulate", lambda *_, **options: late)
     plan = Plan(600.0, tmp_path / "out", agreement=(SHAPES[1][1],))
-    benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+    benchmark = Benchmark(plan, H200, make_runner(), generate=fake_kernel)
     benchmark._agree(60.0)
     assert not benchmark.failed
     assert benchmark.results["agreement"] == []
@@ -388,7 +388,7 @@ def test_unrequested_parts_take_no_time(make_runner, tmp_path, no_tests, monkeyp
     for parts, wanted in ((("tests", "matmul"), [2]), (("others",), [1])):
         asked.clear()
         plan = Plan(3600.0, tmp_path / parts[0], tests=no_tests, matmuls=SHAPES, parts=parts)
-        benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+        benchmark = Benchmark(plan, H200, make_runner(), generate=fake_kernel)
         assert sum(map(benchmark._share, parts)) == pytest.approx(3600.0 * (1 - gpu.RESERVE), rel=0.05)
         assert benchmark.run() == 0
         assert [count for count, _ in asked] == wanted
@@ -402,7 +402,7 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
     out = tmp_path / "out"
     for _ in range(3):
         plan = Plan(600.0, out, trials=8, rounds=7, tests=no_tests, matmuls=SHAPES[:1], agreement=())
-        benchmark = Benchmark(plan, H200, make_runner(), generate=pretended)
+        benchmark = Benchmark(plan, H200, make_runner(), generate=fake_kernel)
         benchmark._shapes(SHAPES[:1], benchmark._end, ())
     assert sorted(p.name for p in out.glob("*.json")) == ["results-1.json", "results-2.json", "results.json"]
     assert sorted(p.name for p in out.glob("*.txt")) == ["table-1.txt", "table-2.txt", "table.txt"]
@@ -411,13 +411,13 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
 
 def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path):
     out = tmp_path / "out"
-    killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=pretended)
+    killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=fake_kernel)
     killed._record = lambda trials, path: None  # as if it had ended before
     killed._shapes(SHAPES[:1], killed._end, ())
     (left,) = out.glob("trials-*.jsonl")
     lines = left.read_text().splitlines()
     left.write_text("\n".join([*lines, lines[0][:100]]))
-    Benchmark(Plan(60.0, out), H200, make_runner(), generate=pretended)
+    Benchmark(Plan(60.0, out), H200, make_runner(), generate=fake_kernel)
     assert not left.exists()
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
     assert len(kept.trials) == len(lines) - 1 >= 8  # all but the library's, which is not a schedule
@@ -479,7 +479,7 @@ def test_an_unwritable_folder_is_rejected_in_one_line(tmp_path, monkeypatch, cap
 
 def test_shapes_without_time_are_reported_and_not_run(make_runner, tmp_path):
     out = tmp_path / "out"
-    benchmark = Benchmark(Plan(1.0, out), H200, make_runner(), generate=pretended)
+    benchmark = Benchmark(Plan(1.0, out), H200, make_runner(), generate=fake_kernel)
     time.sleep(1.0)
     benchmark._shapes(SHAPES, benchmark._end, ())
     assert benchmark.results["shapes"] == []

@@ -342,7 +342,7 @@ def test_processes_share_the_modules_and_stop_at_the_time_limit(tmp_path: Path) 
 
 
 @pytest.fixture
-def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launches, "cuda_available", lambda: (True, "NVIDIA H100 answers"))
     monkeypatch.setattr(launches, "run", partial(launches.run, module="faulty_launches", python_path=[SUPPORT]))
 
@@ -367,7 +367,7 @@ def test_a_missing_gpu_is_reported_in_one_line(tmp_path: Path, monkeypatch: pyte
         (["--assemble", "sm_90a"], "give --out OUT, or --assemble ARCH"),
     ],
 )
-@pytest.mark.usefixtures("pretended")
+@pytest.mark.usefixtures("fake_gpu")
 def test_bad_usage_is_status_2(tmp_path: Path, capsys, change, complaint) -> None:
     name = kept_with(tmp_path, "equal")
     change = [word.format(folder=tmp_path).replace("NAME", name) for word in change]
@@ -382,7 +382,7 @@ def test_a_folder_without_launches_is_bad_usage(tmp_path: Path, capsys) -> None:
     assert ended.value.code == 2 and "--keep-launches FOLDER" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("pretended")
+@pytest.mark.usefixtures("fake_gpu")
 def test_results_are_written_as_they_come_and_not_launched_again(tmp_path: Path, capsys) -> None:
     folder, out = tmp_path / "kept", tmp_path / "out"
     for number, test in enumerate(["equal[1]", "differs[1]", "refused[1]"]):
@@ -409,7 +409,7 @@ def test_results_are_written_as_they_come_and_not_launched_again(tmp_path: Path,
     assert len((out / "results.jsonl").read_text().splitlines()) == 5
 
 
-@pytest.mark.usefixtures("pretended")
+@pytest.mark.usefixtures("fake_gpu")
 def test_results_of_another_gpu_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     folder, out = tmp_path / "kept", tmp_path / "out"
     kept_with(folder, "equal")
@@ -422,7 +422,7 @@ def test_results_of_another_gpu_do_not_count(tmp_path: Path, monkeypatch: pytest
     assert "left out: 1 of 1 launches" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("pretended")
+@pytest.mark.usefixtures("fake_gpu")
 def test_an_unreadable_launch_is_reported_in_one_line(tmp_path: Path, capsys) -> None:
     folder = tmp_path / "kept"
     name = kept_with(folder, "equal")

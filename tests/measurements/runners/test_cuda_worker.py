@@ -472,7 +472,7 @@ def test_a_comparison_times_valid_entrants_and_reports_a_missing_triton(arrays, 
     monkeypatch.setitem(sys.modules, "torch", None)
     worker = opened(FakeCupy(time=3e-4), arrays)
     right, wrong, again, triton = compare(worker, ["right", "wrong", "right"], ["triton"])
-    # The pretended clock adds up, so that equal launches differ by roundings that depend on how long warming up took.
+    # The simulated clock adds up, so that equal launches differ by roundings that depend on how long warming up took.
     assert right["seconds"] == pytest.approx([3e-4] * 7)
     assert again["seconds"] == pytest.approx([3e-4] * 7)
     assert (wrong["status"], wrong["seconds"]) == (Status.WRONG_RESULT, [])
@@ -480,14 +480,14 @@ def test_a_comparison_times_valid_entrants_and_reports_a_missing_triton(arrays, 
 
 
 def test_a_library_that_spoils_a_capture_is_timed_without_a_graph(arrays, monkeypatch):
-    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
     for entrant in compare(opened(FakeCupy(time=5e-6), arrays), ["right"], ["uncapturable"]):
         assert entrant["seconds"] == pytest.approx([5e-6] * 7), entrant
 
 
 def test_compared_entrants_are_in_graphs_even_if_queueing_is_slow(arrays, monkeypatch):
     """Queueing a library's kernels can take longer than their execution, and must not be compared."""
-    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
     for time, graphs in ((3e-4, 2), (3e-3, 0)):  # one of each arm: beyond 100 us the length is not calibrated
         cupy = FakeCupy(time=time)
         for entrant in compare(opened(cupy, arrays), ["right"], ["right"]):
@@ -496,13 +496,13 @@ def test_compared_entrants_are_in_graphs_even_if_queueing_is_slow(arrays, monkey
 
 
 def test_objects_of_a_graph_live_as_long_as_its_rounds(arrays, monkeypatch):
-    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
     mine, again, theirs = compare(opened(FakeCupy(time=5e-6), arrays), ["right", "right"], ["right"], workspace=True)
     for entrant in (mine, again, theirs):
         assert entrant["seconds"] == pytest.approx([5e-6] * 7)
 
 
-def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
+def fake_library(name, cupy, stream, problem, copies, cold_bytes):
     """Return a baseline whose behaviour is given by its name."""
     if name == "missing":
         return "it is not here"
@@ -521,7 +521,7 @@ def pretended_library(name, cupy, stream, problem, copies, cold_bytes):
 
 
 def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, monkeypatch):
-    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
     names = ["right", "roughly", "nothing", "wrong", "missing"]
     mine, *others = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], names)
     for entrant in (mine, *others[:2]):
@@ -534,7 +534,7 @@ def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, m
 
 
 def test_an_endless_baseline_times_out_alone(arrays, monkeypatch):
-    monkeypatch.setattr(cuda_worker, "baseline_call", pretended_library)
+    monkeypatch.setattr(cuda_worker, "baseline_call", fake_library)
     answer = compare(opened(FakeCupy(time=3e-4), arrays), ["right"], ["endless", "right"])
     assert [entrant["status"] for entrant in answer] == [Status.OK, Status.TIMEOUT]
     assert answer[0]["seconds"] == []

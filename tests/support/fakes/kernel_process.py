@@ -9,7 +9,7 @@ import json
 import sys
 
 import numpy as np
-from pretended_cupy import PretendedCupy
+from fake_cupy import FakeCupy
 
 SLOW = ("sqlalchemy", "optuna", "xgboost", "search_spaces.catalogue", "cost_models", "cuda.bindings")
 
@@ -17,7 +17,7 @@ SLOW = ("sqlalchemy", "optuna", "xgboost", "search_spaces.catalogue", "cost_mode
 def main() -> None:
     package, holder = sys.argv[1:]
     sys.path.insert(0, holder)
-    sys.modules["cupy"] = cupy = PretendedCupy()
+    sys.modules["cupy"] = cupy = FakeCupy()
     before = set(sys.modules)
 
     import autosched

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pretended_cupy import PretendedCupy
+from fake_cupy import FakeCupy
 
 from autosched.dispatch import kernel as dispatch_kernel
 from autosched.torch.extension import NotBuilt, extension
@@ -86,7 +86,7 @@ def as_launched(config: Any, function: int, parameters: Any, sizes: Sequence[int
     )
 
 
-class Driver(PretendedCupy):
+class Driver(FakeCupy):
     """A fake cupy whose launches are those of the Python path.
 
     ``from_python`` and ``from_table`` list the launches of the two paths. ``result`` is the return value of

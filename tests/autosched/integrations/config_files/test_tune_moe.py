@@ -398,7 +398,7 @@ def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dty
     tokens, rows = (64, 64), 128
     kernel = kernel_for("vllm", moe=True).function
     monkeypatch.setattr(layer_counts, "tokens_of_experts", lambda *_: tokens)
-    with emulated(name, plan=LaunchPlan(blocks=1), pretend_cuda=False):
+    with emulated(name, plan=LaunchPlan(blocks=1), fake_cuda=False):
         grid, arguments = true_launch(
             parameters_of(kernel), layer.file_name("x"), config, tokens, 1, layer.matmuls[0], "cpu"
         )

@@ -21,7 +21,7 @@ pytestmark = [
 H100 = device("h100")
 
 
-def test_times_of_a_pretended_gpu_are_estimates(tmp_path: Path) -> None:
+def test_times_of_a_simulated_gpu_are_estimates(tmp_path: Path) -> None:
     """The program sees a simulated GPU; its times are recorded as estimates."""
     import torch
     from helion_kernels import doubled, kernel_of

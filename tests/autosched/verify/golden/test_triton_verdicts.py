@@ -49,7 +49,7 @@ LAUNCHES = {
 def test_a_launch(name, golden) -> None:
     launch, settings = LAUNCHES[name]
     why = []
-    with emulated("h100", plan=settings, pretend_cuda=False, check=False) as session:
+    with emulated("h100", plan=settings, fake_cuda=False, check=False) as session:
         try:
             launch()
         except LaunchFailed:

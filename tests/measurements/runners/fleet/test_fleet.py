@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_fleet import VARIABLE
 from faults import FOLDER_VARIABLE, HERE, fault_kernel
 from needs import needs_ray
-from pretended_fleet import VARIABLE
 
 from measurements.compiler.pool import CompileCache
 from measurements.runners.base import Candidate, Streaming
@@ -80,7 +80,7 @@ def options(folder: Path, seconds: float = 1.0) -> FleetOptions:
         compiler_module="instant_compiler",
         cache=str(folder / "theirs"),
         path=(HERE,),
-        describe="pretended_fleet:pretended",
+        describe="fake_fleet:fake_gpu",
     )
 
 
@@ -174,14 +174,14 @@ def test_tune_searches_on_the_cluster(
     from autosched.tuning.backends import cluster as of_clusters
     from benchmarks.gpu.simulated_gpu import LOG, MODULE, SECONDS
 
-    def pretended(cuda: CudaOptions) -> FleetOptions:
+    def fake_options(cuda: CudaOptions) -> FleetOptions:
         environment = {SECONDS: "0.01", LOG: str(tmp_path / "log")}
         paths = (HERE, str(Path(HERE).parents[2]))
         return dataclasses.replace(
             options(tmp_path), cuda=cuda, worker_module=MODULE, worker_env=environment, path=paths
         )
 
-    monkeypatch.setattr(of_clusters, "FleetOptions", pretended)
+    monkeypatch.setattr(of_clusters, "FleetOptions", fake_options)
     monkeypatch.setattr(fleet_cluster, "COMPANY", 60.0)  # so that both GPUs have joined, even on a busy machine
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # the fake compilers write here
     problem = autosched.Softmax(rows=64, columns=512)

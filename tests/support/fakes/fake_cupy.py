@@ -35,10 +35,10 @@ class Launch:
     shared: int
 
 
-class PretendedCupy:
+class FakeCupy:
     """Fake cupy, to be set as ``sys.modules["cupy"]``. ``launches`` lists the launches so far, in order."""
 
-    __version__ = "pretended"
+    __version__ = "fake"
 
     def __init__(self, gpus: int = 2, runtime: int = 13000) -> None:
         self.launches: list[Launch] = []

@@ -62,10 +62,10 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           r"parts \+ \(\((turn_\d+) \+ 1\)\)", r"parts + (\1)", device="a100"),
     # Quantized products
     Fault("a group's scale is that of the turn", "scales", "quantized_matmul", INT4, {"bk": 64}, PROGRAM,
-          "(i, at // o.group if o.group else 0), (bn, 1)", "(i, at // bk if o.group else 0), (bn, 1)", device="a100"),
+          "column = at // f.group if f.group else 0", "column = at // 64 if f.group else 0", device="a100"),
     Fault("a zero of seven", "values", "quantized_matmul", INT4, {}, PROGRAM, "zero = MIDDLE\n", "zero = MIDDLE - 1\n", device="a100"),
     Fault("zeros of the first group", "scales", "quantized_matmul", QuantizedMatmul(m=64, n=1024, k=2048, zero_points=1), {}, PROGRAM,
-          "column = here // o.group if o.group else 0", "column = first // o.group if o.group else 0", device="a100"),
+          "column = here // f.group if f.group else 0", "column = first // f.group if f.group else 0", device="a100"),
     Fault("parts of k are stored in one place", "indices", "quantized_matmul", INT4, {"parts": (2, 4)}, CUDA,
           r"parts \+ split \* (\d+)", r"parts + 0 * split * \1", device="a100"),
     # Grouped products

@@ -8,6 +8,7 @@ import inspect
 import re
 import sys
 import time
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -67,7 +68,7 @@ class Fault:
 
         def wrong(problem: Any, config: Any, where: Device) -> GeneratedKernel:
             if self.header == PROGRAM:
-                return lower(_with_faulty_program(problem, self.old, self.new), config, where)
+                return lower(with_faulty_program(problem, self.old, self.new), config, where)
             kernel = lower(problem, config, where)
             if self.header == CUDA:
                 kernel = replace(kernel, source=re.sub(self.old, self.new, kernel.source))
@@ -87,23 +88,51 @@ def _schedule(name: str, problem: Problem, device_name: str, wanted: tuple[tuple
     raise ValueError(f"no schedule of {name} for {problem.key()} is {dict(wanted)}")
 
 
-def _with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
-    """Return the problem of an operator whose module was edited. Its reference is never used."""
+def with_faulty_program(problem: Problem, old: str, new: str) -> Problem:
+    """Return the problem of an operator whose module, or one that it shares with others, was edited.
+
+    Compare results of its kernels with the reference of the original problem.
+
+    Args:
+        problem: Problem of a tile operator.
+        old: Text that occurs once in the module of the problem, or else in a module of its package.
+        new: Text that replaces it.
+
+    Raises:
+        ValueError: ``old`` does not occur exactly once.
+    """
     made = _faulty_type(type(problem), old, new)
     return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
 
 
 @cache
 def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
-    text = inspect.getsource(cast(Any, inspect.getmodule(right)))
-    if text.count(old) != 1:
-        raise ValueError(f"{right.__module__} has {text.count(old)} times {old!r}")
-    name = f"{right.__module__}_faulty"
+    module = cast(types.ModuleType, inspect.getmodule(right))
+    if old in inspect.getsource(module):
+        return cast(type[Problem], getattr(_faulty_module(module, old, new), right.__name__))
+    package = [m for name, m in sys.modules.items() if name.startswith(f"{module.__package__}.")]
+    shared = [m for m in package if old in inspect.getsource(m)]
+    if len(shared) != 1:
+        raise ValueError(f"{len(shared)} modules of {module.__package__} have {old!r}")
+    sys.modules[shared[0].__name__] = _faulty_module(shared[0], old, new)
+    try:
+        return cast(type[Problem], getattr(_faulty_module(module, "", ""), right.__name__))
+    finally:
+        sys.modules[shared[0].__name__] = shared[0]
+
+
+def _faulty_module(right: types.ModuleType, old: str, new: str) -> types.ModuleType:
+    """Return a module whose text is edited; unchanged for empty texts."""
+    text = inspect.getsource(right)
+    if old and text.count(old) != 1:
+        raise ValueError(f"{right.__name__} has {text.count(old)} times {old!r}")
+    text = text.replace(old, new) if old else text
+    name = f"{right.__name__}_faulty"
     # The text of a program is its version and is read again, so the file must exist as long as this process.
-    folder = process_folder("planted-fault") / hashlib.sha256(text.replace(old, new).encode()).hexdigest()
+    folder = process_folder("planted-fault") / hashlib.sha256(text.encode()).hexdigest()
     folder.mkdir(exist_ok=True)
-    file = folder / f"{right.__module__.rpartition('.')[2]}.py"
-    file.write_text(text.replace(old, new), "utf-8")
+    file = folder / f"{right.__name__.rpartition('.')[2]}.py"
+    file.write_text(text, "utf-8")
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -112,7 +141,7 @@ def _faulty_type(right: type[Problem], old: str, new: str) -> type[Problem]:
         spec.loader.exec_module(module)
     finally:
         del sys.modules[name]
-    return cast(type[Problem], getattr(module, right.__name__))
+    return module
 
 
 def edited(header: str, old: str, new: str) -> Headers:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -307,6 +309,19 @@ def program_problem(
     return problem_type(program)(**{size: extents[size] for size in program.sizes}, **values)
 
 
+_SHARED = re.compile(r"^from (search_spaces\.tile_operators\.\w+) import", re.MULTILINE)
+
+
+def program_text(compute: Callable[..., Any]) -> str:
+    """Return the text of a program's file, and of the other modules of this package that it imports, in any depth."""
+    files = [Path(compute.__code__.co_filename)]
+    for file in files:  # which grows
+        names = (name for name in _SHARED.findall(file.read_text("utf-8")) if name != __name__)
+        imported = (Path(str(sys.modules[name].__file__)) for name in names)
+        files += [other for other in dict.fromkeys(imported) if other not in files]
+    return "\0".join(file.read_text("utf-8") for file in files)
+
+
 @lru_cache(maxsize=256)
 def _program(
     name: str,
@@ -333,7 +348,7 @@ def _program(
             (argument, Argument(tuple(view.split()), dtype, role))  # type: ignore[arg-type]
             for argument, view, dtype, role in arguments
         ),
-        content=f"{arguments}\0{options}\0{Path(compute.__code__.co_filename).read_text('utf-8')}",
+        content=f"{arguments}\0{options}\0{program_text(compute)}",
         summary=summary,
         scalars=tuple((scalar, Scalar("f32", value)) for scalar, value in scalars),
     )

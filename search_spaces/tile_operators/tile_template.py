@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
 from search_spaces.operators.problem import Problem
 from search_spaces.programs.beside import Beside
@@ -14,14 +13,14 @@ from search_spaces.programs.schedules.proxy import enough_turns
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 from search_spaces.tile_operators.tile_pipeline import TilePipeline
-from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem, program_text
 
 
 @cache
 def tile_template(problem: type[TileOperator]) -> KernelTemplate:
     """Return the kernel template of a problem type: the schedules of its tile program or of all steps of its pipeline.
 
-    The template's version covers the file that defines the program.
+    The template's version covers the files that define the program.
     """
     if issubclass(problem, TilePipeline):
         return Pipeline(
@@ -29,7 +28,7 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
             summary="tile programs, one after another",
             make=TilePipeline.programs,
             reduce=_reduced_pipeline,
-            content=Path(problem.steps.__code__.co_filename).read_text("utf-8"),
+            content=program_text(problem.steps),
         ).template()
     assert issubclass(problem, TileProblem)
     return Beside(
@@ -38,7 +37,7 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
         summary="a tile program",
         make=TileProblem.tile_problem,
         reduce=_reduced,
-        content=Path(problem.compute.__code__.co_filename).read_text("utf-8"),
+        content=program_text(problem.compute),
     ).template()
 
 

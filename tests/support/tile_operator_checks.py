@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
-import types
 from collections.abc import Mapping
-from dataclasses import fields
+from typing import cast
 
 import numpy as np
 
+from benchmarks.emulator.planted_fault import with_faulty_program
 from measurements.emulator import emulate
 from measurements.trials.comparison import check
 from search_spaces.arrays import Array
@@ -64,33 +62,12 @@ def interpreted(problem: TileOperator, seed: int) -> bool:
     return True
 
 
-def planted(problem: TileOperator, old: str, new: str) -> TileOperator:
-    """Return the problem with a fault: its module is executed with ``old``, which occurs once, replaced by ``new``.
-
-    Compare results of its kernels with the reference of the original problem.
-    """
-    module = inspect.getmodule(type(problem))
-    assert module is not None
-    text = inspect.getsource(module)
-    assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
-    name = f"{module.__name__}_planted"
-    faulty = types.ModuleType(name)
-    faulty.__file__ = module.__file__
-    sys.modules[name] = faulty
-    try:
-        exec(compile(text.replace(old, new), str(module.__file__), "exec"), vars(faulty))
-        made: type[TileOperator] = getattr(faulty, type(problem).__name__)
-        return made(**{f.name: getattr(problem, f.name) for f in fields(problem) if f.init})
-    finally:
-        del sys.modules[name]
-
-
 def is_found(problem: TileOperator, old: str, new: str, gpu: str = "a100", seed: int = 1, **values: str | int) -> bool:
     """Return True if a planted fault is refused, or detected with random inputs or edge cases.
 
     The schedule is the first sampled one that has ``values``.
     """
-    faulty = planted(problem, old, new)
+    faulty = cast(TileOperator, with_faulty_program(problem, old, new))
     if tile_template(type(faulty)).why_not(faulty, device(gpu)) is not None:
         return True
     drawn = sampled(problem, gpu, 1000 if values else 1, seed)

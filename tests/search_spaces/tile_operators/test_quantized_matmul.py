@@ -63,14 +63,15 @@ def test_packing_is_undone() -> None:
 @pytest.mark.parametrize("name", ["int4, packed", "e4m3, packed"])
 def test_fragments_are_the_bytes_of_a_lane(name: str) -> None:
     problem = CASES[name]
-    assert problem.order is not None
-    places = np.arange(problem.rows * problem.columns).reshape(problem.rows, problem.columns)
-    packed = problem.order.pack(places)
-    assert np.array_equal(problem.order.unpack(packed, places.shape), places)
+    order, shape = problem.format.order, (problem.format.rows(problem.n), problem.format.columns(problem.k))
+    assert order is not None
+    places = np.arange(shape[0] * shape[1]).reshape(shape)
+    packed = order.pack(places)
+    assert np.array_equal(order.unpack(packed, shape), places)
     a_lane = 16 // problem.operand("w").dtype.bytes
-    rows, columns = packed[0, 37 * a_lane : 38 * a_lane] // problem.columns, packed[0, 37 * a_lane : 38 * a_lane]
+    rows, columns = packed[0, 37 * a_lane : 38 * a_lane] // shape[1], packed[0, 37 * a_lane : 38 * a_lane]
     assert set(rows.tolist()) == {1, 9}  # of lane 5: g = 1
-    assert len(set((columns % problem.columns).tolist())) == a_lane // 2
+    assert len(set((columns % shape[1]).tolist())) == a_lane // 2
 
 
 def test_kernels_pack_weights() -> None:
@@ -152,52 +153,68 @@ FAULTS = {
         "0, depth // DEPTH) if first else range(first // DEPTH, (first",
         "groups of 32",
     ),
-    "the scale of the first group": ("return sums * factor(at)", "return sums * factor(0)", "int4"),
-    "sums of groups are not kept apart": ("depth = min(o.group or bk, bk)", "depth = bk", "groups of 32"),
-    "a scale too many": ("result = acc if o.group", "result = acc if not o.group", "one scale a column"),
-    "zero points of the first group": ("column = here // o.group if o.group else 0", "column = 0", "groups of 32"),
+    "the scale of the first group": (
+        "factors) * self.factor(row, rows, here)",
+        "factors) * self.factor(row, rows, 0)",
+        "int4",
+    ),
+    "sums of groups are not kept apart": (
+        "depth = min(f.sum_group or columns, columns)",
+        "depth = columns",
+        "groups of 32",
+    ),
+    "a scale too many": (
+        "return sums if self.format.sum_group",
+        "return sums if not self.format.sum_group",
+        "one scale a column",
+    ),
+    "zero points of the first group": ("column = here // f.group if f.group else 0", "column = 0", "groups of 32"),
     "scales keep what f16 is times": ("found * (1 / TIMES)", "found * 1.0", "int4"),
     "scales of bf16 are divided, too": (
-        '"int4" and o.dtype == "f16" else found',
+        '"int4" and f.dtype == "f16" else found',
         '"int4" else found',
         "zero points, bf16",
     ),
-    "packed weights read as rows": ('if o.layout == "fragments":', "if False:", "int4, packed"),
+    "packed weights read as rows": ("w if of.order is None", "w if True", "int4, packed"),
     "bytes in the order of words": (
-        "FRAGMENT_WORDS if in_words else FRAGMENT_BYTES)",
-        "FRAGMENT_WORDS)",
+        "FRAGMENT_WORDS if self.in_words else FRAGMENT_BYTES",
+        "FRAGMENT_WORDS",
         "e4m3, packed",
     ),
-    "words of the next span": ("(i, at // 8), (bn, bk // 8)", "(i, at // 8 + 8), (bn, bk // 8)", "int4"),
+    "words of the next span": ("+ row, at // 8)", "+ row, at // 8 + 8)", "int4"),
     "rows of x of another tile": ("(j, at), (bm, depth)", "(j + 1, at), (bm, depth)", "int4"),
     "columns of x of the first part": ("factors = part(here, depth)", "factors = part(at, depth)", "groups of 32"),
     "sums of a turn are lost": (
-        "acc + p.mma(numbers, factors) * factor(here)",
-        "p.mma(numbers, factors) * factor(here)",
+        "sums + p.mma(numbers, factors) *",
+        "p.mma(numbers, factors) *",
         "many turns",
     ),
     "weights have the scale of their iteration's first group": (
-        'numbers.cast("f32") * factor(here)',
-        'numbers.cast("f32") * factor(at)',
+        'numbers.cast("f32") * self.factor(row, rows, here)',
+        'numbers.cast("f32") * self.factor(row, rows, at)',
         "many rows",
     ),
-    "products of a turn are lost": ("p.mma(numbers, factors, acc)", "p.mma(numbers, factors)", "many turns, one scale"),
-    "zero points of another row": ("zeros, (i, column)", "zeros, (i + 1, column)", "zero points, bf16"),
-    "scales of another row": ("scale, (i, at // o.group", "scale, (i + 1, at // o.group", "int4"),
-    "scales of the next group": ("(i, at // o.group if", "(i, at // o.group + 1 if", "groups of 64"),
+    "products of a turn are lost": (
+        "p.mma(numbers, factors, sums)",
+        "p.mma(numbers, factors)",
+        "many turns, one scale",
+    ),
+    "zero points of another row": ("zeros, (row, column)", "zeros, (row + 1, column)", "zero points, bf16"),
+    "scales of another row": ("scale, (row, column)", "scale, (row + 1, column)", "int4"),
+    "scales of the next group": ("column = at // f.group if", "column = at // f.group + 1 if", "groups of 64"),
     "a group has twice as many": (
-        "at // o.group if o.group else 0), (bn",
-        "at // (2 * o.group) if o.group else 0), (bn",
+        "column = at // f.group if",
+        "column = at // (2 * f.group) if",
         "groups of 64",
     ),
-    "weights of the first part": ("(i, here), (bn, depth)", "(i, 0), (bn, depth)", "int8"),
+    "weights of the first part": ("+ row, here)", "+ row, 0)", "int8"),
     "the result is transposed": ("(i, j), (bn, bm), turned=True))", "(i + 1, j), (bn, bm), turned=True))", "int8"),
     "half of the columns": ("p.blocks((n, m), (bn, bm))", "p.blocks((n // 2, m), (bn, bm))", "int8"),
     "half of the turns": ("p.split(k, bk,", "p.split(k // 2, bk,", "e4m3, bf16"),
     "zero points are not subtracted": ("zero=zero, times", "zero=MIDDLE, times", "zero points, bf16"),
-    "scales of the first sixteen": ("here // FP4_GROUP)", "0)", "nvf4"),
-    "no global scale": ("(0, 0), (1, 1))) * 2.0", "(0, 0), (1, 1))) * 0.0 + 2.0", "nvf4, bf16"),
-    "the scale of no group is left out": ("acc * factor(0)", "acc", "one scale a column"),
+    "scales of the first sixteen": ("steps = here // FP4_GROUP", "steps = here * 0", "nvf4"),
+    "no global scale": ("self.number), (1, 1))) * 2.0", "self.number), (1, 1))) * 0.0 + 2.0", "nvf4, bf16"),
+    "the scale of no group is left out": ("else sums * self.factor(row, rows, 0)", "else sums", "one scale a column"),
 }
 
 

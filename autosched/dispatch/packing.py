@@ -14,13 +14,14 @@ from search_spaces.tile_operators.packed_weights import pack_fragments
 
 
 def pack_weights(w: Any) -> Any:
-    """Pack the weights of ``quantized_matmul`` so that each thread loads its own operands with 16-byte loads.
+    """Pack quantised weights so that each thread of a matmul loads its own operands with 16-byte loads.
 
     Args:
-        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3: a numpy or cupy array, or a tensor.
+        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3: a numpy or cupy array, or a tensor. For
+            ``grouped_matmul`` one such matrix per group, with a leading dimension.
 
     Returns:
-        The same weights, of the same type and library, with one row per 16 columns of the result. Calls recognise
+        The same weights, of the same type and library, with one row per 16 columns of a result. Calls recognise
         packed weights by this shape.
 
     Raises:

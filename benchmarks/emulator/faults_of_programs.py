@@ -70,9 +70,9 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           r"parts \+ split \* (\d+)", r"parts + 0 * split * \1", device="a100"),
     # Grouped products
     Fault("a group's last tile writes the next group's rows", "bounds", "grouped_matmul", GROUPED, {}, PROGRAM,
-          "p.window(out, (row, j), (bm, bn)), rows_below=end)", "p.window(out, (row, j), (bm, bn)))", device="a100"),
+          "p.window(out, (row, column), shape), rows_below=end)", "p.window(out, (row, column), shape))", device="a100"),
     Fault("a row behind the count is not cleared", "bounds", "grouped_matmul", GroupedMatmul(m=200, n=512, k=256, groups=4, rows="masked"), {}, PROGRAM,
-          "p.where(p.rows(row, bm) < p.rows(end, 1), result, 0.0)", "p.where(p.rows(row, bm) <= p.rows(end, 1), result, 0.0)", device="a100"),
+          "p.rows(row, shape[0]) < p.rows(end, 1)", "p.rows(row, shape[0]) <= p.rows(end, 1)", device="a100"),
     Fault("up has the scales of gate", "scales", "grouped_matmul", GroupedMatmul(m=300, n=512, k=512, groups=4, dtype="e4m3", w_order="col", activation="silu_up"), {}, PROGRAM,
           "place = (j + half) // BLOCK, at // BLOCK", "place = j // BLOCK, at // BLOCK", device="h200"),
     Fault("tiles count from the group's first row of all", "indices", "grouped_matmul", GROUPED, {}, PROGRAM,

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from search_spaces.arrays import Array, FloatArray
+from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import BF16, DTYPES, F32, I32
 from search_spaces.launches.operand import Operand
+from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.problem import option
+from search_spaces.tile_operators.packed_weights import SPAN
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem, cut
+from search_spaces.tile_operators.weight_formats import LAYOUTS, WEIGHTS, StoredMatrix, WeightFormat
 
 TYPES = ("f16", "bf16", "e4m3")
 BLOCK = 128  # columns of x, and rows and columns of w, that share one scale (e4m3)
 ROWS = ("contiguous", "masked")
 ACTIVATIONS = ("none", "silu_up")
 ORDERS = ("row", "col")
+PLAIN = "none"  # weights of the same type as x
+LATER = {"weights": PLAIN, "scale_group": 0, "zero_points": 0, "layout": "rows"}  # fields that older databases lack
 
 
 @dataclass(frozen=True)
@@ -40,14 +46,19 @@ class GroupedMatmul(TileProblem):
     (groups, width / 128, k / 128) has one per 128 x 128 elements, with sizes rounded up. w must be stored as "col".
     Each partial sum over 128 columns is scaled in f32.
 
-    Raises ValueError for sizes below 1, unknown options, tokens with masked rows, and e4m3 with w stored as "row" or
-    with scale blocks that gate and up share.
+    ``weights`` other than "none" is a format of quantised weights, as of ``QuantizedMatmul``: w (groups, width, k / 8)
+    of i32 words, or (groups, width, k), stored as "col". The arrays w_scale (groups, k / scale_group, width), zeros of
+    this shape, and for nvf4 global_scale (groups,), belong to the matrices of the groups. With ``layout="fragments"`` w
+    is packed by ``pack``. Sums are scaled in f32, so weights are not rounded.
+
+    Raises ValueError for sizes below 1, unknown options, tokens with masked rows, e4m3 or quantised
+    weights with w stored as "row", and scale blocks or packed tiles that gate and up share.
     """
 
     operator: ClassVar[str] = "grouped_matmul"
     summary: ClassVar[str] = "rows of each group times the group's own matrix, with sizes on the device"
     inputs: ClassVar[tuple[str, ...]] = ("x", "w", "ends")
-    optional_inputs: ClassVar[tuple[str, ...]] = ("token", "x_scale", "w_scale")
+    optional_inputs: ClassVar[tuple[str, ...]] = ("token", "x_scale", "w_scale", "zeros", "global_scale")
     call_options: ClassVar[Mapping[str, Any]] = {"rows": "contiguous", "activation": "none", "w_order": "row"}
     size_fields: ClassVar[tuple[str, ...]] = ("m", "n", "k", "groups", "tokens")
 
@@ -61,8 +72,15 @@ class GroupedMatmul(TileProblem):
     activation: str = option("what is applied at the end", "none", choices=ACTIVATIONS)
     w_order: str = option("order of the matrices of w", "row", choices=ORDERS)
 
+    weights: str = option("format of quantised w; none for w of dtype", PLAIN, choices=(PLAIN, *WEIGHTS))
+    scale_group: int = option("columns of quantised w that share a scale: 32, 64 or 128; 16 of nvf4; 0 for all", 0)
+    zero_points: int = option("1 for zero points of int4", 0)
+    layout: str = option("how quantised w lies in memory", "rows", choices=LAYOUTS)
+
     def __post_init__(self) -> None:
         self._take_types("dtype")
+        if canonical(self.weights) in WEIGHTS:  # here "int8" is a format, not another spelling of i8
+            self._take_types("weights")
         self._take_extents("m", "n", "k", "groups")
         self._take_sizes("tokens", least=0)
         for name, known in (
@@ -76,8 +94,39 @@ class GroupedMatmul(TileProblem):
             raise ValueError("w_order must be col for e4m3: store matrices as (n, k)")
         if self.scaled and self.activation == "silu_up" and self.n % BLOCK:
             raise ValueError(f"n must be a multiple of {BLOCK} for e4m3 with silu_up, not {self.n}")
+        self._verify_weights()
         if self.groups * self.k * self.width >= 2**40 or self.groups * self.m * max(self.n, self.k) >= 2**40:
             raise ValueError("the arrays are too large: keep each under 2^40 elements")
+
+    def _verify_weights(self) -> None:
+        """Raise ValueError for unsupported options of quantised weights."""
+        if not self.quantised:
+            for name, default in LATER.items():
+                if getattr(self, name) != default:
+                    raise ValueError(f"{name} is for quantised weights: set weights to {', '.join(WEIGHTS)}")
+            return
+        self.format.verify(self.k, "scale_group")
+        if self.w_order != "col":
+            raise ValueError(f"w_order must be col for weights of {self.weights}: store matrices as (n, k)")
+        if self.format.order is not None and self.activation == "silu_up" and self.n % self.format.order.rows:
+            raise ValueError(f"n must be a multiple of {self.format.order.rows} for packed gate and up, not {self.n}")
+        if self.groups * self.format.rows(self.width) >= 2**31:
+            raise ValueError("quantised matrices are too many: keep their rows under 2^31 in all")
+
+    @property
+    def quantised(self) -> bool:
+        """True if w is quantised, and x is not."""
+        return self.weights != PLAIN
+
+    @property
+    def format(self) -> WeightFormat:
+        """Format of quantised weights."""
+        return WeightFormat(self.weights, self.scale_group, self.zero_points, self.dtype, self.layout)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields. Fields for quantised weights are omitted without them: existing databases lack them."""
+        fields = super().to_json()
+        return fields if self.quantised else {name: value for name, value in fields.items() if name not in LATER}
 
     @property
     def gathered(self) -> bool:
@@ -105,12 +154,15 @@ class GroupedMatmul(TileProblem):
             Operand("x_scale", "input", F32, (*rows, self.k_blocks)),
             Operand("w_scale", "input", F32, (self.groups, self.width_blocks, self.k_blocks)),
         ]
+        w, more = Operand("w", "input", own, (self.groups, *matrix)), scales if self.scaled else []
+        if self.quantised:
+            w, *more = self.format.operands(self.width, self.k, self.groups, "w_scale")
         return (
             Operand("x", "input", own, (*rows, self.k)),
-            Operand("w", "input", own, (self.groups, *matrix)),
+            w,
             Operand("ends", "input", I32, (self.groups if masked else self.groups + 1,)),
             *token,
-            *(scales if self.scaled else []),
+            *more,
             Operand("out", "output", BF16 if self.scaled else own, (*lead, self.m, self.n)),
         )
 
@@ -132,7 +184,16 @@ class GroupedMatmul(TileProblem):
             raise ValueError(
                 f"grouped_matmul takes w (groups, k, n) and x (m, k), or masked (groups, m, k), not {w} and {x}"
             )
-        width = w[2] if options.get("w_order", "row") == "row" else w[1]
+        quantised = types["w"] != types["x"] != "e4m3" and types["w"] in {own.name for own in WEIGHTS.values()}
+        if quantised:
+            scale = shapes.get("w_scale", ())
+            if len(scale) != 3:
+                raise ValueError(f"w_scale must be (groups, scales, n) for w of {types['w']}, not {scale}")
+            weights = WeightFormat.name_of(types["w"], types["w_scale"])
+            options |= {"weights": weights, "zero_points": int("zeros" in shapes)}
+            options |= {"scale_group": WeightFormat.group_of(x[-1], scale[1])}
+            options |= {"layout": WeightFormat.layout_of(weights, w[2], x[-1])}
+        width = scale[2] if quantised else w[2] if options.get("w_order", "row") == "row" else w[1]
         tokens = x[0] if "token" in shapes else 0
         m = shapes["token"][0] if tokens else x[-2]
         n = width // 2 if options.get("activation") == "silu_up" else width
@@ -149,57 +210,64 @@ class GroupedMatmul(TileProblem):
         lead = "groups " if self.rows == "masked" else ""
         scales = {"x_scale": "tokens k_blocks" if self.gathered else f"{lead}m k_blocks"}
         scales["w_scale"] = "groups width_blocks k_blocks"
+        more, w = scales if self.scaled else {}, "groups k width" if self.w_order == "row" else "groups width k"
+        if self.quantised:  # the matrices of all groups are one
+            w = "stored_rows words" if self.format.in_words else "stored_rows k"
+            names = [o.name for o in self.format.operands(self.width, self.k, self.groups, "w_scale")]
+            more = {name: "groups" if name == "global_scale" else "groups scales width" for name in names[1:]}
         return {
             "x": "tokens k" if self.gathered else f"{lead}m k",
-            "w": "groups k width" if self.w_order == "row" else "groups width k",
+            "w": w,
             "ends": "groups" if lead else "ends",
             **token,
-            **(scales if self.scaled else {}),
+            **more,
             "out": f"{lead}m n",
         }
 
     def extents(self) -> Mapping[str, int]:
-        """Return the sizes m, n, k and groups, and the numbers of scales."""
+        """Return the sizes m, n, k and groups, the numbers of scales, and the stored rows and words of all matrices."""
+        stored = {"stored_rows": self.groups * self.format.rows(self.width), "words": self.k // 8}
+        more = {**stored, "scales": self.format.scales(self.k)} if self.quantised else {}
         return {
             "m": self.m, "n": self.n, "k": self.k, "groups": self.groups, "width": self.width,
             "ends": self.groups + 1, "tokens": self.tokens,
-            "k_blocks": self.k_blocks, "width_blocks": self.width_blocks,
+            "k_blocks": self.k_blocks, "width_blocks": self.width_blocks, **more,
         }  # fmt: skip
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, ends: Any, out: Any, token: Any = None, **scales: Any) -> None:
         """Write the program: each block searches for the group of its tile, and surplus blocks do nothing."""
-        groups, n, k = w.shape[0], out.shape[-1], x.shape[-1]
-        if scales:  # a tile has one scale of w, and an iteration one per row of x
+        k, quantised = x.shape[-1], o.weights != PLAIN
+        if quantised:
+            of = WeightFormat(o.weights, o.scale_group, o.zero_points, o.dtype, o.layout)
+            bm, bn, bk = p.choose(bm=(16, 32, 64, 128), bn=(64, 128), bk=of.spans(k))
+        elif scales:  # a tile has one scale of w, and an iteration one per row of x
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128), bk=(BLOCK,))
         else:
             bm, bn, bk = p.choose(bm=(16, 64, 128, 256), bn=(64, 128, 256), bk=(32, 64, 128))
-        if o.rows == "masked":
-            group, i, j = p.blocks((groups, out.shape[1], n), (1, bm, bn))
-            count = p.load_scalar(ends, group, high=out.shape[1])
-            row, end, x, out, chosen_group = i, count, x[group], out[group], group
-            scales = {**scales, "x_scale": scales["x_scale"][group]} if scales else scales
-            used = p.minimum(p.maximum(count - i, 0), 1)
-        else:
-            m = out.shape[0]
-            i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # enough tiles for any offsets
-            tile, c = i // bm, p.cover(groups)
-            first, last = (p.load(p.window(ends, (at, 0), (c, 1), column=True)) for at in (0, 1))
-            tiles = p.where(p.rows(0, c) < groups, (last - first + (bm - 1)) // bm, 0)
-            upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
-            done = upto <= tile  # groups before this block's; all groups if the block is beyond the last tile
-            found = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
-            before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
-            number = p.uniform(found, high=groups, usual=p.minimum(tile * bm * groups // m, groups))
-            begun = p.uniform(before, high=m + groups, usual=tile)
-            begin, end = (p.load_scalar(ends, number + at, high=m, ordered=True) for at in (0, 1))
-            row = p.minimum(p.maximum(begin + (tile - begun) * bm, 0), m)
-            chosen_group = p.minimum(number, groups - 1)
-            used = p.minimum(p.maximum(end - row, 0), 1)
-        own = w[chosen_group]
+        group, row, end, used, j, x, out = _tile_of_block(p, o.rows == "masked", ends, x, out, bm, bn)
         chosen = row if token is None else p.load(p.window(token, (row, 0), (bm, 1), column=True), padding=-1)
-        halves = (0, n) if o.activation == "silu_up" else (0,)
-        sums = [p.state(p.zeros((bm, bn))) for _ in halves]
+        halves = (0, out.shape[-1]) if o.activation == "silu_up" else (0,)
+        tile = (bn, bm) if quantised else (bm, bn)  # rows of x may be few: sums have one row per column of out
+        sums = [p.state(p.zeros(tile)) for _ in halves]
+        if quantised:
+            first_row = group * of.rows(scales["w_scale"].shape[-1])
+            of_group = {name: scales[name][group] for name in ("w_scale", "zeros") if name in scales}
+            matrix = StoredMatrix(
+                of, p, w if of.order is None else p.ordered(w, of.order), of_group["w_scale"],
+                of_group.get("zeros"), scales.get("global_scale"), first_row, group,
+            )  # fmt: skip
+
+            def part(at: Any, depth: int) -> Any:
+                return p.transpose(p.load(p.window(x, (chosen, at), (bm, depth))))
+
+            for at in p.steps(used * k, bk):
+                for acc, half in zip(sums, halves, strict=True):
+                    matrix.add_products(acc, j + half, at, (bn, bk), part)
+            done = [matrix.result(acc, j + half, bn) for acc, half in zip(sums, halves, strict=True)]
+            _store(p, o, [p.transpose(result) for result in done], out, row, j, end, (bm, bn))
+            return
+        own = w[group]
         for at in p.steps(used * k, bk):
             left = p.load(p.window(x, (chosen, at), (bm, bk)))
             for acc, half in zip(sums, halves, strict=True):
@@ -210,18 +278,12 @@ class GroupedMatmul(TileProblem):
                 if not scales:
                     acc.set(p.mma(left, right, acc))
                     continue
-                of_rows = p.load(p.window(scales["x_scale"], (chosen, at // BLOCK), (bm, 1)))
+                of_x = scales["x_scale"][group] if o.rows == "masked" else scales["x_scale"]
+                of_rows = p.load(p.window(of_x, (chosen, at // BLOCK), (bm, 1)))
                 place = (j + half) // BLOCK, at // BLOCK
-                of_block = p.load(p.window(scales["w_scale"][chosen_group], place, (1, 1)))
+                of_block = p.load(p.window(scales["w_scale"][group], place, (1, 1)))
                 acc.set(acc + p.mma(left, right) * (of_rows * of_block))
-        result = sums[0].read()
-        if o.activation == "silu_up":
-            result = result * p.sigmoid(result) * sums[1].read()
-        if o.rows == "masked":
-            result = p.where(p.rows(row, bm) < p.rows(end, 1), result, 0.0)
-            p.store(result.cast("bf16" if scales else o.dtype), p.window(out, (row, j), (bm, bn)))
-        else:
-            p.store(result.cast("bf16" if scales else o.dtype), p.window(out, (row, j), (bm, bn)), rows_below=end)
+        _store(p, o, [acc.read() for acc in sums], out, row, j, end, (bm, bn))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return the product of each group's rows in float64, scaled and activated."""
@@ -231,6 +293,17 @@ class GroupedMatmul(TileProblem):
             along = np.arange(self.k) // BLOCK
             rows = rows * x["x_scale"][..., along]
             x["w"] = x["w"] * x["w_scale"][:, np.arange(self.width) // BLOCK][:, :, along]
+        if self.quantised:
+            stored, zeros, factors = self._shaped(inputs)["w"], x.get("zeros"), x.get("global_scale")
+            x["w"] = np.stack(
+                [
+                    self.format.dequantised(
+                        stored[g], x["w_scale"][g], None if zeros is None else zeros[g],
+                        1.0 if factors is None else float(factors[g]), self.width, self.k,
+                    )
+                    for g in range(self.groups)
+                ]
+            )  # fmt: skip
         if self.gathered:
             token = x["token"].astype(np.int64)
             inside = (token >= 0) & (token < self.tokens)
@@ -261,11 +334,77 @@ class GroupedMatmul(TileProblem):
         """
         bm, bn, bk = (turns.chosen[name] for name in ("bm", "bn", "bk"))
         masked = self.rows == "masked"
+        k = turns.count * bk + (self.k % bk or bk)
+        if self.quantised:
+            widest = 2 * SPAN  # k % widest is preserved, since the choices of bk depend on it
+            k = -(-max(k, 2 * self.scale_group) // widest) * widest + self.k % widest
         return replace(
             self,
             m=cut(self.m, bm) if masked else min(self.m, 2 * bm + 7),
             n=cut(self.n, max(bn, BLOCK) if self.scaled else bn),
-            k=min(self.k, turns.count * bk + (self.k % bk or bk)),
+            k=min(self.k, k),
             groups=min(self.groups, 3) if masked else self.groups,
             tokens=min(self.tokens, 40),
         )
+
+    def pack(self, weights: Array) -> Array:
+        """Return quantised weights in the layout that kernels of this problem read.
+
+        Args:
+            weights: (groups, width, k / 8) words of ``pack_int4``, or (groups, width, k) of int8 or e4m3.
+
+        Returns:
+            The weights in the order of ``layout``.
+
+        Raises:
+            ValueError: Weights of another shape, or weights that are not quantised.
+        """
+        if not self.quantised:
+            return super().pack(weights)
+        return self.format.pack(weights, self.width, self.k, self.groups)
+
+    def random_inputs(self, seed: int) -> dict[str, Array]:
+        """Return standard normal numbers, ascending offsets, and random quantised weights with positive scales."""
+        found = super().random_inputs(seed)
+        if self.quantised:
+            found |= self.format.random_arrays({o.name: o for o in self.operands()}, seed, "w_scale")
+        return found
+
+    def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
+        """Yield the edge cases of the quantised weights' format."""
+        return self.format.edge_arrays(inputs, "w_scale") if self.quantised else iter(())
+
+
+def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, bn: int) -> tuple[Any, ...]:
+    """Return a block's tile: its group, first row, end of the group, 1 if it has rows, first column, x and out."""
+    groups, n = ends.shape[0] - (0 if masked else 1), out.shape[-1]
+    if masked:
+        group, i, j = p.blocks((groups, out.shape[1], n), (1, bm, bn))
+        count = p.load_scalar(ends, group, high=out.shape[1])
+        return group, i, count, p.minimum(p.maximum(count - i, 0), 1), j, x[group], out[group]
+    m = out.shape[0]
+    i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # enough tiles for any offsets
+    tile, c = i // bm, p.cover(groups)
+    first, last = (p.load(p.window(ends, (at, 0), (c, 1), column=True)) for at in (0, 1))
+    tiles = p.where(p.rows(0, c) < groups, (last - first + (bm - 1)) // bm, 0)
+    upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
+    done = upto <= tile  # groups before this block's; all groups if the block is beyond the last tile
+    found = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
+    before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
+    number = p.uniform(found, high=groups, usual=p.minimum(tile * bm * groups // m, groups))
+    begun = p.uniform(before, high=m + groups, usual=tile)
+    begin, end = (p.load_scalar(ends, number + at, high=m, ordered=True) for at in (0, 1))
+    row = p.minimum(p.maximum(begin + (tile - begun) * bm, 0), m)
+    return p.minimum(number, groups - 1), row, end, p.minimum(p.maximum(end - row, 0), 1), j, x, out
+
+
+def _store(p: Any, o: Any, sums: list[Any], out: Any, row: Any, column: Any, end: Any, shape: tuple[int, int]) -> None:
+    """Apply the activation to a tile's sums and store the rows before ``end``; masked rows after it are 0."""
+    result, type_ = sums[0], "bf16" if o.dtype == "e4m3" else o.dtype
+    if o.activation == "silu_up":
+        result = result * p.sigmoid(result) * sums[1]
+    if o.rows == "masked":
+        result = p.where(p.rows(row, shape[0]) < p.rows(end, 1), result, 0.0)
+        p.store(result.cast(type_), p.window(out, (row, column), shape))
+    else:
+        p.store(result.cast(type_), p.window(out, (row, column), shape), rows_below=end)

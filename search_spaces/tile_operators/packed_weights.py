@@ -20,24 +20,25 @@ def pack_int4(weights: Array) -> IntArray:
     """Pack four-bit numbers into 32-bit words.
 
     Args:
-        weights: (n, k) integers from 0 to 15, k a multiple of 64: one row per column of the result.
+        weights: (n, k) integers from 0 to 15, k a multiple of 64: one row per column of the result; or several such
+            matrices.
 
     Returns:
-        (n, k / 8) of int32.
+        (n, k / 8) of int32, or the packed matrices.
 
     Raises:
         ValueError: Another shape, or numbers outside 0 to 15.
     """
     values = np.asarray(weights)
-    if values.ndim != 2 or values.shape[1] % SPAN:
+    if values.ndim not in (2, 3) or values.shape[-1] % SPAN:
         raise ValueError(f"weights must be (n, k) with k a multiple of {SPAN}, not {values.shape}")
     if values.size and (values.min() < 0 or values.max() > 15):
         raise ValueError("weights must be whole numbers from 0 to 15")
-    n, k = values.shape
-    parts = values.astype(np.uint32).reshape(n, k // SPAN, _STEPS, _WORDS, 2)
+    *rows, k = values.shape
+    parts = values.astype(np.uint32).reshape(*rows, k // SPAN, _STEPS, _WORDS, 2)
     shifts = 4 * np.arange(_STEPS, dtype=np.uint32)[:, None, None] + 16 * np.arange(2, dtype=np.uint32)
-    words = np.bitwise_or.reduce(np.bitwise_or.reduce(parts << shifts, axis=4), axis=2)
-    packed: IntArray = np.asarray(words, dtype=np.uint32).reshape(n, k // _WORDS).view(np.int32)
+    words = np.bitwise_or.reduce(np.bitwise_or.reduce(parts << shifts, axis=-1), axis=-2)
+    packed: IntArray = np.asarray(words, dtype=np.uint32).reshape(*rows, k // _WORDS).view(np.int32)
     return packed
 
 
@@ -53,7 +54,8 @@ def pack_fragments(weights: Array) -> Array:
     """Reorder weights so that each thread of a product loads its own operands with 16-byte loads.
 
     Args:
-        weights: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of an 8-bit type, k a multiple of 64.
+        weights: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of an 8-bit type, k a multiple of 64; or several such
+            matrices.
 
     Returns:
         One row per 16 rows of weights, with their bytes; rows beyond n are zero.
@@ -62,11 +64,13 @@ def pack_fragments(weights: Array) -> Array:
         ValueError: Another shape or type.
     """
     order = {4: FRAGMENT_WORDS, 1: FRAGMENT_BYTES}.get(weights.dtype.itemsize)
-    if order is None or weights.ndim != 2 or weights.shape[1] % order.columns:
+    if order is None or weights.ndim not in (2, 3) or weights.shape[-1] % order.columns:
         raise ValueError(
             f"weights must be (n, k / 8) of int32 or (n, k) of 8 bits, k a multiple of {SPAN}, not {weights.shape} of "
             f"{weights.dtype}"
         )
+    if weights.ndim == 3:
+        return np.stack([pack_fragments(matrix) for matrix in weights])
     n, columns = weights.shape
     whole = np.zeros((-(-n // order.rows) * order.rows, columns), weights.dtype)
     whole[:n] = weights

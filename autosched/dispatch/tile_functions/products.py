@@ -51,6 +51,8 @@ def grouped_matmul(
     token: Any = None,
     x_scale: Any = None,
     w_scale: Any = None,
+    zeros: Any = None,
+    global_scale: Any = None,
     rows: str = "contiguous",
     activation: str = "none",
     w_order: str = "row",
@@ -61,12 +63,18 @@ def grouped_matmul(
     Args:
         x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) if ``rows`` is "masked"; or with ``token``
             (tokens, k) in any order.
-        w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up.
+        w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up. For
+            quantised weights ``w_order`` is "col", and each matrix is one of ``quantized_matmul``: (groups, n, k / 8)
+            of int32 from ``pack_int4``, (groups, n, k) of int8 or e4m3 for x of f16 or bf16, or either from
+            ``pack_weights``.
         ends: (groups + 1,) of int32, ascending from 0 to m; or the counts (groups,) of masked rows.
         out: Array for the result, (m, n) or (groups, m, n), bf16 for e4m3. Default: a new one.
         token: (m,) of int32: row of x for each sorted row; -1 for a row of zeros.
         x_scale: f32 scales for e4m3, (m, k / 128): one per row of x and 128 columns.
-        w_scale: f32 scales for e4m3, (groups, n / 128, k / 128): one per 128 x 128 elements.
+        w_scale: f32 scales for e4m3, (groups, n / 128, k / 128): one per 128 x 128 elements. For quantised weights
+            (groups, scales, n) of x's type, or of e4m3 for nvf4: one per row of a matrix and group of its columns.
+        zeros: (groups, scales, n) of uint8, zero points of 4-bit weights. Default: 8.
+        global_scale: (groups,) of f32, the factors of the matrices of nvf4.
         rows: "contiguous" or "masked".
         activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
         w_order: "row" or "col".
@@ -81,4 +89,5 @@ def grouped_matmul(
     """
     options = {"rows": rows, "activation": activation, "w_order": w_order}
     arrays = {"x": x, "w": w, "ends": ends, "token": token, "x_scale": x_scale, "w_scale": w_scale}
+    arrays |= {"zeros": zeros, "global_scale": global_scale}
     return call_tile_operator(GroupedMatmul, arrays, out, database, options)

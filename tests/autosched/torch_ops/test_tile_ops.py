@@ -21,6 +21,15 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul  # noq
 
 CASES = PROBLEMS | {
     "grouped_matmul of e4m3": GroupedMatmul(m=40, n=16, k=160, groups=3, tokens=10, dtype="e4m3", w_order="col"),
+    "grouped_matmul of int4": GroupedMatmul(
+        m=40, n=16, k=128, groups=3, tokens=10, w_order="col", weights="int4", scale_group=64, zero_points=1
+    ),
+    "grouped_matmul of nvf4": GroupedMatmul(
+        m=20, n=16, k=64, groups=3, rows="masked", w_order="col", weights="nvf4", scale_group=16
+    ),
+    "grouped_matmul of int8, packed": GroupedMatmul(
+        m=40, n=24, k=128, groups=3, w_order="col", weights="int8", layout="fragments", dtype="f16"
+    ),
     "quantized_matmul of nvf4": QuantizedMatmul(m=3, n=24, k=128, weights="nvf4", group=16, dtype="bf16"),
     "qk_norm_rope_append with a block table": QkNormRopeAppend(
         5, 2, 1, 16, sequences=2, entries=2, cache="e4m3", dtype="f16", length=40

@@ -22,7 +22,10 @@ GRADIENTS = AttentionBackward(batch=4, heads=32, kv_heads=8, queries=8192, causa
 DECODE = DecodeAttention(batch=64, heads=32, kv_heads=8, entries=64)
 INT4 = QuantizedMatmul(m=512, n=4096, k=4096)
 GROUPED = GroupedMatmul(m=8192, n=4096, k=4096, groups=8, dtype="e4m3", w_order="col")
+EXPERTS = replace(GROUPED, dtype="bf16", weights="int4", scale_group=128)
 PROBLEMS: dict[str, TileOperator] = {
+    "experts of int4": EXPERTS,
+    "experts of packed int8": replace(EXPERTS, weights="int8", scale_group=0, layout="fragments", k=4160),
     "causal": LONG,
     "a few tiles": replace(LONG, queries=1000, keys=1000, batch=1, heads=8, kv_heads=4),
     "whole": replace(LONG, causal=0),
@@ -75,6 +78,10 @@ def features(problem: TileOperator, chosen: dict[str, int]) -> Iterator[str]:
             yield f"{problem.k % 128} behind whole spans"
             domains = problem.tile_problem().program.domains(problem.tile_problem().values)
             yield f"tiles of {domains['bm']} rows, {domains['bk']} columns"  # the schedule must be one of both
+        case GroupedMatmul() if problem.quantised:
+            yield from _several(groups=problem.groups, scales=problem.format.scales(problem.k))
+            yield from _several(tiles=-(-problem.n // chosen["bn"]), steps=problem.k // chosen["bk"])
+            yield f"{problem.k % 128} behind whole spans"
         case GroupedMatmul():
             yield from _several(blocks=problem.width_blocks, steps=problem.k_blocks, groups=problem.groups)
             yield from _several(tiles=-(-problem.n // chosen["bn"]), own_blocks=-(-problem.n // BLOCK))

@@ -41,7 +41,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Return True if ``path`` exists. Raises OSError for impossible names, for which ``Path.exists`` may return False."""
+    """Return True if ``path`` exists. Raises OSError for an impossible name, where ``Path.exists`` may return False."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

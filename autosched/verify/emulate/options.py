@@ -45,7 +45,7 @@ class EmulatedLaunchOptions:
             (0, 64)}`` passes its part from byte 64 on. The array given as argument 3 is not used.
         symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, returned as
             ``symbols`` of the result; None for a variable that is only read back.
-        headers: Texts by include name. CUDA's own headers come from a toolkit, or with the extras `cuda12` and `cuda13`.
+        headers: Texts by include name. CUDA's headers come from a toolkit, or with the extras `cuda12` and `cuda13`.
         options: NVRTC options.
         time_limit: CPU seconds of one run of all ``launches``, without compilation.
         perturb: If True, approximate instructions (``ex2.approx``, ``rcp.approx``) have the largest error that the PTX

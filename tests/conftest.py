@@ -25,43 +25,43 @@ from threadpoolctl import threadpool_limits
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-# Tests assert no durations, whatever else the machine does. Laws get more examples in the nightly run.
-settings.register_profile("by day", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("nightly", settings.get_profile("by day"), max_examples=300)
-settings.load_profile("by day")
+# Tests assert no durations. Properties have more examples in the nightly run.
+settings.register_profile("short", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("nightly", settings.get_profile("short"), max_examples=300)
+settings.load_profile("short")
 
 
-# Collection only adds objects; searches for garbage would take a tenth of its time. ``pytest_collection_finish`` turns
-# them on again.
+# Collection only adds objects, and the garbage collector would take a tenth of its time. ``pytest_collection_finish``
+# enables it again.
 gc.disable()
 
-# Processes of tests are stopped by Ctrl-C, which those of a script's background job ignore unless told otherwise.
+# Tests interrupt processes with SIGINT, which background jobs of a script ignore by default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="accept what code generation emits now")
+    parser.addoption("--update-golden", action="store_true", help="accept the current output of code generation")
     parser.addoption("--nightly", action="store_true", help="many more samples, and the tests marked nightly")
-    parser.addoption("--last-skipped", action="store_true", help="run only what the last run skipped")
+    parser.addoption("--last-skipped", action="store_true", help="run only tests that the last run skipped")
     parser.addoption("--update-slow", action="store_true", help="measure the tests and list the slow ones (with -n 0)")
     parser.addoption(
         "--keep-launches",
         metavar="FOLDER",
-        help="keep what the emulator runs without a fault, for `python -m benchmarks.gpu.launches FOLDER`",
+        help="record launches that the emulator runs without a fault, for `python -m benchmarks.gpu.launches FOLDER`",
     )
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Start one process more than there are cores: tests that wait for their processes leave a core idle."""
+    """Start one process more than there are cores, since tests that wait for their processes leave a core idle."""
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--nightly"):
         settings.load_profile("nightly")
-    # Tests share one cache with those of later runs and leave the user's own cache alone.
+    # All runs of tests share a cache, which is not the user's own.
     os.environ.setdefault("AUTOSCHED_CACHE_DIR", str(Path(gettempdir(), f"autosched-tests-{os.getuid()}")))
     _keep_bytecode(Path(os.environ["AUTOSCHED_CACHE_DIR"], "bytecode"))
     os.environ.setdefault(forked_python.OWNER, str(os.getpid()))
@@ -74,12 +74,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder is not None:
         from keep_launches import KeepLaunches
 
-        # The same folder for the workers of xdist, and wherever a test goes.
+        # An absolute path: workers of xdist and tests may have other working folders.
         config.pluginmanager.register(KeepLaunches(config.invocation_params.dir / folder))
 
 
 def _keep_bytecode(folder: Path) -> None:
-    """Let processes of tests find compiled modules: in ``folder`` if none may be written next to the sources."""
+    """Let processes of tests store compiled modules: in ``folder`` if none may be written next to the sources."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
 
@@ -93,7 +93,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
     note = Timer(2.0, print, ["compiling the emulator, once for each version of its sources"])
     note.start()
-    with suppress(HostFailure):  # no compiler: tests that need one say so
+    with suppress(HostFailure):  # without a compiler, tests that need one fail or skip
         runner()
     note.cancel()
 
@@ -109,7 +109,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def nightly(request: pytest.FixtureRequest) -> bool:
-    """Return True if the run was asked for many more samples than fit into ten minutes."""
+    """Return True if the run has the option ``--nightly``, for many more samples."""
     return bool(request.config.getoption("--nightly"))
 
 
@@ -119,7 +119,7 @@ def _leaves_out_nightly(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
-    """Make no items of a test function that is left out: some have thousands of cases."""
+    """Create no items of a deselected test function: some have thousands of cases."""
     marks = getattr(obj, "pytestmark", [])
     if any(mark.name == "nightly" for mark in marks) and _leaves_out_nightly(collector.config):
         return []
@@ -147,15 +147,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile the extension for torch if a test of it was collected, and prepare the garbage collector.
 
-    Thousands of collected tests are left out of every later search for garbage, and searches are rarer: PTX that is
-    read makes objects by the hundred thousand, and a search every 700 of them takes a twentieth of the time of a
-    verification.
+    Later collections skip the thousands of collected tests, and are rarer: parsing PTX creates objects by the hundred
+    thousand, and a collection after every 700 of them takes a twentieth of the time of a verification.
     """
     collect_only = session.config.getoption("--collect-only")
     if not collect_only and any(item.path.name == "test_host_path.py" for item in session.items):
         from autosched.torch.extension import NotBuilt, extension
 
-        with suppress(NotBuilt):  # the tests say so
+        with suppress(NotBuilt):  # the tests report it
             extension()
     gc.collect()
     gc.freeze()
@@ -178,27 +177,27 @@ def one_blas_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_terminal() -> None:
-    """Output is laid out for a pipe, whatever terminal the tests are started from."""
+    """Format output as for a pipe, independently of the terminal that runs the tests."""
     os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(scope="session")
 def data_homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Name folders that do not exist yet, one for each test: most tests need none, and to make one takes time."""
+    """Return an iterator of new paths, one per test. Folders are not created, since most tests need none."""
     root = tmp_path_factory.mktemp("data")
     return (root / str(number) for number in itertools.count())
 
 
 @pytest.fixture(autouse=True)
 def no_database_of_the_user(data_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave what the developer has tuned out of tests, and tests out of that."""
+    """Hide the developer's own database from tests."""
     monkeypatch.delenv("AUTOSCHED_DB", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(next(data_homes)))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_full_verification_of_winners() -> None:
-    """Leave it out: it takes seconds for each of many runs of ``tune``; tests of it ask for it."""
+    """Disable full verification, which takes seconds for each run of ``tune``; tests of it enable it."""
     from autosched.tuning.winner import winner_verification
 
     winner_verification.VERIFICATION_SECONDS = 0.0
@@ -214,4 +213,6 @@ def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         Popen = partial(forked_python.Popen, torch=True)
 
     monkeypatch.setattr(worker, "subprocess", Forks)
-    monkeypatch.setattr(worker, "_has_ended", lambda pid: not Path(f"/proc/{pid}").exists())  # it is no child of ours
+    monkeypatch.setattr(
+        worker, "_has_ended", lambda pid: not Path(f"/proc/{pid}").exists()
+    )  # not a child of this process

@@ -27,7 +27,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = device("h200")
 
-# Sizes that divide nothing, and small ones, of which a block is larger than everything.
+# Sizes that no tile divides, and small sizes below one block.
 SMALL_SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "vector_add": ({"n": 10_007}, {"n": 3}),
     "matmul": ({"m": 67, "n": 101, "k": 37}, {"m": 1, "n": 3, "k": 5}),

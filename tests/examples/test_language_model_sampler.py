@@ -111,7 +111,7 @@ def test_a_useless_answer_is_replaced_by_a_random_schedule(answer: str | Excepti
     found = made.ask(4)
     assert len(found) == 4
     assert all(schedule in SPACE for schedule in found)
-    while batch := made.ask(16):  # everything is still proposed once
+    while batch := made.ask(16):  # every schedule is still proposed once
         for schedule in batch:
             made.tell(schedule, outcome(schedule))
         found += batch

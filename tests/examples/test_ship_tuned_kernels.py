@@ -1,4 +1,4 @@
-"""``examples/ship_tuned_kernels.py``: what it does without a GPU; all of it, processes included, every night."""
+"""``examples/ship_tuned_kernels.py``: what it does without a GPU; all of it, processes included, nightly."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.spaces.schedule import Schedule
 
 HERE = Path(__file__).parent
-# Those in folders run as PTX only: others are for both engines.
+# Cases of later architectures are in folders.
 CASES = sorted(
     [*HERE.glob("*.json"), *(p for folder in ("wgmma", "eight_bit", "tma") for p in HERE.glob(f"{folder}/*.json"))]
 )

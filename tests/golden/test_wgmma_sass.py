@@ -1,6 +1,6 @@
 """Machine code of the k-tile loop of the wgmma templates.
 
-It has no fence of the whole GPU, moves no register for a descriptor, and has few instructions beside wgmma.
+It has no fence of the whole GPU, moves no register for a descriptor, and has few instructions other than wgmma.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SAMPLED = {
 }
 MULTIPLICATIONS = ("HGMMA", "IGMMA", "QGMMA", "BGMMA")
 SHORT = {4: 35, 8: 45}  # instructions of a good schedule's loop with stream-K, by how many of them multiply
-WHOLE = 1  # more where blocks compute whole tiles alone
+WHOLE = 1  # additional instructions if blocks only compute whole tiles
 DEALT: dict[str, int | str] = {
     "tile_m": 128, "tile_n": 256, "tile_k": 64, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 128,
     "stages": 4,
@@ -68,7 +68,7 @@ EIGHT: dict[str, int | str] = {
     "split_k": 1, "raster": "row", "store_buffers": 2, "tiles_per_block": 4, "ping_pong": 0, "stream_k": 1,
     "cluster_m": 1, "cluster_n": 2, "l2_promotion": 128, "l2_evict_last": "none",
 }  # fmt: skip
-# Of any schedule's loop, and of each multiplication: itself, and what moves its two descriptors along k.
+# Limits of instructions per loop, and per multiplication: itself, and those that advance its two descriptors along k.
 OVERHEAD, OF_MULTIPLICATION = 36, 4
 
 
@@ -140,7 +140,7 @@ def test_a_cluster_ends_without_a_fence_of_the_gpu(kind: str) -> None:
     """Without stream-K or splits, nothing in the kernel needs one."""
     schedule = Schedule.from_json("wgmma_matmul", DEALT | {"stream_k": 0, "copy_a": kind, "producer_registers": 0})
     body = machine_code(template("wgmma_matmul").kernel(SAMPLED["square"][1], schedule, H200))
-    assert sum(i.opcode == "UCGABAR_WAIT" for i in body) == 1  # at the start alone
+    assert sum(i.opcode == "UCGABAR_WAIT" for i in body) == 1  # only at the start
     assert not any("MEMBAR" in i.opcode and "GPU" in i.opcode for i in body)
     assert not any(i.opcode.startswith(("ERRBAR", "CGAERRBAR")) for i in body)
 

@@ -71,7 +71,7 @@ def test_a_kernel_is_called_with_cupy_arrays(pool, template, split):
     kernel = compiled_kernel(pool, PROBLEM, template, split)
     inputs = PROBLEM.random_inputs(SEED)
     a, b = cupy.asarray(inputs["a"]), cupy.asarray(inputs["b"])
-    cupy.cuda.get_current_stream().synchronize()  # another stream does not wait for what this one still copies
+    cupy.cuda.get_current_stream().synchronize()  # another stream does not wait for copies of this one
     for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
         with stream:
             for _ in range(3):  # workspaces are left as they were found
@@ -99,7 +99,7 @@ def test_a_kernel_is_called_with_torch_tensors(pool, dtype):
     inputs = problem.random_inputs(SEED)
     # numpy holds a bf16 as its bits, and torch takes signed integers of any size
     a, b = (torch.from_numpy(inputs[name].view(np.int16)).cuda().view(kind) for name in ("a", "b"))
-    torch.cuda.synchronize()  # another stream does not wait for what this one still copies
+    torch.cuda.synchronize()  # another stream does not wait for copies of this one
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
         with torch.cuda.stream(stream):
             out = kernel(a, b)

@@ -46,7 +46,7 @@ def test_names_identify_templates_and_operators() -> None:
         assert set(template.operators) <= {o.name for o in catalogue.operators()}
     for operator in catalogue.operators():
         assert catalogue.operator(operator.name) is operator
-        assert any(operator.name in t.operators for t in catalogue.templates()), "nothing computes it"
+        assert any(operator.name in t.operators for t in catalogue.templates()), "no template computes it"
     with pytest.raises(ValueError, match=r"^unknown kernel template 'gemm': use one of matmul, matvec, row_reduction"):
         catalogue.template("gemm")
     with pytest.raises(ValueError, match=r"^unknown operator 'gemm': use one of matmul, matvec, reduce, softmax"):
@@ -178,7 +178,7 @@ def test_a_failing_entry_point_is_only_a_warning(
     assert text.endswith(": fix its package") and "\n" not in text
     assert {"matmul", "one"} <= {t.name for t in templates}
     assert catalogue.template("matmul") is MATMUL
-    assert catalogue.templates() == templates, "and it is said once"
+    assert catalogue.templates() == templates, "and it is reported once"
 
 
 @pytest.mark.parametrize("row", catalogue.BUILT_IN_TEMPLATES, ids=lambda row: row.name)

@@ -221,7 +221,7 @@ def test_ctrl_c_prints_one_line_and_exits_with_130(run: Run, monkeypatch: pytest
     assert run("space", "matmul", *SMALL) == (130, "", "autosched: stopped\n")
 
 
-# -- an operator is all it takes ---------------------------------------------------------------------------------------
+# -- a new operator ----------------------------------------------------------------------------------------------------
 
 
 def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +249,7 @@ def test_a_new_operator_needs_no_change_here(run: Run, monkeypatch: pytest.Monke
     assert json.loads(out)["device"] == "a100"
     assert given == [{"height": 8, "device": "col"}]
     assert run("space", "outer", "-r", "8")[0] == 0
-    assert given[1] == {"height": 8}, "what is left out has the default of the problem"
+    assert given[1] == {"height": 8}, "omitted options have the problem's defaults"
     assert "y = a @ x" in run("best", "outer", "--help")[1]
     assert "y = a @ x" in run("tune", "--help")[1]
     assert "router_topk" in run("tune", "conv")[2] and "outer" in run("tune", "conv")[2]

@@ -1,4 +1,4 @@
-"""A database whose kernel's reference was edited since: its earlier trials are left out, and nothing is written."""
+"""A database whose kernel's reference was edited since: its earlier trials are skipped, and nothing is written."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def a_quarter(commands: list[str]) -> list[object]:
 def test_unusable_databases_are_rejected_unchanged(
     here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool
 ) -> None:
-    """By day each command runs with a tenth of the states, and each state with a tenth of the commands; nightly all."""
+    """By default each command runs with a tenth of the states and each state with a tenth of the commands."""
     one, place = COMMANDS[command], list(COMMANDS).index(command)
     for number, (state, its) in enumerate(STATES.items()):
         if (one.makes and not its.makers) or ((number + place) % 10 and not nightly):

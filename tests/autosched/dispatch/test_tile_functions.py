@@ -53,7 +53,7 @@ def test_one_result_and_several(cupy: FakeCupy) -> None:
     assert autosched.qk_norm_rope(x, positions, table, out) is out
     assert len(cupy.launches) == 2 and len(functions.chosen()) == 2
     autosched.router_topk(logits, top=2)
-    assert len(functions.chosen()) == 2, "the kernel is known"
+    assert len(functions.chosen()) == 2, "the kernel is cached"
 
 
 def test_arrays_changed_in_place_must_not_overlap(cupy: FakeCupy) -> None:

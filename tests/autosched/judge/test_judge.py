@@ -260,7 +260,7 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Capt
         document = json.loads(capsys.readouterr().out)
     if document["network"] == "none":
         assert status == 0 and document["status"] == "right" and len(document["cases"]) == 2
-    else:  # a system without network namespaces: the verdict says so
+    else:  # a system without network namespaces: the verdict reports it
         assert "the system does not allow" in document["network"]
 
 

@@ -85,7 +85,7 @@ def test_casts_beyond_the_largest_number() -> None:
         assert np.array_equal(run.outputs["half"], x.astype(np.float16).astype(np.float32))
     assert check(p, {"x": x}, run.outputs).ok
     kept = {"half": x, "short": x}
-    assert check(p, {"x": x}, kept).reason.startswith("half"), "f16 does not hold what is beyond its largest number"
+    assert check(p, {"x": x}, kept).reason.startswith("half"), "values beyond f16's largest number are wrong in f16"
 
 
 def test_random_bits_are_those_of_philox() -> None:

@@ -64,4 +64,4 @@ def test_golden(place: str, request: pytest.FixtureRequest) -> None:
     if update:
         GOLDEN.mkdir(exist_ok=True)
         file.write_text(found, "utf-8")
-    assert found == file.read_text("utf-8"), "what is emitted has changed: look at it, then run with --update-golden"
+    assert found == file.read_text("utf-8"), "the emitted code has changed: review it, then run with --update-golden"

@@ -31,7 +31,7 @@ def test_a_program_is_emulated_on_arrays(where: str) -> None:
     assert done.ok, done.reason
     a, b, bias = (x.astype("f8") for x in given[:3])
     np.testing.assert_allclose(done.arrays[-1], np.maximum(a @ b + bias, 0), rtol=2e-3, atol=2e-2)
-    assert not given[-1].any(), "the arrays given are not changed"
+    assert not given[-1].any(), "arguments are not changed"
     assert len(done.orders) == 2
 
 

@@ -25,7 +25,7 @@ BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}  # GPUs whose instr
 FEW = dataclasses.replace(A100, sm_count=2)
 
 
-LOWERED, MOST_LOWERED = 20, 50  # schedules of a program that are lowered, by day and nightly
+LOWERED, MOST_LOWERED = 20, 50  # lowered schedules per program: by default, nightly
 
 
 def check_tiles(seed: int, orders: int = 1, lowered: int = LOWERED) -> None:
@@ -156,7 +156,7 @@ def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sche
         assert judged.ok, (judged.reason, told)
 
 
-# 180 programs by day, and 20 of ``test_joins``; nightly over 10,000, each also in a random order of threads.
+# 180 programs by default, and 20 of ``test_joins``; nightly over 10,000, each also in a random order of threads.
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -139,7 +139,7 @@ def test_without_open_sizes() -> None:
 
 
 def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
-    """The decision exists only if a size does not divide, and not with wgmma, whose boxes TMA fills."""
+    """The parameter exists only if a size does not divide, and never with wgmma, whose boxes TMA fills."""
     made, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
     assert not any(q.name == "tail" for q in template(made).space(p, A100).parameters)
     made, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})

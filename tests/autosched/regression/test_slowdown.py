@@ -87,7 +87,7 @@ def test_discoveries_are_those_of_benjamini_and_hochberg():
     assert discoveries([p[i] for i in shuffled], 0.05) == [bool(i < 4) for i in shuffled]
     assert discoveries([], 0.05) == []
     uniform = [any(discoveries(list(rng.random(100)), 0.05)) for _ in range(400)]
-    assert np.mean(uniform) < 0.09, "with nothing to find, as rarely as was asked"
+    assert np.mean(uniform) < 0.09, "without slowdowns, no more false discoveries than allowed"
 
 
 def test_one_sided_runs_are_recognized_by_their_verdicts():

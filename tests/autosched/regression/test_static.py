@@ -165,7 +165,7 @@ def test_a_rival_now_predicted_to_be_faster_is_reported(
     right = make_trial(fast, predicted(fast), provenance=Provenance.ESTIMATED), make_trial(slow, best)
     assert not checked(database(*right, name="right.db")).findings[0].verdict.fails
     measured = make_trial(slow, 1e-6), make_trial(fast, 2e-6)
-    assert checked(database(*measured, name="measured.db")).status == 0, "the model never said what was measured"
+    assert checked(database(*measured, name="measured.db")).status == 0, "the model did not predict the measured time"
     by_ptx = [dataclasses.replace(r, fingerprint=json.dumps({"model": "a model (PTX)"})) for r in estimated]
     elsewhere = checked(database(*by_ptx, name="by_ptx.db")).findings[0]
     assert not elsewhere.verdict.fails, "times that were counted in another code are in no order with these"

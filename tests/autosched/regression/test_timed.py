@@ -220,7 +220,7 @@ def test_a_slower_schedule_is_found_in_two_processes(run, measured, database, tm
     assert "found in two processes" in slow.reason and "before.db (trial 1)" in slow.reason
     assert slow.ratio is not None and slow.ratio.low <= 1.06 <= slow.ratio.high
     assert len(gpu.sessions) == 2
-    assert set(gpu.sessions[1].compared) == {PROBLEMS[0].key()}, "only what was found slower is looked at again"
+    assert set(gpu.sessions[1].compared) == {PROBLEMS[0].key()}, "only entries found slower are measured again"
     assert all(session.closed for session in gpu.sessions)
     assert run(database(old, name="old.db"), Gpu({digest(new): 1.06}), options).status == 0
 

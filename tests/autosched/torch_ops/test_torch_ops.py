@@ -163,7 +163,7 @@ def test_patch_runs_tuned_calls_and_reports_why_others_are_not(database: Path) -
     assert calls.summary().startswith("4 of 8 calls ran tuned kernels\n  hit 3 x ")
     before = calls.hits.copy()
     layer(x)
-    assert calls.hits == before, "outside, nothing is patched"
+    assert calls.hits == before, "calls outside the context are not patched"
 
 
 def test_importing_autosched_never_imports_torch() -> None:

@@ -42,7 +42,7 @@ def test_times_are_kept_and_found_again(tmp_path):
     assert len(first) == 2 * len(kernels.CONFIGS) + 1, "each is called twice, then the best"
     _, again = stock(database)
     second, same = launched(again)
-    assert len(second) == 1 and same == config, "nothing is timed again"
+    assert len(second) == 1 and same == config, "no configuration is timed again"
     with Store.open(database) as store:
         (summary,) = store.problems("triton:double")
         assert summary.provenance is Provenance.ESTIMATED and summary.ok == len(kernels.CONFIGS)
@@ -104,10 +104,10 @@ def test_recorded_launches_are_tuned(tmp_path, capsys):
                 for n in sizes:
                     call = arguments(n)
                     twice[call.pop("grid")](**call)
-    assert [key[0] for key in earlier] == [96, 96, 160], "a listener that was there hears of it, too"
+    assert [key[0] for key in earlier] == [96, 96, 160], "an existing listener is also called"
     lines = [json.loads(line) for line in heard.read_text().splitlines()]
     assert all(len(line["milliseconds"]) == 2 and line["best"]["BLOCK"] in (32, 64) for line in lines)
-    assert read(heard, TritonFunction.of(twice)) == [{"N": 96}, {"N": 160}], "what two programs tuned comes first"
+    assert read(heard, TritonFunction.of(twice)) == [{"N": 96}, {"N": 160}], "launches tuned by two programs come first"
 
     db = str(tmp_path / "best.db")
     command = ["tune", "--triton", f"{place}:twice", "--args", f"{place}:arguments", "--from", str(heard), "--db", db]

@@ -278,7 +278,7 @@ def test_a_race_makes_the_program_fail():
         between_streams(False)
 
 
-# Memory that nobody has written -------------------------------------------------------------------------------------
+# Uninitialised memory ------------------------------------------------------------------------------------------------
 
 
 def written_in_part():

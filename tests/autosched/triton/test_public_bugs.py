@@ -38,8 +38,8 @@ def test_triton_10927_an_unchecked_stride_of_a_descriptor() -> None:
 def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> None:
     """Also triton#6307: gradients of a layer norm are wrong in 99 of 100 runs on an RTX 4090, once rows share a lock.
 
-    Triton 3.7 puts no barrier between the stores of all warps and the exchange that releases the lock, 3.9 does: here
-    it is taken out of the PTX.
+    Triton 3.7 puts no barrier between the stores of all warps and the exchange that releases the lock. Triton 3.9 does,
+    so the test removes it from the PTX.
     """
     rows, n, group = 8, 160, 2
     x, sums, locks = torch.randn(rows, n), torch.zeros(group, n), torch.zeros(group, dtype=torch.int32)

@@ -36,7 +36,7 @@ def test_some_blocks_of_a_large_launch() -> None:
     written = o.view(100, elements).ne(0).all(1)
     assert written.sum() == 6 and written[[0, 1, 99]].all()
     assert torch.equal(o.view(100, elements)[written], 2 * x.view(100, elements)[written])
-    assert o.view(100, elements)[~written].eq(0).all(), "what nobody has written is zero, so that indices stay inside"
+    assert o.view(100, elements)[~written].eq(0).all(), "unwritten memory is zero, so that indices are in range"
     report = fidelity_of(session)
     assert report.not_run == ("scale: 6 of 100",)
     assert "blocks: scale: 6 of 100" in report.lines()

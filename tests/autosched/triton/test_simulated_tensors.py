@@ -144,7 +144,7 @@ def test_gradients_are_on_the_device_of_their_tensor(session, kind: str, device:
 
 
 def test_operators_may_return_uninitialised_memory(session) -> None:
-    """Memory that an operator allocates counts as unwritten, as elsewhere."""
+    """Memory that an operator allocates counts as unwritten."""
 
     @torch.library.custom_op("autosched_tests::half", mutates_args=())
     def half(x: torch.Tensor) -> torch.Tensor:

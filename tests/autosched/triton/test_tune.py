@@ -44,7 +44,7 @@ class TestSpace:
     def test_configurations_of_the_autotune_decorator_are_the_space(self):
         made = space_of(TritonFunction.of(kernels.accumulate), ("o", "x", "n"))
         space = made.space({}, H100)
-        assert space.count() == 2, "what is listed, not the product of what occurs in it"
+        assert space.count() == 2, "the listed configurations, not the product of their values"
         assert [made.values(s)["num_warps"] for s in made.defaults()] == [4, 2]
 
     def test_rules_name_parameters_and_arguments(self):

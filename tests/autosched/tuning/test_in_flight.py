@@ -28,7 +28,7 @@ def pace(compilers: int, compiling: float, measuring: float, proposing: float) -
         (16, 0.3, 0.02, 0.02, 15),  # the GPU keeps up with fifteen
         (64, 0.3, 0.02, 0.1, 3),  # a slow sampler keeps three compilers busy
         (64, 0.3, 1.0, 0.02, 1),  # a slow kernel: each result is worth waiting for
-        (16, 0.0, 0.02, 0.02, 1),  # everything is compiled already
+        (16, 0.0, 0.02, 0.02, 1),  # all modules are already compiled
     ],
 )
 def test_the_limit_is_the_number_that_keeps_the_machine_busy(

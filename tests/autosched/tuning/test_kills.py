@@ -53,10 +53,10 @@ class Tuning:
         self.read(0.0)
         wanted = self.stored + count
         while self.stored < wanted:
-            assert self.read(PATIENCE), "the tuner stored nothing more"
+            assert self.read(PATIENCE), "the tuner stored no more trials"
 
     def read(self, seconds: float) -> bool:
-        """Read its output, waiting if there is none. False if none arrives or it has ended."""
+        """Read the output of the tuner. Return False if none arrives or the tuner has ended."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             return False
@@ -84,7 +84,7 @@ class Tuning:
         self.process.stdout.close()
         deadline = time.monotonic() + PATIENCE
         while [pid for pid in left if command(pid)]:
-            assert time.monotonic() < deadline, "processes stayed behind"
+            assert time.monotonic() < deadline, "processes remained"
             time.sleep(0.01)
 
 
@@ -128,7 +128,7 @@ def test_kills_neither_lose_nor_duplicate_trials_and_the_run_resumes(tmp_path: P
             keys = [r.schedule.key() for r in trials]
             assert len(set(keys)) == len(keys), f"a schedule was tried twice, after {count + 1} kills"
             assert acknowledged <= len(trials) <= acknowledged + kills, (
-                "every stored trial but those in flight was said"
+                "every stored trial except those in flight was reported"
             )
             tuning = Tuning(database, tmp_path / "cache")
         tuning.await_trials(5)
@@ -141,7 +141,7 @@ def test_kills_neither_lose_nor_duplicate_trials_and_the_run_resumes(tmp_path: P
         best = store.best(killed_tuner.PROBLEM, "h200")
     keys = [r.schedule.key() for r in trials]
     assert len(set(keys)) == len(keys)
-    assert {r.status for r in trials} == {Status.OK}, "no candidate pays for what happened to its process"
+    assert {r.status for r in trials} == {Status.OK}, "no candidate fails because its process was killed"
     for trial in trials:
         x, y = trial.schedule.integer("x"), trial.schedule.integer("y")
         assert trial.seconds == pytest.approx(1e-9 * (1000 * x + y))

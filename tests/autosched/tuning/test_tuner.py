@@ -317,7 +317,7 @@ class TestVerification:
         )
         assert result.best is not None and result.best.schedule["x"] != fastest["x"]
         assert store.best(PROBLEM, "h200") == result.best
-        assert len(result.trials) == 1, "what was judged again is not a trial of this run"
+        assert len(result.trials) == 1, "a schedule verified again is not a trial of this run"
 
     @pytest.mark.parametrize("status", ["findings", "timeout"])
     def test_samplers_do_not_receive_times_of_rejected_trials(self, store: Store, status: str) -> None:
@@ -337,7 +337,7 @@ class TestVerification:
             assert not [told for told in heard.restored if told[0] in rejected and told[1] is Status.OK]
             assert {s for s, _ in heard.restored} >= {r.schedule for r in first.trials if r.schedule not in rejected}
         known = {s for s, _ in later.restored} & rejected
-        assert known == (rejected if status == "findings" else set()), "what is unverified may be tried again"
+        assert known == (rejected if status == "findings" else set()), "an unverified schedule may be tried again"
 
     def test_a_schedule_that_breaks_a_current_constraint_is_not_verified(self, store: Store) -> None:
         tuned(store, 4, FakeRunner(Provenance.ESTIMATED))
@@ -409,7 +409,7 @@ class TestInterruption:
         assert list(result.trials) == store.trials()
         assert len(result.trials) >= 9
         assert result.best == store.best(PROBLEM, "h200")
-        assert runner.abandoned == 1, "the runner has been told to stop"
+        assert runner.abandoned == 1, "the runner was stopped"
 
     def test_ctrl_c_while_the_observer_shows_a_trial(self, store: Store) -> None:
         class Impatient(Log):
@@ -493,7 +493,7 @@ class TestKilled:
             tuning.stdout.close()
             stored = Store.open(path, create=False).trials()
             keys = [r.schedule.key() for r in stored]
-            assert len(set(keys)) == len(keys), "nothing is tried twice"
+            assert len(set(keys)) == len(keys), "no schedule is tried twice"
             assert acknowledged <= len(stored) <= acknowledged + attempt + 1
             with closing(sqlite3.connect(path)) as raw:
                 assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -69,7 +69,7 @@ def counts_of(**config: int) -> LaunchCounts:
 def test_sectors_requests_and_instructions_are_those_of_the_kernel(block: int, strided: int) -> None:
     counts, warps, loads = counts_of(block=block, strided=strided, times=1), block // 32, 1024 // 32
     assert (counts.blocks, counts.threads) == (4096, block)
-    assert counts.unique_sectors == 1024 / 8, "each sector once, however it is asked for"
+    assert counts.unique_sectors == 1024 / 8, "each sector once, for any access pattern"
     assert counts.load_sectors == (128 if not strided else 1024), "strided loads use 4 bytes of a sector"
     assert counts.store_sectors == 1 and counts.dram_bytes == 4096 * 1024 * 4 + 4096 * 4 + 16
     assert counts.constant_requests == 4 * warps, "four addresses, loaded once a warp"

@@ -178,7 +178,7 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
     kernel = rows.kernel(problem, split, H200)
     assert kernel.cooperating[0] >= 64 and not why_not_sampled(problem, kernel)
     one = Softmax(1, 2**29, "f16")
-    assert why_not_sampled(one, rows.kernel(one, split, H200)), "there is no rest that would not be run"
+    assert why_not_sampled(one, rows.kernel(one, split, H200)), "no remaining blocks are omitted"
 
 
 @needs_nvrtc

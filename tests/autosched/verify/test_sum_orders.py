@@ -1,7 +1,7 @@
 """The order of sums against exhaustive comparison in the emulator.
 
 The law: schedules of equal order give equal bits. The converse holds for nearly all pairs of orders on inputs whose
-sums round; the emulator adds the products of an instruction one by one, so it does not tell instructions apart.
+sums round; the emulator adds the products of an instruction one by one, so it does not distinguish instructions.
 Kernels are compiled as for calls: tile programs state which multiplications and additions are fused.
 """
 

@@ -51,7 +51,7 @@ def test_the_walk_of_stream_k_is_whole_and_a_fault_of_many_waves_is_found(name: 
 
 
 def test_a_pair_of_blocks_tells_of_all_its_tiles() -> None:
-    """Uses twice as many tiles as there are for each block."""
+    """The schedule has twice as many tiles per block as the problem."""
     many = Matmul(1024, 1024, 128, batch=64, a="f16", order_b="col")
     schedule = SMALL.replace(tile_m=256, tile_n=256, tiles_per_block=14, sum_buffers=2)
     assert walked("tcgen05_matmul", many, schedule, on=device("b200")) == ""

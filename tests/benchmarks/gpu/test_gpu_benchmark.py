@@ -133,7 +133,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     assert "256x256x256 f16 rr" in shown and "gpu tests: 1 passed" in shown
     assert shown in capsys.readouterr().out
 
-    # what was measured can be replayed
+    # the measurements can be replayed
     names = sorted(p.name for p in out.iterdir())
     assert names == [
         *("gpu-tests.log", "gpu-tests.xml", "probe.json", "probe.txt", "recordings-0.jsonl.gz", "results.json"),
@@ -285,7 +285,7 @@ def test_the_first_preparation_does_not_shorten_the_search(make_runner, tmp_path
     assert (problems, given) == ([SHAPES[0][1]], [30.0])
     with pytest.raises(RunnerStopped, match="this is enough"):
         benchmark._shape(*SHAPES[1], 30.0, time.monotonic() + 30.0, ())
-    assert 1.0 <= given[1] <= 29.0, "no more than what is left for all shapes"
+    assert 1.0 <= given[1] <= 29.0, "at most the remaining time of all shapes"
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
     benchmark._tests(3.0)  # the test that hangs is stopped, not waited for
     tests = benchmark.results["tests"]
     assert tests["timed_out"] and benchmark.failed
-    assert tests["failed"] == 1, "what failed before the time was over is told"
+    assert tests["failed"] == 1, "failures before the time limit are reported"
     assert "def test_bad(): assert False" in (out / "gpu-tests.log").read_text()
 
 
@@ -392,7 +392,7 @@ def test_unrequested_parts_take_no_time(make_runner, tmp_path, no_tests, monkeyp
         assert sum(map(benchmark._share, parts)) == pytest.approx(3600.0 * (1 - gpu.RESERVE), rel=0.05)
         assert benchmark.run() == 0
         assert [count for count, _ in asked] == wanted
-        assert all(until == benchmark._end for _, until in asked), "nothing is kept for what does not come"
+        assert all(until == benchmark._end for _, until in asked), "no time is reserved for omitted parts"
         assert (benchmark.results["tests"] is not None) is ("tests" in parts)
         assert benchmark.results["agreement"] == []
 

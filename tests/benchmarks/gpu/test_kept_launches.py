@@ -43,7 +43,7 @@ def kept_with(folder: Path, test: str, number: int = 0) -> str:
     return keep(folder, test, ADD_ONE, launch, {"a": VALUES}, {"o": VALUES + 1})
 
 
-# ---- what is kept ----
+# ---- recorded launches ----
 
 
 @needs_compiler
@@ -216,7 +216,7 @@ def test_all_of_a_launch_comes_back(tmp_path: Path) -> None:
         n: (a.dtype, a.shape, a.tobytes()) for n, a in inputs.items()
     }
     assert kept.expected == {n: digest_of(a.tobytes()) for n, a in outputs.items()}
-    assert set(kept.known) == {"p", "o"}, "of the large one there is a digest"
+    assert set(kept.known) == {"p", "o"}, "the large array is recorded as a digest"
     assert all(np.array_equal(kept.known[n].view(np.uint8), outputs[n].view(np.uint8)) for n in kept.known)
 
 
@@ -249,7 +249,7 @@ def test_a_damaged_array_is_not_read(tmp_path: Path) -> None:
         read(tmp_path, name)
 
 
-# ---- what came of it ----
+# ---- results ----
 
 
 def test_the_largest_error_is_relative_to_the_larger_of_the_two() -> None:

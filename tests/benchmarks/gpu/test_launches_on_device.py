@@ -122,7 +122,7 @@ def right(gpu: HostGpu, x: int, scale: Any, y: int, sums: int, room: int, whole_
     assert gpu.constant.tolist() == [0, 1, 2, 3]
     assert host(room, np.int32, 4).tolist() == [0, 0, 0, 0]
     out = host(y, np.uint8, 16)
-    assert gpu.calls % 2 == 0 or (out == 0xFF).all(), "what nobody has written holds 0xFF"
+    assert gpu.calls % 2 == 0 or (out == 0xFF).all(), "unwritten memory contains 0xFF"
     out[:] = (host(x, np.float32, 4) * scale[0]).view(np.uint8)
     host(sums, np.uint32, 2)[0] += 1
 
@@ -149,7 +149,7 @@ def came_of(kept: KeptLaunch, gpu: HostGpu) -> dict[str, Any]:
 def test_a_launch_gets_its_arguments_and_its_outputs_are_compared(kept: KeptLaunch) -> None:
     gpu = HostGpu(right)
     assert came_of(kept, gpu) == {"status": "equal"}
-    assert gpu.calls == 2, "as often as the launch says"
+    assert gpu.calls == 2, "as often as the launch specifies"
     assert came_of(kept, gpu) == {"status": "equal"}, "inputs are fresh"
 
 

@@ -1,4 +1,4 @@
-"""Published kernels: every file is read and every reference runs; a few are verified by day, all nightly."""
+"""Published kernels: every file is read and every reference runs; a few are verified by default, all nightly."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_the_main_loop_is_the_inner_one_that_does_the_work() -> None:
     body = code("S2R R0", *inner, "STG.E [R1]", "BRA 0x0", "EXIT")
     assert [i.opcode for i in main_loop(body)] == [row.partition(" ")[0] for row in inner]
     body = code(*["FFMA R0"] * 3, *["FFMA R1"] * 4, "BRA 0x30", *["FFMA R2"] * 5, "BRA 0x0", "EXIT")
-    assert main_loop(body) == body[3:8], "half of what the outer one does besides, and less than half of all"
+    assert main_loop(body) == body[3:8], "over half of the work of the outer loop"
     assert main_loop(code("MOV R1", "EXIT")) == code("MOV R1", "EXIT"), "without loops, the whole kernel"
 
 

@@ -146,7 +146,7 @@ def test_the_host_waits_before_it_reads() -> None:
     assert used(order, HOST, Use.READ) is not None
     order.synchronize(LEGACY)
     assert used(order, HOST, Use.READ) is None
-    assert used(order, LEGACY, Use.WRITE) is None, "the host's own uses come before what it starts later"
+    assert used(order, LEGACY, Use.WRITE) is None, "the host's own uses precede work that it starts later"
 
 
 def test_waiting_for_a_blocking_stream_does_not_wait_for_the_legacy_stream() -> None:

@@ -36,7 +36,7 @@ def as_words(row: TensorIntrinsic, values: npt.NDArray[np.float32]) -> npt.NDArr
     return np.ascontiguousarray(stored.store(values)).view(np.uint32)
 
 
-# Those with block scales are compiled for sm_120a alone: tests/autosched/include/test_block_scaled_matmul.py.
+# Those with block scales are only compiled for sm_120a: tests/autosched/include/test_block_scaled_matmul.py.
 MMA = [row for row in INTRINSICS.values() if row.unit == "mma" and row.needs != "block_scale_mma"]
 WMMA = [row for row in INTRINSICS.values() if row.unit == "wmma"]
 

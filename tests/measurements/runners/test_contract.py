@@ -226,7 +226,7 @@ class TestRunnerContract:
         results = dict(own_backend.runner.measure([own_backend.kinds[Status.OK](i) for i in range(100, 104)]))
         assert [round(1e9 * results[i].timing.median) for i in range(4)] == [1100, 1101, 1102, 1103]
         if own_backend.provenance is Provenance.ESTIMATED:  # a GPU's worker starts while all are compiled
-            assert len(list(tmp_path.rglob("*.cubin"))) < 20, "what had not begun was cancelled"
+            assert len(list(tmp_path.rglob("*.cubin"))) < 20, "candidates that had not started were cancelled"
 
     def test_close_from_another_thread_ends_the_iteration(self, own_backend):
         def close():

@@ -296,7 +296,7 @@ def warm_up(monkeypatch):
 @pytest.mark.parametrize("readings", [[345.0], [None], [345.0, 345.0, 1980.0]])
 def test_the_first_time_warming_up_takes_as_long_as_a_clock_may_take_to_rise(warm_up, readings):
     assert 0.1 < warm_up(*readings) < 0.11
-    assert warm_up(None) < 0.01, "a clock that is not known is not waited for again"
+    assert warm_up(None) < 0.01, "an unknown clock is not waited for again"
 
 
 def test_warming_up_continues_while_the_clock_rises_from_idle(warm_up):
@@ -327,7 +327,7 @@ def test_a_short_kernel_is_measured_through_a_graph_that_visits_every_copy_equal
     assert answer["seconds"] == pytest.approx([time] * len(answer["seconds"]))
     size = sum(o.bytes for o in PROBLEM.operands())
     copies = -(-1_000_000 // size)
-    _, count = cupy.graphs  # the first tells how long a launch takes
+    _, count = cupy.graphs  # the first one measures the duration of a launch
     assert count % copies == 0
     assert copies * time <= count * time <= 2 * max(2e-3, copies * time)
     assert len(set(cupy.launches)) == copies

@@ -190,7 +190,7 @@ def no_driver(monkeypatch):
     libraries = ctypes.CDLL
 
     def missing(name, *more, **named):
-        if name != "libcuda.so.1":  # NVRTC is there
+        if name != "libcuda.so.1":  # NVRTC is installed
             return libraries(name, *more, **named)
         raise OSError(f"{name}: cannot open shared object file")
 

@@ -63,7 +63,7 @@ def refused(place: object, folder: Path, *, create: bool) -> str:
     before = content(folder)
     with pytest.raises(StoreError) as caught:
         Store.open(place, create=create)  # type: ignore[arg-type]
-    assert content(folder) == before, "what is refused stays as it was"
+    assert content(folder) == before, "a rejected file is not modified"
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

@@ -177,7 +177,9 @@ class TestMerge:
         assert tile_of(target) == best
         before = target.trials()
         again = merge(source, target)
-        assert target.trials() == before and sum(entry.taken for entry in again.entries) == 0, "nothing twice"
+        assert target.trials() == before and sum(entry.taken for entry in again.entries) == 0, (
+            "no trial is merged twice"
+        )
         assert source.count() == len(theirs)
 
     def test_the_newer_guard_counts(self, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ class TestT4:
 
     def test_invalid_measurements_are_rejected(self, tmp_path: Path) -> None:
         results = [{"configuration": {"x": x}, "measurements": 3} for x in (1, 2)]
-        with pytest.raises(TableError):  # nothing has a time
+        with pytest.raises(TableError):  # no configuration has a time
             read_table(written(tmp_path / "t4.json", json.dumps({"results": results})))
 
     def test_a_parameter_may_be_called_cache(self, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def test_the_simplest_of_the_equally_fast_wins() -> None:
     assert choose([fast, equal, slow], [3, 3, 1]).winner == 0
     found = choose([fast, equal, slow], [5, 3, 1])
     assert found.clear and found.fastest == 0 and found.tied == (0, 1)
-    assert 2 not in found.contenders, "what is shown to be slower is timed no more"
+    assert 2 not in found.contenders, "slower entrants are not timed further"
 
 
 def test_an_entrant_near_the_tie_limit_is_undecided_only_if_it_would_win() -> None:

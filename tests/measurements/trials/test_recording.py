@@ -103,7 +103,7 @@ def test_the_newest_cold_recording_of_exactly_this_problem_and_device_is_found(t
     assert recording.find(Matmul(m=1, n=1, k=1).key(), "h200", tmp_path / "recorded") is None
     before = [path.read_bytes() for path in written]
     assert recording.main([str(tmp_path / "all"), "--folder", str(tmp_path / "recorded")]) == 0
-    assert [path.read_bytes() for path in written] == before, "what is there is not added again"
+    assert [path.read_bytes() for path in written] == before, "existing trials are not added again"
 
 
 @pytest.mark.parametrize("device", ["", "../h200", ".hidden", "a/b"])

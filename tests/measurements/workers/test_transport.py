@@ -129,7 +129,7 @@ class TestTransport:
         worker.stop()
         del sent[:]
         turn(worker, large)
-        assert 600 in sent, "a new worker has nothing"
+        assert 600 in sent, "a new worker has no blobs"
 
     def test_bytes_of_another_digest_are_refused(self, worker):
         wrong = digest_of(b"these")

@@ -286,7 +286,7 @@ def test_rates_follow_the_unit_and_the_generation():
     assert rates["mma_m16n8k8_tf32"] == (0.63 * 2048, 1024)
     assert rates["mma_m16n8k32_i8"] == (0.63 * 8192, 4096)
     assert rates["mma_m16n8k16_f16_f16"] == rates["mma_m16n8k16_f16"]
-    for name, faster in (("rtx3090", 2), ("rtx4090", 2), ("a10", 1), ("l4", 1), ("l40s", 1)):  # GeForce alone
+    for name, faster in (("rtx3090", 2), ("rtx4090", 2), ("a10", 1), ("l4", 1), ("l40s", 1)):  # only GeForce
         in_f32, in_f16 = (
             intrinsic(n).flops_per_cycle(device(name)) for n in ("mma_m16n8k16_f16", "mma_m16n8k16_f16_f16")
         )
@@ -296,7 +296,7 @@ def test_rates_follow_the_unit_and_the_generation():
     assert fp8.flops_per_cycle(h200) == rates["mma_m16n8k16_f16"][0]  # Hopper converts its operands to f16
     assert fp8.flops_per_cycle(device("l40s")) == 2048
     by_scales = intrinsic("mma_m16n8k32_e4m3_unit_scales")
-    for name, faster in (("rtx5090", 2), ("rtx_pro_6000", 1)):  # GeForce alone
+    for name, faster in (("rtx5090", 2), ("rtx_pro_6000", 1)):  # only GeForce
         assert by_scales.flops_per_cycle(device(name)) == faster * fp8.flops_per_cycle(device(name))
     with pytest.raises(ValueError, match="a100 has no tensor rate for 'e4m3': use one of f16, bf16, tf32, i8"):
         fp8.flops_per_cycle(a100)

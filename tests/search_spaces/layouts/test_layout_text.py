@@ -130,7 +130,7 @@ class TestAliases:
             assert type(value).parse(f"#name.of_it = {value}  // and a comment") == value
 
     def test_a_tile_attr_refers_to_a_map(self):
-        """The RFC's introduction of wg_map, as it stands there."""
+        """The RFC's introduction of wg_map, verbatim."""
         text = """
    #wg_map_a = #xetile.wg_map<sg_layout = [2, 2], sg_data = [32, 128]>
    #tile_attr = #xetile.tile_attr<wg = #wg_map_a, order = [0, 1]>

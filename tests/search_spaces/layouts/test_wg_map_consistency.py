@@ -24,7 +24,7 @@ def maps(text):
     return {name.strip().removeprefix("#"): WgMap.parse(attribute) for name, _, attribute in lines}
 
 
-# The maps of appendices 2.1 to 2.5, as they are written there.
+# The maps of appendices 2.1 to 2.5, verbatim.
 APPENDIX_1 = maps("""
 #mp_a     = #wg_map<sg_layout=[8,4], sg_data=[32,32]>
 #mp_a_pfh = #wg_map<sg_layout=[32,1], sg_data=[8,32]>

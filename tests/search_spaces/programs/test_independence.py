@@ -19,7 +19,11 @@ from search_spaces.programs.language.independence import independent
         ("seeds/gemm_reduction.py", {"m": 300, "n": 200, "k": 64}, {}),  # blocks add to one position
         ("programs/embedding.py:embedding", {"tokens": 60, "words": 20, "d": 300}, {}),  # a tile gives positions
         ("programs/cross_entropy.py", {"m": 40, "n": 1100}, {"m": 0}),
-        ("seeds/matvec.py:matvec_plain", {"m": 4, "n": 30, "k": 1024}, {"m": 0, "n": 1}),  # a tile has one place of n
+        (
+            "seeds/matvec.py:matvec_plain",
+            {"m": 4, "n": 30, "k": 1024},
+            {"m": 0, "n": 1},
+        ),  # a tile has one position along n
     ],
 )
 def test_extents_that_blocks_cut(place: str, sizes: dict[str, int], wanted: dict[str, int]) -> None:

@@ -24,7 +24,7 @@ def test_gemm_is_numpys() -> None:
     np.testing.assert_allclose(values["out"], np.maximum(a @ b + inputs["bias"], 0.0), rtol=1e-12, atol=1e-12)
     single = np.maximum(a.astype(np.float32) @ b.astype(np.float32) + inputs["bias"], 0).astype(np.float16)
     assert np.all(np.abs(single - values["out"]) <= bounds["out"])
-    assert np.all(bounds["out"] <= 1e-3 * (np.abs(a) @ np.abs(b) + 1))  # it refuses what is wrong
+    assert np.all(bounds["out"] <= 1e-3 * (np.abs(a) @ np.abs(b) + 1))  # the bounds are tight
 
 
 def test_gated_mlp_is_numpys() -> None:

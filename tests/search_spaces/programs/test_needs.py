@@ -1,4 +1,4 @@
-"""Columns of needs have for each row what ``estimates.needs`` says of it alone."""
+"""Columns of needs agree with ``estimates.needs`` of each row."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def refused(body: Callable[[Builder, Array, Array, Array], None]) -> str:
     made = program(**ARRAYS)(body)
     with pytest.raises(ValueError) as error:
         reason = template(made).why_not(problem_type(made)(**SIZES), device("a100"))
-        assert reason is not None, "nothing refused the program"
+        assert reason is not None, "the program was not rejected"
         raise ProgramError(reason)
     return str(error.value)
 
@@ -214,7 +214,7 @@ def test_padding() -> None:
     assert "maximumf includes 0 in columns outside of the array (loaded at test_refusals.py:" in refused(maximum)
     assert "load with padding=-inf, or use p.where with p.columns" in refused(maximum)
     for right in (maximum_of_padding, maximum_of_masked):
-        with pytest.raises(AssertionError, match="nothing refused the program"):
+        with pytest.raises(AssertionError, match="the program was not rejected"):
             refused(right)
     assert "maximumf includes unknown values in columns" in refused(masked_too_late)
     assert "add includes 1 in columns" in refused(sum_of_shifted)

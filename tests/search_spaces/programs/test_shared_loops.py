@@ -31,7 +31,7 @@ def schedules_of(p: ProgramProblem, gpu: str, count: int = 200) -> dict[tuple[ob
     assert own.why_not(p, device(gpu)) is None
     for schedule in own.space(p, device(gpu)).sample(count, 1):
         values = schedule.values
-        of_launches = values["split_launches"] if gpu == "a100" else 1  # on others, one or the other
+        of_launches = values["split_launches"] if gpu == "a100" else 1  # on other GPUs, either number
         key = values["parts"], values.get("intrinsic"), values.get("filled_by"), of_launches
         found.setdefault(key, schedule)
     return found

@@ -92,5 +92,5 @@ def test_an_operand_loaded_in_its_iteration_is_not_overwritten():
     of_each = instructions("LDSM.16.M88.4 R100,[R2]", OF_Q, "LDSM.16.M88.4 R100,[R3]", OF_P, "BRA 0x0")
     assert overwritten(of_each) == []
     assert overwritten(instructions(OF_Q, OF_SHARED, "MOV R100,R9", "BRA 0x0")) == [], (
-        "q moves along, for this one alone"
+        "only this wgmma reads the moved q"
     )

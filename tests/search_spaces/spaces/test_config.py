@@ -29,7 +29,7 @@ def test_a_config_maps_parameters_and_attributes_to_values() -> None:
     config = SPACE.config(SCHEDULE)
     assert config.schedule is SCHEDULE
     assert dict(config) == {"tile": 2, "stages": 2, "order": "col", "area": 4, "bytes": 8}
-    assert list(config) == ["tile", "stages", "order", "area", "bytes"], "an attribute after what it needs"
+    assert list(config) == ["tile", "stages", "order", "area", "bytes"], "an attribute follows those that it needs"
     assert len(config) == 5 and "area" in config and "threads" not in config
     assert (config["order"], config["bytes"]) == ("col", 8)
     assert config.get("threads") is None
@@ -83,4 +83,4 @@ def test_the_valid_space_only_has_the_constraints() -> None:
     for space in (SPACE, SPACE.valid):
         with pytest.raises(ValueError, match=r"^fits: 32 bytes do not fit$"):
             space.validate(large)
-    assert SPACE.config(large)["bytes"] == 32, "a config says what follows, legal or not"
+    assert SPACE.config(large)["bytes"] == 32, "a config has derived values even if it is not legal"

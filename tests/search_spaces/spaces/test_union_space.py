@@ -172,10 +172,10 @@ def test_every_stratum_gets_its_share_until_it_is_exhausted(members: tuple[Space
     if not union.count():
         return
     drawn = Counter(stratum_of(union, s) for s in union.sample(n, seed))
-    assert len(drawn) == min(n, len(union.strata))  # each has its first turn in the first round
+    assert len(drawn) == min(n, len(union.strata))  # each is drawn from in the first round
     turns = {s: drawn[s.template, s.values] / s.share for s in union.strata}
     left = {s: turns[s] for s in union.strata if drawn[s.template, s.values] < s.count}
-    for one, turn in left.items():  # those that have more differ by a turn at most
+    for one, turn in left.items():  # the larger ones differ by at most one draw
         assert all(turn - 1 / one.share <= other + 1e-9 + 1 for other in left.values())
     for stratum in union.strata:
         if drawn[stratum.template, stratum.values] == stratum.count:

@@ -20,7 +20,7 @@ from search_spaces.templates.matmul.space import space, validity_constraints
 from search_spaces.templates.matmul.template import MATMUL
 
 H200 = device("h200")
-# What the time model chose first for f32 of 2048^3 before there was ``rounding_registers``.
+# The time model's first choice for f32 of 2048^3 without the rule ``rounding_registers``.
 TWO_ROUNDED_BUFFERS = Schedule.from_json(
     "matmul",
     {

@@ -55,7 +55,7 @@ def test_why_not_checks_the_operator_before_support() -> None:
 
     picky = replace(COPY, name="picky", supports=supports)
     assert picky.why_not(Matmul(4, 4, 4), H200) == "picky computes copy, not matmul"
-    assert asked == [], "it is asked about its own problems only"
+    assert asked == [], "it is only called with its own problems"
     assert picky.why_not(Copy(4, 4), H200) is None
     assert picky.why_not(Copy(3, 4), H200) == "its rows are odd"
     with pytest.raises(ValueError, match=r"^its rows are odd$"):

@@ -236,7 +236,7 @@ def test_threads_copy_operands_that_tma_cannot(problem: Matmul, a: int, b: int) 
         assert config.integer("cluster_m") == 1 or not b
         registers = 64 if min(cannot.values()) < 4 else 48
         assert config.integer("producer_registers") in ((0, registers) if a or b else (0, 24, 40))
-    assert by_choice == {"a", "b"} - set(cannot), "of few blocks threads may copy what TMA could"
+    assert by_choice == {"a", "b"} - set(cannot), "with few blocks, threads may copy operands that TMA could"
 
 
 @pytest.mark.parametrize(

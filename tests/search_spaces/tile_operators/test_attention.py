@@ -246,7 +246,7 @@ TURNS = Attention(batch=1, heads=2, kv_heads=1, queries=200, head_size=64, causa
 
 
 def ping_pong(problem: Attention, count: int) -> list[Schedule]:
-    """Return some schedules in which two warpgroups take turns."""
+    """Return some schedules in which two warpgroups alternate (ping-pong)."""
     found = sampled_with(problem, "h100", 2000, intrinsic=f"wgmma_m64k16_{problem.dtype}")
     chosen = [s for s in found if s.values["ping_pong"]][:count]
     assert len(chosen) == count

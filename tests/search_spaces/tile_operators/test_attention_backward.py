@@ -67,7 +67,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
         assert numeric == pytest.approx(exact_slope, rel=0.02, abs=0.02)  # o and lse are rounded, and differences curve
 
 
-SAMPLED = 4  # of each GPU by day; the nightly run has 200
+SAMPLED = 4  # for each GPU by default; the nightly run has 200
 # The problem of several tests: to count its schedules takes longer than to run a few of them.
 SAMPLED_PROBLEM = replace(CASES["window behind a prefix"], batch=1, heads=2, kv_heads=1)
 WGMMA = {"queries_intrinsic": "wgmma_m64k16_f16", "keys_intrinsic": "wgmma_m64k16_f16"}
@@ -139,7 +139,7 @@ def test_edge_cases_follow_from_attention() -> None:
     assert all(set(case.inputs) == {"q", "k", "v", "o", "lse", "do"} for case in found)
 
 
-OF_CASES = {  # what stands in the program, and what in its place
+OF_CASES = {  # text of the program, and its replacement
     "causal": {
         "keys see the query before": (
             "p.rows(j, bt) <= p.columns(i + behind, bs)",

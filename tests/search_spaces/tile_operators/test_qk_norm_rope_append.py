@@ -73,7 +73,7 @@ def test_kept_elements_keep_their_bits() -> None:
     inputs = problem.cache_cases(1)[0].inputs
     reference = problem.reference(inputs)
     outputs = {o.name: o.dtype.store(reference[o.name]) for o in problem.operands() if o.role != "input"}
-    assert "bits" in check(problem, inputs, outputs).reason, "NaN were stored anew"
+    assert "bits" in check(problem, inputs, outputs).reason, "NaN elements were overwritten"
     for name, mask in problem.kept(inputs).items():
         outputs[name] = np.where(mask, inputs[name], outputs[name])
     assert check(problem, inputs, outputs).ok

@@ -196,7 +196,7 @@ def test_a_user_kernel_is_tuned_and_found_again(write: Write, run: Run, tmp_path
     assert status == 0 and [b["problem"]["n"] for b in best] == [1000, 77]
     assert {b["template"] for b in best} == {"twice"} and all(b["template_version"] for b in best)
     out = run("best", "--kernel", path, "--size", "n=1000", "--db", db)[1]
-    assert out.startswith("twice n=1000 on h200"), "sizes that are the file's own are told, too"
+    assert out.startswith("twice n=1000 on h200"), "default sizes of the file are reported"
 
 
 def test_best_of_the_only_problem_needs_no_size_and_shows_the_configuration(

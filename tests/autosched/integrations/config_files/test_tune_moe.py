@@ -212,7 +212,7 @@ def test_the_first_sound_candidate_is_chosen() -> None:
     assert dict(choice.config) == ranked[2][0] and choice.provenance == "estimated"
     (choice,) = tuned(Judged({"local_bytes": 16}, default={"local_bytes": 16})).choices
     assert dict(choice.config) == ranked[0][0] and choice.verification["local_bytes"] == 16, (
-        "where all spill, one is taken"
+        "if all spill, one is chosen"
     )
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
     assert dict(choice.config) == DEFAULT, "the default does not spill"
@@ -220,9 +220,7 @@ def test_the_first_sound_candidate_is_chosen() -> None:
         with pytest.raises(NothingSound, match="no usable configuration for 64 rows: much"):
             tuned(Judged({"status": status, "reason": "much"}))
     (choice,) = tuned(Judged({"status": "unverified", "reason": "lacks", "registers": 40})).choices
-    assert choice.verification["status"] == "unverified", (
-        "compiled and fits; the file beside it says that it is not verified"
-    )
+    assert choice.verification["status"] == "unverified", "compiled and fits, but recorded as not verified"
 
 
 def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
@@ -233,7 +231,7 @@ def test_counts_of_the_compiled_kernels_rank_candidates_again() -> None:
     (choice,) = tuned(Judged({}, {}, wrong, {}, seconds=(4.0, 2.0, 1.0, 3.0))).choices
     assert (dict(choice.config), choice.seconds) == (ranked[1][0], 2.0)
     (choice,) = tuned(Judged({}, {"local_bytes": 8}, {}, seconds=(4.0, 1.0, 2.0, 3.0))).choices
-    assert dict(choice.config) == ranked[2][0], "what spills is last"
+    assert dict(choice.config) == ranked[2][0], "spilling candidates are last"
     (choice,) = tuned(Judged({}, seconds=(4.0, None, 1.0, 3.0))).choices
     assert (dict(choice.config), choice.seconds) == (ranked[0][0], 4.0), "estimates of two kinds are not compared"
     (by_sizes,) = estimated_seconds([DEFAULT], MIXTRAL, 64, device("h200")).tolist()
@@ -276,7 +274,7 @@ def test_a_default_that_cannot_run_is_replaced() -> None:
     assert (choice.comparison.word, choice.seconds, choice.comparison.tuned.timing.count) == ("tuned", 3.0, 1)
     unclear = {"status": "unverified", "reason": "time"}
     (choice,) = tuned(Judged({}, default=unclear)).choices
-    assert choice.comparison.ratio is not None, "nothing says that it cannot run"
+    assert choice.comparison.ratio is not None, "no evidence that it cannot run"
 
 
 @needs_compiler

@@ -60,11 +60,11 @@ def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
         again = kernel_of(doubled, autotuner_fn=autotuner(database, device="h100", trials=4))
         with emulating(H100):
             best = again.bind((x,)).autotune((x,), force=False)
-            assert len(store.trials()) == 4, "the winner was known"
+            assert len(store.trials()) == 4, "the stored winner is used"
             fastest = min((r for r in trials if r.ok), key=lambda r: r.seconds)
             assert ConfigSpace.of(again.bind((x,))).config(fastest.schedule) == best
             again.bind((x,)).autotune((x,), force=True)
-        assert len(store.trials()) == 8 and len({r.schedule for r in store.trials()}) == 8, "it goes on"
+        assert len(store.trials()) == 8 and len({r.schedule for r in store.trials()}) == 8, "the search continues"
 
 
 def test_wrong_results_do_not_win(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ OTHER = TritonConfig(16, 32, 32, 2, 2)
 
 @pytest.fixture(scope="module")
 def inductor():
-    """Import the module for the tests alone: Inductor takes two seconds to import."""
+    """Import the module in a fixture: Inductor takes two seconds to import."""
     from autosched.integrations.inductor import matmul_choices
 
     return matmul_choices

@@ -38,7 +38,7 @@ with torch.no_grad():
 
 
 def _said(program: str, cache: Path) -> str:
-    """Return the stderr of a process that runs ``program``. Inductor does not time again what is in its cache."""
+    """Return the stderr of a process that runs ``program``. Inductor does not time cached choices again."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", program]
     done = forked_python.run(

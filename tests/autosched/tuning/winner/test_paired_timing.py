@@ -160,7 +160,7 @@ def test_the_fastest_in_the_final_wins_over_the_fastest_in_screening(store: Stor
     ratio = result.remeasured.library
     assert ratio is not None and ratio.median == pytest.approx(1.05 / 2)
     assert len(result.trials) == 40, "re-measuring is not a trial"
-    assert store.count() == 40 + paired_timing.FEWEST_ENTRANTS + 1, "the library is kept beside them"
+    assert store.count() == 40 + paired_timing.FEWEST_ENTRANTS + 1, "the library is stored in addition"
     assert [(s.trials, s.ok, s.library) for s in store.problems()] == [(40, 40, True)]
     assert tuned(store, Turns(time_of)).earlier == 40
 
@@ -348,7 +348,7 @@ def test_later_candidates_compete_with_the_winner_in_the_next_final(store: Store
     assert first.best is not None
     second = tuned(store, upside_down, 20)
     assert second.best is not None
-    assert first.best.schedule.integer("x") in upside_down.compared[-1], "the winner defends its place"
+    assert first.best.schedule.integer("x") in upside_down.compared[-1], "the winner competes again"
     assert second.best == store.best(PROBLEM, "h200")
 
 
@@ -435,7 +435,7 @@ def test_times_of_two_policies_do_not_mix(store: Store) -> None:
     best = store.best(PROBLEM, "h200", policy=warm)
     assert best is not None and best.seconds == 1e-9 and best.policy == warm
     again = tuned(store, Turns(time_of), 3)
-    assert again.earlier == cold.earlier + len(cold.trials), "the search goes on with times of its own policy alone"
+    assert again.earlier == cold.earlier + len(cold.trials), "the search only uses times of its own policy"
 
 
 def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> None:

@@ -230,7 +230,7 @@ def test_the_compiler_is_chosen_by_the_logs(
     nvrtc: str, nvcc: str | None, host_code: bool, by_nvcc: bool, asked: list[str]
 ) -> None:
     def output(log: str | None) -> PtxOutput:
-        assert log is not None, "nvcc is asked"
+        assert log is not None, "nvcc was called"
         return PtxOutput(None if log else "ptx", "k", log, 0.1)
 
     choice = choose_compiler(lambda: output(nvrtc), lambda: output(nvcc), host_code=host_code)

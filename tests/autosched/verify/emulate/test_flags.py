@@ -118,7 +118,7 @@ def test_accesses_not_ordered_by_a_flag_are_a_race(name: str, old: str, new: str
 def test_flags_order_threads_in_every_schedule(name: str) -> None:
     for seed in (1, 2, 3):
         done = run(name, order=Order("ascending", seed))
-        if name != "ticket":  # whose last warp is another one then
+        if name != "ticket":  # its last warp depends on the order
             assert done.ok, done.reason
 
 

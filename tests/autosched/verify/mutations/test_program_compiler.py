@@ -246,7 +246,7 @@ def test_faults_of_products_that_wait(
 
 
 def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"m": 64, "n": 64, "k": 512}  # more turns than stages
+    sizes = {"m": 64, "n": 64, "k": 512}  # more iterations than stages
     p = problem(weighted, **sizes)
     schedules = template(weighted).space(p, A100).valid.sample(200, 1)
     schedule = next(s for s in schedules if s.integer("subgroups_n") > 1 and s.integer("stages") > 1)

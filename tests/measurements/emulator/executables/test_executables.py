@@ -81,7 +81,7 @@ def test_files_that_were_compiled_apart_are_linked() -> None:
 
 def test_an_overrun_is_found_at_its_line() -> None:
     done = run(build("overrun"), options=("--json",))
-    assert done.returncode == 1 and "PASS" in done.stderr.splitlines(), "what the program prints"
+    assert done.returncode == 1 and "PASS" in done.stderr.splitlines(), "the output of the program"
     assert "out_of_bounds_global in fill(int*, int) at" in done.stderr
     assert "byte 400 of cudaMalloc#1, which has 400 bytes" in done.stderr
     (found,) = json.loads(done.stdout)["findings"]

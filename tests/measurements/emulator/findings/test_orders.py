@@ -44,4 +44,4 @@ def test_blocks_and_atomics_follow_the_requested_order_and_a_seed_repeats_it() -
     first, again, other = (tickets(Order("random", seed)) for seed in (1, 1, 2))
     assert (first == again).all() and (first != other).any()
     assert sorted(first.reshape(-1).tolist()) == list(range(320))
-    assert (np.sort(first[0]) != first[0]).any(), "lanes and warps take turns at random"
+    assert (np.sort(first[0]) != first[0]).any(), "lanes and warps are scheduled randomly"

@@ -102,7 +102,7 @@ def test_an_interrupted_build_resumes(site: Site, how: signal.Signals) -> None:
     path, reported = again.communicate(timeout=60)
     assert again.returncode == 0, reported
     assert Path(path.strip()).exists()
-    assert len(site.compiled()) == 4 - len(kept), "what was finished is not compiled again"
+    assert len(site.compiled()) == 4 - len(kept), "finished parts are not compiled again"
     assert [p.name for p in (site.cache / "emulator").iterdir() if p.name.startswith("build-")] == []
 
 
@@ -123,7 +123,7 @@ def test_a_waiting_process_takes_over_from_a_killed_one(site: Site) -> None:
         time.sleep(0.01)
     second = site.start()
     assert second.stderr is not None
-    assert "of 4 files" in second.stderr.readline(), "it says what it waits for"
+    assert "of 4 files" in second.stderr.readline(), "it reports that it waits"
     slow.unlink()
     first.kill()
     first.communicate(timeout=60)

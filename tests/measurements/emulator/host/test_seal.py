@@ -111,7 +111,9 @@ def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monke
     with pytest.raises(HostFailure, match="changed"):
         build._compile_part(compiler, SMALL, RUNTIME_FLAGS, tmp_path, (), kept)
     (tmp_path / "standard.hpp").write_text("#error none\n")
-    assert build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path) == (), "it goes on without them"
+    assert build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path) == (), (
+        "the build continues without precompiled headers"
+    )
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_a_straggler_is_dispatched_twice_and_the_first_result_counts(monkeypatch
     it = dispatcher(slow, quick)
     straggler, other = submit(it, "straggler"), submit(it, "other")
     it.look_after(60)
-    assert not quick.jobs[1:], "nobody is idle"
+    assert not quick.jobs[1:], "no member is idle"
     quick.finish()
     it.look_after(60)
     it.look_after(60)

@@ -95,7 +95,7 @@ def runner(fleet: Fleet, folder: Path, name: str | None = None) -> FleetRunner:
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "nothing has changed"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.05)
 
 

@@ -238,7 +238,7 @@ STORED, ADDED = (
     ("instruction", "dtype", "place", "kind"),
     [
         (STORED, "u16", "8, 3", None),
-        (STORED, "u16", "56, 36", None),  # partly behind the tensor
+        (STORED, "u16", "56, 36", None),  # partly beyond the tensor
         (STORED, "u16", "64, 40", None),
         (STORED, "u16", "-8, 0", K.INVALID_ARGUMENT),
         (STORED, "u16", "0, -3", K.INVALID_ARGUMENT),

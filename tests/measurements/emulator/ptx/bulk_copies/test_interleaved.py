@@ -133,8 +133,8 @@ def test_columns_of_pixels() -> None:
     np.testing.assert_array_equal(done.arrays[1], swizzled(wanted, "NONE"))
 
 
-# What an H100 (driver 580.159.04) read of 16-bit elements that are their own numbers: first elements of stretches, and
-# how long these are; 0 is what lies outside. Sizes, strides, boxes and coordinates are the fastest dimension first.
+# Results of an H100 (driver 580.159.04) on 16-bit elements equal to their indices: the first elements of runs, and
+# their lengths; 0 stands for elements outside. Sizes, strides, boxes and coordinates are the fastest dimension first.
 SEEN: list[tuple[Layout, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], list[tuple[int, int]]]] = [
     (
         *("16B", (16, 4, 3, 2), (64, 256, 1024), (16, 4, 3, 2), (8, 1, 1, 1)),

@@ -57,7 +57,7 @@ def values(kind: str, count: int, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if kind in STORAGE:
         return rng.normal(size=count).astype(storage(kind))
-    if kind == "u32":  # also what counts to a most
+    if kind == "u32":  # includes values at which inc and dec wrap around
         return rng.choice(np.array([0, 1, 5, 6, 2**32 - 1], np.uint32), count)
     info = np.iinfo(storage(kind))
     return rng.integers(info.min, info.max, count, dtype=storage(kind), endpoint=True)
@@ -244,8 +244,8 @@ def test_reductions_on_unwritten_memory_are_found(reduction: str) -> None:
     assert "uninitialized_shared_read" in kinds(done)
 
 
-# The threads of a warp add to one word. Thread 0 touches it in one of three places: only the first has a barrier behind
-# it.
+# The threads of a warp add to one word. Thread 0 accesses it in one of three places, of which only the first precedes a
+# barrier.
 ONE_WORD = """
   __shared__ u32 sum; __shared__ u64 barrier;
   const u32 t = threadIdx.x, b = AT(barrier);

@@ -1,4 +1,4 @@
-"""Tensor maps made on the device: their bytes, how they are published, and a wgmma kernel that takes them."""
+"""Tensor maps built on the device: their bytes, how they are published, and a wgmma kernel that uses them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ RELEASE = 'asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memor
 
 
 def use(source: str, included: Headers, of: Array | None = None) -> Emulation:
-    """With the right fields, or others."""
+    """Run a kernel that builds and uses a map with the fields ``of``, by default those of ``USED``."""
     x = np.arange(2 * 40 * 64, dtype=np.uint16).reshape(2, 40, 64)
     fields = (fields_of(USED, 0) if of is None else of).view(np.uint8)
     arguments = (

@@ -16,10 +16,11 @@ from search_spaces.hardware.intrinsics import intrinsic as intrinsic_row
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Digit, Distribution
+from search_spaces.programs.planning.block_order import may_share_long_tiles
 from search_spaces.programs.planning.choices import Choices, choices
 from search_spaces.programs.planning.estimates import AFTER, fitting, sum_name
 from search_spaces.programs.planning.numbers import Numbers
-from search_spaces.programs.planning.splits import accumulating, shared_loop, splittable
+from search_spaces.programs.planning.splits import ALL, LONG, TILES, accumulating, shared_loop, splittable
 from search_spaces.programs.planning.ways import is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.decisions import parameters, shaping_names
@@ -171,10 +172,14 @@ def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator
             shared = shared_loop(inference)
             assert shared is not None
             # Blocks without iterations have neutral states, which change nothing.
-            count = min(shared[0].parts, inference.trace.turns()[shared[0].number])
+            turns = inference.trace.turns()[shared[0].number]
+            count = min(shared[0].parts, turns)
+            if count > 1 and values.get(TILES, ALL) == LONG:
+                return f"a block for every {-(-turns // shared[0].parts)} iterations"
             return f"{count} blocks share the loop" if count > 1 else ""
 
-        yield OrderPart("blocks of a loop", domains, parts)
+        long = any(may_share_long_tiles(i) for i in found.inferences.values())
+        yield OrderPart("blocks of a loop", (*domains, TILES) if long else domains, parts)
     if not is_splittable(found):
         return
 

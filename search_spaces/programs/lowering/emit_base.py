@@ -19,7 +19,7 @@ from search_spaces.programs.planning.estimates import AFTER, sum_name
 from search_spaces.programs.planning.memory import EARLY_COPIES, SharedMemoryPlan, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.scratch import exchanges
-from search_spaces.programs.planning.splits import Split, split_of
+from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, combining_loop, count_code, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.ways import fragments, is_boxed, is_wmma
@@ -247,7 +247,9 @@ class EmitterBase:
 
     def count_of(self, loop: ir.Loop) -> str:
         """Return the total number of iterations of a loop, over all blocks that share it; it may be negative."""
-        return ((loop.stop - loop.first + (loop.step - 1)) // loop.step).code
+        if self.split is not None and self.split.only_long and loop.number == combining_loop(self.found):
+            return f"{PARTS_OF_TILE} - 1"
+        return count_code(loop)
 
     def shares(self, loop: ir.Loop) -> bool:
         """Return True if the program splits the loop and the schedule uses several blocks."""
@@ -259,6 +261,11 @@ class EmitterBase:
             return []
         assert self.split is not None
         parts = self.split.count
+        if self.split.only_long:
+            return [
+                f"const int first_turn = split * all_turns / {PARTS_OF_TILE};",
+                f"const int own_turns = (split + 1) * all_turns / {PARTS_OF_TILE} - first_turn;",
+            ]
         return [
             f"const int all_turns = max({count}, 0), first_turn = split * all_turns / {parts};",
             f"const int own_turns = (split + 1) * all_turns / {parts} - first_turn;",

@@ -7,7 +7,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_products import Products
 from search_spaces.programs.planning.boxes import copies_alone
 from search_spaces.programs.planning.scratch import LAST_BLOCK
-from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, Split
+from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, PARTS_OF_TILE, Split
 
 
 class SharedLoops(Products):
@@ -43,10 +43,12 @@ class SharedLoops(Products):
         self._free_tensor(source)  # only the last block continues after this
         apart = sum(counts) * threads
         place = self.memory.exchange(None, LAST_BLOCK)
-        only = f"{split.count}, {threads}" if copies_alone(self.values) else f"{split.count}"
+        only = [str(threads)] if copies_alone(self.values) else []
         self.code.add(
             f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
         )
+        if split.only_long:  # a block that is alone continues with its own states
+            self._enter(f"if ({PARTS_OF_TILE} > 1) {{", source)
         before = 0
         for state, count in zip(split.states, counts, strict=True):
             at = f"parts + split * {apart} + {before * threads}"
@@ -54,10 +56,17 @@ class SharedLoops(Products):
             before += count
         if split.launches > 1:
             return
-        self.code.add(f"if (!is_last_block<{only}>({COUNTERS} + tile_place, shared + {place}u)) return;")
+        at = f"{COUNTERS} + tile_place, shared + {place}u"
+        if split.only_long:
+            of_threads = f"<{', '.join(only)}>" if only else ""
+            self.code.add(f"if (!is_last_of{of_threads}({PARTS_OF_TILE}, {at})) return;")
+        else:
+            self.code.add(f"if (!is_last_block<{', '.join([str(split.count), *only])}>({at})) return;")
         if split.combined:
             for state in split.states:
                 self._get_part(state, self.states[state], "0", source)
+            if split.only_long:
+                self._leave()
             return
         before = 0
         for state, count in zip(split.states, counts, strict=True):

@@ -6,12 +6,24 @@ from collections.abc import Mapping
 
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning.block_order import FORWARD, order_code, order_of, uneven
-from search_spaces.programs.planning.splits import Split
+from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, count_code
 from search_spaces.spaces.parameters import Value
 
 
 def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
-    """Return declarations of the block's coordinates."""
+    """Return declarations of the block's coordinates, and the exit of blocks without a part of their tile."""
+    lines = _coordinates(found, values, split)
+    if split is None or not split.only_long:
+        return lines
+    return [
+        *lines,
+        f"const int all_turns = max({count_code(split.loop)}, 0);",
+        f"const int {PARTS_OF_TILE} = max((all_turns + {split.each - 1}) / {split.each}, 1);",
+        f"if (split >= {PARTS_OF_TILE}) return;",
+    ]
+
+
+def _coordinates(found: Inference, values: Mapping[str, Value], split: Split | None) -> list[str]:
     trace, of = found.trace, uneven(found)
 
     def at(axis: int, index: str) -> str:

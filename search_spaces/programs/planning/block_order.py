@@ -10,13 +10,15 @@ import numpy as np
 
 from search_spaces.arrays import IntArray
 from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.planning.splits import Split, shared_loop
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.raster import RASTER_GROUPS
 
-FORWARD, BACKWARD, FOLDED = "forward", "backward", "folded"
-BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED)
+FORWARD, BACKWARD, FOLDED, ZIGZAG = "forward", "backward", "folded", "zigzag"
+BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED, ZIGZAG)
 PARAMETER = "block_order"
 MOST_SIMULATED = 4096  # blocks; among more, a single one hardly matters
+EMPTY = 0.5  # iterations that take as long as a block that returns at once: an assumption
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,16 @@ class Uneven:
     """Iterations of a block by its coordinate along grid axis ``axis``, for the loop whose iterations differ most.
 
     Of more than MOST_SIMULATED coordinates only that many are sampled, including the first and the last.
+
+    Attributes:
+        axis: The grid axis.
+        turns: Iterations by coordinate.
+        loop: Number of the loop.
     """
 
     axis: int
     turns: tuple[int, ...]
+    loop: int
 
     @property
     def mean(self) -> float:
@@ -50,8 +58,38 @@ def uneven(found: Inference) -> Uneven | None:
             blocks = [tuple(at if a == axis else 0 for a in range(len(trace.blocks))) for at in looked_at]
             turns = tuple(loop.turns(block, zero) for block in blocks)
             if len(set(turns)) > 1 and (best is None or sum(turns) > sum(best.turns)):
-                best = Uneven(axis, turns)
+                best = Uneven(axis, turns, loop.number)
     return best
+
+
+@cache
+def may_share_long_tiles(found: Inference) -> bool:
+    """Return True if the iterations of the shared loop differ between tiles and are known from a tile's coordinate."""
+    shared, of = shared_loop(found), uneven(found)
+    if shared is None or of is None or of.loop != shared[0].number:
+        return False
+    bounds = (shared[0].first, shared[0].stop)
+    return not any(b.scalars or b.arguments for b in bounds) and {a for b in bounds for a in b.axes} == {of.axis}
+
+
+def blocks_per_tile(found: Inference, split: Split) -> float:
+    """Return the average number of blocks that share a tile; blocks that return at once do not count."""
+    return _blocks_of_tiles(found, split.count, split.each if split.only_long else 0)[0]
+
+
+def share_of_parts(found: Inference, split: Split) -> float:
+    """Return the fraction of the blocks that store a part, as others share their tile."""
+    return _blocks_of_tiles(found, split.count, split.each if split.only_long else 0)[1]
+
+
+@cache
+def _blocks_of_tiles(found: Inference, count: int, each: int) -> tuple[float, float]:
+    """Return the average number of blocks that share a tile, and the fraction of blocks whose tile is shared."""
+    of = uneven(found)
+    if of is None or not each:
+        return float(count), 1.0
+    shared = np.maximum(-(-np.array(of.turns) // each), 1)
+    return float(shared.mean()), float(shared[shared > 1].sum() / shared.sum())
 
 
 def order_of(values: Mapping[str, Value]) -> str:
@@ -67,6 +105,8 @@ def order_code(order: str, index: str, count: int) -> str:
             return f"{last} - ({index})"
         case "folded":  # even coordinates ascending, then odd ones descending
             return f"(({index}) < {half} ? 2 * ({index}) : 2 * ({last} - ({index})) + 1)"
+        case "zigzag":  # the upper half descending, then the lower half ascending
+            return f"(({index}) < {half} ? {last} - ({index}) : ({index}) - {half})"
     return index
 
 
@@ -77,12 +117,18 @@ def ordered(order: str, index: IntArray, count: int) -> IntArray:
             return count - 1 - index
         case "folded":
             return np.where(index < (count + 1) // 2, 2 * index, 2 * (count - 1 - index) + 1)
+        case "zigzag":
+            return np.where(index < (count + 1) // 2, count - 1 - index, index - (count + 1) // 2)
     return index
 
 
 @lru_cache(maxsize=2**12)
-def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1) -> float:
+def imbalance(
+    found: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1, each: int = 0
+) -> float:
     """Return the time of the busiest SM relative to one with as many blocks of average length.
+
+    Blocks that return at once do not count, but they delay others.
 
     Args:
         found: The program at some choice of sizes.
@@ -91,13 +137,17 @@ def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident
         sm_count: SMs of the device.
         resident: Resident blocks per SM.
         parts: Number of blocks that share the iterations of a tile equally. The first parts of all tiles come first.
+        each: Iterations above which a further block shares a tile (``Split.only_long``); 0 if all blocks do.
     """
     of, count = uneven(found), found.trace.block_count * parts
     if of is None or count > MOST_SIMULATED or not of.mean:
         return 1.0
     coordinates = _coordinates(found.trace.blocks, raster)[of.axis]
     turns = np.array(of.turns)[ordered(order, coordinates, len(of.turns))]
-    lengths = np.concatenate([(part + 1) * turns // parts - part * turns // parts for part in range(parts)])
+    shared = np.maximum(-(-turns // each), 1) if each else np.full_like(turns, parts)
+    lengths = np.concatenate(
+        [np.where(p < shared, (p + 1) * turns // shared - p * turns // shared, EMPTY) for p in range(parts)]
+    )
     load = np.zeros(sm_count)
     first = lengths[: sm_count * resident]
     np.add.at(
@@ -105,7 +155,8 @@ def imbalance(found: Inference, order: str, raster: str, sm_count: int, resident
     )  # the first blocks fill all slots; each later one goes to the SM with the least load
     for length in lengths[first.size :]:
         load[load.argmin()] += length
-    return max(1.0, float(load.max()) / (-(-count // sm_count) * of.mean / parts))
+    working = int(shared.sum())
+    return max(1.0, float(load.max()) / (-(-working // sm_count) * float(turns.sum()) / working))
 
 
 def _coordinates(blocks: tuple[int, ...], raster: str) -> list[IntArray]:

@@ -16,6 +16,9 @@ SPLITS = (1, 2, 3, 4, 6, 8, 16)
 PARTIALS, COUNTERS = "split_partials", "split_counters"
 PARTS = "split_parts"  # the attribute: number of blocks that share the loop
 LAUNCHES = "split_launches"  # the parameter: 1, or 2 with a second launch that combines the parts
+PARTS_OF_TILE = "parts_of_tile"  # the variable of a kernel: number of blocks that share the block's tile
+TILES = "split_tiles"  # the parameter: the tiles whose loop blocks share
+ALL, LONG = "all", "long"
 
 
 @cache
@@ -103,6 +106,11 @@ def fetched_states(found: Inference) -> frozenset[int]:
     return frozenset(() if shared is None else shared[1].others)
 
 
+def count_code(loop: ir.Loop) -> str:
+    """Return the number of iterations of a loop as CUDA C++; it may be negative."""
+    return ((loop.stop - loop.first + (loop.step - 1)) // loop.step).code
+
+
 @dataclass(frozen=True)
 class Split:
     """A loop split between blocks: each of ``count`` blocks runs ``each`` of the ``turns`` iterations, the last fewer.
@@ -112,6 +120,8 @@ class Split:
             share a tile. Otherwise 0.
         combined: States that the program itself combines (``p.split``).
         launches: 1 if the last block combines the states, 2 if a second launch does.
+        only_long: True if a tile with fewer iterations than the longest one is shared by fewer blocks, so that each
+            block still has at most ``each``. The other blocks of the tile return at once.
     """
 
     loop: ir.Loop
@@ -120,10 +130,11 @@ class Split:
     launched: int = 0
     combined: tuple[int, ...] = ()
     launches: int = 1
+    only_long: bool = False
 
     @property
     def each(self) -> int:
-        """Iterations per block."""
+        """Iterations per block of the longest tile."""
         return -(-self.turns // self.count)
 
     @property
@@ -153,7 +164,8 @@ def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
     if shared is not None:
         loop, fetch = shared
         turns, launches = found.trace.turns()[loop.number], int(values.get(LAUNCHES, 1))
-        return None if loop.parts == 1 else Split(loop, loop.parts, turns, 0, fetch.states, launches)
+        only_long = values.get(TILES, ALL) == LONG
+        return None if loop.parts == 1 else Split(loop, loop.parts, turns, 0, fetch.states, launches, only_long)
     count, streams = int(values.get("split_k", 1)), bool(values.get("stream_k", 0))
     summed = splittable(found) if count > 1 or streams else None
     if summed is None:

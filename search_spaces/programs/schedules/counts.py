@@ -11,7 +11,13 @@ from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
-from search_spaces.programs.planning.block_order import imbalance, order_of, uneven
+from search_spaces.programs.planning.block_order import (
+    blocks_per_tile,
+    imbalance,
+    order_of,
+    share_of_parts,
+    uneven,
+)
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
@@ -61,14 +67,19 @@ def _chained(found: Inference, number: int) -> bool:
 
 
 @cache
-def _longest(found: Inference, number: int) -> float:
-    """Return the iterations of a loop in the first or last block (the larger number) relative to the average block."""
+def _longest(found: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
+    """Return the iterations of a loop in the first or last block (the larger number) relative to the average block.
+
+    If only long tiles are shared, a block has at most ``each`` iterations, and ``parts_of_tile`` blocks on average
+    share a tile; otherwise ``each`` is 0.
+    """
     trace, loop = found.trace, found.loops[number]
     zero = {n: 0 for n in trace.turns()}
     most = max(
         loop.turns(block, zero) for block in (tuple(0 for _ in trace.blocks), tuple(b - 1 for b in trace.blocks))
     )
-    return max(1.0, most / max(average_turns(found, number), 1.0))
+    mean = max(average_turns(found, number), 1.0)
+    return max(1.0, each * parts_of_tile / mean if each else most / mean)
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:
@@ -78,9 +89,11 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     work, split, staged = work_of_block(found, config, made), split_of(found, config), in_shared(found, config)
     blocks, threads = config.integers("blocks", "threads")
     streamed = split.launched if split is not None else 0
+    parts_of_tile = 1.0 if split is None or streamed else blocks_per_tile(found, split)
     if split is not None and not streamed:
-        blocks *= split.count
-        results = sum(made.of(found.states[state]).registers for state in split.states) * made.warps * WARP
+        blocks = round(blocks * parts_of_tile)
+        registers = sum(made.of(found.states[state]).registers for state in split.states)
+        results = registers * made.warps * WARP * share_of_parts(found, split)
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(found, config)
     if work_of_values(found, config, made).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
@@ -105,8 +118,9 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     elif split is not None:
         parts = 4.0 * results * blocks  # written, then read; from L2 if they fit
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
-    stretch = 1.0 if streamed else _stretch(found, config, device, 1 if split is None else split.count)
+    stretch = 1.0 if streamed else _stretch(found, config, device, split)
     work = work.times(stretch)
+    each = split.each if split is not None and split.only_long and split.loop.number == main else 0
     return CostCounts(
         blocks=blocks,
         threads=threads,
@@ -124,7 +138,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         if main is None
         else max(1, math.ceil(average_turns(found, main) * tiles))
         if streamed
-        else max(1, round(average_turns(found, main) * stretch / (split.count if split is not None else 1))),
+        else max(1, round(average_turns(found, main) * stretch / parts_of_tile)),
         stages=1 if main is None else stages[main],
         refills=config.get("fragment_buffers", 1) == 1,
         special=work.special,
@@ -136,12 +150,12 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         drain_instructions=ending,
         chained=main is not None and _chained(found, main),
         ping_pong=alternates(config),
-        longest=1.0 if main is None else max(1.0, _longest(found, main) / stretch),
+        longest=1.0 if main is None else max(1.0, _longest(found, main, each, parts_of_tile) / stretch),
         run_bytes=_run_bytes([placed_operand(found, s, config, made) for s in staged.values()]),
     )
 
 
-def _stretch(found: Inference, config: Config, device: Device, parts: int) -> float:
+def _stretch(found: Inference, config: Config, device: Device, split: Split | None) -> float:
     """Return the factor by which the launch takes longer because blocks have different numbers of iterations.
 
     Blocks that share a loop have equal parts of it.
@@ -150,8 +164,9 @@ def _stretch(found: Inference, config: Config, device: Device, parts: int) -> fl
         return 1.0
     threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
     resident = occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes)
-    raster = str(config.get("raster", "row"))
-    return imbalance(found, order_of(config), raster, device.sm_count, max(1, resident), parts)
+    raster, parts = str(config.get("raster", "row")), 1 if split is None else split.count
+    each = split.each if split is not None and split.only_long else 0
+    return imbalance(found, order_of(config), raster, device.sm_count, max(1, resident), parts, each)
 
 
 def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:

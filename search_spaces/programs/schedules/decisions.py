@@ -10,7 +10,13 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.layouts.shared_layout import sampled_layouts
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning import estimates
-from search_spaces.programs.planning.block_order import BLOCK_ORDERS, FORWARD, PARAMETER, uneven
+from search_spaces.programs.planning.block_order import (
+    BLOCK_ORDERS,
+    FORWARD,
+    PARAMETER,
+    may_share_long_tiles,
+    uneven,
+)
 from search_spaces.programs.planning.choices import Choices, choices, unique_operands
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
@@ -18,7 +24,7 @@ from search_spaces.programs.planning.memory import (
     SHARED_LAYOUTS,
     stage_names,
 )
-from search_spaces.programs.planning.splits import LAUNCHES, SPLITS, shared_loop
+from search_spaces.programs.planning.splits import ALL, LAUNCHES, LONG, SPLITS, TILES, shared_loop
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
 from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
@@ -117,6 +123,9 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     if shared_loop(first) is not None:
         doc = "launches for the split loop: with 2, a second launch combines the partial results"
         listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
+    if any(may_share_long_tiles(i) for i in found.inferences.values()):
+        doc = "tiles whose loop blocks share: all equally, or long ones by more blocks than short ones"
+        listed.append(categorical(TILES, (ALL, LONG), doc, before=ALL))
     if is_splittable(found):
         listed.append(
             ordinal(

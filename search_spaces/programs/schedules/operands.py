@@ -10,9 +10,10 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.programs.inference.inference import Staged
+from search_spaces.programs.planning.block_order import may_share_long_tiles
 from search_spaces.programs.planning.choices import Choices
 from search_spaces.programs.planning.memory import stage_names
-from search_spaces.programs.planning.splits import LAUNCHES, PARTS, combining_loop, shared_loop
+from search_spaces.programs.planning.splits import ALL, LAUNCHES, PARTS, TILES, combining_loop, shared_loop
 from search_spaces.programs.planning.unrolling import unrollable
 from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.schedules.decisions import COPY_COLUMNS, operand_names
@@ -89,14 +90,24 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
 def split_rules(found: Choices) -> tuple[Rule, ...]:
     """Return the validity rules of split loops."""
     if shared_loop(found.first) is not None:
-        return (
+        rules = [
             Rule(
                 "split_launches",
                 lambda launches, parts: (launches == 1) | (parts > 1),
                 "one block runs all iterations of the loop, so a second launch has nothing to combine",
                 names={"launches": LAUNCHES, "parts": PARTS},
-            ),
-        )
+            )
+        ]
+        if any(may_share_long_tiles(i) for i in found.inferences.values()):
+            rules.append(
+                Rule(
+                    TILES,
+                    each(lambda tiles, launches, parts: tiles == ALL or (launches == 1 and parts > 1)),
+                    "long tiles are shared by more blocks only if several blocks share a loop in one launch",
+                    names={"tiles": TILES, "launches": LAUNCHES, "parts": PARTS},
+                )
+            )
+        return tuple(rules)
     if not is_splittable(found):
         return ()
     return (

@@ -18,13 +18,14 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.layout_distributions import turned
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
+from search_spaces.programs.planning.block_order import blocks_per_tile
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.exchange import reading, wavefronts
 from search_spaces.programs.planning.memory import exchange_layout
 from search_spaces.programs.planning.numbers import Numbers, ProductNumbers
 from search_spaces.programs.planning.packed import packed_width
 from search_spaces.programs.planning.scans import scan_instructions
-from search_spaces.programs.planning.splits import split_of
+from search_spaces.programs.planning.splits import TILES, combining_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
@@ -38,7 +39,7 @@ PICK_INSTRUCTIONS = 4  # instructions that compare two elements with indices and
 SCALAR = 8  # warp instructions that load a scalar and clamp it, including its address
 LINE_BYTES = 128  # bytes of shared memory per cycle
 PLACING = ("layout", "copy", "vector", "copy_columns")  # prefixes of the decisions on how an operand is copied and read
-DECIDING = ("store_", "home_", "split_k", "tail", "intrinsic")  # prefixes of other parameters that affect it
+DECIDING = ("store_", "home_", "split_k", TILES, "tail", "intrinsic")  # prefixes of other parameters that affect it
 WMMA_WAVEFRONTS = 8  # to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
@@ -103,8 +104,10 @@ class _Counter(BlockWork):
                 case ir.Loop():
                     if self.split is not None and operation == self.split.loop:
                         # only the last block executes the code after the loop
-                        times /= self.split.count
+                        times /= blocks_per_tile(self.found, self.split)
                     inside = times * average_turns(self.found, operation.number)
+                    if self.split is not None and operation.number == combining_loop(self.found):
+                        inside = times * (blocks_per_tile(self.found, self.split) - 1)
                     if operation.number in self.peeled:  # masks of the last iteration are ignored
                         self.turns = but_the_last(turns, operation.number)
                     outer, self.inside = self.inside, True

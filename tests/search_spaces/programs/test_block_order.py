@@ -17,6 +17,7 @@ from search_spaces.programs.planning.block_order import (
     BLOCK_ORDERS,
     FOLDED,
     FORWARD,
+    ZIGZAG,
     imbalance,
     ordered,
     uneven,
@@ -78,6 +79,15 @@ def test_parts_balance_blocks() -> None:
     whole, shared = (imbalance(found, FORWARD, "row", 50, 1, parts) * 2 for parts in (1, 4))
     assert whole == pytest.approx(150 / 50.5)  # an SM has the blocks of 50 and 100 iterations
     assert 2.0 < shared < 0.85 * whole
+
+
+def test_blocks_that_share_long_tiles_are_balanced_by_their_order() -> None:
+    found = choices(problem(sums_up_to_the_diagonal, m=256, n=256)).first  # 1 to 32 iterations
+    alone, as_many, fewer = (imbalance(found, ZIGZAG, "row", 16, 3, *parts) for parts in ((1,), (2,), (2, 16)))
+    assert alone == 1.0  # an SM has 33 of the 528 iterations
+    assert as_many > 1.1
+    assert fewer == pytest.approx(33 / (3 * 528 / 48), rel=0.05)  # 16 tiles of one block, 16 of two
+    assert imbalance(found, FORWARD, "row", 16, 3, 2, 16) > 1.1 * fewer
 
 
 def test_the_imbalance_of_blocks_follows_from_their_order() -> None:

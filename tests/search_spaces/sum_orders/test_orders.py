@@ -201,3 +201,18 @@ def test_blocks_that_share_a_loop_are_named_up_to_its_iterations() -> None:
     assert eight == sixteen  # both have one of the five iterations in each of five blocks
     assert order(4, sum_1="in_loop") != four
     assert order(8, sum_1="in_loop") == eight
+
+
+def test_blocks_that_share_long_tiles_have_an_order_of_their_own() -> None:
+    problem, where = Attention(1, 1, 1, 300, head_size=32, dtype="f16", causal=1), device("a100")
+    templates = templates_for(problem, where)
+    drawn = templates.space(problem, where).sample(2000, 1)
+    schedule = next(s for s in drawn if (s["bm"], s["bn"], s["split_tiles"]) == (64, 32, "long"))
+
+    def order(**values: int | str) -> SumOrder:
+        own = schedule.replace(split_launches=1, unroll=1, **values)
+        found = sum_order(templates.of(own), problem, own, where)
+        assert found is not None
+        return found
+
+    assert len({order(parts=parts, split_tiles=tiles) for parts in (2, 4) for tiles in ("all", "long")}) == 4

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,6 +219,108 @@ def test_faults_of_parts_are_found(fault: str) -> None:
     old, new = (text.replace("{loop}", str(loop)) for text in PART_FAULTS[fault])
     assert old in kernel.source
     assert outcome(SHARED, replace(kernel, source=kernel.source.replace(old, new))) != "ok"
+
+
+LONG = Attention(batch=1, heads=2, kv_heads=1, queries=300, head_size=32, dtype="f16", causal=1, log_sum_exp=1)
+LONG_CASES = {
+    "square": LONG,
+    "behind a prefix": replace(LONG, queries=170, keys=290, sinks=1),
+    "more queries than keys": replace(LONG, keys=140),
+    "window": replace(LONG, queries=260, keys=260, window=150, alibi=1),
+}
+
+
+def sharing_long_tiles(problem: Attention, gpu: str, **values: str | int) -> Schedule:
+    return sharing(problem, gpu, split_tiles="long", **values)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "values"),
+    [
+        ("a100", {"parts": 4, "block_order": "backward"}),
+        ("h100", {"parts": 4, "intrinsic": "wgmma_m64k16_f16", "filled_by": "tma", "block_order": "zigzag"}),
+        ("h100", {"parts": 2, "intrinsic": "wgmma_m64k16_f16", "filled_by": "warp"}),
+        ("b200", {"parts": 2, "intrinsic": "tcgen05_m64k16_f16"}),
+    ],
+)
+def test_more_blocks_share_the_keys_of_long_tiles(gpu: str, values: dict[str, str | int]) -> None:
+    schedule = sharing_long_tiles(LONG, gpu, **values)
+    assert outcome(LONG, kernel_of(LONG, gpu, schedule)) == "ok"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("gpu", ["t4", "a100", "h100", "b200"])
+@pytest.mark.parametrize("name", LONG_CASES)
+def test_sampled_schedules_that_share_long_tiles(name: str, gpu: str) -> None:
+    problem = LONG_CASES[name]
+    drawn = [s for s in sampled(problem, gpu, 300) if s.values["split_tiles"] == "long"]
+    for schedule in drawn[:10]:
+        assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
+
+
+def test_long_tiles_are_shared_by_several_blocks_in_one_launch() -> None:
+    space = tile_template(Attention).space(LONG, device("a100")).valid
+    schedule = sharing_long_tiles(LONG, "a100")
+    space.validate(schedule)
+    for change in ({"parts": 1}, {"split_launches": 2}):
+        with pytest.raises(ValueError, match="split_tiles"):
+            space.validate(schedule.replace(unroll=1, **change))
+
+
+@pytest.mark.parametrize("options", [{"causal": 0}, {"packed": 1, "batch": 2}])
+def test_tiles_of_one_or_an_unknown_length_are_shared_equally(options: dict[str, Any]) -> None:
+    problem = replace(LONG, **options)
+    names = [p.name for p in tile_template(Attention).space(problem, device("a100")).parameters]
+    assert ("parts" in names, "split_tiles" in names) == (True, False)
+
+
+LONG_FAULTS = {  # regular expressions in the generated code
+    "the last part is lost": (r"if \(split >= parts_of_tile\)", "if (split >= max(parts_of_tile - 1, 1))"),
+    "parts overlap": (r"first_turn = (split \* all_turns / parts_of_tile)", r"first_turn = max(\1 - 1, 0)"),
+    "the last iteration is left out": (r"\(split \+ 1\) \* all_turns /", "(split + 1) * (all_turns - 1) /"),
+    "short tiles have parts of others": (r"split \* all_turns / parts_of_tile", "split * all_turns / 4"),
+    "the last part is not combined": (r"< parts_of_tile - 1;", "< parts_of_tile - 2;"),
+    "parts are read before they are stored": ("if \\(!is_last_of", "if (split + 1 != parts_of_tile && !is_last_of"),
+    "all tiles wait for as many parts": (r"is_last_of(<\d+>)?\(parts_of_tile,", r"is_last_of\1(4,"),
+    "masks of the first part": (r"= first_turn \+ own_turn;", "= own_turn;"),
+    "keys of the first part": (r"\+ first_turn \* ", "+ 0 * "),
+    "parts are stored in one place": (r"parts \+ split \* ", "parts + 0 * "),
+    "a tile is left out": (r"(block_2 = .*\d+ - [^;]*);", r"\1 + (split == 1);"),
+}
+
+
+def long_fault_is_found(fault: str) -> bool:
+    kernel = kernel_of(LONG, "a100", sharing_long_tiles(LONG, "a100", parts=4, bn=32, block_order="backward"))
+    source, count = re.subn(*LONG_FAULTS[fault], kernel.source)
+    assert count
+    return outcome(LONG, replace(kernel, source=source)) != "ok"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", LONG_FAULTS)
+def test_faults_of_sharing_long_tiles_are_found(fault: str) -> None:
+    assert long_fault_is_found(fault)
+
+
+@pytest.mark.parametrize("fault", ["the last part is lost", "masks of the first part"])
+def test_some_faults_of_sharing_long_tiles_are_found(fault: str) -> None:
+    assert long_fault_is_found(fault)
+
+
+def test_sharing_long_tiles_is_predicted_to_pay_if_sms_have_few_blocks() -> None:
+    problem, chip = Attention(1, 8, 8, 2048, causal=1), device("h100")
+    template = tile_template(Attention)
+    way = {"intrinsic": "wgmma_m64k16_bf16", "filled_by": "tma", "home_q": "registers"}
+    schedule = sharing_long_tiles(problem, "h100", parts=2, bm=64, bn=32, **way)
+    schedule = schedule.replace(stages=4, min_blocks=3, raster="column", block_order="zigzag")
+    assert template.counts is not None
+    of_long, of_all, alone = (
+        template.counts(problem, template.config(problem, s, chip), chip)
+        for s in (schedule, schedule.replace(split_tiles="all"), schedule.replace(parts=1, split_tiles="all"))
+    )
+    assert (of_long.blocks, of_all.blocks, alone.blocks) == (384, 512, 256)  # 16 of 32 tiles are shared
+    assert of_long.blocks * of_long.flops == pytest.approx(alone.blocks * alone.flops, rel=0.1)
+    assert predict(of_long, chip) < 0.9 * min(predict(of_all, chip), predict(alone, chip))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,11 +7,11 @@
 namespace autosched {
 
 // Every thread of the block calls this after its stores to global memory. Returns true, in all threads, in the last of
-// the Blocks blocks that share `counter`. Its threads may then read (ld.global.cg) what the others stored. `counter` is
-// zero before and after the launch. `flag` is 4 bytes of shared memory that are unused after the block's loads. With
+// the `blocks` blocks that share `counter`. Its threads may then read (ld.global.cg) what the others stored. `counter`
+// is zero before and after the launch. `flag` is 4 bytes of shared memory that are unused after the block's loads. With
 // Threads, only this many threads from thread First on call it, and use named barrier 1.
-template <int Blocks, int Threads = 0, int First = 0>
-__device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) {
+template <int Threads = 0, int First = 0>
+__device__ __forceinline__ bool is_last_of(unsigned blocks, unsigned* counter, unsigned flag) {
   const auto wait_for_all = [] {
     if constexpr (Threads > 0) {
       ptx::barrier_sync(1, Threads);
@@ -30,9 +30,15 @@ __device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) 
     ptx::st_shared(flag, AlignedVector<4>{{arrived}});
   }
   wait_for_all();
-  if (ptx::ld_shared<4>(flag).word[0] != Blocks - 1) return false;
+  if (ptx::ld_shared<4>(flag).word[0] != blocks - 1) return false;
   if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch
   return true;
+}
+
+// The same for a number of blocks that is a constant.
+template <int Blocks, int Threads = 0, int First = 0>
+__device__ __forceinline__ bool is_last_block(unsigned* counter, unsigned flag) {
+  return is_last_of<Threads, First>(Blocks, counter, flag);
 }
 
 // For a kernel that is launched twice; every thread calls this once. Returns true in the second launch, in which all

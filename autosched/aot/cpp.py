@@ -174,8 +174,8 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
 
 def _shape(name: str, step: PortableStep, cpp: Callable[[str], str]) -> list[str]:
     assigned = [
-        f"to.{what}[{axis}] = side({cpp(text)}, ok);"
-        for what, size in (("grid", step.grid), ("block", step.block), ("cluster", step.cluster))
+        f"to.{field}[{axis}] = side({cpp(text)}, ok);"
+        for field, size in (("grid", step.grid), ("block", step.block), ("cluster", step.cluster))
         for axis, text in enumerate(size)
     ]
     assigned += [f"to.shared = side({cpp(step.dynamic_shared_bytes)}, ok);", "to.defined = ok;"]

@@ -68,21 +68,21 @@ def collect(
         NvrtcMissing: There is no compiler.
         ValueError: An unknown device, or ``problems`` without one.
     """
-    asked: Iterable[tuple[Problem, str]]
+    requested: Iterable[tuple[Problem, str]]
     if problems:
         if device is None:
             raise ValueError("problems need a device for which they are looked up: name it")
-        asked = [(problem, device) for problem in problems]
+        requested = [(problem, device) for problem in problems]
     else:
-        asked = _recorded(store, operator, device, skipped)
+        requested = _recorded(store, operator, device, skipped)
     found: list[ExportedKernel] = []
     with CompilePool(workers=1) as pool:
-        for problem, name in asked:
-            made = _made(store, problem, device_row(name), pool, with_ptx, exact=not problems)
-            if isinstance(made, str):
-                skipped(f"{problem.key()} on {name}: {made}")
+        for problem, name in requested:
+            exported = _exported_problem(store, problem, device_row(name), pool, with_ptx, exact=not problems)
+            if isinstance(exported, str):
+                skipped(f"{problem.key()} on {name}: {exported}")
             else:
-                found.append(made)
+                found.append(exported)
     return tuple(sorted(found, key=lambda k: (k.device.name, k.problem.operator, k.problem.key())))
 
 
@@ -106,7 +106,7 @@ def _recorded(
     return list(wanted)
 
 
-def _made(
+def _exported_problem(
     store: Store, problem: Problem, device: Device, pool: CompilePool, with_ptx: bool, *, exact: bool
 ) -> ExportedKernel | str:
     """Return a kernel, or the reason why there is none."""
@@ -170,13 +170,13 @@ def write(kernels: Sequence[ExportedKernel], folder: str | Path) -> list[Path]:
     if not kernels:
         raise ValueError("there is no kernel to export")
     to = Path(folder)
-    made: list[Path] = []
+    written: list[Path] = []
 
     def put(name: str, content: bytes) -> None:
         path = to / name
         path.parent.mkdir(parents=True, exist_ok=True)
         publish(path, content)
-        made.append(path)
+        written.append(path)
 
     for old in ("cubins", "ptx"):
         shutil.rmtree(to / old, ignore_errors=True)
@@ -190,4 +190,4 @@ def write(kernels: Sequence[ExportedKernel], folder: str | Path) -> list[Path]:
     for path in sorted(RUNTIME.iterdir()):
         if path.is_file():
             put(path.name, path.read_bytes())
-    return made
+    return written

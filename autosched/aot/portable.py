@@ -66,10 +66,10 @@ def portable(problem: Problem, schedule: Schedule, launch: Launch, device: Devic
     if isinstance(problem, KernelProblem):
         free = _free_sizes(problem.file, schedule)
         try:
-            made = _of_file(problem.file, problem.sizes, schedule, launch, device, free) if free else None
-            if made is not None:
-                _check_cpp(made, tuple(problem.sizes))
-                return made
+            launch_of_sizes = _of_file(problem.file, problem.sizes, schedule, launch, device, free) if free else None
+            if launch_of_sizes is not None:
+                _check_cpp(launch_of_sizes, tuple(problem.sizes))
+                return launch_of_sizes
         except PythonOnlyExpression:
             pass  # keep the numbers for these sizes
     return PortableLaunch(
@@ -144,10 +144,10 @@ def _of_file(
     )
 
 
-def _check_cpp(made: PortableLaunch, sizes: tuple[str, ...]) -> None:
+def _check_cpp(launch: PortableLaunch, sizes: tuple[str, ...]) -> None:
     """Raise PythonOnlyExpression if an expression has no C++ form."""
     spelled = {name: name for name in sizes}
-    texts = [*(text for step in made.steps for text in step.texts), *made.scalars.values()]
-    texts += [text for shape in made.shapes for text in shape] + [text for text, _ in made.guards]
+    texts = [*(text for step in launch.steps for text in step.texts), *launch.scalars.values()]
+    texts += [text for shape in launch.shapes for text in shape] + [text for text, _ in launch.guards]
     for text in texts:
         to_cpp(text, spelled)

@@ -92,9 +92,9 @@ def write_files(summary: Summary, output: Output) -> None:
         return
     for line in ci.workflow_commands(summary):
         print(harmless(line), file=sys.stderr)
-    place = os.environ.get(_GITHUB_SUMMARY)
-    if place:
-        with open(place, "a", encoding="utf-8") as file:
+    summary_file = os.environ.get(_GITHUB_SUMMARY)
+    if summary_file:
+        with open(summary_file, "a", encoding="utf-8") as file:
             file.write(ci.markdown(summary))
 
 

@@ -345,12 +345,12 @@ def run(arguments: Sequence[str]) -> int:
             return _complain("the current folder has been deleted: change to another one")
         if error.errno in _LIMITS:
             return _complain(f"a limit of this machine is reached ({error.strerror}): raise it (see ulimit -a)")
-        place = error.filename or "a file"
+        file = error.filename or "a file"
         if error.errno in _NO_PLACE:
-            return _complain(f"{place} cannot be used ({error.strerror}): name another file")
+            return _complain(f"{file} cannot be used ({error.strerror}): name another file")
         if error.errno not in _MACHINE_ERRORS:
             raise
-        return _complain(f"{place} cannot be written ({error.strerror}): free disk space, or change its permissions")
+        return _complain(f"{file} cannot be written ({error.strerror}): free disk space, or change its permissions")
     except (ValueError, RuntimeError) as error:
         if not isinstance(error, _errors_of_work()):
             raise

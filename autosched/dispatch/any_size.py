@@ -58,19 +58,19 @@ class KernelOfAnySize:
 
     def _sizes_of(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, int]:
         """Return the dynamic sizes of a call. Raises ValueError as ``of`` does."""
-        given = arguments(self._inputs, arrays, self._without_scalars(named))
-        said = dict(self._program.arguments)
+        arrays_by_name = arguments(self._inputs, arrays, self._without_scalars(named))
+        declared = dict(self._program.arguments)
         found: dict[str, tuple[int, str]] = {}
         for operand in self._inputs:
-            names, shape = said[operand.name].sizes, tuple(given[operand.name].shape)
+            names, shape = declared[operand.name].sizes, tuple(arrays_by_name[operand.name].shape)
             if len(shape) == len(names) - 1:
                 shape = (1, *shape)
             if names[0] in self._program.dynamic and len(shape) == len(names):
                 size, by = found.setdefault(names[0], (shape[0], operand.name))
                 if size != shape[0]:
                     raise ValueError(f"{names[0]} is {shape[0]} in {operand.name}, but {size} in {by}")
-            if said[operand.name].strided and len(given[operand.name].shape) == len(names):
-                stride = _stride(operand.name, given[operand.name])
+            if declared[operand.name].strided and len(arrays_by_name[operand.name].shape) == len(names):
+                stride = _stride(operand.name, arrays_by_name[operand.name])
                 found[self._program.strides[operand.name]] = stride, operand.name
         missing = [name for name in self._program.dynamic if name not in found]
         if missing:
@@ -97,7 +97,7 @@ class KernelOfAnySize:
         scalars = dict(self._program.scalars)
         return {name: array for name, array in named.items() if name not in scalars}
 
-    def _nothing(self, sizes: Mapping[str, int], given: Mapping[str, Any], out: Any) -> Any:
+    def _nothing(self, sizes: Mapping[str, int], arrays_by_name: Mapping[str, Any], out: Any) -> Any:
         """Return the outputs of a call in which a size is 0."""
         empty, known = next(name for name, size in sizes.items() if size == 0), {**self._sizes, **sizes}
         outputs = [(name, a) for name, a in self._program.arguments if a.role == "output"]
@@ -106,12 +106,12 @@ class KernelOfAnySize:
             full = next((name for name, shape in shapes.items() if 0 not in shape), None)
             if full is not None:
                 raise ValueError(f"{empty} is 0, so no launch writes {full}: pass out=, which is left unchanged")
-            first = given[self._inputs[0].name]
+            first = arrays_by_name[self._inputs[0].name]
             found = tuple(_empty(first, shape, a.dtype) for shape, (_, a) in zip(shapes.values(), outputs, strict=True))
             return found if len(found) > 1 else found[0]
         if out is not None:
             return out
-        written = tuple(given[name] for name, a in self._program.arguments if a.role == "inout")
+        written = tuple(arrays_by_name[name] for name, a in self._program.arguments if a.role == "inout")
         return written if len(written) > 1 else written[0]
 
 

@@ -196,13 +196,13 @@ def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> 
     Raises:
         ValueError: They are missing, superfluous or do not fit.
     """
-    given = {"block_scale_a": a, "block_scale_b": b}
+    by_name = {"block_scale_a": a, "block_scale_b": b}
     if problem.blocks is None:
         if a is not None or b is not None:
             raise ValueError(f"block_scale_a and block_scale_b need block_format: one of {', '.join(BLOCK_FORMATS)}")
         return []
     shapes = {operand.name: operand.shape for operand in problem.operands()}
-    for name, scales in given.items():
+    for name, scales in by_name.items():
         if scales is None:
             raise ValueError(f"{problem.a} needs {name}: bytes of the shape {shapes[name]}")
         if scales.itemsize != 1 or math.prod(scales.shape) != math.prod(shapes[name]):
@@ -211,7 +211,7 @@ def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> 
                 f"not {scales.shape} of {scales.type}"
             )
         _dense(name, scales)
-    return list(given)
+    return list(by_name)
 
 
 def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int, int, int]) -> str:
@@ -455,10 +455,10 @@ def _out_type(out: ArraySpec | None, dtype: str | None, usual: str) -> str:
     """
     if dtype is not None and dtype not in TYPES.values():
         dtype = TYPES.get(dtype, dtype)
-    given = None if out is None else TYPES.get(out.type, out.type)
-    if given is not None and dtype is not None and given != dtype:
-        raise ValueError(f"out has type {given}, but dtype is {dtype}: leave one out")
-    return given or dtype or usual
+    type_name = None if out is None else TYPES.get(out.type, out.type)
+    if type_name is not None and dtype is not None and type_name != dtype:
+        raise ValueError(f"out has type {type_name}, but dtype is {dtype}: leave one out")
+    return type_name or dtype or usual
 
 
 def _shapes(*arrays: ArraySpec) -> str:

@@ -331,21 +331,21 @@ class _Default:
 
     def __init__(self) -> None:
         self._database: Database | None = None
-        self._asked = False
+        self._is_resolved = False
 
     def set(self, database: Database | None) -> bool:
         """Set the database; None restores the one of the environment. Return False if nothing changes."""
         changed = database is None or database is not self._database
-        self._database, self._asked = database, False
+        self._database, self._is_resolved = database, False
         return changed
 
     def get(self) -> Database:
-        if self._database is None and not self._asked:
+        if self._database is None and not self._is_resolved:
             path = default_database()
             known = bool(os.environ.get(VARIABLE)) or os.path.exists(path)
-            self._database, self._asked = _opened(path) if known else None, True
+            self._database, self._is_resolved = _opened(path) if known else None, True
         if self._database is None:
-            self._asked = False
+            self._is_resolved = False
             return _NO_DATABASE
         return self._database
 
@@ -372,25 +372,25 @@ Make = Callable[[Sequence[ArraySpec], ArraySpec | None, tuple[Any, ...]], CallPl
 
 
 def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tuple[Any, ...]) -> CallPlan:
-    asked, names = call_signature.MatmulOptions(*options[1:7]), options[7:]
+    matmul_options, names = call_signature.MatmulOptions(*options[1:7]), options[7:]
     more = dict(zip(names, facts[2:], strict=True))
-    return call_signature.matmul_plan(facts[0], facts[1], **more, out=out, options=asked)
+    return call_signature.matmul_plan(facts[0], facts[1], **more, out=out, options=matmul_options)
 
 
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
     cp = gpu_library()
-    given: Sequence[Any] = arrays if out is None else (*arrays, out)
-    seen = look_at(cp.ndarray, given)
+    all_arrays: Sequence[Any] = arrays if out is None else (*arrays, out)
+    seen = look_at(cp.ndarray, all_arrays)
     if seen is None:
-        given = _on_gpu(cp, given, len(arrays))
-        seen = look_at(cp.ndarray, given)
+        all_arrays = _on_gpu(cp, all_arrays, len(arrays))
+        seen = look_at(cp.ndarray, all_arrays)
         assert seen is not None
     looks, starts, bits = seen
     database = _default.get() if source is None else _opened(source)
     key = (database, options, out is None, looks)
     loaded = _loaded.get(key)
     if loaded is None:
-        loaded = _load(cp, database, key, plan, _on_gpu(cp, given, len(arrays)), len(arrays))
+        loaded = _load(cp, database, key, plan, _on_gpu(cp, all_arrays, len(arrays)), len(arrays))
     if call_log.active():
         call_log.add(loaded.problem)
     torch = loaded.torch
@@ -399,7 +399,7 @@ def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tup
             result = _new(cp, loaded)
             start = result.data.ptr
         else:
-            result = given[0].new_empty(loaded.shape, dtype=loaded.dtype)
+            result = all_arrays[0].new_empty(loaded.shape, dtype=loaded.dtype)
             start = result.data_ptr()
         starts.append(start)
         bits |= start
@@ -437,29 +437,29 @@ def call_tile_operator(
         NoSchedule: No kernel can compute this.
     """
     cp = gpu_library()
-    given = {name: array for name, array in arrays.items() if array is not None}
-    seen = look_at(cp.ndarray, list(given.values()))
+    gpu_arrays = {name: array for name, array in arrays.items() if array is not None}
+    seen = look_at(cp.ndarray, list(gpu_arrays.values()))
     if seen is None:
-        given = {name: as_gpu_array(cp, name, array) for name, array in given.items()}
-        seen = look_at(cp.ndarray, list(given.values()))
+        gpu_arrays = {name: as_gpu_array(cp, name, array) for name, array in gpu_arrays.items()}
+        seen = look_at(cp.ndarray, list(gpu_arrays.values()))
         assert seen is not None
     database, looks = _default.get() if source is None else _opened(source), seen[0]
-    key = (database, problem, tuple(options.items()), tuple(given), looks)
+    key = (database, problem, tuple(options.items()), tuple(gpu_arrays), looks)
     kernel = _tile_kernels.get(key)
     if kernel is None:
-        for name, array in given.items():
-            given[name] = as_gpu_array(cp, name, array)
+        for name, array in gpu_arrays.items():
+            gpu_arrays[name] = as_gpu_array(cp, name, array)
         for here in looks[3::4]:
             if here != looks[3]:
                 raise ValueError(f"the arrays are on GPUs {looks[3]} and {here}: move them to one")
-        made = call_signature.tile_problem(problem, {n: _facts(a) for n, a in given.items()}, options)
+        tile_operator = call_signature.tile_problem(problem, {n: _facts(a) for n, a in gpu_arrays.items()}, options)
         with _lock, cp.cuda.Device(looks[3]):
-            kernel = _tile_kernels[key] = database.kernel(made)
+            kernel = _tile_kernels[key] = database.kernel(tile_operator)
         if call_log.active():
-            call_log.add(made)
+            call_log.add(tile_operator)
     elif call_log.active():
-        call_log.add(call_signature.tile_problem(problem, {n: _facts(a) for n, a in given.items()}, options))
-    return kernel(*(given[o.name] for o in kernel.inputs), out=out)
+        call_log.add(call_signature.tile_problem(problem, {n: _facts(a) for n, a in gpu_arrays.items()}, options))
+    return kernel(*(gpu_arrays[o.name] for o in kernel.inputs), out=out)
 
 
 def _on_gpu(cp: Any, arrays: Sequence[Any], inputs: int) -> list[Any]:
@@ -478,10 +478,10 @@ def _load(
     with _lock:
         if key not in _loaded:
             facts = [_facts(array) for array in arrays]
-            made = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None, options)
+            loaded_plan = plan(facts[:inputs], facts[inputs] if len(facts) > inputs else None, options)
             with cp.cuda.Device(gpu):
-                kernel = database.kernel(made.problem)
-            _loaded[key] = _LoadedCall.of(kernel, made, arrays[0], gpu)
+                kernel = database.kernel(loaded_plan.problem)
+            _loaded[key] = _LoadedCall.of(kernel, loaded_plan, arrays[0], gpu)
         return _loaded[key]
 
 

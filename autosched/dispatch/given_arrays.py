@@ -79,15 +79,15 @@ def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[s
     names = [o.name for o in inputs]
     if len(arrays) > len(names):
         raise TypeError(f"{len(arrays)} arrays are too many: give {', '.join(names)}")
-    given = dict(zip(names, arrays, strict=False))
+    by_name = dict(zip(names, arrays, strict=False))
     for name, array in named.items():
-        if name not in names or name in given:
+        if name not in names or name in by_name:
             raise TypeError(f"unexpected or repeated argument {name}: give each of {', '.join(names)} once")
-        given[name] = array
-    missing = [name for name in names if name not in given]
+        by_name[name] = array
+    missing = [name for name in names if name not in by_name]
     if missing:
         raise TypeError(f"missing arguments {', '.join(missing)}: give {', '.join(names)}")
-    return given
+    return by_name
 
 
 def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:

@@ -222,22 +222,22 @@ class LoadedKernel(ABC):
                 names = ", ".join(self._names[i] for i in self._written)
                 raise ValueError(f"the kernel modifies {names} in place: omit out=")
             outs = split_outputs(self.outputs, out)
-        given: Sequence[Any] = (*arrays, *outs)
-        seen = look_at(self._ndarray, given)
+        checked: Sequence[Any] = (*arrays, *outs)
+        seen = look_at(self._ndarray, checked)
         known = None if seen is None else self._accepted.get(seen[0])
         if seen is None or known is None:
-            given = [as_gpu_array(self._cupy, name, a) for name, a in zip(self._names, given, strict=False)]
-            seen = look_at(self._ndarray, given)
+            checked = [as_gpu_array(self._cupy, name, a) for name, a in zip(self._names, checked, strict=False)]
+            seen = look_at(self._ndarray, checked)
             assert seen is not None
-            known = self._accepted[seen[0]] = self._accept(given)
+            known = self._accepted[seen[0]] = self._accept(checked)
         torch, to_make = known
         _, starts, bits = seen
         if bits % ALIGNMENT:
-            self._check_each(given)
+            self._check_each(checked)
         for i in self._written if outs or not self.outputs else self._changed:
             check_apart(self._names, starts, self._bytes, i)
         if self.outputs and not outs:
-            outs = self._made(to_make, torch, given[0])
+            outs = self._made(to_make, torch, checked[0])
             starts += [array.data.ptr if torch is None else array.data_ptr() for array in outs]
         if not self.outputs:
             outs = tuple(arrays[i] for i in self._written)
@@ -369,8 +369,8 @@ class CubinKernel(LoadedKernel):
         passed = [a for a in launch.arguments if isinstance(a, ScalarArgument) and a.limits is not None]
         self.scalars = tuple(passed)
         self._usual = [scalar.stored for scalar in passed]
-        behind = (*(scalar.name for scalar in passed), *(o.name for o in self._wanted))
-        self._parameters = self._loaded.encoder((*self._names, *behind))
+        trailing = (*(scalar.name for scalar in passed), *(o.name for o in self._wanted))
+        self._parameters = self._loaded.encoder((*self._names, *trailing))
         self._run = self._loaded.launch_with
         # By stream and thread, because concurrent launches must not share workspaces. The per-thread default stream has
         # the same handle in every thread.

@@ -252,8 +252,8 @@ class _LookUp:
         return f"{self._store.name} has no usable trial of this problem on {self._device.name}: {why}; tune it first"
 
     def _provenance(self, kind: Kind, schedule: Schedule, **details: Any) -> KernelProvenance:
-        asked = self._problem.key(), self._device.name, "" if self._store is None else self._store.name
-        return KernelProvenance(kind, *asked, schedule, refused=tuple(self._refused), **details)
+        key = self._problem.key(), self._device.name, "" if self._store is None else self._store.name
+        return KernelProvenance(kind, *key, schedule, refused=tuple(self._refused), **details)
 
     def _trial(self, neighbour: Neighbour) -> Trial | None:
         """Return the best trial of a neighbour, or None if it is unreadable or of another device family."""

@@ -45,8 +45,8 @@ def packed_array(pack: Callable[[Array], Array], w: Any) -> Any:
     """
     torch = torch_of(w)
     if torch is not None:
-        given = w.detach().cpu().contiguous()
-        host = given.view(torch.uint8).numpy() if given.element_size() == 1 else given.numpy()
+        weights = w.detach().cpu().contiguous()
+        host = weights.view(torch.uint8).numpy() if weights.element_size() == 1 else weights.numpy()
         return torch.from_numpy(pack(host)).view(w.dtype).to(w.device)
     if isinstance(w, np.ndarray):
         return pack(w)

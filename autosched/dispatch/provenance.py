@@ -87,22 +87,22 @@ class KernelProvenance:
     @property
     def warning(self) -> str:
         """Warning for users of the kernel in one line; "" if there is none."""
-        asked = fields_of(self.problem)
-        sizes = " ".join(f"{k}={v}" for k, v in asked.items() if type(v) is int and v != 1)
-        what = f"{asked['operator']} {sizes} on {self.device}"
+        fields = fields_of(self.problem)
+        sizes = " ".join(f"{k}={v}" for k, v in fields.items() if type(v) is int and v != 1)
+        subject = f"{fields['operator']} {sizes} on {self.device}"
         parts = []
         if not self.tuned:
             used = {
                 Kind.NEAREST: "the nearest tuned schedule is used",
                 Kind.LIBRARY: "the vendor's library is used, which won the nearest tuned problem",
             }.get(self.kind, "the time model's choice is used")
-            parts.append(f"{self.database or 'autosched without a database'} has no usable trial of {what}: {used}")
+            parts.append(f"{self.database or 'autosched without a database'} has no usable trial of {subject}: {used}")
             if self.differences:
                 parts.append(f"nearest trial: {', '.join(self.differences)}")
         if self.refused:
             parts.append(f"not used: {'; '.join(self.refused)}")
         if self.stale:
-            of = f"{what} of {self.origin.database} " if self.tuned and self.origin is not None else ""
+            of = f"{subject} of {self.origin.database} " if self.tuned and self.origin is not None else ""
             parts.append(f"{of}changed since it was timed: {', '.join(self.stale)}")
         return f"{'; '.join(parts)}; tune it" if parts else ""
 

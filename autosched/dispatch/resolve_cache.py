@@ -120,16 +120,16 @@ def file_identity(path: str | Path) -> str:
 
     "" for anything but a file.
     """
-    place = os.path.realpath(path)
-    seen: list[Any] = [_FORMAT, place]
+    real_path = os.path.realpath(path)
+    seen: list[Any] = [_FORMAT, real_path]
     try:
-        for part in (place, f"{place}-wal"):
+        for part in (real_path, f"{real_path}-wal"):
             with suppress(FileNotFoundError):
                 found = os.stat(part)
                 if not stat.S_ISREG(found.st_mode):  # do not open a pipe, which would block
                     return ""
                 seen.append([found.st_size, found.st_mtime_ns, found.st_ino])
-        with open(place, "rb") as file:
+        with open(real_path, "rb") as file:
             seen.append(file.read(_HEADER).hex())
     except (OSError, ValueError):
         return ""

@@ -56,7 +56,9 @@ def stale_reasons(
         pairs += [("driver", trial.driver, here.driver), ("CUDA", before_info.cuda, here.cuda)]
     if trial.device == device.name:
         pairs.append(("SMs", before_info.sm_count, str(device.sm_count)))
-    changed += [f"{what} {before} to {now}" for what, before, now in pairs if before and now and before != now]
+    changed += [
+        f"{component} {before} to {now}" for component, before, now in pairs if before and now and before != now
+    ]
     return tuple(changed)
 
 

@@ -128,12 +128,12 @@ class _Judging:
             verdict = Verdict.not_launched(OUT_OF_MEMORY, "it exceeds its memory limit")
         except BaseException as error:  # a submission may raise any exception
             last = traceback.extract_tb(error.__traceback__)[-1]
-            said = one_line(str(error))[:300]
-            if "can't allocate memory" in said:  # torch's out-of-memory error
-                verdict = Verdict.not_launched(OUT_OF_MEMORY, said)
+            message = one_line(str(error))[:300]
+            if "can't allocate memory" in message:  # torch's out-of-memory error
+                verdict = Verdict.not_launched(OUT_OF_MEMORY, message)
             else:
                 where = f"{Path(last.filename).name}:{last.lineno}"
-                verdict = Verdict.not_launched(FAILED_PROGRAM, f"{type(error).__name__}: {said} ({where})")
+                verdict = Verdict.not_launched(FAILED_PROGRAM, f"{type(error).__name__}: {message} ({where})")
         return None if verdict is None else run_of_program(verdict, run.seed, self.plan)
 
 
@@ -263,11 +263,11 @@ class _CaseRun:
         compared = _compared(f"{case.name}, called again with the same buffers refilled", error, limit, None)
         if compared.reason:
             both = zip(tree_leaves(again), tree_leaves(self.output), strict=False)
-            what = "called again with the same buffers refilled, it returns"
+            condition = "called again with the same buffers refilled, it returns"
             if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
-                seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{what} its previous output")
+                seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{condition} its previous output")
             else:
-                seen.add(SubmissionStatus.WRONG, f"{case.name}: {what} values that differ from the reference")
+                seen.add(SubmissionStatus.WRONG, f"{case.name}: {condition} values that differ from the reference")
         return verdict_of_program([launch.verdict for launch in self.session.launches[launches:]], compared)
 
 
@@ -294,8 +294,8 @@ def _cheats(
     if not launched:
         seen.cheats.setdefault(Cheat.NO_LAUNCH, "it launches no Triton kernel")
     if reference_operators and reference_operators <= operators:
-        what = ", ".join(sorted(reference_operators))
-        seen.cheats.setdefault(Cheat.TORCH, f"torch operators compute everything, as in the reference: {what}")
+        names = ", ".join(sorted(reference_operators))
+        seen.cheats.setdefault(Cheat.TORCH, f"torch operators compute everything, as in the reference: {names}")
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor) and t.numel()]
     for tensor in tensors:
         flags = session.storages.defined(tensor.untyped_storage())
@@ -344,8 +344,8 @@ def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
         if seen.cheats
         else next((s for s in order if s in seen.reasons), SubmissionStatus.RIGHT)
     )
-    made = {run.name: run.status for run in runs}
-    return SubmissionResult(status, (*seen.cheats.values(), *reasons), tuple(seen.cheats), tuple(seen.cases), made)
+    statuses = {run.name: run.status for run in runs}
+    return SubmissionResult(status, (*seen.cheats.values(), *reasons), tuple(seen.cheats), tuple(seen.cases), statuses)
 
 
 def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None:

@@ -155,7 +155,7 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
             raise TaskError(f'invalid size "{name}": {path} has {known}')
         setattr(module, name, value)
 
-    def made(kind: Any) -> Any:
+    def instance(kind: Any) -> Any:
         torch.manual_seed(0)  # both must have the same weights
         model = kind(*_on_gpu(list(module.get_init_inputs())))
         return model.cuda() if isinstance(model, torch.nn.Module) else model
@@ -171,11 +171,11 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
     def call(submission: ModuleType) -> Callable[[Any], Any]:
         if not hasattr(submission, "ModelNew"):
             raise TaskError("the submission has no class ModelNew")
-        model = made(submission.ModelNew)
+        model = instance(submission.ModelNew)
         return lambda values: model(*values)
 
     def reference(values: Any) -> Any:
-        model = made(module.Model)
+        model = instance(module.Model)
         if any(isinstance(v, torch.Tensor) and v.dtype is torch.float64 for v in values):
             model = model.double()
         return model(*values)
@@ -224,11 +224,13 @@ def _kernelbot(path: Path, sizes: Mapping[str, int], folder: Path, uneven: bool)
         return bool(answer[0]) if isinstance(answer, tuple) else not answer
 
     def case(test: Mapping[str, Any], is_uneven: bool = False) -> Case:
-        given = {**test, **{k: v for k, v in sizes.items() if k in test}}
-        name = _named(given)
+        arguments = {**test, **{k: v for k, v in sizes.items() if k in test}}
+        name = _named(arguments)
 
         def inputs(seed: int) -> Any:
-            return module.generate_input(**{**given, **({"seed": given["seed"] + seed} if "seed" in given else {})})
+            return module.generate_input(
+                **{**arguments, **({"seed": arguments["seed"] + seed} if "seed" in arguments else {})}
+            )
 
         return Case(name, inputs, module.ref_kernel, accepts if own is not None else None, uneven=is_uneven)
 

@@ -29,8 +29,8 @@ def main() -> int:
     if request["programs"]:
         from autosched.programs.loading import register_place
 
-        for place in request["programs"]:
-            register_place(place)
+        for source in request["programs"]:
+            register_place(source)
     with CompilePool(workers=1) as pool:
         answers = [_answer(entry, pool) for entry in request["entries"]]
     json.dump({"entries": [{"version": VERSION, **answer} for answer in answers]}, sys.stdout)

@@ -127,11 +127,13 @@ class EnvironmentBaseline:
         except (KeyError, TypeError, ValueError) as error:
             return f"the baseline environment returned an invalid kernel: {type(error).__name__} {error}"
         self._pool.add(kernel, compiled)
-        made = "the kernel that was recorded" if answer["digest"] == entry.trial.kernel_digest else "its own kernel"
+        measured = "the kernel that was recorded" if answer["digest"] == entry.trial.kernel_digest else "its own kernel"
         if answer["digest"] == candidate.kernel.digest:
             why = f"the same source, compiled by {self._pool.toolchain} instead of {compiled.toolchain}"
         else:
-            why = f"the code differs from that of the baseline, autosched {answer['version']}, which generated {made}"
+            why = (
+                f"the code differs from that of the baseline, autosched {answer['version']}, which generated {measured}"
+            )
         return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
 
 
@@ -140,7 +142,7 @@ def _ask(
 ) -> list[Mapping[str, Any]]:
     request = {
         "kernels": [str(Path(file).absolute()) for file in kernel_files],
-        "programs": [str(Path(place).absolute()) for place in programs],
+        "programs": [str(Path(source).absolute()) for source in programs],
         "entries": [
             {
                 "problem": entry.problem.to_json(),

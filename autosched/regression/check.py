@@ -15,7 +15,7 @@ from autosched.regression.procedure import ComparisonEffort
 from autosched.regression.report import CheckFinding, CheckReport, EntryStatus
 from autosched.regression.slowdown import SlowdownLimits
 from autosched.regression.static import StaticOptions, check_static
-from autosched.regression.timed import Baselines, TimingSession, Told, check_timed
+from autosched.regression.timed import Baselines, OnProgress, TimingSession, check_timed
 from autosched.regression.upgrade import check_upgrade
 from autosched.user_kernels.user_kernel import KernelSpec
 from measurements.compiler.other_compiler import NoOtherCompiler, OtherCompiler
@@ -101,14 +101,14 @@ def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFi
     """
     for file in options.kernel_files:
         KernelSpec.from_file(file).register()
-    for place in options.programs:
-        register_place(place)
+    for source in options.programs:
+        register_place(source)
     found = entries(store, options.limits, operators=options.operators, device=options.device)
-    held = ", ".join(sorted({f"{s.operator} on {s.device}" for s in store.problems() if s.works}))
-    if held and not found and (options.operators or options.device):
-        what = " or ".join(options.operators) or "any operator"
+    stored = ", ".join(sorted({f"{s.operator} on {s.device}" for s in store.problems() if s.works}))
+    if stored and not found and (options.operators or options.device):
+        selection = " or ".join(options.operators) or "any operator"
         where = f" on {options.device.name}" if options.device else ""
-        raise CannotCheck(f"{store.name} has no schedule of {what}{where}: name one of {held}")
+        raise CannotCheck(f"{store.name} has no schedule of {selection}{where}: name one of {stored}")
     return found
 
 
@@ -117,7 +117,7 @@ def check_database(
     options: CheckOptions,
     *,
     static: bool,
-    told: Told = lambda note: None,
+    on_progress: OnProgress = lambda note: None,
     run: CheckRun | None = None,
 ) -> CheckReport:
     """Check the entries of a database, which is only read.
@@ -126,7 +126,7 @@ def check_database(
         database: A path or an SQLAlchemy URL.
         options: Selection of entries, and their baselines.
         static: If True, only check what needs no GPU: code, resources, results.
-        told: Called after each entry.
+        on_progress: Called after each entry.
         run: Receives the findings, also if this function raises. Default: a new one.
 
     Returns:
@@ -142,17 +142,17 @@ def check_database(
         run.entries = selected(store, options)
         run.left_out = store.current(store.problems())[1]
         if static:
-            return static_report(run, options, told)
-        return replace(timed_report(store.name, run.entries, options, told), left_out=run.left_out)
+            return static_report(run, options, on_progress)
+        return replace(timed_report(store.name, run.entries, options, on_progress), left_out=run.left_out)
 
 
-def static_report(run: CheckRun, options: CheckOptions, told: Told) -> CheckReport:
+def static_report(run: CheckRun, options: CheckOptions, on_progress: OnProgress) -> CheckReport:
     """Check entries without a GPU: they compile to the same code and resources, and compute correct results.
 
     Args:
         run: Its entries are checked.
         options: Options of the emulation.
-        told: Called after each entry, with a note for the user.
+        on_progress: Called after each entry, with a note for the user.
 
     Returns:
         A finding for each entry, in their order.
@@ -178,12 +178,12 @@ def static_report(run: CheckRun, options: CheckOptions, told: Told) -> CheckRepo
             findings = check_upgrade(good, pool, other, options.static)
         for finding in findings:
             run.done.append(finding)
-            told("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
+            on_progress("" if finding.verdict.judged and not finding.verdict.fails else finding.verdict.value)
     return run.report()
 
 
 def timed_report(
-    name: str, found: Sequence[CheckedEntry | CheckFinding], options: CheckOptions, told: Told
+    name: str, found: Sequence[CheckedEntry | CheckFinding], options: CheckOptions, on_progress: OnProgress
 ) -> CheckReport:
     """Time entries on the GPU of this machine.
 
@@ -191,7 +191,7 @@ def timed_report(
         name: Name of the database, for the report.
         found: Entries, and findings of those that cannot be checked.
         options: Baselines, and limits of the times.
-        told: Called after each entry.
+        on_progress: Called after each entry.
 
     Returns:
         A finding for each of ``found``, in their order.
@@ -209,14 +209,14 @@ def timed_report(
         raise CannotCheck(f"a timed check needs a GPU, but none responds ({why}): use --static")
     device = cuda_device()
     with _pool(KnownPrograms) as pool:
-        return timed_on(name, found, options, told, device, pool, lambda: CudaRunner(device, pool))
+        return timed_on(name, found, options, on_progress, device, pool, lambda: CudaRunner(device, pool))
 
 
 def timed_on(
     name: str,
     found: Sequence[CheckedEntry | CheckFinding],
     options: CheckOptions,
-    told: Told,
+    on_progress: OnProgress,
     device: Device,
     pool: KnownPrograms,
     start: Callable[[], TimingSession],
@@ -227,7 +227,7 @@ def timed_on(
         name: Name of the database, for the report.
         found: Entries, and findings of those that cannot be checked.
         options: Baselines, and limits of the times.
-        told: Called after each entry.
+        on_progress: Called after each entry.
         device: Row of the GPU; entries of other devices are not compared.
         pool: Compiles the kernels.
         start: Starts a session in a separate process.
@@ -249,7 +249,7 @@ def timed_on(
     try:
         if other is not None:
             baselines = DatabaseBaseline(other)
-        done, doubt = check_timed(good, device, start, pool, baselines, options.effort, told)
+        done, doubt = check_timed(good, device, start, pool, baselines, options.effort, on_progress)
     finally:
         if other is not None:
             other.close()

@@ -39,12 +39,13 @@ class EmulatedKernel:
             HostFailure: The emulator has no compiler.
         """
         names = [operand.name for operand in self.inputs]
-        given = dict(zip(names, arrays, strict=False)) | named
-        if len(arrays) + len(named) != len(names) or set(given) != set(names):
+        arguments = dict(zip(names, arrays, strict=False)) | named
+        if len(arrays) + len(named) != len(names) or set(arguments) != set(names):
             raise TypeError(f"the kernel needs each of {', '.join(names)} exactly once")
-        lead = given[names[0]].shape != self.inputs[0].shape
+        lead = arguments[names[0]].shape != self.inputs[0].shape
         whole = {
-            o.name: given[o.name][None] if (1, *given[o.name].shape) == o.shape else given[o.name] for o in self.inputs
+            o.name: arguments[o.name][None] if (1, *arguments[o.name].shape) == o.shape else arguments[o.name]
+            for o in self.inputs
         }
         verdict = verify_launch(LaunchUnderTest(self.kernel, whole), LaunchPlan(time_limit=self._time_limit))
         if not verdict.ok:

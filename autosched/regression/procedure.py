@@ -93,21 +93,21 @@ def judged(
     ``again`` contains the comparisons of ``flagged`` entries in a second process.
     """
     suspects = set(flagged(found))
-    made = {
+    outcome = {
         i: _confirmed(first, again[i], limits[i]) if i in suspects and i in again else _alone(first, i in suspects)
         for i, first in found.items()
     }
-    if not one_sided([j.verdict for j in made.values()]):
-        return made, ""
-    slower = [i for i, j in made.items() if j.verdict is SpeedChange.SLOWER]
-    faster = sum(j.verdict is SpeedChange.FASTER for j in made.values())
+    if not one_sided([j.verdict for j in outcome.values()]):
+        return outcome, ""
+    slower = [i for i, j in outcome.items() if j.verdict is SpeedChange.SLOWER]
+    faster = sum(j.verdict is SpeedChange.FASTER for j in outcome.values())
     doubt = (
-        f"{max(len(slower), faster)} of {len(made)} entries changed in the "
+        f"{max(len(slower), faster)} of {len(outcome)} entries changed in the "
         "same direction and none in the other, which suggests a cause outside of the kernels"
     )
     for i in slower:
-        made[i] = replace(made[i], verdict=SpeedChange.UNCERTAIN, reason=doubt)
-    return made, doubt
+        outcome[i] = replace(outcome[i], verdict=SpeedChange.UNCERTAIN, reason=doubt)
+    return outcome, doubt
 
 
 def _alone(first: TimeComparison, suspect: bool) -> ComparisonOutcome:

@@ -204,9 +204,9 @@ class EntryItem(_CheckedItem):
     @classmethod
     def of(cls, parent: pytest.Collector, entry: CheckedEntry | CheckFinding) -> EntryItem:
         """Return the item of an entry."""
-        made: EntryItem = cls.from_parent(parent, name=entry.name)
-        made.entry = entry
-        return made
+        item: EntryItem = cls.from_parent(parent, name=entry.name)
+        item.entry = entry
+        return item
 
     def checked(self) -> CheckFinding:
         """Check the entry of the database."""
@@ -225,9 +225,9 @@ class ConfigItem(_CheckedItem):
     @classmethod
     def of(cls, parent: pytest.Collector, entry: ConfigEntry) -> ConfigItem:
         """Return the item of a configuration."""
-        made: ConfigItem = cls.from_parent(parent, name=entry.name)
-        made.entry = entry
-        return made
+        item: ConfigItem = cls.from_parent(parent, name=entry.name)
+        item.entry = entry
+        return item
 
     def checked(self) -> CheckFinding:
         """Verify the configuration."""
@@ -368,14 +368,14 @@ def tuned_kernel(pytestconfig: pytest.Config) -> Callable[[Problem], Any]:
         raise pytest.UsageError(
             "the fixture tuned_kernel needs --autosched-db, or autosched_db in the settings of pytest"
         )
-    place = pytestconfig.rootpath / database if "://" not in database else database
+    location = pytestconfig.rootpath / database if "://" not in database else database
 
     def tuned_kernel(problem: Problem) -> Any:
         from autosched.dispatch.database import Database, NoSchedule
         from autosched.regression.emulated import EmulatedKernel
         from measurements.runners.cuda.runner import cuda_available
 
-        store = Database(place)
+        store = Database(location)
         try:
             if cuda_available()[0]:
                 return store.kernel(problem, exact=True)

@@ -146,13 +146,13 @@ class CheckReport:
             return f"nothing was checked: {self.doubt or f'{self.database} has no working schedule'}{left_out}"
         counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
         configs = self.kind == "configs"
-        told = {
+        texts = {
             ExitStatus.OK: "every checked configuration is sound" if configs else "no confirmed regression",
             ExitStatus.NO: "BROKEN CONFIGURATIONS" if configs else "REGRESSION",
             ExitStatus.NO_ANSWER: "no result",
         }[self.status]
         why = f" ({self.doubt})" if self.doubt else ""
-        return f"{told}: {counts}{why}{left_out}"
+        return f"{texts}: {counts}{why}{left_out}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON."""

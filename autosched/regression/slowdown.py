@@ -131,8 +131,8 @@ def discoveries(p_values: Sequence[float], rate: float = DISCOVERY_RATE) -> list
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     last = max((rank for rank, i in enumerate(order, 1) if p_values[i] <= rate * rank / len(order)), default=0)
-    kept = set(order[:last])
-    return [i in kept for i in range(len(p_values))]
+    rejected = set(order[:last])
+    return [i in rejected for i in range(len(p_values))]
 
 
 def moved_between(first: TimeComparison, second: TimeComparison, limits: SlowdownLimits) -> str:

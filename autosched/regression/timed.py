@@ -57,7 +57,7 @@ class Baselines(Protocol):
         """Return the baseline of an entry with the current kernel ``candidate``, or one line with a reason."""
 
 
-Told = Callable[[str], None]  # called after each finished entry, with a message for the user or ""
+OnProgress = Callable[[str], None]  # called after each finished entry, with a message for the user or ""
 
 
 # Errors unrelated to an entry, after which earlier verdicts remain valid and the others are uncertain.
@@ -88,7 +88,7 @@ def check_timed(
     pool: CompilePool,
     baselines: Baselines,
     effort: ComparisonEffort,
-    told: Told = lambda note: None,
+    on_progress: OnProgress = lambda note: None,
 ) -> tuple[list[CheckFinding], str]:
     """Time entries against their baselines, interleaving each pair.
 
@@ -101,7 +101,7 @@ def check_timed(
         pool: Compiles kernels.
         baselines: Returns the baseline of each entry.
         effort: Rounds at a time, and limits.
-        told: Called with the verdict of each finished entry.
+        on_progress: Called with the verdict of each finished entry.
 
     Returns:
         A finding for each entry, in order, and the reason why the whole run is unreliable, or "".
@@ -119,7 +119,7 @@ def check_timed(
             break
         if isinstance(pair, CheckFinding):
             found[i] = pair
-            told(pair.verdict.value)
+            on_progress(pair.verdict.value)
         else:
             pairs[i] = pair
     first: dict[int, TimeComparison] = {}
@@ -145,7 +145,7 @@ def check_timed(
             except _MACHINE_ERRORS as error:
                 stopped = _reason(error)
                 break
-            told("" if i in first and first[i].decided else "not decided")
+            on_progress("" if i in first and first[i].decided else "not decided")
     again: dict[int, TimeComparison] = {}
     suspects = flagged(first)
     if suspects and not stopped:
@@ -239,26 +239,26 @@ class _Timer:
         """Time further rounds. Raises _Failed if a kernel cannot be timed, and RunnerStopped."""
         while True:
             control = self._controls[0] if self._controls else None
-            told = self._session.compare(
+            entrants = self._session.compare(
                 self._programs,
                 rounds=rounds,
                 library=control == "library",
                 others=() if control in (None, "library") else (control,),
             )
-            if all(entrant.status is Status.OK for entrant in told):
-                baseline, candidate, again = (entrant.seconds for entrant in told[:3])
+            if all(entrant.status is Status.OK for entrant in entrants):
+                baseline, candidate, again = (entrant.seconds for entrant in entrants[:3])
                 self.medians = statistics.median(baseline), statistics.median(candidate)
-                self.control = None if control is None else (control, statistics.median(told[3].seconds))
-                return Times(baseline, candidate, again, told[3].seconds if control is not None else ())
-            if all(entrant.status is Status.OK for entrant in told[:3]):
+                self.control = None if control is None else (control, statistics.median(entrants[3].seconds))
+                return Times(baseline, candidate, again, entrants[3].seconds if control is not None else ())
+            if all(entrant.status is Status.OK for entrant in entrants[:3]):
                 self._controls.pop(0)  # this control is unavailable: try the next one
                 continue
-            self._blame(told)
+            self._blame(entrants)
             if not self._controls:
-                raise _Failed(EntryStatus.UNCERTAIN, f"each kernel runs alone, but not together: {told[0].reason}")
+                raise _Failed(EntryStatus.UNCERTAIN, f"each kernel runs alone, but not together: {entrants[0].reason}")
             self._controls.pop(0)  # the control may have failed: try the next one
 
-    def _blame(self, told: Sequence[Entrant]) -> None:
+    def _blame(self, entrants: Sequence[Entrant]) -> None:
         """Run each kernel alone, to find the one that fails. Raises _Failed."""
         alone = self._session.compare([self._pair.candidate], rounds=1, library=False)[0]
         if alone.status is not Status.OK:

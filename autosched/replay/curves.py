@@ -45,11 +45,11 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
     for axis, (title, lines) in zip(axes, panels, strict=False):
         for searches in lines:
             curves = searches.curves()
-            kept = _corners(curves)
-            low, middle, high = curves[:, kept]
+            corners = _corners(curves)
+            low, middle, high = curves[:, corners]
             dash, colour = looks[searches.sampler]
-            axis.step(kept + 1, middle, dash, where="post", color=colour, label=searches.sampler, linewidth=1.5)
-            axis.fill_between(kept + 1, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
+            axis.step(corners + 1, middle, dash, where="post", color=colour, label=searches.sampler, linewidth=1.5)
+            axis.fill_between(corners + 1, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
         axis.set_title(title, parse_math=False)  # escape $ in names
         axis.axhline(NEAR, color="0.6", linewidth=0.8, linestyle=":")
         axis.set(xlabel="evaluations", ylabel="optimum / best so far", ylim=(_WORST_SHOWN, 1.01))

@@ -93,17 +93,17 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
     spent = 0.0
     while len(quality) < budget:
         began = time.perf_counter()
-        asked = sampler.ask(min(batch, budget - len(quality)))
+        proposed = sampler.ask(min(batch, budget - len(quality)))
         spent += time.perf_counter() - began
-        if not asked:
+        if not proposed:
             break
-        for schedule in asked:
+        for schedule in proposed:
             measurement = table.measurements[schedule]
             if measurement.timing is not None:
                 best = max(best, table.best_seconds / measurement.timing.median)
             quality.append(best)
         began = time.perf_counter()
-        for schedule in asked:
+        for schedule in proposed:
             sampler.tell(schedule, table.measurements[schedule])
         spent += time.perf_counter() - began
     return Search(seed, tuple(quality), spent / max(len(quality), 1))
@@ -139,19 +139,21 @@ def restricted(table: Table, restrictions: Sequence[str]) -> Table:
     Expressions such as ``"block_size_x * tile_x <= 1024"`` are in the language of kernel files. Raises TableError for
     an invalid expression or an unknown name, and if no configuration remains.
     """
-    kept = list(table.measurements)
+    schedules = list(table.measurements)
     for text in restrictions:
         for name, parameters in table.parameters.items():
             rule = _rule(text, parameters)
-            own = [s for s in kept if s.template == name]
+            own = [s for s in schedules if s.template == name]
             if own:
                 space = table.space().members[name]
                 allowed = rule.evaluate(space.columns(own).select(rule.needs))
                 refused = {s for s, good in zip(own, allowed.tolist(), strict=True) if not good}
-                kept = [s for s in kept if s not in refused]
-    if not kept:
+                schedules = [s for s in schedules if s not in refused]
+    if not schedules:
         raise TableError(f"no recorded configuration satisfies {' and '.join(restrictions)}: remove a restriction")
-    return table.only(kept, f"{len(kept)} of {len(table.measurements)} configurations satisfy the restrictions")
+    return table.only(
+        schedules, f"{len(schedules)} of {len(table.measurements)} configurations satisfy the restrictions"
+    )
 
 
 def _type(parameter: Parameter) -> Type:

@@ -173,9 +173,9 @@ def workflow_commands(summary: Summary) -> list[str]:
         if level is not None:
             title = f"autosched: {case.verdict}"
             file = case.file or summary.subject
-            place = f"file={_property(_from_here(file))}," if "://" not in file else ""
-            place += f"line={case.line}," if case.line else ""
-            found.append(f"::{level} {place}title={_property(title)}::{_data(case.line_of_text)}")
+            location = f"file={_property(_from_here(file))}," if "://" not in file else ""
+            location += f"line={case.line}," if case.line else ""
+            found.append(f"::{level} {location}title={_property(title)}::{_data(case.line_of_text)}")
     if summary.status == ExitStatus.NO_ANSWER:
         found.append(f"::error title={summary.title}::{_data(summary.conclusion)}")
     return found

@@ -86,8 +86,8 @@ ANSWERS = {
 
 def combined(statuses: Iterable[int]) -> ExitStatus:
     """Combine the statuses of several runs: stopped if one was stopped, else the worst. "No" outweighs "no answer"."""
-    given = set(statuses)
-    return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in given), ExitStatus.OK)
+    distinct = set(statuses)
+    return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in distinct), ExitStatus.OK)
 
 
 def of_verdicts(accepted: int, refused: int, uncertain: int) -> ExitStatus:

@@ -158,10 +158,10 @@ def reasons(counts: Mapping[str, int]) -> str:
 def front(names: Sequence[str], parameters: Collection[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a Pareto front as a table: objectives, then the parameters that differ."""
     varying = [n for n in rows[0] if n in parameters and len({row[n] for row in rows}) > 1]
-    made = table(*names, *varying, right=[*names, *varying])
+    result = table(*names, *varying, right=[*names, *varying])
     for row in rows:
-        made.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
-    return made
+        result.add_row(*(f"{row[name]:.6g}" for name in names), *(str(row[name]) for name in varying))
+    return result
 
 
 def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) -> Table:
@@ -172,25 +172,27 @@ def table(*columns: str, right: Sequence[str] = (), fold: Sequence[str] = ()) ->
         right: Headings of right-aligned columns.
         fold: Headings of columns whose text may wrap.
     """
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0))
+    result = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, GAP - 1, 0, 0)
+    )
     for name in columns:
-        made.add_column(
+        result.add_column(
             name,
             justify="right" if name in right else "left",
             no_wrap=name not in fold,
             overflow="fold" if name in fold else "ellipsis",
         )
-    return made
+    return result
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> Table:
     """Return a table of names and their values."""
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True, style="bold")
-    made.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column(overflow="fold")
     for name, value in pairs:
-        made.add_row(name, value)
-    return made
+        grid.add_row(name, value)
+    return grid
 
 
 def decisions(schedule: Schedule, width: int) -> Table:
@@ -202,13 +204,13 @@ def decisions(schedule: Schedule, width: int) -> Table:
         needed = sum(max(len(n) for n, _ in s) + max(len(v) for _, v in s) + 2 * GAP for s in stacks)
         if needed <= width:
             break
-    made = Table.grid(padding=(0, GAP, 0, 0))
+    grid = Table.grid(padding=(0, GAP, 0, 0))
     for _ in stacks:
-        made.add_column(no_wrap=True, style="dim")
-        made.add_column(overflow="fold")
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column(overflow="fold")
     for row in range(height):
-        made.add_row(*(text for s in stacks for text in (s[row] if row < len(s) else ("", ""))))
-    return made
+        grid.add_row(*(text for s in stacks for text in (s[row] if row < len(s) else ("", ""))))
+    return grid
 
 
 def cut(text: str, most: int) -> str:

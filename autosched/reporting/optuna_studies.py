@@ -43,7 +43,7 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
 
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # otherwise Optuna prints a line for each study
-    made = 0
+    num_written = 0
     try:
         with temporary_folder("studies") as folder:
             journal = folder / "journal"
@@ -51,14 +51,14 @@ def write(store: Store, path: Path, operator: str | None = None, device: str | N
             storage = JournalStorage(JournalFileBackend(str(journal)))
             for summary in store.problems(operator):
                 if device in (None, summary.device):
-                    made += 1
+                    num_written += 1
                     study = optuna.create_study(storage=storage, study_name=_name(store, summary), direction="minimize")
                     study.add_trials(_trials([r for r in store.entry(summary) if not is_library(r.schedule)]))
-            if made:
+            if num_written:
                 atomic_write.publish(path, journal.read_bytes())
     finally:
         optuna.logging.set_verbosity(verbosity)
-    return made
+    return num_written
 
 
 def _name(store: Store, summary: ProblemSummary) -> str:

@@ -209,10 +209,10 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
 
     # compute only once for each cell size and text length
     kinds = {(c.rows, c.columns, tuple(map(len, c.text.split("\n")))): c for c in cells if c.text}
-    upright, turned = (min((fit(c, turn) for c in kinds.values()), default=0.0) for turn in (False, True))
-    turn = turned > 2 * upright
-    points = turned if turn else upright
-    return (points if points >= _SMALLEST_POINTS else 0.0), turn
+    upright, turned = (min((fit(c, rotate) for c in kinds.values()), default=0.0) for rotate in (False, True))
+    rotate = turned > 2 * upright
+    points = turned if rotate else upright
+    return (points if points >= _SMALLEST_POINTS else 0.0), rotate
 
 
 def _ticks(size: int) -> list[int]:
@@ -227,10 +227,10 @@ def subgroup_colour(subgroup: int) -> Colour:
     return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
 
 
-def cyclic_colour(turn: float) -> Colour:
+def cyclic_colour(fraction: float) -> Colour:
     """Return the colour of an angle, given as a fraction of a full turn."""
     # Lightness also varies with the hue, so that colour-blind readers can distinguish opposite hues.
-    return colorsys.hsv_to_rgb(turn % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * turn))
+    return colorsys.hsv_to_rgb(fraction % 1, 0.45, 0.86 + 0.12 * math.cos(2 * math.pi * fraction))
 
 
 def cell_legend(cells: Sequence[Cell]) -> Legend:

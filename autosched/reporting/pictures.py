@@ -217,9 +217,14 @@ def _wg_map_cells(wg_map: WgMap, shape: Sequence[int]) -> list[Cell]:
     for row, column in np.ndindex(owners.shape[:2]):
         origin = (row * data[0], column * data[1])
         note = f"\nround {deal[origin]}" if rounds != (1, 1) else ""
-        held = owners[row, column].tolist()
+        owners_of_cell = owners[row, column].tolist()
         cells.append(
-            Cell(*origin, *data, subgroup_colour(held[0]), f"subgroup{'s' * (len(held) > 1)} {_ids(held)}{note}")
+            Cell(
+                *origin,
+                *data,
+                subgroup_colour(owners_of_cell[0]),
+                f"subgroup{'s' * (len(owners_of_cell) > 1)} {_ids(owners_of_cell)}{note}",
+            )
         )
     return cells
 
@@ -228,10 +233,12 @@ def _subgroup_cells(layout: NestedLayout, subgroups: int) -> list[Cell]:
     part = [n // s for n, s in zip(layout.shape, layout.subgroup_tile, strict=True)]
     virtual = layout.virtual_subgroup_ids(np.arange(subgroups))
     cells = []
-    for place in np.ndindex(layout.subgroup_tile):
-        held = np.flatnonzero((virtual == np.array(place)).all(axis=1)).tolist()
-        text = f"subgroup{'s' * (len(held) > 1)} {_ids(held)}"
-        cells.append(Cell(place[0] * part[0], place[1] * part[1], part[0], part[1], subgroup_colour(held[0]), text))
+    for index in np.ndindex(layout.subgroup_tile):
+        owners_of_cell = np.flatnonzero((virtual == np.array(index)).all(axis=1)).tolist()
+        text = f"subgroup{'s' * (len(owners_of_cell) > 1)} {_ids(owners_of_cell)}"
+        cells.append(
+            Cell(index[0] * part[0], index[1] * part[1], part[0], part[1], subgroup_colour(owners_of_cell[0]), text)
+        )
     return cells
 
 
@@ -248,9 +255,9 @@ def _thread_cells(layout: NestedLayout) -> list[Cell]:
     cells = []
     for row in range(0, batch.shape[0], atom[0]):
         for column in range(0, batch.shape[1], atom[1]):
-            thread, place = int(threads[row, column]), int(places[row, column])
+            thread, position = int(threads[row, column]), int(places[row, column])
             copies = np.flatnonzero((virtual == virtual[thread]).all(axis=1)).tolist()
-            registers = f"r{place}" if span == 1 else f"r{place}-{place + span - 1}"
+            registers = f"r{position}" if span == 1 else f"r{position}-{position + span - 1}"
             colour = cyclic_colour(thread / batch.threads)
             cells.append(Cell(row, column, atom[0], atom[1], colour, f"t{_ids(copies)}\n{registers}"))
     return cells

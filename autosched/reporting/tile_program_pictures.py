@@ -39,31 +39,31 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
         ImportError: matplotlib is not installed.
     """
     found = choices(problem).inference(schedule.values)
-    made = numbers(found, schedule.values)
+    distributions = numbers(found, schedule.values)
     target, drawn, paths = Path(folder), set[tuple[str, Distribution]](), []
     target.mkdir(parents=True, exist_ok=True)
     for operation in found.made.values():
         name = operation.function if isinstance(operation, ir.Map) else ir.spelled(operation)
         for spread in found.computed_in(operation.result):
-            of, place = made.of(spread), f"line_{operation.source.line}_{name}"
-            if (place, of) in drawn:
+            of, identifier = distributions.of(spread), f"line_{operation.source.line}_{name}"
+            if (identifier, of) in drawn:
                 continue
-            drawn.add((place, of))
-            path = target / f"{len(drawn):02}_{place}.svg"
+            drawn.add((identifier, of))
+            path = target / f"{len(drawn):02}_{identifier}.svg"
             title = f"{operation.source}: {name}, {spread}"
-            paths.append(render([panels(of, made.warps, title)], path))
+            paths.append(render([panels(of, distributions.warps, title)], path))
     return paths
 
 
 def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
     """Return the tile by warp, and its first part by thread."""
     rows, columns = of.shape
-    held = of.elements(warps)  # (threads, registers)
+    elements = of.elements(warps)  # (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
     register = np.zeros(rows * columns, dtype=np.int64)
-    for thread in range(len(held) - 1, -1, -1):  # written in reverse order, so that the first owner remains
-        first[held[thread]] = thread
-        register[held[thread]] = np.arange(held.shape[1])
+    for thread in range(len(elements) - 1, -1, -1):  # written in reverse order, so that the first owner remains
+        first[elements[thread]] = thread
+        register[elements[thread]] = np.arange(elements.shape[1])
     threads, registers = first.reshape(rows, columns), register.reshape(rows, columns)
     part = threads[: SHOWN[0], : SHOWN[1]]
     by_warp = [

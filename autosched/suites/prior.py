@@ -10,18 +10,18 @@ from autosched.worth.headroom import CannotEstimate, Estimator
 
 
 def with_headroom(
-    members: Sequence[SuiteMember], estimator: Estimator, told: Callable[[int], None] = lambda done: None
+    members: Sequence[SuiteMember], estimator: Estimator, on_progress: Callable[[int], None] = lambda done: None
 ) -> tuple[SuiteMember, ...]:
     """Return ``members`` with current seconds and headroom, those with the largest saving first.
 
-    Problems that cannot be estimated come first. ``told`` is called with the number of completed estimates.
+    Problems that cannot be estimated come first. ``on_progress`` is called with the number of completed estimates.
     """
-    estimated = list(_estimates(members, estimator, told))
+    estimated = list(_estimates(members, estimator, on_progress))
     return tuple(sorted(estimated, key=lambda m: -m.saving))
 
 
 def _estimates(
-    members: Sequence[SuiteMember], estimator: Estimator, told: Callable[[int], None]
+    members: Sequence[SuiteMember], estimator: Estimator, on_progress: Callable[[int], None]
 ) -> Iterator[SuiteMember]:
     for done, member in enumerate(members, 1):
         try:
@@ -30,4 +30,4 @@ def _estimates(
             yield member
         else:
             yield replace(member, seconds=headroom.seconds, headroom=headroom.expected)
-        told(done)
+        on_progress(done)

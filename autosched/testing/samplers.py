@@ -86,15 +86,15 @@ def outcome(schedule: Schedule) -> Measurement:
     return failed() if (schedule["x"], schedule["letter"]) in ((4, "a"), (16, "c")) else ok(seconds(schedule))
 
 
-def run(made: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
+def run(sampler: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
     """Return the proposals of a sampler in rounds of ``n``, whose results are reported to it."""
-    asked: list[Schedule] = []
+    proposals: list[Schedule] = []
     for _ in range(rounds):
-        batch = made.ask(n)
-        asked += batch
+        batch = sampler.ask(n)
+        proposals += batch
         for schedule in batch:
-            made.tell(schedule, outcome(schedule))
-    return asked
+            sampler.tell(schedule, outcome(schedule))
+    return proposals
 
 
 _proposed: dict[tuple[Make, int], list[Schedule]] = {}
@@ -113,10 +113,10 @@ class SamplerContract:
 
     def test_proposals_are_legal_and_never_repeated(self, make: Make, space: SearchSpace) -> None:
         """Check that 40 proposals are legal and different."""
-        asked = proposed(make, space)
-        assert len(asked) == 40
-        assert all(s in space for s in asked)
-        assert len({s.key() for s in asked}) == 40
+        proposals = proposed(make, space)
+        assert len(proposals) == 40
+        assert all(s in space for s in proposals)
+        assert len({s.key() for s in proposals}) == 40
 
     def test_parameters_keep_the_order_of_the_space(self, make: Make, space: SearchSpace) -> None:
         """Check the order of parameters in proposals."""
@@ -125,9 +125,9 @@ class SamplerContract:
 
     def test_pending_proposals_are_not_repeated(self, make: Make, space: SearchSpace) -> None:
         """Check that pending schedules are not proposed again."""
-        made = make(space, 4)
-        asked = [*made.ask(7), *made.ask(7), *made.ask(7)]
-        assert len({s.key() for s in asked}) == 21
+        sampler = make(space, 4)
+        proposals = [*sampler.ask(7), *sampler.ask(7), *sampler.ask(7)]
+        assert len({s.key() for s in proposals}) == 21
 
     def test_the_same_seed_gives_the_same_proposals(self, make: Make, space: SearchSpace) -> None:
         """Check that equal seeds and results give equal proposals."""
@@ -148,63 +148,63 @@ class SamplerContract:
 
     def test_every_schedule_is_proposed_once(self, make: Make, space: SearchSpace) -> None:
         """Check that a space is exhausted without repetition."""
-        made = make(space, 7)
+        sampler = make(space, 7)
         keys: list[str] = []
-        while batch := made.ask(16):
+        while batch := sampler.ask(16):
             assert len(batch) == min(16, len(everything(space)) - len(keys))
             for schedule in batch:
-                made.tell(schedule, outcome(schedule))
+                sampler.tell(schedule, outcome(schedule))
             keys += [s.key() for s in batch]
         assert len(keys) == len(everything(space))
         assert set(keys) == everything(space)
-        assert made.ask(16) == []
+        assert sampler.ask(16) == []
 
     def test_a_restored_sampler_proposes_no_reported_schedule(self, make: Make, space: SearchSpace) -> None:
         """Check that a restored sampler does not repeat earlier trials."""
-        told = proposed(make, space)[:30]
+        reported = proposed(make, space)[:30]
         restored = make(space, 5)
-        for schedule in told:
+        for schedule in reported:
             restored.tell(schedule, outcome(schedule))
         more = run(restored, 4)
         assert len(more) == 20
-        assert not {s.key() for s in told} & {s.key() for s in more}
+        assert not {s.key() for s in reported} & {s.key() for s in more}
 
     def test_restoring_from_the_same_trials_gives_the_same_proposals(self, make: Make, space: SearchSpace) -> None:
         """Check that restoring is deterministic."""
-        told = proposed(make, space)[:30]
+        reported = proposed(make, space)[:30]
         proposals = []
         for _ in range(2):
             restored = make(space, 5)
-            for schedule in told:
+            for schedule in reported:
                 restored.tell(schedule, outcome(schedule))
             proposals.append(run(restored, 3))
         assert proposals[0] == proposals[1]
 
     def test_results_may_be_reported_in_any_order_and_repeatedly(self, make: Make, space: SearchSpace) -> None:
         """Check that results may be reported in any order, and repeatedly."""
-        made = make(space, 9)
-        batch = made.ask(12)
+        sampler = make(space, 9)
+        batch = sampler.ask(12)
         for schedule in reversed(batch):
-            made.tell(schedule, outcome(schedule))
+            sampler.tell(schedule, outcome(schedule))
         for schedule in batch[:4]:
-            made.tell(schedule, outcome(schedule))
-        assert not {s.key() for s in made.ask(12)} & {s.key() for s in batch}
+            sampler.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in sampler.ask(12)} & {s.key() for s in batch}
 
     def test_results_of_schedules_that_were_not_proposed_are_accepted(self, make: Make, space: SearchSpace) -> None:
         """Check that results of schedules that it did not propose are accepted."""
-        made = make(space, 10)
+        sampler = make(space, 10)
         others = space.sample(30, 99)
         for schedule in others:
-            made.tell(schedule, outcome(schedule))
-        assert not {s.key() for s in run(made, 3)} & {s.key() for s in others}
+            sampler.tell(schedule, outcome(schedule))
+        assert not {s.key() for s in run(sampler, 3)} & {s.key() for s in others}
 
     def test_failures_do_not_stop_a_sampler(self, make: Make, space: SearchSpace) -> None:
         """Check that a search in which all trials fail covers the space."""
-        made = make(space, 11)
+        sampler = make(space, 11)
         total = 0
-        while batch := made.ask(20):
+        while batch := sampler.ask(20):
             for schedule in batch:
-                made.tell(schedule, failed())
+                sampler.tell(schedule, failed())
             total += len(batch)
         assert total == len(everything(space))
 

@@ -48,11 +48,11 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
     @staticmethod
     def forward(context: Any, options: dict[str, Any], names: tuple[str, ...], *tensors: Any) -> Any:
         """Compute attention, and save its inputs, results and options, or the reason why there is no gradient."""
-        given = dict(zip(names, tensors, strict=True))
-        context.reason, context.options, context.names = why_no_gradient(given), options, names
+        by_name = dict(zip(names, tensors, strict=True))
+        context.reason, context.options, context.names = why_no_gradient(by_name), options, names
         if context.reason is not None:
-            return _attention(**given, **options)
-        out, sums = _attention_with_sums(**given, **options)
+            return _attention(**by_name, **options)
+        out, sums = _attention_with_sums(**by_name, **options)
         context.save_for_backward(*tensors, out, sums)
         return out
 
@@ -63,16 +63,16 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
         if context.reason is not None:
             raise RuntimeError(context.reason)
         *tensors, out, sums = context.saved_tensors
-        given, gradient = dict(zip(context.names, tensors, strict=True)), gradient.contiguous()
+        by_name, gradient = dict(zip(context.names, tensors, strict=True)), gradient.contiguous()
         wanted = dict(zip(context.names, context.needs_input_grad[2:], strict=True))
         found: dict[str, Any] = {}
         if any(wanted[name] for name in Attention.inputs):
             options = {name: context.options[name] for name in AttentionBackward.call_options}
-            more = {name: given[name] for name in AttentionBackward.optional_inputs if name in given}
-            inputs = [given[name] for name in Attention.inputs]
+            more = {name: by_name[name] for name in AttentionBackward.optional_inputs if name in by_name}
+            inputs = [by_name[name] for name in Attention.inputs]
             found = dict(zip(Attention.inputs, _backward(*inputs, out, sums, gradient, **more, **options), strict=True))
         if wanted.get("sinks"):
-            found["sinks"] = _of_sinks(given["sinks"], out, sums, gradient, "offsets" in given)
+            found["sinks"] = _of_sinks(by_name["sinks"], out, sums, gradient, "offsets" in by_name)
         return (None, None, *(found.get(name) if needed else None for name, needed in wanted.items()))
 
 

@@ -83,11 +83,11 @@ def _with_gradient(
     problem: type[TileOperator], forward: Any, differentiable: Callable[..., Any], *arguments: Any, **named: Any
 ) -> Any:
     tensors, _ = tile_ops.bound(problem, arguments, named)
-    given = [tensors[name] for name in problem.inputs]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
-        return differentiable(*given)
+    inputs = [tensors[name] for name in problem.inputs]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
+        return differentiable(*inputs)
     with torch._C._AutoDispatchBelowAutograd():
-        return forward(*given)
+        return forward(*inputs)
 
 
 for _problem, _function in (

@@ -113,11 +113,11 @@ class HostLaunchTable:
         library.define(f"{miss}(bool fill, {inputs.removeprefix('(')}{arrow}{results}")
         outputs = results.count("Tensor")
 
-        def compute(fill: bool, *given: Any) -> Any:
+        def compute(fill: bool, *arguments: Any) -> Any:
             try:
-                result = in_python(*given)
+                result = in_python(*arguments)
                 if fill:
-                    self._fill(result if outputs > 1 else (result,), describe, given)
+                    self._fill(result if outputs > 1 else (result,), describe, arguments)
             except Exception as error:  # C++ raises it again
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
                 self._library.autosched_fail(id(type(error)), error, str(error).encode())

@@ -106,7 +106,7 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch ha
     @staticmethod
     def backward(context: Any, gradient: Any) -> Any:
         saved = iter(context.saved_tensors)
-        tensors: list[Any] = [next(saved).detach() if given else None for given in context.given]
+        tensors: list[Any] = [next(saved).detach() if is_tensor else None for is_tensor in context.given]
         wanted = [i for i, needed in enumerate(context.needs_input_grad[2:]) if needed]
         with torch.enable_grad():
             for i in wanted:

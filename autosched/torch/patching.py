@@ -101,14 +101,14 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # reason of a miss, "" for a hit
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
+        keywords = kwargs or {}
         make = _REQUESTS.get(func)
         if make is None or torch.compiler.is_compiling():
-            return func(*args, **given)
+            return func(*args, **keywords)
         name = getattr(func, "__name__", str(func)).strip("_")
         problem: Problem | str
         try:
-            request = make(*args, **given)
+            request = make(*args, **keywords)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
             # arguments that the operator does not have, for example out=
@@ -122,7 +122,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         if why and not isinstance(problem, str):  # the operator itself records hits
             call_log.add(problem)
         if why:
-            return func(*args, **given)
+            return func(*args, **keywords)
         return getattr(ops, request.operator)(*request.tensors, **request.options)
 
     def _decide(self, request: _Request) -> tuple[Problem | str, str]:

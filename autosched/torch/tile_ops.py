@@ -63,17 +63,17 @@ def bound(
         Tensors by name, and options by name including defaults.
     """
     names = (*problem.inputs, *problem.optional_inputs, *problem.call_options)
-    given = {**dict(zip(names, arguments, strict=False)), **named}
-    options = {name: given.pop(name, default) for name, default in problem.call_options.items()}
-    return {name: tensor for name, tensor in given.items() if tensor is not None}, options
+    bound_arguments = {**dict(zip(names, arguments, strict=False)), **named}
+    options = {name: bound_arguments.pop(name, default) for name, default in problem.call_options.items()}
+    return {name: tensor for name, tensor in bound_arguments.items() if tensor is not None}, options
 
 
 def _problem(problem: type[TileOperator], tensors: Mapping[str, Any], options: Mapping[str, Any]) -> TileOperator:
     return tile_problem(problem, {name: facts(tensor) for name, tensor in tensors.items()}, options)
 
 
-def _outputs(made: TileOperator) -> list[Operand]:
-    return [o for o in made.operands() if o.role == "output"]
+def _outputs(operator: TileOperator) -> list[Operand]:
+    return [o for o in operator.operands() if o.role == "output"]
 
 
 def _result(tensors: list[Any]) -> Any:
@@ -82,8 +82,8 @@ def _result(tensors: list[Any]) -> Any:
 
 def _fake(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
     tensors, options = bound(problem, arguments, named)
-    made, first = _problem(problem, tensors, {**options, **fixed}), next(iter(tensors.values()))
-    return _result([first.new_empty(o.shape, dtype=_TORCH[o.dtype.name]) for o in _outputs(made)])
+    operator, first = _problem(problem, tensors, {**options, **fixed}), next(iter(tensors.values()))
+    return _result([first.new_empty(o.shape, dtype=_TORCH[o.dtype.name]) for o in _outputs(operator)])
 
 
 def on_gpu(problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any] = NOTHING_FIXED, **named: Any) -> Any:
@@ -99,34 +99,34 @@ def called(
 ) -> host_path.Called:
     """Return the problem and arrays of a call of an operator."""
     tensors, options = bound(problem, arguments, named)
-    made = _problem(problem, tensors, {**options, **fixed})
-    return host_path.Called(made, (*tensors, *(o.name for o in _outputs(made))))
+    operator = _problem(problem, tensors, {**options, **fixed})
+    return host_path.Called(operator, (*tensors, *(o.name for o in _outputs(operator))))
 
 
 def _on_cpu(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: Any, **named: Any) -> Any:
     tensors, options = bound(problem, arguments, named)
-    made = _problem(problem, tensors, {**options, **fixed})
+    operator = _problem(problem, tensors, {**options, **fixed})
     if call_log.active():
-        call_log.add(made)
-    inputs = {o.name: _stored(o, tensors[o.name]) for o in made.operands() if o.role != "output"}
-    stored = torch.compiler.disable(_emulated)(made, inputs) if cpu.is_emulated() else None
+        call_log.add(operator)
+    inputs = {o.name: _stored(o, tensors[o.name]) for o in operator.operands() if o.role != "output"}
+    stored = torch.compiler.disable(_emulated)(operator, inputs) if cpu.is_emulated() else None
     if stored is None:
-        found, kept = made.reference(inputs), made.kept(inputs)
-        stored = {o.name: o.dtype.store(found[o.name]) for o in made.operands() if o.role != "input"}
-        stored |= {name: np.where(mask, inputs[name], stored[name]) for name, mask in kept.items()}
+        found, unchanged = operator.reference(inputs), operator.kept(inputs)
+        stored = {o.name: o.dtype.store(found[o.name]) for o in operator.operands() if o.role != "input"}
+        stored |= {name: np.where(mask, inputs[name], stored[name]) for name, mask in unchanged.items()}
     for name in problem.changed_inputs:
-        tensors[name].copy_(_tensor(made.operand(name), stored[name]))
-    return _result([_tensor(o, stored[o.name]) for o in _outputs(made)])
+        tensors[name].copy_(_tensor(operator.operand(name), stored[name]))
+    return _result([_tensor(o, stored[o.name]) for o in _outputs(operator)])
 
 
-def _emulated(made: TileOperator, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
+def _emulated(operator: TileOperator, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
     """Return the outputs of the selected kernel in the emulator; None if the vendor's library was selected."""
-    kernel, time_limit = cpu.emulated_kernel(made)
+    kernel, time_limit = cpu.emulated_kernel(operator)
     if kernel is None:
         return None
     done = emulate(kernel, inputs, time_limit=time_limit)
-    cpu.check_run(made.operator, done)
-    return {o.name: done.outputs[o.name] for o in made.operands() if o.role != "input"}
+    cpu.check_run(operator.operator, done)
+    return {o.name: done.outputs[o.name] for o in operator.operands() if o.role != "input"}
 
 
 def _stored(operand: Operand, tensor: Any) -> Array:

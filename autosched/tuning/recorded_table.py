@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from measurements.tables.reading import read_table
-from measurements.tables.table import Given, Table, TableError
+from measurements.tables.table import RawValue, Table, TableError
 from measurements.trials.measurement import Measurement
 from search_spaces.hardware.devices import Device, devices_of_driver_name
 from search_spaces.operators.problem import Problem
@@ -65,7 +65,7 @@ def schedules_of_table(
     return table, found
 
 
-def _own(name: str, space: Space, given: Mapping[str, Given]) -> Schedule | None:
+def _own(name: str, space: Space, given: Mapping[str, RawValue]) -> Schedule | None:
     """Return the schedule of a configuration; None if one of its values is not in the space."""
     items: list[tuple[str, Value]] = []
     for p in space.parameters:
@@ -78,7 +78,7 @@ def _own(name: str, space: Space, given: Mapping[str, Given]) -> Schedule | None
     return Schedule(name, tuple(items))
 
 
-def _value(parameter: Parameter, given: Given) -> Value | None:
+def _value(parameter: Parameter, given: RawValue) -> Value | None:
     if not parameter.is_text:
         whole = float(given) if isinstance(given, (int, float)) else None
         return int(whole) if whole is not None and whole.is_integer() and int(whole) in parameter.values else None

@@ -124,18 +124,18 @@ def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray
 
     A weight decreases with each doubling of a size and with each other field that differs.
     """
-    asked = problem.to_json()
-    distances = np.array([_distance(asked, other) for other in fields])
+    own_fields = problem.to_json()
+    distances = np.array([_distance(own_fields, other) for other in fields])
     found = 1.0 / (1.0 + distances) ** 2
     return np.asarray(found / found.sum(), dtype=np.float64)
 
 
-def _distance(asked: Mapping[str, Any], recorded: Mapping[str, Any]) -> float:
-    if asked["operator"] != recorded["operator"]:
+def _distance(fields: Mapping[str, Any], recorded: Mapping[str, Any]) -> float:
+    if fields["operator"] != recorded["operator"]:
         return _OTHER_OPERATOR
     total = 0.0
-    for name in asked.keys() | recorded.keys():
-        ours, theirs = asked.get(name), recorded.get(name)
+    for name in fields.keys() | recorded.keys():
+        ours, theirs = fields.get(name), recorded.get(name)
         if ours == theirs:
             continue
         sizes = type(ours) is int and type(theirs) is int and min(ours, theirs) > 0

@@ -14,7 +14,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
 
-Given = Value | float | bool
+RawValue = Value | float | bool
 ESTIMATED = "the times are ESTIMATED by a model, not measured"  # a note
 
 
@@ -27,7 +27,7 @@ class Row:
     """One configuration of a kernel, in the spelling of its file, and its result."""
 
     kernel: str
-    configuration: Mapping[str, Given]
+    configuration: Mapping[str, RawValue]
     measurement: Measurement
 
 
@@ -70,7 +70,7 @@ class Table:
             for name, parameters in kernels
         )
 
-    def configuration(self, schedule: Schedule) -> dict[str, Given]:
+    def configuration(self, schedule: Schedule) -> dict[str, RawValue]:
         """Return the configuration of a recorded schedule in the spelling of the file, with floats as numbers."""
         floats = {p.name for p in self.parameters[schedule.template] if is_float(p)}
         return {name: float(value) if name in floats else value for name, value in schedule.items}
@@ -112,7 +112,7 @@ def _parameters(kernel: str, rows: Sequence[Row]) -> tuple[Parameter, ...]:
     return tuple(_parameter(name, [row.configuration[name] for row in rows]) for name in names)
 
 
-def _parameter(name: str, given: Sequence[Given]) -> Parameter:
+def _parameter(name: str, given: Sequence[RawValue]) -> Parameter:
     values = list(dict.fromkeys(given))
     if all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in values):
         return Parameter(name, tuple(sorted({int(v) for v in values})))
@@ -126,7 +126,7 @@ def _parameter(name: str, given: Sequence[Given]) -> Parameter:
     return Parameter(name, tuple(dict.fromkeys(str(v) for v in values)), kind="categorical")
 
 
-def _value(given: Given, parameter: Parameter) -> Value:
+def _value(given: RawValue, parameter: Parameter) -> Value:
     if not parameter.is_text:
         return int(given)
     return repr(float(given)) if is_float(parameter) else str(given)

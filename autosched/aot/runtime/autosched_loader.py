@@ -232,7 +232,7 @@ class Kernels:
             ValueError: No kernel computes the operator, or ``problem`` is malformed.
         """
         op, *words = problem.split()
-        asked = dict(word.split("=", 1) for word in words)  # raises ValueError
+        requested = dict(word.split("=", 1) for word in words)  # raises ValueError
         same = [e for e in self.entries if e["operator"] == op]
         if not same:
             raise ValueError(f"no kernel in this export computes {op}")
@@ -240,38 +240,38 @@ class Kernels:
         why = ""
         for number, entry in enumerate(same):
             try:
-                made = _candidate(self.folder, entry, asked, sm, growth)
+                candidate = _candidate(self.folder, entry, requested, sm, growth)
             except (KeyError, TypeError, AttributeError, IndexError) as error:
                 raise ValueError(f"{self.folder} has a damaged manifest: {error!r}") from None
-            if isinstance(made, str):
-                why = f"{entry['problem']}: {made}"
+            if isinstance(candidate, str):
+                why = f"{entry['problem']}: {candidate}"
                 continue
             elsewhere = 0.0 if entry["device"]["driver_name"] == name else 0.25
             kinds = {"exact": 0.0, "nearest": 100.0, "padded": 200.0}
-            rank = kinds[made.match] + made.doublings + elsewhere + (50.0 if made.by_ptx else 0.0)
-            found.append(((rank, entry["seconds"]), number, made))
+            rank = kinds[candidate.match] + candidate.doublings + elsewhere + (50.0 if candidate.by_ptx else 0.0)
+            found.append(((rank, entry["seconds"]), number, candidate))
         if not found:
             raise NoKernel(f'no kernel in this export computes "{problem}" on sm_{sm}: {why}')
         return min(found, key=lambda f: f[:2])[2]
 
 
 def _candidate(
-    folder: Path, entry: Mapping[str, Any], asked: Mapping[str, str], sm: int, growth: float
+    folder: Path, entry: Mapping[str, Any], requested: Mapping[str, str], sm: int, growth: float
 ) -> ShippedKernel | str:
     """Return the kernel of an entry for the requested problem, or the reason why there is none."""
     sizes, texts = entry["sizes"], entry["texts"]
-    for name in asked:
+    for name in requested:
         if name not in sizes and name not in texts:
             return f"it has no {name}"
     for name, text in texts.items():
-        if asked.get(name, text["default"]) != text["value"]:
+        if requested.get(name, text["default"]) != text["value"]:
             return f"its {name} is {text['value']}"
     chosen, doublings, grown, exact = {}, 0.0, 1.0, True
     for name, size in sizes.items():
-        if name not in asked and size["default"] is None:
+        if name not in requested and size["default"] is None:
             raise ValueError(f"{name} is missing")
     for name, size in sizes.items():
-        wanted = int(asked.get(name, size["default"]))
+        wanted = int(requested.get(name, size["default"]))
         if wanted < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, not {wanted}")
         chosen[name] = wanted
@@ -331,11 +331,11 @@ def _driver() -> ctypes.CDLL:
     return library
 
 
-def _check(library: ctypes.CDLL, status: str, code: int, what: str) -> None:
+def _check(library: ctypes.CDLL, status: str, code: int, action: str) -> None:
     if code:
         name = ctypes.c_char_p()
         library.cuGetErrorName(code, ctypes.byref(name))
-        raise KernelError(status, f"{what}: {(name.value or b'unknown error').decode()} ({code})", code)
+        raise KernelError(status, f"{action}: {(name.value or b'unknown error').decode()} ({code})", code)
 
 
 def _context() -> int:
@@ -438,7 +438,7 @@ class ShippedKernel:
             at |= self._workspaces(context, queue)
             self._fill_constants(context, queue, at)
         for function, step in zip(functions, self._steps, strict=True):
-            kept, parameters = self._parameters(step["arguments"], at, scalars)
+            keep_alive, parameters = self._parameters(step["arguments"], at, scalars)
             sizes = [[self._number(t) for t in step["launch"][name]] for name in ("grid", "block", "cluster")]
             shared = self._number(step["launch"]["dynamic_shared_bytes"])
             config = _Config((ctypes.c_uint * 3)(*sizes[0]), (ctypes.c_uint * 3)(*sizes[1]), shared, queue)
@@ -455,7 +455,7 @@ class ShippedKernel:
                         function, *config.grid, *config.block, config.shared, ctypes.c_void_p(queue), parameters, None
                     )
                 _check(library, "launch_failed", code, f"the launch of {step['entry']}")
-            del kept
+            del keep_alive
 
     def _check_scalar(self, name: str, value: Any) -> None:
         if name not in self.scalars:
@@ -521,7 +521,7 @@ class ShippedKernel:
         known = self._own.get((context, stream))
         if known is not None:
             return known
-        made: dict[str, int] = {}
+        pointers: dict[str, int] = {}
         for o in self.entry["operands"]:
             if o["role"] != "workspace":
                 continue
@@ -531,25 +531,25 @@ class ShippedKernel:
             if o["zeroed"]:
                 code = _driver().cuMemsetD8Async(at, ctypes.c_ubyte(0), ctypes.c_size_t(size), ctypes.c_void_p(stream))
                 _check(_driver(), "launch_failed", code, f"zeros in {o['name']}")
-            made[o["name"]] = at.value
-        self._own[context, stream] = made
-        return made
+            pointers[o["name"]] = at.value
+        self._own[context, stream] = pointers
+        return pointers
 
     def _parameters(
         self, arguments: Sequence[Any], at: Mapping[str, int], scalars: Mapping[str, float]
     ) -> tuple[list[Any], Any]:
         """Return the parameters for the driver, and the objects they point to."""
-        kept: list[Any] = []
+        keep_alive: list[Any] = []
         for a in arguments:
             if a["kind"] == "array":
-                kept.append(ctypes.c_uint64(at[a["operand"]]))
+                keep_alive.append(ctypes.c_uint64(at[a["operand"]]))
             elif a["kind"] == "scalar":
                 passed = scalars.get(a["name"]) if "limits" in a else None
-                kept.append(_packed(a["dtype"], evaluate(a["value"], self.sizes) if passed is None else passed))
+                keep_alive.append(_packed(a["dtype"], evaluate(a["value"], self.sizes) if passed is None else passed))
             else:
-                kept.append(_tensor_map(a, at[a["operand"]]))
-        pointers = [ctypes.addressof(k) + getattr(k, "start", 0) for k in kept]
-        return kept, (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
+                keep_alive.append(_tensor_map(a, at[a["operand"]]))
+        pointers = [ctypes.addressof(k) + getattr(k, "start", 0) for k in keep_alive]
+        return keep_alive, (ctypes.c_void_p * (len(pointers) + 1))(*pointers, None)
 
     def _at_a_time(self, function: ctypes.c_void_p, config: _Config) -> int:
         """Return the number of blocks that run at the same time; 0 if the driver does not report it."""
@@ -586,7 +586,7 @@ def _tensor_map(recipe: Mapping[str, Any], address: int) -> _Map:
     memory = _Map()
     memory.start = -ctypes.addressof(memory) % 64
     rank = len(recipe["sizes"])
-    choices = [names.index(recipe[what]) for what, names in _CHOICES.items()]
+    choices = [names.index(recipe[field]) for field, names in _CHOICES.items()]
     wide = ctypes.c_uint64
     code = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(ctypes.addressof(memory) + memory.start), _ELEMENTS.index(recipe["element"]), rank,

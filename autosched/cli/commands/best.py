@@ -72,7 +72,7 @@ class Best:
 
 def best(
     operator: Operator,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     db: Annotated[
         str | None,
@@ -105,7 +105,7 @@ def best(
     if db is None:
         with bad_input():
             db = default_database()
-    problem = maybe_problem(operator, given)
+    problem = maybe_problem(operator, values)
     from measurements.store.store import Store  # lazy: imports sqlalchemy
 
     store = Store.open(db, create=False)
@@ -117,9 +117,9 @@ def best(
     if json:
         print_json({"database": store.name, "best": [b.to_json() for b in found]})
     if not found:
-        what = formatting.one_line(problem) if problem is not None else operator.name
+        subject = formatting.one_line(problem) if problem is not None else operator.name
         where = f" on {device}" if device is not None else ""
-        say(f"{store.name} has no working schedule for {what}{where}: tune it first")
+        say(f"{store.name} has no working schedule for {subject}{where}: tune it first")
         return ExitStatus.NO
     if not json:
         console = stdout_console()
@@ -160,8 +160,8 @@ def _find(
                     raise
                 say(f"left out: {error}")
                 continue
-            told = counts[s.problem_key, s.device, trial.provenance, trial.policy]
-            found.append(Best(one, trial, *told, changed, front))
+            count = counts[s.problem_key, s.device, trial.provenance, trial.policy]
+            found.append(Best(one, trial, *count, changed, front))
     return found
 
 
@@ -222,15 +222,15 @@ def _show_table(console: Console, found: Sequence[Best]) -> None:
     answers_wide = sum(max(len(row[i]) for row in (_ANSWER, *answers)) + formatting.GAP for i in range(len(_ANSWER)))
     numbers = _ANSWER[1:-1]
     if sum(w + formatting.GAP for w in wide) + answers_wide <= console.width:
-        made = formatting.table(*differing, *_ANSWER, right=(*differing, *numbers))
+        table = formatting.table(*differing, *_ANSWER, right=(*differing, *numbers))
         for i, answer in enumerate(answers):
-            made.add_row(*(column[i] for column in columns), *answer)
+            table.add_row(*(column[i] for column in columns), *answer)
     else:
-        made = formatting.table("problem", *_ANSWER, right=numbers, fold=("problem",))
+        table = formatting.table("problem", *_ANSWER, right=numbers, fold=("problem",))
         for problem, answer in zip(problems, answers, strict=True):
             names = [name for name in formatting.telling_fields([problem]) if name in differing]
-            made.add_row(" ".join(f"{name}={getattr(problem, name)}" for name in names), *answer)
-    show(console, made)
+            table.add_row(" ".join(f"{name}={getattr(problem, name)}" for name in names), *answer)
+    show(console, table)
 
 
 def _answer(b: Best) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def best_known(
     if json:
         print_json({"database": store.name, "best": [_as_json(known) for known in found]})
     elif found:
-        made = formatting.table(
+        table = formatting.table(
             *("problem", "device", "time", "rate", "trials", "provenance"),
             right=("time", "rate", "trials"),
             fold=("problem",),
@@ -84,8 +84,8 @@ def best_known(
         for known in found:
             seconds, provenance = known.trial.seconds or 0.0, known.trial.provenance.value
             numbers = formatting.time(seconds), known.rate, formatting.count(known.trials)
-            made.add_row(known.name, known.trial.device, *numbers, provenance)
-        show(stdout_console(), made)
+            table.add_row(known.name, known.trial.device, *numbers, provenance)
+        show(stdout_console(), table)
     if not found:
         where = "" if device is None else f" on {device}"
         say(f"{store.name} has no working schedule{where}: tune a problem first")

@@ -291,7 +291,7 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
     with Store.open(db, create=False) as store:
         total = len({(s.problem_key, s.device) for s in store.problems() if s.works})
     with Counter(stderr_console(), "checked", max(total, 1)) as progress:
-        return check_database(db, options, static=static, told=progress.advance, run=run)
+        return check_database(db, options, static=static, on_progress=progress.advance, run=run)
 
 
 _FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # options for databases that also apply to folders
@@ -301,16 +301,16 @@ def _refuse_options_of_databases(ctx: typer.Context) -> None:
     """Raise InputError if an option does not apply to a folder of configurations."""
     groups = (EntryChoice, Thresholds, StaticCheck, TimedCheck)
     names = {field.name for group in groups for field in fields(group)} - _FOR_FOLDERS
-    if given := sorted(names & given_names(ctx)):
-        option = "--" + given[0].replace("_", "-")
+    if used := sorted(names & given_names(ctx)):
+        option = "--" + used[0].replace("_", "-")
         raise InputError(f"{option} is for a database (--db): leave it out")
 
 
-def _check_configs(folder: Path, given: ConfigFolder, options: "CheckOptions") -> "CheckReport":
+def _check_configs(folder: Path, config_folder: ConfigFolder, options: "CheckOptions") -> "CheckReport":
     from autosched.regression.config_files import ConfigCheck, recognised_files
 
-    files = recognised_files(folder, "--format") if given.format is None else config_files(given.format)
-    check = ConfigCheck(options.device, options.static.emulate, given.triton_version or "", options.with_python)
+    files = recognised_files(folder, "--format") if config_folder.format is None else config_files(config_folder.format)
+    check = ConfigCheck(options.device, options.static.emulate, config_folder.triton_version or "", options.with_python)
     total = len(files.entries(folder, check)[0])
     with Counter(stderr_console(), "checked", total) as progress:
         return files.check(folder, check, progress.advance)
@@ -339,14 +339,14 @@ def _show(console: Console, report: "CheckReport") -> None:
 
     if report.findings:
         times = ("change", "baseline", "now") if report.kind != "configs" else ()
-        made = formatting.table("verdict", *times, "entry", right=times, fold=("entry",))
+        table = formatting.table("verdict", *times, "entry", right=times, fold=("entry",))
         for f in worst_first(report.findings):
             if f.verdict is EntryStatus.SOUND and not f.reasons:
                 continue  # among thousands of configurations, show only those that need attention
-            made.add_row(f.verdict.value, *_times(f)[: len(times)], f.name)
+            table.add_row(f.verdict.value, *_times(f)[: len(times)], f.name)
             for reason in f.reasons:
-                made.add_row("", *("" for _ in times), f"  {reason}")
-        show(console, made)
+                table.add_row("", *("" for _ in times), f"  {reason}")
+        show(console, table)
         console.print()
     if report.kernels:
         console.print(f"kernel: {report.kernels}", markup=False, soft_wrap=True)

@@ -54,12 +54,12 @@ def stats(*, db: Db = "", json: Json = False) -> int:
         trials[key] += s.trials
     if entries:
         console.print()
-        made = formatting.table(
+        table = formatting.table(
             "operator", "device", "provenance", "problems", "schedules", right=("problems", "schedules")
         )
         for key in sorted(entries):
-            made.add_row(*key, formatting.count(entries[key]), formatting.count(trials[key]))
-        show(console, made)
+            table.add_row(*key, formatting.count(entries[key]), formatting.count(trials[key]))
+        show(console, table)
     return 0
 
 

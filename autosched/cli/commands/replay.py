@@ -91,8 +91,8 @@ def replay(
         table = read_table(file)
         if restriction:
             table = search.restricted(table, restriction)
-        estimates, said = (None, ()) if transfer is None else _transferred(table, transfer)
-        table = replace(table, notes=(*table.notes, *said))
+        estimates, notes = (None, ()) if transfer is None else _transferred(table, transfer)
+        table = replace(table, notes=(*table.notes, *notes))
         t4_files = {} if to_t4 is None else _t4_files(table, to_t4)
         check_outputs(list(t4_files), [file, transfer])
         for path in t4_files:
@@ -161,8 +161,8 @@ def _t4_files(table: Table, path: str) -> dict[str, str]:
     """Map output files to kernel templates: ``path`` itself for a single template, else one file named after each."""
     if len(table.parameters) == 1:
         return dict.fromkeys([path], next(iter(table.parameters)))
-    given = Path(path)
-    return {str(given.with_suffix(f".{name}{given.suffix}")): name for name in table.parameters}
+    folder = Path(path)
+    return {str(folder.with_suffix(f".{name}{folder.suffix}")): name for name in table.parameters}
 
 
 def _write_t4(table: Table, files: Mapping[str, str], json: bool) -> int:

@@ -73,27 +73,27 @@ def report(
         if not out:
             return 0
     other = None if against is None else Store.open(against, create=False)
-    made = build(store, other, operator=operator, device=device)
-    if not (made.entries or made.changes):
+    page = build(store, other, operator=operator, device=device)
+    if not (page.entries or page.changes):
         say(f"{without_password(db)} has no matching trial: there is nothing to report")
         return ExitStatus.NO
-    content = render(made).encode("utf-8", "replace")
+    content = render(page).encode("utf-8", "replace")
     atomic_write.publish(replaceable(Path(out)), content)
     if json:
-        print_json(_as_json(made, out))
+        print_json(_as_json(page, out))
     else:
         answer(
-            f"{out}: {formatting.plural(len(made.entries), 'problem')}, {formatting.plural(made.trials, 'trial')}, "
+            f"{out}: {formatting.plural(len(page.entries), 'problem')}, {formatting.plural(page.trials, 'trial')}, "
             f"{formatting.size(len(content))}"
         )
     return 0
 
 
-def _as_json(made: "ReportPage", out: str) -> dict[str, Any]:
+def _as_json(page: "ReportPage", out: str) -> dict[str, Any]:
     return {
         "out": out,
-        "database": made.database,
-        "against": made.against or None,
+        "database": page.database,
+        "against": page.against or None,
         "problems": [
             {
                 "problem": e.name,
@@ -106,7 +106,7 @@ def _as_json(made: "ReportPage", out: str) -> dict[str, Any]:
                 "age": e.age,
                 "advice": e.advice,
             }
-            for e in made.entries
+            for e in page.entries
         ],
         "changes": [
             {
@@ -116,6 +116,6 @@ def _as_json(made: "ReportPage", out: str) -> dict[str, Any]:
                 "ratio": c.ratio,
                 "decisions": list(c.decisions),
             }
-            for c in made.changes
+            for c in page.changes
         ],
     }

@@ -78,21 +78,21 @@ def export(
     try:
         if format is not None:
             configs = _export_configs(Store.open(db, create=False), Path(out), format, device)
-            made = [path for path, _ in configs]
+            paths = [path for path, _ in configs]
         else:
-            configs, made = [], write(Store.open(db, create=False), out, operator, device)
+            configs, paths = [], write(Store.open(db, create=False), out, operator, device)
     except ExportError as error:
         raise InputError(str(error)) from error
     if json:
         layers = [{"file": str(path), **tuned.document()} for path, tuned in configs]
-        print_json({"files": [str(path) for path in made], **({"layers": layers} if format is not None else {})})
+        print_json({"files": [str(path) for path in paths], **({"layers": layers} if format is not None else {})})
     else:
-        for path in made:
+        for path in paths:
             answer(_shown(path))
         for path, tuned in configs:
             counts = Counter(entry["word"] or "not compared" for entry in tuned.document()["entries"])
             say(f"{_shown(path)}: against the default: {formatting.reasons(counts)}")
-    if not made:
+    if not paths:
         say(f"{without_password(db)} has no matching schedule that works: nothing is exported")
         return ExitStatus.NO
     return 0
@@ -131,7 +131,7 @@ def import_(
     register_stored(kernel, program, triton, None)
     if format is not None:
         return _import_configs(files, db, format, model, json)
-    paths = [path for given in files for path in _expanded(Path(given))]
+    paths = [path for pattern in files for path in _expanded(Path(pattern))]
     try:
         sources = [
             read([path]) for path in dict.fromkeys(paths)
@@ -237,8 +237,8 @@ def _report(merged: Merged, name: str, json: bool) -> int:
         )
         return 0
     counts = Counter(entry.verdict.value for entry in merged.entries)
-    taken = sum(entry.taken for entry in merged.entries)
-    answer(f"{formatting.plural(taken, 'trial')} taken into {name}: {formatting.reasons(counts) or 'nothing there'}")
+    imported = sum(entry.taken for entry in merged.entries)
+    answer(f"{formatting.plural(imported, 'trial')} taken into {name}: {formatting.reasons(counts) or 'nothing there'}")
     console = stdout_console()
     for entry in merged.entries:
         if entry.why:

@@ -55,7 +55,7 @@ _LEGEND = "rejects: number of combinations that break this rule, whether or not 
 
 def space(  # noqa: D103  (its docstring is assigned below)
     operator: Operator,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     device: DeviceOption = None,
     template: TemplateOption = None,
@@ -104,7 +104,7 @@ def space(  # noqa: D103  (its docstring is assigned below)
         )
     within("--sample", sample, 0, MOST_SAMPLES)
     within("--seed", seed, 0, MOST_SEED)
-    problem, where = problem_from(operator, given), target(device)
+    problem, where = problem_from(operator, values), target(device)
     if pictures is not None:
         _check_pictures(problem, pictures)
     started = time.perf_counter()
@@ -312,11 +312,11 @@ def _draw_program(problem: Problem, schedule: Schedule, folder: Path) -> None:
 
 
 def _parameter_table(parameters: Sequence[Parameter]) -> Any:
-    made = formatting.table("parameter", "choices", "values", right=("choices",), fold=("values",))
+    table = formatting.table("parameter", "choices", "values", right=("choices",), fold=("values",))
     for p in parameters:
         shown = " ".join(str(v) for v in p.values[:_SHOWN_VALUES])
-        made.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
-    return made
+        table.add_row(p.name, str(len(p.values)), shown + (" ..." if len(p.values) > _SHOWN_VALUES else ""))
+    return table
 
 
 def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
@@ -332,10 +332,10 @@ def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
             }
         )
     elif violations:
-        made = formatting.table("broken rule", "why", fold=("why",))
+        table = formatting.table("broken rule", "why", fold=("why",))
         for v in violations:
-            made.add_row(v.rule, v.reason)
-        show(stdout_console(), made)
+            table.add_row(v.rule, v.reason)
+        show(stdout_console(), table)
     else:
         answer("legal: no rule rejects this schedule")
     return ExitStatus.NO if violations else 0

@@ -30,7 +30,7 @@ LONGEST_NOTE = 200  # characters
 
 def threshold(
     operator: Operator,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     db: Annotated[
         str | None, typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL. (required)")
@@ -65,30 +65,30 @@ def threshold(
         given_ones["notes"] = _checked(note)
     if forget and given_ones:
         raise InputError("--forget removes all thresholds: do not combine it with other thresholds")
-    problem = problem_from(operator, given)
+    problem = problem_from(operator, values)
     from measurements.store.store import Guard, Store  # lazy: imports sqlalchemy
 
     with Store.open(db, create=False) as store:
         where = _device(store, problem, device)
         if where is None:
-            asked = formatting.one_line(problem)
+            description = formatting.one_line(problem)
             on = "" if device is None else f" on {one_line(device)}"
-            say(f"{store.name} has no working schedule for {asked}{on}: tune it first")
+            say(f"{store.name} has no working schedule for {description}{on}: tune it first")
             return ExitStatus.NO
-        kept = store.guard(problem, where)
+        guard = store.guard(problem, where)
         if forget or given_ones:
             with bad_input():
-                kept = None if forget else replace(kept or Guard(), **given_ones)
-            store.set_guard(problem, where, kept)
+                guard = None if forget else replace(guard or Guard(), **given_ones)
+            store.set_guard(problem, where, guard)
         name = store.name
     if json:
-        document = None if kept is None else asdict(kept)
+        document = None if guard is None else asdict(guard)
         print_json({"database": name, "problem": problem.to_json(), "device": where, "threshold": document})
-    elif kept is None:
+    elif guard is None:
         entry = f"{formatting.one_line(problem)} on {one_line(where)}"
         answer(f"{entry} has no thresholds of its own: the options of check apply")
     else:
-        show(stdout_console(), formatting.facts(_rows(problem, where, kept)))
+        show(stdout_console(), formatting.facts(_rows(problem, where, guard)))
     return 0
 
 
@@ -102,24 +102,24 @@ def _device(store: "Store", problem: Problem, device: str | None) -> str | None:
         with bad_input():
             name = device_name(store, device)
         return name if store.best(problem, name) is not None else None
-    there = [name for name in store.devices(problem) if store.best(problem, name) is not None]
-    if len(there) > 1:
+    devices = [name for name in store.devices(problem) if store.best(problem, name) is not None]
+    if len(devices) > 1:
         raise InputError(
-            f"{store.name} has this problem on {', '.join(map(one_line, there))}: choose one with --device"
+            f"{store.name} has this problem on {', '.join(map(one_line, devices))}: choose one with --device"
         )
-    return there[0] if there else None
+    return devices[0] if devices else None
 
 
-def _rows(problem: Problem, device: str, kept: "Guard") -> list[tuple[str, str]]:
+def _rows(problem: Problem, device: str, guard: "Guard") -> list[tuple[str, str]]:
     rows = [("entry", f"{formatting.one_line(problem)} on {one_line(device)}")]
-    if kept.max_slowdown is not None:
-        rows.append(("allowed slowdown", f"{100 * kept.max_slowdown:g}%"))
-    if kept.floor_seconds is not None:
-        rows.append(("floor", f"differences up to {1e6 * kept.floor_seconds:g} us are ignored"))
-    if kept.noise is not None:
-        rows.append(("noise", f"{100 * kept.noise:.2g}%, learnt by check --learn-noise"))
-    if kept.notes:
-        rows.append(("note", one_line(kept.notes)))
+    if guard.max_slowdown is not None:
+        rows.append(("allowed slowdown", f"{100 * guard.max_slowdown:g}%"))
+    if guard.floor_seconds is not None:
+        rows.append(("floor", f"differences up to {1e6 * guard.floor_seconds:g} us are ignored"))
+    if guard.noise is not None:
+        rows.append(("noise", f"{100 * guard.noise:.2g}%, learnt by check --learn-noise"))
+    if guard.notes:
+        rows.append(("note", one_line(guard.notes)))
     return rows
 
 

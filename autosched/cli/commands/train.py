@@ -96,7 +96,7 @@ def train(
     if not (db or recording or update):
         raise InputError("train needs times to learn from: give --db, --recording or --update")
     within("--seed", seed, 0, MOST_SEED // 2)
-    place = replaceable(out)
+    target = replaceable(out)
     register_stored(kernel, program, triton, db[-1] if db else None)
     from dataclasses import replace
 
@@ -117,7 +117,7 @@ def train(
             raise InputError(_nothing(data, kind))
         model = TrainedModel(learn(data.observations, replace(TRAINING, seed=seed)), kind, VERSION)
         features = _explained(model) if explain else {}
-    model.save(place)
+    model.save(target)
     if json:
         print_json(_to_json(model, data, out, features))
     else:
@@ -164,15 +164,15 @@ def _show_features(console: Console, features: Features) -> None:
 
     for operator, found in features.items():
         console.print(f"{operator}: importance of features for ranking the schedules of a problem")
-        made = formatting.table(
+        table = formatting.table(
             "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
         )
         deciding = _deciding(found)
         for i in deciding:
-            made.add_row(
+            table.add_row(
                 i.name, f"{100 * math.expm1(i.moves):.1f} %", f"{100 * i.gain:.1f} %", i.larger, meaning(i.name)
             )
-        show(console, made)
+        show(console, table)
         console.print(f"{formatting.plural(len(found) - len(deciding), 'less important feature')} not shown")
         console.print()
 
@@ -250,10 +250,10 @@ def _show_held_out(console: Console, held_out: Sequence[HeldOut]) -> None:
             continue
         console.print()
         console.print(f"held out by {split}: {meaning}")
-        made = formatting.table(row, *_FIGURES, right=_FIGURES, fold=(row,))
+        table = formatting.table(row, *_FIGURES, right=_FIGURES, fold=(row,))
         for figures in rows:
             regrets = (figures.regret_1, figures.regret_5, figures.regret_10)
-            made.add_row(
+            table.add_row(
                 _named(figures) if figures.name else "all",
                 formatting.count(figures.rows),
                 f"{figures.spearman:.2f}",
@@ -261,7 +261,7 @@ def _show_held_out(console: Console, held_out: Sequence[HeldOut]) -> None:
                 f"{100 * figures.within_1:.0f} %",
                 f"{100 * figures.within_2:.0f} %",
             )
-        show(console, made)
+        show(console, table)
     console.print()
 
 

@@ -109,10 +109,10 @@ def worth(
 def _show(whole: ProgramWorth, calls: str, chip: Device, db: str | None) -> None:
     console = stdout_console()
     numbers = ("calls", "time of one", "share", "headroom", "gain")
-    made = formatting.table("problem", "runs today", *numbers, right=numbers, fold=("problem",))
+    table = formatting.table("problem", "runs today", *numbers, right=numbers, fold=("problem",))
     for part in whole.parts:
         low, high = part.headroom.interval
-        made.add_row(
+        table.add_row(
             formatting.one_line(part.headroom.problem),
             part.headroom.today.value,
             f"{part.count:,.0f}",
@@ -121,7 +121,7 @@ def _show(whole: ProgramWorth, calls: str, chip: Device, db: str | None) -> None
             f"{100 * part.headroom.expected:.1f} % ({100 * low:.0f} to {100 * high:.0f})",
             f"{100 * whole.gain(part):.2f} %",
         )
-    show(console, made)
+    show(console, table)
     console.print()
     low, high = whole.interval
     of = "the program's time" if whole.other_seconds else "the time of these calls"

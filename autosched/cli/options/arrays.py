@@ -53,7 +53,7 @@ def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, 
     """
     array = _ARRAY.fullmatch(text)
     if array and canonical(array["dtype"]) in SCALAR_DTYPES:
-        return _made(array, rng, flag), array["how"] == "out"
+        return _array_of_match(array, rng, flag), array["how"] == "out"
     if file := _FILE.fullmatch(text):
         return read_array(file["file"], flag), bool(file["out"])
     if text in ("null", "None", "nullptr"):
@@ -72,7 +72,7 @@ def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, 
         ) from None
 
 
-def _made(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDArray[Any]:
+def _array_of_match(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDArray[Any]:
     dtype = dtype_of(found["dtype"])
     shape = tuple(int(n) for n in found["shape"].split(","))
     how = (found["how"] or "noise").partition("=")[0]

@@ -25,10 +25,10 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Fill the parameters of ``ctx``. Options that are left out get their default."""
-        given = None if ctx.resilient_parsing else self._converted(ctx, args)
-        if given is None:
+        converted = None if ctx.resilient_parsing else self._converted(ctx, args)
+        if converted is None:
             return super().parse_args(ctx, args)
-        ctx.params.update(given)
+        ctx.params.update(converted)
         return []
 
     def _converted(self, ctx: Any, args: list[str]) -> dict[str, Any] | None:

@@ -27,9 +27,11 @@ def grouped(command: Callable[..., int]) -> Callable[..., int]:
         parameters += options(groups[name]) if name in groups else [parameter]
 
     @functools.wraps(command)
-    def run(*positional: Any, **given: Any) -> int:
-        made = {name: group(**{f.name: given.pop(f.name) for f in _fields(group)}) for name, group in groups.items()}
-        return command(*positional, **given, **made)
+    def run(*positional: Any, **options: Any) -> int:
+        filled_groups = {
+            name: group(**{f.name: options.pop(f.name) for f in _fields(group)}) for name, group in groups.items()
+        }
+        return command(*positional, **options, **filled_groups)
 
     first = next((k for k, p in enumerate(parameters) if p.kind is keyword), len(parameters))
     ordered = parameters[:first] + [p.replace(kind=keyword) for p in parameters[first:]]

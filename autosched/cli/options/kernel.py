@@ -29,11 +29,11 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
     command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
     if command is None:
         return [list(arguments)]
-    paths, rest = taken(arguments[len(command) :], "--kernel")
-    programs, rest = taken(rest, "--program")
-    references, rest = taken(rest, "--reference") if programs else ([], rest)
-    given, rest = taken(rest, "--size")
-    chosen, rest = taken(rest, "--set")
+    paths, rest = extracted(arguments[len(command) :], "--kernel")
+    programs, rest = extracted(rest, "--program")
+    references, rest = extracted(rest, "--reference") if programs else ([], rest)
+    size_values, rest = extracted(rest, "--size")
+    chosen, rest = extracted(rest, "--set")
     if chosen and not paths:
         raise InputError("--set NAME=VALUE needs --kernel FILE: it fixes a parameter of that kernel")
     if programs:
@@ -41,9 +41,9 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
             raise InputError("give one --program FILE[:NAME] at a time, without --kernel")
         if len(references) > 1:
             raise InputError("give one --reference FILE.py:FUNCTION at a time")
-        return [_of_program(command, programs[0], given, rest, *references)]
+        return [_of_program(command, programs[0], size_values, rest, *references)]
     if not paths:
-        if given:
+        if size_values:
             raise InputError("--size needs --kernel FILE or --program FILE: operators have their own options for sizes")
         return [list(arguments)]
     if len(paths) > 1:
@@ -56,7 +56,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
             kernel = kernel.pinned(**_values(chosen))
         kernel.register()
     flags = {option.name: option.flags[-1] for option in kernel.operator.options}
-    sizes = _sizes(given, flags, paths[0])
+    sizes = _sizes(size_values, flags, paths[0])
     start = [*command, kernel.file.name]
     named = sizes or any(argument.partition("=")[0] in flags.values() for argument in rest)
     asks_a_database = command == ("best",) or (command == ("verify",) and any(a.startswith("--db") for a in rest))
@@ -77,12 +77,12 @@ def written(arguments: Sequence[str]) -> str | None:
     """
     if not any(tuple(arguments[: len(command)]) == command for command in COMMANDS):
         return None
-    named = (f"{flag} {shlex.quote(place)}" for flag in INSTEAD for place in taken(arguments, flag)[0])
+    named = (f"{flag} {shlex.quote(source)}" for flag in INSTEAD for source in extracted(arguments, flag)[0])
     return next(named, None)
 
 
 def _of_program(
-    command: tuple[str, ...], place: str, given: Sequence[str], rest: Sequence[str], reference: str = ""
+    command: tuple[str, ...], source: str, size_values: Sequence[str], rest: Sequence[str], reference: str = ""
 ) -> list[str]:
     """Register a tile program and return its command line."""
     from autosched.programs.loading import register_place
@@ -91,13 +91,13 @@ def _of_program(
     from search_spaces.programs.template import operator
 
     with bad_input():
-        program = register_place(place, reference)
+        program = register_place(source, reference)
         if isinstance(program, Beside):
             name, options = program.operator, catalogue.operator(program.operator).options
         else:
             name, options = program.name, operator(program).options
-    sizes = _sizes(given, {option.name: option.flags[-1] for option in options}, place)
-    every = command == ("best",) and not given  # without sizes, ``best`` lists the entries of all sizes
+    sizes = _sizes(size_values, {option.name: option.flags[-1] for option in options}, source)
+    every = command == ("best",) and not size_values  # without sizes, ``best`` lists the entries of all sizes
     if not every and not {"--help", "-h"} & set(rest):
         missing = [o for o in options if o.default is None and o.flags[-1] not in (*sizes, *rest)]
         if missing:
@@ -105,14 +105,14 @@ def _of_program(
     return [*command, name, *sizes, *rest]
 
 
-def _values(given: Sequence[str]) -> dict[str, str]:
+def _values(assignments: Sequence[str]) -> dict[str, str]:
     """Parse the options ``--set NAME=VALUE`` into values by parameter.
 
     Raises:
         InputError: A text has another form.
     """
     values = {}
-    for text in given:
+    for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise InputError(f'invalid --set "{text}": write NAME=VALUE, such as --set block_x=128')
@@ -120,17 +120,17 @@ def _values(given: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def _sizes(given: Sequence[str], flags: Mapping[str, str], place: str) -> list[str]:
+def _sizes(assignments: Sequence[str], flags: Mapping[str, str], source: str) -> list[str]:
     """Translate ``--size NAME=N`` into the operator's own options.
 
     Raises:
         InputError: A name is unknown.
     """
     sizes: list[str] = []
-    for text in given:
+    for text in assignments:
         name, sign, value = text.partition("=")
         if not sign or name not in flags:
-            raise InputError(f'invalid --size "{text}": {place} takes NAME=N with {listed(tuple(flags), "or")}')
+            raise InputError(f'invalid --size "{text}": {source} takes NAME=N with {listed(tuple(flags), "or")}')
         sizes += [flags[name], value]
     return sizes
 
@@ -139,7 +139,7 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
     return "--help" in arguments or "-h" in arguments
 
 
-def taken(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
+def extracted(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
     """Remove an option from the arguments; return its values, and the other arguments."""
     values, others, waiting = list[str](), list[str](), iter(arguments)
     for argument in waiting:

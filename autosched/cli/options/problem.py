@@ -30,7 +30,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     """Add the problem options of an operator to the signature of a command.
 
     Args:
-        command: Called as ``command(operator, given, **its own options)``. ``given`` maps the name of each problem
+        command: Called as ``command(operator, values, **its own options)``. ``values`` maps the name of each problem
             option to its value; None if the user left it out.
         operator: Operator whose options are added.
         name: Name of the command as users type it.
@@ -43,9 +43,9 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     """
 
     def run(ctx: typer.Context, **options: Any) -> int:
-        given = {o.name: options.pop(_PREFIX + o.name) for o in operator.options}
+        values = {o.name: options.pop(_PREFIX + o.name) for o in operator.options}
         try:
-            return command(operator, given, **options)
+            return command(operator, values, **options)
         except MissingOptions as error:
             raise InputError(f"{error}: see '{ctx.command_path} --help'") from error
         except KeyboardInterrupt:
@@ -53,9 +53,9 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
             return ExitStatus.STOPPED
 
     own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
-    taken = {*OF_FILES, *(flag for parameter in own for flag in _flags(parameter))}
+    used_flags = {*OF_FILES, *(flag for parameter in own for flag in _flags(parameter))}
     for option in operator.options:
-        if taken & set(option.flags):
+        if used_flags & set(option.flags):
             raise InputError(
                 f"{option.flags[-1]} is an option of 'autosched {name}' and also a size of {operator.name}: "
                 "rename the size"
@@ -72,22 +72,22 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
     return run
 
 
-def problem_from(operator: Operator, given: Mapping[str, Any]) -> Problem:
+def problem_from(operator: Operator, values: Mapping[str, Any]) -> Problem:
     """Return the problem that the user described.
 
     Raises:
         InputError: An option is missing or has an impossible value.
     """
-    missing = [o.flags[-1] for o in operator.options if o.default is None and given[o.name] is None]
+    missing = [o.flags[-1] for o in operator.options if o.default is None and values[o.name] is None]
     if missing:
         raise MissingOptions(f"{operator.name} needs {listed(missing)}")
     with bad_input():
-        return operator.make(**{o.field: given[o.name] for o in operator.options if given[o.name] is not None})
+        return operator.make(**{o.field: values[o.name] for o in operator.options if values[o.name] is not None})
 
 
-def maybe_problem(operator: Operator, given: Mapping[str, Any]) -> Problem | None:
+def maybe_problem(operator: Operator, values: Mapping[str, Any]) -> Problem | None:
     """Return the problem that the user described; None if no problem option was given."""
-    return None if all(v is None for v in given.values()) else problem_from(operator, given)
+    return None if all(v is None for v in values.values()) else problem_from(operator, values)
 
 
 def whole_number(text: str) -> int:

@@ -52,7 +52,7 @@ class FileKind(StrEnum):
     KERNEL_FILE = "a kernel file"
 
 
-class Given(NamedTuple):
+class UserFile(NamedTuple):
     """A recognised file.
 
     Attributes:
@@ -76,7 +76,7 @@ def looks_like_a_file(word: str) -> bool:
     return "/" in word or "." in word or Path(word).exists()
 
 
-def recognise(word: str) -> Given:
+def recognise(word: str) -> UserFile:
     """Recognise FILE or FILE:NAME.
 
     Args:
@@ -100,7 +100,7 @@ def recognise(word: str) -> Given:
         with open_readable(path, regular=True) as file:
             head = file.read(_HEAD)
         if (kind := _binary_kind(path, head)) is not None:
-            return Given(kind, path, name)
+            return UserFile(kind, path, name)
         return _of_text(path, name, read_bounded(path, _MOST_TEXT), regular=True)
     except InputError:
         raise
@@ -146,7 +146,7 @@ def _is_executable(head: bytes) -> bool:
     return kind == _ET_EXEC or (kind == _ET_DYN and _PT_INTERP in types)
 
 
-def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> Given:
+def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> UserFile:
     if not regular and content.startswith((_ELF, _FATBIN, _ARCHIVE)):
         raise InputError(f"{path} is a pipe with binary data: write the data to a file and give that")
     try:
@@ -159,10 +159,10 @@ def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> Given:
         raise InputError(f"{path} is not recognised: give {TAKEN}")
     kind = _text_kind(path, text)
     if kind in (FileKind.CUDA, FileKind.PTX):
-        return Given(kind, path, name, text)
+        return UserFile(kind, path, name, text)
     if not regular:
         raise InputError(f"{path} is a pipe with {kind}: write it to a file and give that")
-    return Given(kind, path, name)
+    return UserFile(kind, path, name)
 
 
 def _text_kind(path: Path, text: str) -> FileKind:

@@ -21,28 +21,28 @@ KEYS = ("schedule", "samples", "best", "candidates")
 _MOST_BYTES = 2**26
 
 
-def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
+def read(source: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
     """Read the only schedule in a file.
 
     Args:
-        place: Path of the file, or "-" for stdin.
+        source: Path of the file, or "-" for stdin.
         domains: Parameters of each template. The schedule's parameters are returned in this order.
 
     Raises:
         InputError: The file cannot be read, or does not have exactly one schedule of these templates.
     """
-    text = _content(place)
-    place = "stdin" if place == "-" else place
+    text = _content(source)
+    source = "stdin" if source == "-" else source
     if len(text) > _MOST_BYTES:
-        raise InputError(f"{place} is too long for a schedule: give an object of parameter values")
+        raise InputError(f"{source} is too long for a schedule: give an object of parameter values")
     try:
         found = _schedules(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place} is not JSON ({error}): give an object of parameter values") from error
+        raise InputError(f"{source} is not JSON ({error}): give an object of parameter values") from error
     if len(found) != 1:
         keys = listed(KEYS, "or")
         raise InputError(
-            f"{place} has {len(found) or 'no'} schedules: give an object of parameter values, or JSON output of "
+            f"{source} has {len(found) or 'no'} schedules: give an object of parameter values, or JSON output of "
             f"autosched with exactly one schedule under {keys}"
         )
     ((template, values),) = found
@@ -50,14 +50,14 @@ def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
         template = min(domains, key=lambda name: len({p.name for p in domains[name]} ^ set(values)))
     elif template not in domains:
         raise InputError(
-            f"the schedule in {place} belongs to {shortened(template)}: give one of {listed(tuple(domains), 'or')}"
+            f"the schedule in {source} belongs to {shortened(template)}: give one of {listed(tuple(domains), 'or')}"
         )
     names = [p.name for p in domains[template]]
     missing, unknown = [n for n in names if n not in values], [n for n in values if n not in (*names, *NAMES)]
     if missing:
-        raise InputError(f"the schedule in {place} has no value for {listed(missing)}")
+        raise InputError(f"the schedule in {source} has no value for {listed(missing)}")
     if unknown:
-        raise InputError(f"the schedule in {place} has unknown parameters of {template}: {shortened(listed(unknown))}")
+        raise InputError(f"the schedule in {source} has unknown parameters of {template}: {shortened(listed(unknown))}")
     with bad_input():
         schedule = Schedule.from_json(template, {name: values[name] for name in (*names, *NAMES) if name in values})
         CompilerControls.of(schedule)  # raises ValueError
@@ -66,15 +66,15 @@ def read(place: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
     return schedule
 
 
-def _content(place: str) -> bytes:
+def _content(source: str) -> bytes:
     """Read a file or stdin, at most ``_MOST_BYTES`` + 1 bytes."""
     try:
-        if place == "-":
+        if source == "-":
             return sys.stdin.buffer.read(_MOST_BYTES + 1)
-        with open_readable(place) as file:
+        with open_readable(source) as file:
             return file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise InputError(f"{place} cannot be read ({error.strerror}): give a file, or - for stdin") from error
+        raise InputError(f"{source} cannot be read ({error.strerror}): give a file, or - for stdin") from error
 
 
 def _schedules(data: Any, template: str | None = None) -> list[tuple[str | None, Mapping[str, Any]]]:

@@ -47,12 +47,12 @@ def register_stored(
         if programs:
             from autosched.programs.loading import register_place
 
-            for place in programs:
-                register_place(place)
+            for source in programs:
+                register_place(source)
         if kernels:
             from autosched.user_kernels.user_kernel import KernelSpec
 
             for file in kernels:
                 KernelSpec.from_file(file).register()
-        for place in triton_kernels or ():
-            triton.registered(place, database)
+        for source in triton_kernels or ():
+            triton.registered(source, database)

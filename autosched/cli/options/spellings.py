@@ -34,20 +34,20 @@ def expanded(arguments: Sequence[str]) -> list[str]:
 
 
 def _tune(arguments: Sequence[str]) -> list[str]:
-    given = {a.partition("=")[0] for a in arguments}
-    if "--moe" in given:
+    flags = {a.partition("=")[0] for a in arguments}
+    if "--moe" in flags:
         return [MOE, *arguments[1:]]
-    if "--triton" in given:
+    if "--triton" in flags:
         return [TRITON, *arguments[1:]]
-    if arguments[1].startswith("-") and given & {"--suite", "--from"}:
+    if arguments[1].startswith("-") and flags & {"--suite", "--from"}:
         return [SUITE, *arguments[1:]]
     return list(arguments)
 
 
 def _best(arguments: Sequence[str]) -> list[str]:
     """Expand ``best`` without a problem, which lists all problems of a database."""
-    given = {a.partition("=")[0] for a in arguments[1:]}
-    if given & {"--kernel", "--program", "--triton", "--help", "-h"} or not all(
+    flags = {a.partition("=")[0] for a in arguments[1:]}
+    if flags & {"--kernel", "--program", "--triton", "--help", "-h"} or not all(
         a.startswith("-") or before in ("--db", "--device") for before, a in pairwise(arguments)
     ):
         return list(arguments)
@@ -77,11 +77,11 @@ def _verify(arguments: Sequence[str]) -> list[str]:
         return list(arguments)
     if any(a.partition("=")[0] == "--task" for a in rest) or not Path(word.partition(":")[0]).is_file():
         return [VERIFY_FILE, *arguments[1:]]  # do not read a pipe here: it can be read only once
-    given = recognise(word)
-    if given.kind is FileKind.TILE_PROGRAM:
+    user_file = recognise(word)
+    if user_file.kind is FileKind.TILE_PROGRAM:
         return ["verify", "--program", word, *rest]
-    if given.kind is FileKind.KERNEL_FILE:
-        if given.name:
-            raise InputError(f"{given.path} is {given.kind} with a single kernel: leave :{given.name} out")
+    if user_file.kind is FileKind.KERNEL_FILE:
+        if user_file.name:
+            raise InputError(f"{user_file.path} is {user_file.kind} with a single kernel: leave :{user_file.name} out")
         return ["verify", "--kernel", word, *rest]
     return [VERIFY_FILE, *arguments[1:]]

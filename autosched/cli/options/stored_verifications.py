@@ -32,38 +32,38 @@ class StoredVerification:
     why: str = ""
 
 
-def keep_verification(store: Store, trial: Trial, made: Verdict) -> StoredVerification:
+def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVerification:
     """Store a new verification of a trial's schedule if it covers more than the stored one.
 
     Args:
         store: Database of the trial.
         trial: Trial with its stored verification, if any.
-        made: New verification of the same schedule.
+        verdict: New verification of the same schedule.
 
     Returns:
         The state before and after.
     """
-    if made.kernel is None:
+    if verdict.kernel is None:
         return StoredVerification("", "not stored", "its kernel could not be generated")
-    before = stored.stale_reason(trial.verification, made.kernel)
-    kernel = made.kernel
+    before = stored.stale_reason(trial.verification, verdict.kernel)
+    kernel = verdict.kernel
     required = stored.order(trial.verification)
-    if required is not None and made.order is None:  # the new verification did not check the order of sums
+    if required is not None and verdict.order is None:  # the new verification did not check the order of sums
         if before and stored.is_batch_invariant(trial.verification):
             return StoredVerification(before, "not stored", "it is batch-invariant: give --batch-invariant")
-        made = replace(made, order=required, batch_invariant=stored.is_batch_invariant(trial.verification))
-    if not made.ok:
+        verdict = replace(verdict, order=required, batch_invariant=stored.is_batch_invariant(trial.verification))
+    if not verdict.ok:
         return StoredVerification(before, "not stored", "it fails")
     if kernel.digest != trial.kernel_digest:
         return StoredVerification(
             before, "not stored", "its kernel has changed since it was timed: tune the problem again"
         )
-    deeper = made.depth == stored.FULL and made.whole and not stored.is_full(trial.verification)
-    invariant = made.batch_invariant and not stored.is_batch_invariant(trial.verification)
+    deeper = verdict.depth == stored.FULL and verdict.whole and not stored.is_full(trial.verification)
+    invariant = verdict.batch_invariant and not stored.is_batch_invariant(trial.verification)
     if not before and not deeper and not invariant:
         return StoredVerification("", "holds")
     try:
-        store.set_verification(trial, canonical_json(made.stored()))
+        store.set_verification(trial, canonical_json(verdict.stored()))
     except StoreError as error:
         return StoredVerification(before, "not stored", str(error))
     if not before:

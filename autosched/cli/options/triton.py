@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autosched.cli.options.kernel import taken
+from autosched.cli.options.kernel import extracted
 from autosched.cli.terminal.errors import InputError, bad_input
 from measurements.files.python_file import said
 
@@ -33,16 +33,16 @@ def expanded(arguments: Sequence[str]) -> list[str]:
     command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
     if command is None:
         return list(arguments)
-    places, rest = taken(arguments[len(command) :], "--triton")
+    places, rest = extracted(arguments[len(command) :], "--triton")
     if not places:
         return list(arguments)
-    makers, rest = taken(rest, "--args")
-    given, rest = taken(rest, "--size")
+    makers, rest = extracted(rest, "--args")
+    size_values, rest = extracted(rest, "--size")
     if len(places) > 1 or len(makers) > 1:
         raise InputError("give --triton FILE:FUNCTION and --args FILE:FUNCTION exactly once")
-    if given and not makers:
+    if size_values and not makers:
         raise InputError("--size needs --args FILE:FUNCTION, whose function takes it")
-    names, _ = taken(rest, "--db")
+    names, _ = extracted(rest, "--db")
     tuning = registered(places[0], names[-1] if names else None)
     problem: list[str] = []
     if makers:
@@ -55,18 +55,18 @@ def expanded(arguments: Sequence[str]) -> list[str]:
             emulated("h100", check=False),
         ):  # the problem's options describe the call, without the kernel's name
             make = load(makers[0], "--args")
-            call = KernelCall.of(tuning.function, made(make, sizes("--size", given), makers[0]))
+            call = KernelCall.of(tuning.function, call_factory(make, sizes("--size", size_values), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]
     return [*command, tuning.problem_name, *problem, *rest]
 
 
-def registered(place: str, database: str | None) -> TritonTuning:
+def registered(source: str, database: str | None) -> TritonTuning:
     """Register a Triton kernel and return it. If it declares no parameter values, those of a database are used.
 
     Raises:
         InputError: The function cannot be loaded.
     """
-    tuning = loaded(place)
+    tuning = loaded(source)
     tuning.register()
     if database is not None and tuning.space is None and not tuning.function.configs:
         tuning = replace(tuning, space=_recorded(database, tuning.problem_name))
@@ -88,12 +88,12 @@ def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
 
 
 def loaded(
-    place: str, param: Sequence[str] | None = None, rule: Sequence[str] | None = None, reference: str | None = None
+    source: str, param: Sequence[str] | None = None, rule: Sequence[str] | None = None, reference: str | None = None
 ) -> TritonTuning:
     """Load a Triton function with its options.
 
     Args:
-        place: "file.py:function".
+        source: "file.py:function".
         param: Texts "name=1,2,4" that replace the function's own search space; None or empty to keep it.
         rule: Further conditions on configurations.
         reference: "file.py:function" that computes the expected outputs; None for the function's own, if it has one.
@@ -109,7 +109,7 @@ def loaded(
     except ImportError as error:
         raise InputError(f"--triton needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
     try:
-        found = load(place, "--triton")
+        found = load(source, "--triton")
         computes = None if reference is None else load(reference, "--reference")
         tuning = found.tuning if isinstance(found, TunedFunction) else TritonTuning(TritonFunction.of(found))
     except ValueError as error:
@@ -139,14 +139,14 @@ def _space(param: Sequence[str]) -> dict[str, list[Any]]:
     return found
 
 
-def sizes(flag: str, given: Sequence[str] | None) -> dict[str, int]:
+def sizes(flag: str, assignments: Sequence[str] | None) -> dict[str, int]:
     """Parse the options ``--size NAME=N``.
 
     Raises:
         InputError: A text has another form.
     """
     found = {}
-    for text in given or ():
+    for text in assignments or ():
         name, sign, value = text.partition("=")
         if not sign or not name.isidentifier() or not value.removeprefix("-").isdigit():
             raise InputError(f"{flag} {text}: write NAME=N, such as {flag} m=4096")
@@ -154,13 +154,13 @@ def sizes(flag: str, given: Sequence[str] | None) -> dict[str, int]:
     return found
 
 
-def made(make: Callable[..., Any], given: Mapping[str, int], place: str) -> Any:
+def call_factory(make: Callable[..., Any], sizes: Mapping[str, int], source: str) -> Any:
     """Call the user's function with sizes and return its result.
 
     Raises:
         InputError: The function raised an error.
     """
     try:
-        return make(**given)
+        return make(**sizes)
     except (Exception, SystemExit) as error:
-        raise InputError(f"--args: {Path(place).name} raised {said(error)}") from error
+        raise InputError(f"--args: {Path(source).name} raised {said(error)}") from error

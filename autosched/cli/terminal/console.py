@@ -46,12 +46,12 @@ def show_readings(console: Console, problem: Problem) -> None:
         console.print(reading, markup=False, style="dim")
 
 
-def show(console: Console, made: Table) -> None:
+def show(console: Console, table: Table) -> None:
     """Print a table. It may be wider than the console, so that nothing is truncated."""
-    needed = sum(_least_width(column) for column in made.columns)
+    needed = sum(_least_width(column) for column in table.columns)
     if needed > console.width:
-        made.width = needed
-    console.print(made, crop=False)
+        table.width = needed
+    console.print(table, crop=False)
 
 
 def _least_width(column: Column) -> int:

@@ -54,8 +54,8 @@ def raised() -> Iterator[None]:
 
     The block must be the last work of a command. Does nothing unless ``take`` was called.
     """
-    taken = [number for number in _SIGNALS if signal.getsignal(number) is _end]
-    if not taken:
+    handled = [number for number in _SIGNALS if signal.getsignal(number) is _end]
+    if not handled:
         yield
         return
     first: float | None = None
@@ -85,9 +85,9 @@ def raised() -> Iterator[None]:
             hook(lost)
 
     def unhandled(number: int) -> bool:
-        return first is None if number in taken else waiting and number == signal.SIGALRM
+        return first is None if number in handled else waiting and number == signal.SIGALRM
 
-    for number in taken:
+    for number in handled:
         signal.signal(number, stop)
     hook, sys.unraisablehook = sys.unraisablehook, swallowed
     if logging.lastResort is not None:

@@ -22,17 +22,17 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
         InputError: An output's folder does not exist; or the output is a folder, cannot be written, is named twice, or
                 would replace an input or a database.
     """
-    given = [Path(output) for output in outputs if output is not None]
+    outputs_given = [Path(output) for output in outputs if output is not None]
     read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
-    for number, output in enumerate(given):
+    for number, output in enumerate(outputs_given):
         leads_nowhere = output.is_symlink() and not output.exists()
-        place = Path(os.path.realpath(output)) if leads_nowhere else output.absolute()
-        folder = place.parent
-        if output.is_dir() or not folder.is_dir() or not output.name or (leads_nowhere and place.is_symlink()):
+        target = Path(os.path.realpath(output)) if leads_nowhere else output.absolute()
+        folder = target.parent
+        if output.is_dir() or not folder.is_dir() or not output.name or (leads_nowhere and target.is_symlink()):
             raise InputError(f"{output} cannot be written: name a file in an existing folder")
         if not os.access(output if output.exists() else folder, os.W_OK):
             raise InputError(f"{output} cannot be written: change its permissions, or name another file")
-        if any(output.absolute() == other.absolute() for other in given[:number]):
+        if any(output.absolute() == other.absolute() for other in outputs_given[:number]):
             raise InputError(f"{output} is given for two outputs: use different files")
         if output.exists() and any(output.samefile(i) for i in read):
             raise InputError(f"{output} is also an input, and would be replaced: name another output file")
@@ -61,10 +61,10 @@ def replaceable(output: str | Path) -> Path:
     Raises:
         InputError: The output is a device or a pipe, or the file to which stdout or stderr is redirected.
     """
-    given = Path(output)
-    if given.exists() and (not given.is_file() or any(_is_open_as(given, number) for number in (1, 2))):
+    path = Path(output)
+    if path.exists() and (not path.is_file() or any(_is_open_as(path, number) for number in (1, 2))):
         raise InputError(f'invalid output "{output}", a device or an open file: name another file')
-    return Path(os.path.realpath(given))
+    return Path(os.path.realpath(path))
 
 
 def _is_open_as(path: Path, descriptor: int) -> bool:

@@ -91,10 +91,10 @@ class Counter:
     def _tell_quiet(self) -> None:
         if time.monotonic() - self._last_line >= QUIET_SECONDS:
             self._last_line = time.monotonic()
-            taken = self._last_line - self._started
-            limit = self._limit if taken >= LIMIT_SECONDS else ""
+            elapsed = self._last_line - self._started
+            limit = self._limit if elapsed >= LIMIT_SECONDS else ""
             text = ", ".join(
-                part for part in (f"{self._noun} {self._done}/{self._total} in {taken:.0f} s", limit) if part
+                part for part in (f"{self._noun} {self._done}/{self._total} in {elapsed:.0f} s", limit) if part
             )
             self._console.print(text, soft_wrap=True)
 
@@ -159,9 +159,9 @@ class TuneDisplay:
             done = 0 if self._now is None else self._now.done
             total = self._start.trials if self._start is not None else done
             doing = "no trial finished" if done < total else "verifying or timing the best"
-            taken = f"{doing} for {quiet:.0f} s"
+            status = f"{doing} for {quiet:.0f} s"
             limit = self._limit if quiet >= LIMIT_SECONDS else ""
-            text = ", ".join(part for part in (f"{done}/{total}", taken, limit) if part)
+            text = ", ".join(part for part in (f"{done}/{total}", status, limit) if part)
             self._console.print(text, soft_wrap=True)
 
     def trial(self, progress: Tuning) -> None:

@@ -33,7 +33,7 @@ def supervised(command: Callable[[], int]) -> int:
         os.close(reading)
         _end_with(parent)
         child = os.getpid()
-        status = _told(command)
+        status = _result_of(command)
         if os.getpid() == child:  # a process forked by a user's file may also return here
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
@@ -44,9 +44,9 @@ def supervised(command: Callable[[], int]) -> int:
         signal.signal(number, signal.SIG_IGN)  # the child has ended; later signals must not change the status
     os.set_blocking(reading, False)  # do not wait for the child's own child processes, which may keep the pipe open
     with suppress(BlockingIOError):
-        told = os.read(reading, 1)
-        if told:
-            return told[0]
+        reported = os.read(reading, 1)
+        if reported:
+            return reported[0]
     from measurements.files.work_folders import remove_temporary_of_killed  # lazy: only after failures
 
     remove_temporary_of_killed()
@@ -56,7 +56,7 @@ def supervised(command: Callable[[], int]) -> int:
     return ExitStatus.NO_ANSWER
 
 
-def _told(command: Callable[[], int]) -> int:
+def _result_of(command: Callable[[], int]) -> int:
     """Run ``command`` and return its status. An exception is a bug: print its traceback and one line."""
     try:
         return command()

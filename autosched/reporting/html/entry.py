@@ -117,7 +117,7 @@ def entries(
         if device in (None, summary.device):
             places.setdefault((summary.problem_key, summary.device), []).append(summary)
     newest = {_revised(s): (s.problem_key, s.device) for group in places.values() for s in group}
-    return tuple(_entry(store, group, now, newest[_revised(group[0])] != place) for place, group in places.items())
+    return tuple(_entry(store, group, now, newest[_revised(group[0])] != key) for key, group in places.items())
 
 
 def _revised(summary: ProblemSummary) -> tuple[str, str]:

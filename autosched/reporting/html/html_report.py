@@ -120,7 +120,7 @@ def render(report: ReportPage) -> str:
 
 
 def _sections(found: Sequence[ReportEntry]) -> tuple[Section, ...]:
-    made, size = [], 0
+    sections, size = [], 0
     for entry in found:
         progress = svg.progress(entry.trials)
         size += len(progress) + _SECTION_BYTES
@@ -131,8 +131,8 @@ def _sections(found: Sequence[ReportEntry]) -> tuple[Section, ...]:
         if size + drawn > _BYTES:
             pictures, drawn = (), 0
         size += drawn
-        made.append(Section(entry, progress, pictures))
-    return tuple(made)
+        sections.append(Section(entry, progress, pictures))
+    return tuple(sections)
 
 
 def _pictures(entry: ReportEntry) -> tuple[Picture, ...]:
@@ -140,7 +140,7 @@ def _pictures(entry: ReportEntry) -> tuple[Picture, ...]:
     chip = known(entry.device)
     if entry.best is None or entry.problem is None or chip is None or is_library(entry.best.schedule):
         return ()
-    made = []
+    pictures = []
     try:
         its = template(entry.best.schedule.template)
         config = its.config(entry.problem, entry.best.schedule, chip)
@@ -148,7 +148,7 @@ def _pictures(entry: ReportEntry) -> tuple[Picture, ...]:
             for number, panel in enumerate(panels(drawing)):
                 if len(panel.cells) <= svg.MOST_CELLS:
                     title = panel.title if number else f"{drawing.title}: {panel.title}"
-                    made.append(Picture(title, panel.subtitle, svg.panel(panel)))
+                    pictures.append(Picture(title, panel.subtitle, svg.panel(panel)))
     except ValueError:
-        return tuple(made)
-    return tuple(made)
+        return tuple(pictures)
+    return tuple(pictures)

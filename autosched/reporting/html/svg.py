@@ -54,10 +54,10 @@ def progress(trials: Sequence[Trial]) -> Markup:
         label = escape(formatting.time(seconds))
         rows.append(f'<text x="{_LEFT - 6}" y="{at}" dy="4" text-anchor="end">{label}</text>')
     failures = len(trials) - len(timed)
-    said = f"{formatting.plural(len(trials), 'trial')}, best {formatting.time(best)}, {failures:,} without a time"
+    title = f"{formatting.plural(len(trials), 'trial')}, best {formatting.time(best)}, {failures:,} without a time"
     base = _HEIGHT - _BOTTOM
     return Markup(
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(said)}">'
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">'
         + "".join(rows)
         + f'<path class="dots" d="{"".join(f"M{a},{b}h0" for a, b in dots)}"/>'
         + f'<path class="failed" d="{"".join(f"M{a},{base + 3}v6" for a in failed)}"/>'

@@ -112,8 +112,8 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON doc
     The report lists GPUs, driver, NVRTC, compilers and libraries, and the features that each of them enables.
     """
     with ThreadPoolExecutor() as pool:  # each probe starts another process or loads a library
-        asked = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
-        cuda, nvrtc, compiler = asked[0].result(), asked[1].result(), asked[2].result()
+        pending = pool.submit(_cuda), pool.submit(_nvrtc), pool.submit(_host_compiler)
+        cuda, nvrtc, compiler = pending[0].result(), pending[1].result(), pending[2].result()
     parts = (cuda.driver, cuda.cupy, nvrtc, compiler, *(_package(name) for name in _LIBRARIES))
     cache = _cache()
     abilities = _abilities(cuda, nvrtc, compiler, cache)
@@ -158,14 +158,14 @@ def _show(
     rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
     for part in parts:
         rows.append((part.name, ", ".join(text for text in (part.version or "none", part.note) if text)))
-    held = f"{formatting.count(cache.files)} files, {formatting.size(cache.bytes)}" if cache.files else "empty"
-    rows.append(("cache", cache.problem or f"{cache.folder}: {held}"))
+    contents = f"{formatting.count(cache.files)} files, {formatting.size(cache.bytes)}" if cache.files else "empty"
+    rows.append(("cache", cache.problem or f"{cache.folder}: {contents}"))
     console.print(formatting.facts(rows))
     console.print()
-    made = formatting.table("can run", "here", "", fold=("",))
+    table = formatting.table("can run", "here", "", fold=("",))
     for ability in abilities:
-        made.add_row(ability.name, "yes" if ability.runs else "no", ability.note)
-    console.print(made)
+        table.add_row(ability.name, "yes" if ability.runs else "no", ability.note)
+    console.print(table)
 
 
 def _abilities(cuda: Cuda, nvrtc: InstalledPart, compiler: InstalledPart, cache: Cache) -> tuple[Ability, ...]:
@@ -304,9 +304,9 @@ def _cache() -> Cache:
 def _content(folder: Path) -> tuple[int, int]:
     """Count the files below ``folder`` and their bytes. Unreadable files are skipped."""
     files = used = 0
-    for place, _, names in os.walk(folder):
+    for directory, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # the file may be deleted meanwhile
-                used += os.stat(os.path.join(place, name)).st_size
+                used += os.stat(os.path.join(directory, name)).st_size
                 files += 1
     return files, used

@@ -35,13 +35,13 @@ def devices(
         for line in markdown_table():
             answer(line)
     else:
-        made = formatting.table("device", "cc", "SMs", "memory", "GB/s", "f16 TFLOP/s", "note", fold=("note",))
+        table = formatting.table("device", "cc", "SMs", "memory", "GB/s", "f16 TFLOP/s", "note", fold=("note",))
         for row in sorted(all_devices(), key=_order):
             memory, tensor = formatting.size(row.memory_bytes), f"{row.tensor_peak('f16') / 1e12:.4g}"
-            made.add_row(
+            table.add_row(
                 row.name, _cc(row), str(row.sm_count), memory, _rate(row.dram_bandwidth / 1e9), tensor, row.note
             )
-        show(stdout_console(), made)
+        show(stdout_console(), table)
     return 0
 
 

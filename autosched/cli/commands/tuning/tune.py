@@ -116,13 +116,13 @@ class EqualBits:
 
     def reference(self, problem: Problem, device: str | None, templates: Sequence[str]) -> Schedule | str | None:
         """Return the schedule of a JSON file, or the database. Raises InputError for a file that is neither."""
-        given = self.same_bits_as
-        if given is None or not given.endswith(".json"):
-            return given
+        option = self.same_bits_as
+        if option is None or not option.endswith(".json"):
+            return option
         where = target(device)
         with bad_input():
             usable = templates_for(problem, where, templates or None)
-        return schedule_file.read(given, {t.name: t.space(problem, where).parameters for t in usable})
+        return schedule_file.read(option, {t.name: t.space(problem, where).parameters for t in usable})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,7 +166,7 @@ class TrialFiles:
 @grouped
 def tune(
     operator: Operator,
-    given: Mapping[str, Any],
+    problem_options: Mapping[str, Any],
     *,
     db: Annotated[
         str | None,
@@ -251,7 +251,7 @@ def tune(
         trials = trials_or_all(trials, search.sampler)
     check_limits(trials, search.seed, workers)
     check_outputs([files.csv, files.t4, files.c_header], [recording])
-    problem = problem_from(operator, given)
+    problem = problem_from(operator, problem_options)
     if files.c_header is not None and not isinstance(problem, KernelProblem):
         raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
     if db is None:

@@ -81,8 +81,8 @@ def tune_moe(
     row = target(device)
     here = gpu_here() if measure else None
     if measure and (here is None or here.name != row.name):
-        what = "none answers" if here is None else f"that of this machine is {here.name}"
-        raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {what}: leave it out")
+        gpu_text = "none answers" if here is None else f"that of this machine is {here.name}"
+        raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {gpu_text}: leave it out")
     sizes = sorted(set(rows or files.batch_sizes))
     if not out:
         assert db is not None
@@ -142,9 +142,9 @@ def _show(tuned: TunedConfigs) -> None:
             line = f"{entry['rows']} rows: the default cannot be used: {entry['default_refused']}"
             console.print(line, markup=False, soft_wrap=True)
     counts = Counted(entry["word"] for entry in document["entries"])
-    kept = counts["default"] + counts["noise"]
-    if kept:
-        console.print(f"{kept} of {len(document['entries'])} batch sizes keep the default: no gain beyond noise")
+    unchanged = counts["default"] + counts["noise"]
+    if unchanged:
+        console.print(f"{unchanged} of {len(document['entries'])} batch sizes keep the default: no gain beyond noise")
 
 
 def _time(seconds: float | None) -> str:

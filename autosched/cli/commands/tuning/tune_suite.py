@@ -166,11 +166,11 @@ def tune_suite(
         print_json(_to_json(result, str(suite or calls), db))
     else:
         _show(result)
-    kept = f"results so far are stored in {without_password(db)}" if result.trials else "nothing was tried"
+    stored_text = f"results so far are stored in {without_password(db)}" if result.trials else "nothing was tried"
     if result.stopped:
-        say(f"tuning stopped: {result.stopped}; {kept}")
+        say(f"tuning stopped: {result.stopped}; {stored_text}")
     if result.interrupted:
-        say(f"stopped; {kept}")
+        say(f"stopped; {stored_text}")
         return ExitStatus.STOPPED
     return 0 if result.ok and not result.stopped else ExitStatus.NO
 
@@ -205,10 +205,10 @@ def _show(result: "SuiteResult") -> None:
     console = stdout_console()
     whole = math.fsum(_cost(s) for s in result.standings)
     numbers = ("weight", "trials", "first", "best", "share")
-    made = formatting.table("problem", *numbers, "provenance", right=numbers, fold=("problem",))
+    table = formatting.table("problem", *numbers, "provenance", right=numbers, fold=("problem",))
     for standing in result.standings:
         first = next((b for b in standing.bests if math.isfinite(b)), math.inf)
-        made.add_row(
+        table.add_row(
             formatting.one_line(standing.member.problem),
             f"{standing.member.weight:g}",
             formatting.count(standing.trials),
@@ -217,7 +217,7 @@ def _show(result: "SuiteResult") -> None:
             f"{100 * _cost(standing) / whole:.1f} %" if whole and standing.best is not None else "-",
             standing.best.provenance.value if standing.best is not None else "-",
         )
-    show(console, made)
+    show(console, table)
     console.print()
     kinds = sorted({s.best.provenance.value for s in result.standings if s.best is not None})
     together = "no problem has a working schedule"

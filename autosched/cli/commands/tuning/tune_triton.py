@@ -21,7 +21,7 @@ from autosched.cli.options.search import (
     check_limits,
     trials_or_all,
 )
-from autosched.cli.options.triton import loaded, made, sizes
+from autosched.cli.options.triton import call_factory, loaded, sizes
 from autosched.cli.terminal.errors import InputError, bad_input
 from autosched.cli.terminal.output import answer
 from autosched.reporting.exit_status import ExitStatus
@@ -88,7 +88,7 @@ def tune_triton(
     ] = None,
     db: Annotated[
         str | None,
-        typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL, made if missing. (required)"),
+        typer.Option("--db", metavar="DB", help="Database file or SQLAlchemy URL, created if missing. (required)"),
     ] = None,
     trials: Annotated[
         int | None,
@@ -132,14 +132,14 @@ def tune_triton(
     from autosched.triton.tuning.search import tune_call
     from autosched.tuning.options import SearchOptions
 
-    given = sizes("--size", size)
+    chosen_sizes = sizes("--size", size)
     if calls is not None:
         if json:
             raise InputError("--json prints one document: give --size instead of --from")
         status = 0
-        for heard in _heard(calls, tuning, load, args):
-            answer(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in heard.items())}")
-            again = [f"{name}={value}" for name, value in {**given, **heard}.items()]
+        for recorded in _recorded_sizes(calls, tuning, load, args):
+            answer(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in recorded.items())}")
+            again = [f"{name}={value}" for name, value in {**chosen_sizes, **recorded}.items()]
             status = max(
                 status,
                 tune_triton(
@@ -154,9 +154,9 @@ def tune_triton(
     def run(so_far: "SoFar") -> "TuneResult":
         make = load(args, "--args")
         with emulated(row, check=False) as session:
-            call = KernelCall.of(tuning.function, made(make, given, args))
+            call = KernelCall.of(tuning.function, call_factory(make, chosen_sizes, args))
             verification = (
-                made(make, sizes("--verification-size", verification_size), args) if verification_size else None
+                call_factory(make, sizes("--verification-size", verification_size), args) if verification_size else None
             )
             return tune_call(
                 tuning,
@@ -180,7 +180,9 @@ def tune_triton(
     return finish(result, db, search.seed, json=json)
 
 
-def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str) -> list[dict[str, int]]:
+def _recorded_sizes(
+    calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], args: str
+) -> list[dict[str, int]]:
     """Return the recorded sizes of a program as arguments of the ``--args`` function.
 
     Raises:
@@ -193,12 +195,12 @@ def _heard(calls: str, tuning: "TritonTuning", load: Callable[[str, str], Any], 
             found = read(calls, tuning.function)
         except OSError as error:
             raise InputError(f"{calls} cannot be read ({error.strerror}): name another file") from error
-        taken = inspect.signature(load(args, "--args")).parameters
-        names = {name.lower(): name for name in taken}
+        parameters = inspect.signature(load(args, "--args")).parameters
+        names = {name.lower(): name for name in parameters}
         missing = [key for key in tuning.function.keys if key.lower() not in names]
         if missing:
             raise InputError(
-                f"the function of --args takes {', '.join(taken) or 'nothing'}, but the autotuner's key also has "
+                f"the function of --args takes {', '.join(parameters) or 'nothing'}, but the autotuner's key also has "
                 f"{' and '.join(missing)}: add parameters"
             )
     return [{names[key.lower()]: value for key, value in sizes_of.items()} for sizes_of in found]

@@ -17,7 +17,7 @@ from rich.console import Console
 from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.cases import status_of
 from autosched.cli.options.arrays import read_argument
-from autosched.cli.options.recognition import Given
+from autosched.cli.options.recognition import UserFile
 from autosched.cli.options.verification import Findings, VerificationEffort
 from autosched.cli.options.verified_files import Inputs, KernelLaunch
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
@@ -40,13 +40,13 @@ def batch_size(texts: Sequence[str]) -> tuple[str, int, int]:
 
 
 def verify_kernel_in_batches(
-    given: Given, program: str, launch: KernelLaunch, findings: Findings, effort: VerificationEffort, inputs: Inputs,
-    output: Output, options: Sequence[str],
+    user_file: UserFile, program: str, launch: KernelLaunch, findings: Findings, effort: VerificationEffort,
+    inputs: Inputs, output: Output, options: Sequence[str],
 ) -> ExitStatus:  # fmt: skip
     """Emulate a kernel in several batches, and print whether it is batch-invariant.
 
     Args:
-        given: The file and the kernel's name.
+        user_file: The file and the kernel's name.
         program: CUDA source or PTX.
         launch: Arguments of the launch, by the name of the batch's size.
         findings: Expected findings.
@@ -95,7 +95,7 @@ def verify_kernel_in_batches(
 
     def launched(rows: int) -> EmulatedLaunchOptions:
         return EmulatedLaunchOptions(
-            kernel=given.name,
+            kernel=user_file.name,
             grid=_sizes("--grid", launch.grid, name, rows),
             block=_sizes("--block", launch.block, name, rows),
             cluster=_sizes("--cluster", launch.cluster, name, rows) if launch.cluster else None,
@@ -108,7 +108,7 @@ def verify_kernel_in_batches(
             suppressions=findings.suppressions(),
         )
 
-    output.check([str(given.path)])
+    output.check([str(user_file.path)])
     check_ready(source=True)
     sources = BatchSources(changed, grid=_mentions(launch.grid, name))
     subject = KernelInBatches(program, BatchRows(name, most, axes, loads), arguments, launched, sources)
@@ -116,7 +116,9 @@ def verify_kernel_in_batches(
         verdict = verify_kernel(subject, BatchPlan.of(most, full=effort.full, seed=launch.seed, least=least, most=most))
     if verdict.status == "compile_error":
         raise InputError(verdict.reason)
-    return answer(verdict, f"{given.path}:{given.name}" if given.name else str(given.path), name, output)
+    return answer(
+        verdict, f"{user_file.path}:{user_file.name}" if user_file.name else str(user_file.path), name, output
+    )
 
 
 def answer(verdict: Verdict, file: str, batch: str, output: Output) -> ExitStatus:

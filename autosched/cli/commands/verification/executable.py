@@ -123,13 +123,13 @@ def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
         yield
         return
     sys.stdout.flush()
-    kept = os.dup(1)
+    saved = os.dup(1)
     os.dup2(2, 1)
     try:
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(saved, 1)
+        os.close(saved)
 
 
 def _cases(result: ExecutableResult, verdict: Verdict, program: str, notes: bool) -> tuple[CheckedCase, ...]:
@@ -178,11 +178,13 @@ def _tell(found: LaunchFinding | str) -> None:
 def _conclusion(result: ExecutableResult) -> str:
     faults, lacking = result.faults, result.lacking
     notes = len(result.findings) - faults
-    what = f"{faults} fault{'s' if faults != 1 else ''}" if faults else "nothing was found" if not notes else "no fault"
-    what += f" and {notes} note{'s' if notes != 1 else ''}" if notes else ""
+    summary = (
+        f"{faults} fault{'s' if faults != 1 else ''}" if faults else "nothing was found" if not notes else "no fault"
+    )
+    summary += f" and {notes} note{'s' if notes != 1 else ''}" if notes else ""
     lacks = f"; {len(lacking)} thing{'s are' if len(lacking) != 1 else ' is'} not emulated" if lacking else ""
     ended = f"; {result.ended}" if result.status else ""
-    return f"{what} in {_launches(result.launches)}, emulated in {result.emulated_seconds:.1f} s{lacks}{ended}"
+    return f"{summary} in {_launches(result.launches)}, emulated in {result.emulated_seconds:.1f} s{lacks}{ended}"
 
 
 def _line(text: str) -> None:
@@ -191,10 +193,10 @@ def _line(text: str) -> None:
 
 def _to_json(f: LaunchFinding) -> dict[str, object]:
     found = f.finding
-    place: dict[str, object] = {
+    location: dict[str, object] = {
         "file": found.file, "line": found.line, "count": found.count, "instruction": found.instruction,
         "callers": list(found.callers),
     } if found is not None else {}  # fmt: skip
-    place |= {"grade": found.grade} if found is not None else {}
+    location |= {"grade": found.grade} if found is not None else {}
     launch = {"launch": f.launch, "shape": f.shape, "called_at": f.called_at}
-    return {"kind": f.kind, "message": f.message, "kernel": f.kernel, **launch, **place}
+    return {"kind": f.kind, "message": f.message, "kernel": f.kernel, **launch, **location}

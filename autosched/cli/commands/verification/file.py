@@ -70,9 +70,9 @@ def verify_file(
         refuse_others(ctx, file, SUBMISSION)
         _refuse_arguments(file, SUBMISSION, arguments)
         return verify_submission("verify", file, submission, effort, findings, inputs, output)
-    given = recognise(file)
-    launched = given.name or describes_a_launch(ctx)
-    kind = FileKind.BINARY if given.kind is FileKind.EXECUTABLE and launched else given.kind
+    user_file = recognise(file)
+    launched = user_file.name or describes_a_launch(ctx)
+    kind = FileKind.BINARY if user_file.kind is FileKind.EXECUTABLE and launched else user_file.kind
     refuse_others(ctx, file, kind)
     if kind is FileKind.EXECUTABLE:
         from autosched.cli.commands.verification.executable import verify_executable
@@ -81,13 +81,13 @@ def verify_file(
     if kind is FileKind.SCRIPT:
         from autosched.cli.commands.verification.script import verify_script
 
-        return verify_script(given, arguments or (), effort, findings, script, undefined, inputs, output)
+        return verify_script(user_file, arguments or (), effort, findings, script, undefined, inputs, output)
     if kind in (FileKind.TILE_PROGRAM, FileKind.KERNEL_FILE):
         raise InputError(f"{file} is {kind}: options go after the file, as in 'autosched verify {file} --sample 1'")
     from autosched.cli.commands.verification.kernel_launch import verify_launch
 
     _refuse_arguments(file, kind, arguments)
-    return verify_launch(given, launch, findings, effort, inputs, output)
+    return verify_launch(user_file, launch, findings, effort, inputs, output)
 
 
 def _refuse_arguments(file: str, kind: str, arguments: list[str] | None) -> None:

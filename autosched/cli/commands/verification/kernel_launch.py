@@ -23,7 +23,7 @@ from autosched.cli.commands.verification.batches import verify_kernel_in_batches
 from autosched.cli.commands.verification.cases import launch_case, status_of
 from autosched.cli.options.arrays import read_argument, read_arguments, read_array
 from autosched.cli.options.launch import order_from
-from autosched.cli.options.recognition import FileKind, Given
+from autosched.cli.options.recognition import FileKind, UserFile
 from autosched.cli.options.verification import Findings, VerificationEffort
 from autosched.cli.options.verified_files import Inputs, KernelLaunch
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, shortened, within
@@ -37,12 +37,17 @@ _TOLERANCE = 1e-5  # default relative tolerance of --expect
 
 
 def verify_launch(
-    given: Given, launch: KernelLaunch, findings: Findings, effort: VerificationEffort, inputs: Inputs, output: Output
+    user_file: UserFile,
+    launch: KernelLaunch,
+    findings: Findings,
+    effort: VerificationEffort,
+    inputs: Inputs,
+    output: Output,
 ) -> ExitStatus:
     """Emulate one launch of a kernel and print the answer.
 
     Args:
-        given: The file and the kernel's name.
+        user_file: The file and the kernel's name.
         launch: Launch configuration and arguments.
         findings: Order of execution, and the findings that count.
         effort: Depth and time limit.
@@ -59,17 +64,17 @@ def verify_launch(
     from autosched.verify.remedies import remedy
 
     within("--seed", launch.seed, 0, MOST_SEED)
-    asked = order_from(findings.order, findings.turns, launch.launches)
+    order = order_from(findings.order, findings.turns, launch.launches)
     turned = findings.own_order()
     tolerance, notes_fail = inputs.within(_TOLERANCE), findings.notes_fail()
     suppressions, time_limit = findings.suppressions(), effort.seconds(60.0)
-    output.check([str(given.path)])
+    output.check([str(user_file.path)])
     rng = np.random.default_rng(launch.seed)
-    program, is_source, options = _program(given, launch.option or [])
+    program, is_source, options = _program(user_file, launch.option or [])
     if effort.batch_invariant:
-        return verify_kernel_in_batches(given, program, launch, findings, effort, inputs, output, options)
+        return verify_kernel_in_batches(user_file, program, launch, findings, effort, inputs, output, options)
     if inputs.size:
-        raise InputError(f"--size of {given.kind} is for --batch-invariant: leave it out")
+        raise InputError(f"--size of {user_file.kind} is for --batch-invariant: leave it out")
     values, outputs = read_arguments(launch.argument or [], rng)
     symbols = dict(_assignment("--symbol", text, rng) for text in launch.symbol or [])
     expected = {
@@ -79,7 +84,7 @@ def verify_launch(
     with bad_input():
         run = emulate(
             program,
-            kernel=given.name,
+            kernel=user_file.name,
             arguments=values,
             grid=_sizes("--grid", launch.grid),
             block=_sizes("--block", launch.block),
@@ -98,21 +103,21 @@ def verify_launch(
             suppressions=suppressions,
         )
     if run.status == "compile_error":
-        raise InputError(run.reason if given.path.name in run.reason else f"{given.path}: {run.reason}")
+        raise InputError(run.reason if user_file.path.name in run.reason else f"{user_file.path}: {run.reason}")
     differences = {k: _difference(run.arrays[k], array, tolerance) for k, array in expected.items()}
     if launch.keep:
         _keep(launch.keep, run.arrays)
     seconds = run.emulation.seconds
-    cases = [launch_case(_named(given), run.status, run.findings, run.reason, seconds, notes=notes_fail)]
+    cases = [launch_case(_named(user_file), run.status, run.findings, run.reason, seconds, notes=notes_fail)]
     cases += [
-        CheckedCase(f"argument {k}", "refused" if text else "accepted", text or "as expected", file=str(given.path))
+        CheckedCase(f"argument {k}", "refused" if text else "accepted", text or "as expected", file=str(user_file.path))
         for k, text in differences.items()
     ]
     clean = "nothing was found" if not run.findings else "no fault was found"
     conclusion = clean if run.ok else run.status if run.findings else f"{run.status}: {run.reason}"
     if run.shared_sites:
         conclusion += f"; bank conflicts up to {max(s.conflict_degree for s in run.shared_sites):.1f} x"
-    summary = Summary("verify", "kernel", str(given.path), status_of(cases), conclusion, tuple(cases), seconds)
+    summary = Summary("verify", "kernel", str(user_file.path), status_of(cases), conclusion, tuple(cases), seconds)
 
     def text(console: Console) -> None:
         if run.printed:
@@ -125,10 +130,10 @@ def verify_launch(
         line(console, conclusion)
 
     document = {
-        "file": str(given.path),
-        "kernel": given.name,
-        "order": asked.blocks,
-        "turns": asked.seed,
+        "file": str(user_file.path),
+        "kernel": user_file.name,
+        "order": order.blocks,
+        "turns": order.seed,
         "orders": [o.name for o in run.orders],
         "not_run": run.not_run,
         "launches": launch.launches,
@@ -146,11 +151,11 @@ def verify_launch(
     return give(CommandAnswer(summary, document, text), output)
 
 
-def _named(given: Given) -> str:
-    return f"{given.path}:{given.name}" if given.name else str(given.path)
+def _named(user_file: UserFile) -> str:
+    return f"{user_file.path}:{user_file.name}" if user_file.name else str(user_file.path)
 
 
-def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
+def _program(user_file: UserFile, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
     """Return the text to emulate, whether it is CUDA source, and options for its compiler.
 
     Raises:
@@ -158,10 +163,10 @@ def _program(given: Given, options: Sequence[str]) -> tuple[str, bool, tuple[str
     """
     from autosched.verify.emulate.kernel_files import NoKernelFile, include_folders, ptx_of_file
 
-    file, text = given.path, given.text
-    if given.kind is FileKind.PTX:
+    file, text = user_file.path, user_file.text
+    if user_file.kind is FileKind.PTX:
         return text, False, ()
-    if given.kind is not FileKind.CUDA:
+    if user_file.kind is not FileKind.CUDA:
         try:
             ptx = ptx_of_file(file)
         except NoKernelFile as error:

@@ -58,9 +58,9 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
         for v in results
     ]
     shown = ("findings",) if any(faults) else ()
-    made = formatting.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
+    table = formatting.table("#", "result", *numbers, *shown, right=("#", *numbers), fold=shown)
     for i, (v, fault) in enumerate(zip(results, faults, strict=True), 1):
-        made.add_row(
+        table.add_row(
             str(i),
             word(v),
             "-" if v.worst is None else f"{v.worst:.3f}",
@@ -71,7 +71,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
             *((fault,) if shown else ()),
         )
     console.print()
-    show(console, made)
+    show(console, table)
     for line in _LEGEND:
         console.print(line, style="dim")
     if any(v.problem != problem for v in results):

@@ -72,7 +72,7 @@ AS_ASKED = "as asked"  # name of the run that the launch options describe
 @grouped
 def verify(  # noqa: D103  (its docstring is assigned below)
     operator: Operator,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
     db: Annotated[
         str | None,
@@ -117,10 +117,10 @@ def verify(  # noqa: D103  (its docstring is assigned below)
     output: Output,
 ) -> int:
     order = order_from(findings.order, findings.turns, launches)
-    asked = LaunchRun(AS_ASKED, order, launches, findings.perturb)
+    requested_run = LaunchRun(AS_ASKED, order, launches, findings.perturb)
     settings = VerifySettings(
         "full" if effort.full else "quick", seed, effort.seconds(TIME_LIMIT),
-        launch=None if asked == LaunchRun(AS_ASKED) and findings.order is None else asked,
+        launch=None if requested_run == LaunchRun(AS_ASKED) and findings.order is None else requested_run,
         suppressions=findings.suppressions(),
         batch_invariant=effort.batch_invariant,
     )  # fmt: skip
@@ -141,11 +141,11 @@ def verify(  # noqa: D103  (its docstring is assigned below)
     output.check([db if db is not None else schedule])
     where = target(effort.device)
     if schedule is not None:
-        work = _given(problem_from(operator, given), where, template, schedule)
+        work = _given(problem_from(operator, values), where, template, schedule)
     elif db is None:
-        work = _sampled(problem_from(operator, given), where, template, sample or DEFAULT_SAMPLE, seed)
+        work = _sampled(problem_from(operator, values), where, template, sample or DEFAULT_SAMPLE, seed)
     else:
-        work = _of_database(db, operator, maybe_problem(operator, given), where, sample)
+        work = _of_database(db, operator, maybe_problem(operator, values), where, sample)
     check_ready()  # raises an error before anything is printed if this machine cannot emulate
     started = time.monotonic()
     console = stdout_console()
@@ -166,7 +166,7 @@ def verify(  # noqa: D103  (its docstring is assigned below)
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
-    interrupted = interrupted and len(work.results) < work.asked  # Ctrl-C may arrive after the last result
+    interrupted = interrupted and len(work.results) < work.num_requested  # Ctrl-C may arrive after the last result
     seconds = time.monotonic() - started
     if not work.jobs:
         say(f"{without_password(str(db))} has no such schedule for {where.name}: tune first, or leave out --db")
@@ -203,7 +203,7 @@ class _Work:
     verifications: dict[tuple[Problem, Schedule], StoredVerification] = field(default_factory=dict)
 
     @property
-    def asked(self) -> int:
+    def num_requested(self) -> int:
         return sum(len(schedules) for _, schedules in self.jobs)
 
     @property
@@ -240,7 +240,7 @@ class _Work:
         passed = f"all {total} pass" if total else "nothing was verified"
         others = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unverified") if counts[kind])
         verdict = ", ".join(others) or passed
-        stopped = f"stopped before all {self.asked} were verified: " if interrupted else ""
+        stopped = f"stopped before all {self.num_requested} were verified: " if interrupted else ""
         return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
 
     def summary(self, operator: str, seconds: float, interrupted: bool, notes: bool = False) -> Summary:

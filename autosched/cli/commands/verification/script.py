@@ -23,7 +23,7 @@ from autosched.cli.answers import CommandAnswer, Output, give, line, write_files
 from autosched.cli.commands.verification.batches import answer, batch_size
 from autosched.cli.commands.verification.cases import launch_case, outcome_of_launch, status_of
 from autosched.cli.options.devices import target
-from autosched.cli.options.recognition import Given
+from autosched.cli.options.recognition import UserFile
 from autosched.cli.options.verification import Findings, VerificationEffort
 from autosched.cli.options.verified_files import Inputs, Script, UndefinedMemory
 from autosched.cli.terminal.console import stderr_console
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def verify_script(
-    given: Given,
+    user_file: UserFile,
     arguments: Sequence[str],
     effort: VerificationEffort,
     findings: Findings,
@@ -53,7 +53,7 @@ def verify_script(
     """Run a Python script on the CPU with each Triton launch in the emulator, and print the answer.
 
     Args:
-        given: The script, and the function to call.
+        user_file: The script, and the function to call.
         arguments: Command-line arguments of the script.
         effort: Device, depth and time limit.
         findings: Order of execution, and the findings that count.
@@ -79,35 +79,35 @@ def verify_script(
     notes_fail = findings.notes_fail()
     plan = replace(findings.plan(effort, full=THOROUGH), blocks=script.blocks)
     if effort.batch_invariant:
-        return _in_batches(given, arguments, device, effort, findings, script, inputs, output)
+        return _in_batches(user_file, arguments, device, effort, findings, script, inputs, output)
     sizes = _ranges(inputs.size or [])
-    if bool(given.name) != bool(sizes):
+    if bool(user_file.name) != bool(sizes):
         raise InputError(
-            f"--size NAME=A..B and a function go together: 'autosched verify {given.path}:FUNCTION --size n=1..300'"
+            f"--size NAME=A..B and a function go together: 'autosched verify {user_file.path}:FUNCTION --size n=1..300'"
         )
-    output.check([str(given.path)])
+    output.check([str(user_file.path)])
     started = time.monotonic()
     report = run_script(
-        given.path,
+        user_file.path,
         arguments,
         device,
         plan,
         quiet=output.json,
         seconds=None if effort.time_limit is None else effort.seconds(0.0),
-        function=given.name,
+        function=user_file.name,
         sizes=sizes,
         undefined_memory=not undefined.allow_undefined,
         first_configuration=script.first_config,
     )
-    cases = _cases(report, given.path, notes_fail)
+    cases = _cases(report, user_file.path, notes_fail)
     conclusion = _conclusion(report)
     seconds = time.monotonic() - started
-    summary = Summary("verify", "script", str(given.path), status_of(cases), conclusion, tuple(cases), seconds)
+    summary = Summary("verify", "script", str(user_file.path), status_of(cases), conclusion, tuple(cases), seconds)
 
     def text(console: Console) -> None:
         _show(console, report)
         line(console, conclusion)
-        if not report.session.launches and (hint := _of_another_front_end(given.path)):
+        if not report.session.launches and (hint := _of_another_front_end(user_file.path)):
             line(console, hint)
 
     write_files(summary, output)
@@ -115,7 +115,7 @@ def verify_script(
 
 
 def _in_batches(
-    given: Given,
+    user_file: UserFile,
     arguments: Sequence[str],
     device: Device,
     effort: VerificationEffort,
@@ -129,23 +129,23 @@ def _in_batches(
     from autosched.triton.script import run_script
 
     name, least, most = batch_size(inputs.size or [])
-    if not given.name:
-        raise InputError(f"name the function that takes {name}: autosched verify {given.path}:FUNCTION")
-    output.check([str(given.path)])
+    if not user_file.name:
+        raise InputError(f"name the function that takes {name}: autosched verify {user_file.path}:FUNCTION")
+    output.check([str(user_file.path)])
     verdicts: list[Verdict] = []
 
     def call(function: Callable[..., Any], session: Session) -> None:
         verdicts.append(verify_function(function, session, name, least, most, full=effort.full))
 
     report = run_script(
-        given.path, arguments, device, replace(findings.plan(effort), blocks=script.blocks), quiet=output.json,
-        seconds=None if effort.time_limit is None else effort.seconds(0.0), function=given.name, call=call,
+        user_file.path, arguments, device, replace(findings.plan(effort), blocks=script.blocks), quiet=output.json,
+        seconds=None if effort.time_limit is None else effort.seconds(0.0), function=user_file.name, call=call,
         first_configuration=script.first_config,
     )  # fmt: skip
     if report.trace:
         line(stderr_console(), report.trace)
-    made = verdicts[0] if verdicts else Verdict.not_launched("failed", report.failure)
-    return answer(made, f"{given.path}:{given.name}", name, output)
+    verdict = verdicts[0] if verdicts else Verdict.not_launched("failed", report.failure)
+    return answer(verdict, f"{user_file.path}:{user_file.name}", name, output)
 
 
 def _cases(report: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:

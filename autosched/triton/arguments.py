@@ -91,7 +91,7 @@ class LaunchArguments:
             raise ArgumentMismatch(f"{name}: the emulator does not support im2col or padded 4-bit tensor descriptors")
         element = "TFLOAT32" if getattr(descriptor, "round_f32_to_tf32", False) else _ELEMENTS[int(meta["elem_type"])]
         try:
-            made = TensorMap(
+            tensor_map = TensorMap(
                 self._unique(f"{name} descriptor"),
                 operand,
                 element,
@@ -105,7 +105,7 @@ class LaunchArguments:
         except ValueError as error:
             raise ArgumentMismatch(str(error)) from error
         self.offsets[len(self.arguments)] = int(descriptor.base.data_ptr()) - storage.data_ptr()
-        self.arguments.append(made)
+        self.arguments.append(tensor_map)
 
     def inputs(self) -> dict[str, Array]:
         """Return the contents of the arrays."""

@@ -65,11 +65,11 @@ class FunctionInBatches:
         for _ in range(launches):
             with self._rows_drawn(places):
                 outputs = self._results(self.function(**{self.rows.name: len(places)}), len(places))
-        made = self.session.launches[begun:]
-        self.launches[name] = made
-        failed = next((launch for launch in made if not launch.verdict.ok), None)
+        new_launches = self.session.launches[begun:]
+        self.launches[name] = new_launches
+        failed = next((launch for launch in new_launches if not launch.verdict.ok), None)
         nothing = Emulation("ok", {}, (), (), ())
-        emulation = made[-1].emulation.without_arrays() if made else nothing
+        emulation = new_launches[-1].emulation.without_arrays() if new_launches else nothing
         status, reason = ("ok", "") if failed is None else (failed.verdict.status, failed.verdict.reason)
         run = Run(None, (), self.seed, order, None, status, reason, None, None, emulation, name=name, launches=launches)
         return Launched(run, outputs)
@@ -106,16 +106,16 @@ class FunctionInBatches:
             original = getattr(torch, name)
 
             def draw(*args: Any, **keywords: Any) -> Any:
-                made = original(*args, **keywords)
-                if made.dim() == 0:
-                    return made
+                rows = original(*args, **keywords)
+                if rows.dim() == 0:
+                    return rows
                 call = len(drawn)
-                drawn[call] = (len(places), made.shape[0])
-                moved = list(places) != whole and self._is_batched(call, len(places), made.shape[0])
-                ids = list(places) if moved else list(range(made.shape[0]))
-                values = np.stack([self._row(name, call, i, tuple(made.shape[1:]), args, keywords) for i in ids])
-                made.copy_(torch.from_numpy(values).to(made.dtype))
-                return made
+                drawn[call] = (len(places), rows.shape[0])
+                moved = list(places) != whole and self._is_batched(call, len(places), rows.shape[0])
+                ids = list(places) if moved else list(range(rows.shape[0]))
+                values = np.stack([self._row(name, call, i, tuple(rows.shape[1:]), args, keywords) for i in ids])
+                rows.copy_(torch.from_numpy(values).to(rows.dtype))
+                return rows
 
             return draw
 
@@ -151,7 +151,7 @@ class FunctionInBatches:
         batch = failed.name.startswith(f"{self.rows.name} =")
         if batch and [launch.kernel for launch in first] != [launch.kernel for launch in other]:
             at = next((b for a, b in zip(first, other, strict=False) if a.kernel != b.kernel), (other or first)[-1])
-            found.append(Cause(*_place(at.called_at), f"different kernels are launched with {failed.name}"))
+            found.append(Cause(*_file_and_line(at.called_at), f"different kernels are launched with {failed.name}"))
         for one, its in zip(first, other, strict=False):
             if batch:
                 found += _configuration(one, its, failed.name)
@@ -173,7 +173,10 @@ def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> li
         return []
     changes = ", ".join(f"{n} {_of(before, n)} and {_of(after, n)}" for n in names)
     return [
-        Cause(*_place(other.called_at), f"the batch chooses the configuration of {other.kernel} ({changes}, {batch})")
+        Cause(
+            *_file_and_line(other.called_at),
+            f"the batch chooses the configuration of {other.kernel} ({changes}, {batch})",
+        )
     ]
 
 
@@ -188,7 +191,7 @@ def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
     return BatchSources(changed, grid=one.grid != other.grid)
 
 
-def _place(called_at: str) -> tuple[str, int]:
+def _file_and_line(called_at: str) -> tuple[str, int]:
     file, _, number = called_at.rpartition(":")
     return (file, int(number)) if number.isdecimal() else (called_at, 0)
 

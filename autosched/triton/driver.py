@@ -264,8 +264,8 @@ class EmulatedDriver:
 def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
     """Make the emulated driver Triton's active one within the context."""
     config = triton.runtime.driver
-    place = "_active" if "_active" in vars(config) else "active"  # the attribute's names in Triton 3.6 and 3.4
-    before = vars(config)[place]  # not `reset_active`, which would query for a GPU
+    attribute = "_active" if "_active" in vars(config) else "active"  # the attribute's names in Triton 3.6 and 3.4
+    before = vars(config)[attribute]  # not `reset_active`, which would query for a GPU
     driver = EmulatedDriver(launcher)
     _spend_fusion_warning()
     config.set_active(driver)
@@ -273,7 +273,7 @@ def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
         with _testing_replaced(driver), _ptx_kept():
             yield driver
     finally:
-        vars(config)[place] = before
+        vars(config)[attribute] = before
 
 
 @contextmanager

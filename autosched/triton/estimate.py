@@ -49,8 +49,10 @@ def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
     """Return the average work of a block. DRAM traffic is limited to one pass over each array."""
     counts = averaged(launch, runs, float(sum(operand.bytes for operand in launch.operands)))
-    asked = SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
-    return replace(counts, dram_bytes=min(counts.dram_bytes, asked))
+    requested_bytes = (
+        SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
+    )
+    return replace(counts, dram_bytes=min(counts.dram_bytes, requested_bytes))
 
 
 def compiled_resources(cubin: bytes) -> CompiledResources:

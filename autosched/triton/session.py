@@ -284,7 +284,7 @@ class Session:
         """Return the time model's milliseconds for one call. The call runs twice to check that it is repeatable."""
         before, first = self.milliseconds, len(self.launches)
         call()
-        taken, once = self.milliseconds - before, self.launches[first:]
+        elapsed, once = self.milliseconds - before, self.launches[first:]
         call()
         again = self.launches[first + len(once) :]
         for a, b in zip(once, again, strict=False):
@@ -297,8 +297,8 @@ class Session:
                 )
                 if note not in self.notes:
                     self.notes.append(note)
-        self.milliseconds = before + taken
-        return max(taken, 1e-6)
+        self.milliseconds = before + elapsed
+        return max(elapsed, 1e-6)
 
     def torch_device(self) -> Any:
         """Return "cuda:0" if CUDA tensors are simulated, else "cpu"."""

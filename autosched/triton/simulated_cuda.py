@@ -79,12 +79,12 @@ def _restored(owner: Any, name: str, before: Any) -> None:
 
 
 def _noted_on_host(make: Callable[..., torch.Tensor], storages: Storages) -> Callable[..., torch.Tensor]:
-    def made(*args: Any) -> torch.Tensor:
+    def created(*args: Any) -> torch.Tensor:
         tensor = make(*args)
         storages.place(tensor, "plain")
         return tensor
 
-    return made
+    return created
 
 
 class _DeviceGenerator:
@@ -108,8 +108,8 @@ class _CpuGenerator(torch.Generator):  # type: ignore[misc]
     """A CPU generator for any requested device."""
 
     def __new__(cls, device: Any = "cpu") -> _CpuGenerator:
-        made: _CpuGenerator = super().__new__(cls, on_cpu(device))
-        return made
+        generator: _CpuGenerator = super().__new__(cls, on_cpu(device))
+        return generator
 
 
 class _DeviceContext:

@@ -134,19 +134,19 @@ def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[
     """Return the target device of ``Tensor.to`` in any of its forms, its other changes, and its ``non_blocking``."""
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
-        given = {"dtype" if isinstance(first, torch.dtype) else "other": first}
+        keywords = {"dtype" if isinstance(first, torch.dtype) else "other": first}
         names: tuple[str, ...] = ("non_blocking", "copy")
     else:
-        given = {"device": first} if args else {}
+        keywords = {"device": first} if args else {}
         names = ("memory_format",) if rest and isinstance(rest[0], torch.memory_format) else ()
         names = names or ("dtype", "non_blocking", "copy")
-    given |= dict(zip(names, rest, strict=False)) | kwargs
-    other = given.pop("other", None)
+    keywords |= dict(zip(names, rest, strict=False)) | kwargs
+    other = keywords.pop("other", None)
     if other is not None:
-        given |= {"device": other.device, "dtype": other.dtype}
-    wanted = given.pop("device", None)
-    non_blocking = bool(given.pop("non_blocking", False))
-    changes = {name: value for name, value in given.items() if value is not None and value is not False}
+        keywords |= {"device": other.device, "dtype": other.dtype}
+    wanted = keywords.pop("device", None)
+    non_blocking = bool(keywords.pop("non_blocking", False))
+    changes = {name: value for name, value in keywords.items() if value is not None and value is not False}
     return wanted, changes, non_blocking
 
 
@@ -175,10 +175,10 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         if is_placed and isinstance(result, torch.Tensor):
             self._storages.place(result, None if moves else "pinned")
             if moves:
-                self._made(getattr(func, "__name__", ""), result)
+                self._created(getattr(func, "__name__", ""), result)
         return result
 
-    def _made(self, name: str, tensor: torch.Tensor) -> None:
+    def _created(self, name: str, tensor: torch.Tensor) -> None:
         """Register a tensor that the program creates on the device."""
         self._streams.made(tensor)
         if name in ("tensor", "as_tensor", "asarray"):

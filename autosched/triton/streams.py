@@ -160,16 +160,16 @@ class StreamOrder:
 
     # Uses -----------------------------------------------------------------------------------------------------------
 
-    def operator(self, what: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
+    def operator(self, label: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
         """Record a torch operator on the current stream, and its accesses to host memory."""
         if any(self._storages.host_of(t) is None for t in written):
             self.overlaps.end(self.current)
         if not self.is_active:
             if any(self._storages.host_of(t) is None for t in written):
-                self._note(written, what)
+                self._note(written, label)
             return
         with self._lock:
-            by = Work(what, *call_site())
+            by = Work(label, *call_site())
             stream = self.current
             self.order.begin(stream)
             if torch._C._current_graph_task_id() != -1:  # in backward passes, torch orders the streams itself
@@ -240,9 +240,9 @@ class StreamOrder:
             fitting = [f for f in self._freed if f.stream == self.current and f.size >= size > 0]
             number = self._number(storage)
             if fitting:
-                taken = min(fitting, key=lambda f: f.size)
-                self._freed.remove(taken)
-                self.order.inherit(number, taken.pending, one_range(storage.data_ptr(), storage.data_ptr() + size))
+                block = min(fitting, key=lambda f: f.size)
+                self._freed.remove(block)
+                self.order.inherit(number, block.pending, one_range(storage.data_ptr(), storage.data_ptr() + size))
 
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
         """Delay the reuse of a tensor's memory after it is freed, until a stream has finished its current work."""
@@ -251,12 +251,12 @@ class StreamOrder:
                 self._number(tensor.untyped_storage())
                 self._blocks[tensor.untyped_storage().data_ptr()][1].recorded.add(stream)
 
-    def _note(self, written: Sequence[torch.Tensor], what: str) -> None:
+    def _note(self, written: Sequence[torch.Tensor], label: str) -> None:
         self._work += 1
         for tensor in written:
             if tensor.layout is torch.strided and tensor.device.type != "meta":
                 storage = tensor.untyped_storage()
-                self._written[storage.data_ptr()] = (self._work, StorageWeakRef(storage), Work(what, "", 0))
+                self._written[storage.data_ptr()] = (self._work, StorageWeakRef(storage), Work(label, "", 0))
         if len(self._written) > 1024 and self._work % 1024 == 0:
             self._written = {a: w for a, w in self._written.items() if w[0] > self._waited and not w[1].expired()}
 
@@ -307,8 +307,8 @@ def _message(race: HostRace) -> str:
 def _who(access: HostAccess) -> str:
     stream = {HOST: "", LEGACY: " on the default stream"}.get(access.timeline, f" on stream {access.timeline - LEGACY}")
     at = f" ({Path(access.by.file).name}:{access.by.line})" if access.by.file else ""
-    what = "the host" if access.timeline == HOST else access.by.what
-    return f"{what}{stream}{at}"
+    actor = "the host" if access.timeline == HOST else access.by.what
+    return f"{actor}{stream}{at}"
 
 
 def _verb(access: HostAccess) -> str:

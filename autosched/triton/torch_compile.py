@@ -41,11 +41,11 @@ def torch_compiled(fake_cuda: bool) -> Iterator[None]:
     compiles = torch.compile
     with ExitStack() as stack:
 
-        def first(*given: Any, **named: Any) -> Any:
+        def first(*arguments: Any, **named: Any) -> Any:
             """Prepare torch's compiler, whose import takes seconds, when a program first uses it."""
             torch.compile = compiles
             stack.enter_context(_prepared(fake_cuda))
-            return compiles(*given, **named)
+            return compiles(*arguments, **named)
 
         if "torch._dynamo" in sys.modules:
             stack.enter_context(_prepared(fake_cuda))

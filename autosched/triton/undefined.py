@@ -59,17 +59,17 @@ class UndefinedValues:
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> JudgedCall:
         """Run an operator whose arguments have undefined bytes."""
         state = torch.default_generator.get_state()
-        others: list[tuple[_Copies, Any]] = []
+        other_runs: list[tuple[_Copies, Any]] = []
         for byte in _OTHER_BYTES:
             torch.default_generator.set_state(state)
             copies = _Copies(self._storages, byte)
             other_args, other_kwargs = copies.of(args), copies.of(kwargs)
             try:
-                others.append((copies, func(*other_args, **other_kwargs)))
+                other_runs.append((copies, func(*other_args, **other_kwargs)))
             except Exception:  # with these bytes the operator is invalid
-                others.append((copies, None))
+                other_runs.append((copies, None))
         torch.default_generator.set_state(state)
-        return JudgedCall(func(*args, **kwargs), func, args, kwargs, others)
+        return JudgedCall(func(*args, **kwargs), func, args, kwargs, other_runs)
 
     def settle(self, call: JudgedCall, new: list[torch.Tensor], written: list[torch.Tensor]) -> None:
         """Mark the bytes of an operator's new tensors and modified arguments that depend on undefined ones."""
@@ -113,9 +113,9 @@ class UndefinedValues:
         flags = np.logical_and.reduce(known)
         self._storages.set_defined_bytes(answers, np.repeat(flags.reshape(-1), answers.element_size()))
 
-    def _compare(self, tensor: torch.Tensor, others: list[torch.Tensor]) -> None:
-        if others and tensor.numel() and tensor.layout is torch.strided:
-            differ = [_bytes_of(tensor) != _bytes_of(other) for other in others]
+    def _compare(self, tensor: torch.Tensor, copies: list[torch.Tensor]) -> None:
+        if copies and tensor.numel() and tensor.layout is torch.strided:
+            differ = [_bytes_of(tensor) != _bytes_of(other) for other in copies]
             self._storages.set_defined_bytes(tensor, ~np.logical_or.reduce(differ))
 
     def take(self, tensor: torch.Tensor, what: str, *, is_shown: bool = False) -> None:

@@ -28,11 +28,11 @@ class Objectives:
     directions: tuple[tuple[str, Direction], ...] = (("seconds", "min"),)
 
     @classmethod
-    def of(cls, given: str | Iterable[str] | Mapping[str, Direction] | None) -> Self:
+    def of(cls, objectives: str | Iterable[str] | Mapping[str, Direction] | None) -> Self:
         """Read objectives.
 
         Args:
-            given: Texts such as "seconds" or "GFLOP/s:max", or directions by name. Default: the time.
+            objectives: Texts such as "seconds" or "GFLOP/s:max", or directions by name. Default: the time.
 
         Returns:
             The objectives, the most important first.
@@ -40,9 +40,9 @@ class Objectives:
         Raises:
             ValueError: A direction that is neither min nor max, no objective, or more than MOST.
         """
-        if given is None:
+        if objectives is None:
             return cls()
-        texts = [given] if isinstance(given, str) else given
+        texts = [objectives] if isinstance(objectives, str) else objectives
         pairs = list(texts.items()) if isinstance(texts, Mapping) else [_read(text) for text in texts]
         for name, direction in pairs:
             if direction not in ("min", "max"):

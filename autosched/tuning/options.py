@@ -178,8 +178,8 @@ class TuneOptions(BackendOptions, SearchOptions):
         """
         names = {field.name for field in dataclasses.fields(cls)}
         fields = {name: value for name, value in keywords.items() if name in names}
-        others = {name: value for name, value in keywords.items() if name not in names}
-        return gathered(cls, "options", options, fields), others
+        extra = {name: value for name, value in keywords.items() if name not in names}
+        return gathered(cls, "options", options, fields), extra
 
     @cached_property
     def read_control_files(self) -> tuple[ControlFile, ...]:

@@ -112,17 +112,17 @@ def _order_of(problem: Problem, schedule: Schedule, device: Device) -> SumOrder 
         return None
 
 
-def _reference(given: object, problem: Problem, device: Device) -> tuple[SumOrder, str]:
-    if isinstance(given, SumOrder):
-        return given, "as given"
-    if isinstance(given, Trial):
+def _reference(reference: object, problem: Problem, device: Device) -> tuple[SumOrder, str]:
+    if isinstance(reference, SumOrder):
+        return reference, "as given"
+    if isinstance(reference, Trial):
         from measurements.trials.problem_key import problem_of
 
-        return _known(problem_of(given.problem_key), given.schedule, device), "that of the given trial"
-    if isinstance(given, Schedule):
-        return _known(problem, given, device), "that of the given schedule"
-    assert isinstance(given, str | Path)
-    return _of_database(str(given), problem, device)
+        return _known(problem_of(reference.problem_key), reference.schedule, device), "that of the given trial"
+    if isinstance(reference, Schedule):
+        return _known(problem, reference, device), "that of the given schedule"
+    assert isinstance(reference, str | Path)
+    return _of_database(str(reference), problem, device)
 
 
 def _known(problem: Problem, schedule: Schedule, device: Device) -> SumOrder:
@@ -208,7 +208,7 @@ def _usual(problem: Problem, device: Device, templates: TemplateSet) -> tuple[Su
     large = problem.of_batch(next(iter(problem.batch_sizes.values())))
     known = [t for t in templates_for(large, device) if t.name in {own.name for own in templates}]
     usable = TemplateSet(known) if known else templates_for(large, device)
-    kept = restricted(usable, large, device, OrderRule(batch_invariant=True))
-    choice = default_choice(large, device, kept)
-    schedule = choice.schedule if choice is not None else kept.space(large, device).sample(1, 0)[0]
+    schedules = restricted(usable, large, device, OrderRule(batch_invariant=True))
+    choice = default_choice(large, device, schedules)
+    schedule = choice.schedule if choice is not None else schedules.space(large, device).sample(1, 0)[0]
     return _known(large, schedule, device), f"the time model's choice for {_batch(large)}"

@@ -65,22 +65,22 @@ def schedules_of_table(
     return table, found
 
 
-def _own(name: str, space: Space, given: Mapping[str, RawValue]) -> Schedule | None:
+def _own(name: str, space: Space, recorded: Mapping[str, RawValue]) -> Schedule | None:
     """Return the schedule of a configuration; None if one of its values is not in the space."""
     items: list[tuple[str, Value]] = []
     for p in space.parameters:
-        if p.name not in given and len(p.values) > 1:
+        if p.name not in recorded and len(p.values) > 1:
             raise TableError(f"the file does not state the value of {p.name}: give that parameter one value")
-        value = p.values[0] if p.name not in given else _value(p, given[p.name])
+        value = p.values[0] if p.name not in recorded else _value(p, recorded[p.name])
         if value is None:
             return None
         items.append((p.name, value))
     return Schedule(name, tuple(items))
 
 
-def _value(parameter: Parameter, given: RawValue) -> Value | None:
+def _value(parameter: Parameter, recorded: RawValue) -> Value | None:
     if not parameter.is_text:
-        whole = float(given) if isinstance(given, (int, float)) else None
+        whole = float(recorded) if isinstance(recorded, (int, float)) else None
         return int(whole) if whole is not None and whole.is_integer() and int(whole) in parameter.values else None
-    text = repr(float(given)) if isinstance(given, float) or parameter.kind == "ordinal" else str(given)
+    text = repr(float(recorded)) if isinstance(recorded, float) or parameter.kind == "ordinal" else str(recorded)
     return text if text in parameter.values else None

@@ -157,8 +157,8 @@ class TuneResult:
         if best is None or best.measurement.timing is None or self.provenance is not Provenance.ESTIMATED:
             return 0
         median = best.measurement.timing.median
-        others = [r.measurement.timing for r in self.trials if r.id != best.id]
-        return sum(timing is not None and timing.median == median for timing in others)
+        timings = [r.measurement.timing for r in self.trials if r.id != best.id]
+        return sum(timing is not None and timing.median == median for timing in timings)
 
     @property
     def failures(self) -> dict[str, int]:

@@ -72,14 +72,14 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
 
 def usable(data: TrainingData) -> TrainingData:
     """Return the data without schedules that the current kernel templates cannot generate."""
-    kept, left_out = [], Counter(data.left_out)
+    trials, left_out = [], Counter(data.left_out)
     for one in data.observations:
         now, gone = one.usable()
         if now is not None:
-            kept.append(now)
+            trials.append(now)
         if gone:
             left_out["of schedules that this version cannot generate, or whose cost is not stated"] += gone
-    return TrainingData(tuple(kept), dict(left_out), data.others)
+    return TrainingData(tuple(trials), dict(left_out), data.others)
 
 
 def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:

@@ -123,8 +123,8 @@ def _search_order(problem: Problem, options: TuneOptions, backend: backends.Back
     from measurements.store.store import Store
 
     database = options.database_or_default
-    there = "://" in str(database) or Path(database).exists()
-    with Store.open(database if there else "sqlite://") as store:
+    exists = "://" in str(database) or Path(database).exists()
+    with Store.open(database if exists else "sqlite://") as store:
         return order_rules.search_order(options, problem, backend.device, backend.templates, store)
 
 

@@ -156,9 +156,9 @@ def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
     """Return up to about MOST_TIMES trials of the operator's other problems, those on the same device first."""
     trials: list[Trial] = []
     own = run.problem.key(), run.device.name
-    others = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
-    others = [s for s in others if s.provenance is run.provenance and run.policy in (None, s.policy)]
-    for summary in sorted(others, key=lambda s: (s.device != run.device.name, s.first)):
+    stored = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
+    stored = [s for s in stored if s.provenance is run.provenance and run.policy in (None, s.policy)]
+    for summary in sorted(stored, key=lambda s: (s.device != run.device.name, s.first)):
         if len(trials) >= MOST_TIMES:
             break
         try:

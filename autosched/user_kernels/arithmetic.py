@@ -108,7 +108,7 @@ def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate)
     return evaluate
 
 
-def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
+def is_among(a: Evaluate, values: Sequence[Evaluate]) -> Evaluate:
     """Return an evaluator of Python's ``in``.
 
     All listed values are evaluated, so an undefined one makes it undefined.
@@ -117,10 +117,10 @@ def is_among(a: Evaluate, others: Sequence[Evaluate]) -> Evaluate:
     def evaluate(look: Callable[[str], Array]) -> Pair:
         value, defined = a(look)
         found = np.zeros_like(defined)
-        for other in others:
-            candidate, there = other(look)
+        for other in values:
+            candidate, is_defined = other(look)
             found = found | (value == candidate)
-            defined = defined & there
+            defined = defined & is_defined
         return np.asarray(found, dtype=np.bool_), defined
 
     return evaluate
@@ -135,10 +135,10 @@ def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
     def evaluate(look: Callable[[str], Array]) -> Pair:
         values, defined = parts[-1](look)
         for part in reversed(parts[:-1]):
-            first, there = part(look)
+            first, is_defined = part(look)
             ends = truth(first) == stop
             values = np.where(ends, first, values)
-            defined = there & (ends | defined)
+            defined = is_defined & (ends | defined)
         return _as(kind, values), defined
 
     return evaluate
@@ -158,8 +158,8 @@ def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> E
     """
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
-        (asked, defined), (a, a_defined), (b, b_defined) = test(look), then(look), otherwise(look)
-        chosen = truth(asked)
+        (condition, defined), (a, a_defined), (b, b_defined) = test(look), then(look), otherwise(look)
+        chosen = truth(condition)
         return _as(kind, np.where(chosen, a, b)), defined & np.where(chosen, a_defined, b_defined)
 
     return evaluate

@@ -157,7 +157,7 @@ class DocumentTable:
         if not path:
             self._check_numbers(values, ())
         self.values: Mapping[str, Any] = values
-        self._asked: dict[str, None] = {}
+        self._read_keys: dict[str, None] = {}
 
     def fail(self, message: str, *keys: str | int) -> NoReturn:
         """Raise KernelFileError with the position of a key of this table."""
@@ -196,12 +196,12 @@ class DocumentTable:
         except ValueError as error:
             self.fail(str(error), key)
 
-    def expression(self, key: str | int, given: Any, types: Mapping[str, Type], kinds: Sequence[Type]) -> Expression:
+    def expression(self, key: str | int, text: Any, types: Mapping[str, Type], kinds: Sequence[Type]) -> Expression:
         """Read an expression.
 
         Args:
             key: Key of the value, for errors.
-            given: The value of ``key`` or a part of it: a text, a number, or a Python function.
+            text: The value of ``key`` or a part of it: a text, a number, or a Python function.
             types: Types of the names that it may use.
             kinds: Allowed types of the result, the preferred one first.
 
@@ -211,27 +211,27 @@ class DocumentTable:
         Raises:
             KernelFileError: The value is not an expression, uses an unknown name, or has another type.
         """
-        if callable(given):
-            return from_function(given, function_text(given), "float" if "float" in kinds else kinds[0], types)
-        if isinstance(given, bool) or not isinstance(given, (str, int, float)):
-            self.fail(f"this must be an expression, a text or a number, not {_shown(given)}", key)
-        made = self.attempt(key, parse, str(given), types)
-        if made.type not in kinds:
-            hint = ": use // or int(...)" if made.type == "float" else ""
-            self.fail(f'"{made.text}" is a {made.type}, but must be {" or ".join(kinds)}{hint}', key)
-        return made
+        if callable(text):
+            return from_function(text, function_text(text), "float" if "float" in kinds else kinds[0], types)
+        if isinstance(text, bool) or not isinstance(text, (str, int, float)):
+            self.fail(f"this must be an expression, a text or a number, not {_shown(text)}", key)
+        expression = self.attempt(key, parse, str(text), types)
+        if expression.type not in kinds:
+            hint = ": use // or int(...)" if expression.type == "float" else ""
+            self.fail(f'"{expression.text}" is a {expression.type}, but must be {" or ".join(kinds)}{hint}', key)
+        return expression
 
     def __contains__(self, key: str) -> bool:
-        self._asked[key] = None
+        self._read_keys[key] = None
         return key in self.values
 
-    def get(self, key: str, kinds: type | tuple[type, ...], what: str, default: Any = None) -> Any:
+    def get(self, key: str, kinds: type | tuple[type, ...], description: str, default: Any = None) -> Any:
         """Return the value of ``key``.
 
         Args:
             key: Name of the key.
             kinds: Allowed types; a bool is not an int.
-            what: Expected value, for errors.
+            description: Expected value, for errors.
             default: Value of a missing key; None makes the key required.
 
         Returns:
@@ -242,12 +242,12 @@ class DocumentTable:
         """
         if key not in self:
             if default is None:
-                self.fail(f"{key} is missing: give {what}")
+                self.fail(f"{key} is missing: give {description}")
             return default
         value = self.values[key]
         kinds = kinds if isinstance(kinds, tuple) else (kinds,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            self.fail(f"this must be {what}, not {_shown(value)}", key)
+            self.fail(f"this must be {description}, not {_shown(value)}", key)
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -274,19 +274,19 @@ class DocumentTable:
 
     def tables(self, key: str) -> list[DocumentTable]:
         """Return the tables of ``[[key]]``."""
-        given = self.get(key, (list, tuple), f"tables: [[{key}]]", ())
-        return [DocumentTable(values, self.places, (*self.path, key, i)) for i, values in enumerate(given)]
+        entries = self.get(key, (list, tuple), f"tables: [[{key}]]", ())
+        return [DocumentTable(values, self.places, (*self.path, key, i)) for i, values in enumerate(entries)]
 
     def items(self) -> list[tuple[str, Any]]:
         """Return every key and value, for a table whose keys are chosen by the user."""
-        self._asked.update(dict.fromkeys(self.values))
+        self._read_keys.update(dict.fromkeys(self.values))
         return list(self.values.items())
 
     def done(self) -> None:
         """Raise KernelFileError for a key that was not read."""
         for key in self.values:
-            if key not in self._asked:
-                self.fail(f"unknown key {key!r}, {suggestion(key, self._asked)}", key)
+            if key not in self._read_keys:
+                self.fail(f"unknown key {key!r}, {suggestion(key, self._read_keys)}", key)
 
 
 def _shown(value: object) -> str:

@@ -46,11 +46,11 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
     if not isinstance(problem, KernelProblem):
         return
     file, refused = problem.file, ""
-    made = template(file)
+    kernel_template = template(file)
     for schedule in islice(schedules, COMPILED_FIRST):
-        if schedule.template != made.name:
+        if schedule.template != kernel_template.name:
             continue  # the schedule belongs to another template of the same operator
-        kernel = made.kernel(problem, schedule, device)
+        kernel = kernel_template.kernel(problem, schedule, device)
         began = time.monotonic()
         try:
             outputs = [_compiled(step) for step in kernel.steps]
@@ -117,13 +117,15 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
     by_name = {a.name: a for a in file.arguments}
     listed = tuple(by_name[name] for name in step.arguments)
     if len(takes) != len(listed):
-        place = listed[min(len(takes), len(listed) - 1)].place
-        raise KernelFileError(f"{place}: {step.entry} takes {len(takes)} arguments, but the file lists {len(listed)}")
+        position = listed[min(len(takes), len(listed) - 1)].place
+        raise KernelFileError(
+            f"{position}: {step.entry} takes {len(takes)} arguments, but the file lists {len(listed)}"
+        )
     for number, (parameter, argument) in enumerate(zip(takes, listed, strict=True), 1):
         if not _fits(parameter, argument):
-            given = _given(argument)
+            dtype_text = _given(argument)
             raise KernelFileError(
-                f"{argument.place}: {argument.name} is {given}, but parameter {number} of {step.entry} is "
+                f"{argument.place}: {argument.name} is {dtype_text}, but parameter {number} of {step.entry} is "
                 f"{_described(parameter)}"
             )
 

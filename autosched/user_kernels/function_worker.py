@@ -21,21 +21,21 @@ _MOST_TEXT = 10_000  # maximum length of a message in characters
 _MOST_ARRAYS = 1000
 
 
-def answer(function: Callable[..., Any], given: Mapping[str, Any], file: str = "") -> dict[str, Any]:
-    """Call ``function`` with the items of ``given`` that its parameters name, and return the outcome.
+def answer(function: Callable[..., Any], arguments: Mapping[str, Any], file: str = "") -> dict[str, Any]:
+    """Call ``function`` with the items of ``arguments`` that its parameters name, and return the outcome.
 
-    The outcome is ``result``; or ``unknown``, a parameter that is not in ``given``; or ``error`` and ``line``, the line
-    of ``file`` in the traceback, if any.
+    The outcome is ``result``; or ``unknown``, a parameter that is not in ``arguments``; or ``error`` and ``line``, the
+    line of ``file`` in the traceback, if any.
     """
     try:
         takes = inspect.signature(function).parameters
         anything = any(p.kind is p.VAR_KEYWORD for p in takes.values())
         unknown = [
-            n for n, p in takes.items() if n not in given and p.default is p.empty and p.kind is not p.VAR_KEYWORD
+            n for n, p in takes.items() if n not in arguments and p.default is p.empty and p.kind is not p.VAR_KEYWORD
         ]
         if unknown:
             return {"unknown": unknown[0]}
-        return {"result": function(**{n: v for n, v in given.items() if anything or n in takes})}
+        return {"result": function(**{n: v for n, v in arguments.items() if anything or n in takes})}
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # the user's code may raise anything, including SystemExit
@@ -50,9 +50,9 @@ def handle(request: Message) -> Message:
     A request has ``path`` and ``name`` of the function, ``numbers`` and ``arrays`` (dtype, shape, blob) that it may
     use, and ``answer_bytes``, the limit for returned arrays.
     """
-    given: dict[str, Any] = dict(request["numbers"])
+    arguments: dict[str, Any] = dict(request["numbers"])
     for name, (dtype, shape, blob) in request["arrays"].items():
-        given[name] = np.frombuffer(bytes(request.blobs[blob]), np.dtype(dtype)).reshape(shape).copy()
+        arguments[name] = np.frombuffer(bytes(request.blobs[blob]), np.dtype(dtype)).reshape(shape).copy()
 
     try:
         function = loaded(request["path"], request["content"], request["name"])
@@ -61,7 +61,7 @@ def handle(request: Message) -> Message:
     except BaseException as error:
         return Message({"error": said(error), "line": None})
     with blas.single_thread():
-        found = answer(function, given, request["path"])
+        found = answer(function, arguments, request["path"])
     if "result" not in found:
         return Message(found)
     return _encoded(found["result"], request["answer_bytes"])

@@ -318,8 +318,8 @@ class KernelFile:
     @cached_property
     def varying(self) -> tuple[str, ...]:
         """Parameters that types and tolerances of arguments depend on."""
-        given = (e for a in self.arguments for e in (a.dtype_by, a.atol_by, a.rtol_by) if e is not None)
-        return tuple(dict.fromkeys(name for e in given for name in e.names))
+        expressions = (e for a in self.arguments for e in (a.dtype_by, a.atol_by, a.rtol_by) if e is not None)
+        return tuple(dict.fromkeys(name for e in expressions for name in e.names))
 
     def under(self, config: Mapping[str, Value]) -> KernelFile:
         """Return the file with the types and tolerances of its arguments in a configuration.
@@ -333,8 +333,8 @@ class KernelFile:
     @cached_property
     def named_types(self) -> frozenset[str]:
         """Parameters whose values are types of arguments."""
-        given = (a.dtype_by for a in self.arguments)
-        return frozenset(e.text for e in given if e is not None and e.names == (e.text,))
+        expressions = (a.dtype_by for a in self.arguments)
+        return frozenset(e.text for e in expressions if e is not None and e.names == (e.text,))
 
     def constants(self, sizes: Mapping[str, int]) -> dict[str, Result]:
         """Return the sizes, and the attributes that depend only on sizes.
@@ -380,15 +380,15 @@ def _under(file: KernelFile, places: tuple[str, ...], chosen: tuple[tuple[str, V
 
 
 def _argument_under(argument: KernelArgument, known: Mapping[str, Result]) -> KernelArgument:
-    made = argument
+    resolved = argument
     if argument.dtype_by is not None:
-        made = replace(made, dtype=dtype_of(str(argument.dtype_by.value(known))))
+        resolved = replace(resolved, dtype=dtype_of(str(argument.dtype_by.value(known))))
     if argument.atol_by is not None:
-        made = replace(made, atol=_tolerance(argument, argument.atol_by, known))
+        resolved = replace(resolved, atol=_tolerance(argument, argument.atol_by, known))
     if argument.rtol_by is not None:
-        made = replace(made, rtol=_tolerance(argument, argument.rtol_by, known))
-    return made
+        resolved = replace(resolved, rtol=_tolerance(argument, argument.rtol_by, known))
+    return resolved
 
 
-def _tolerance(argument: KernelArgument, given: Expression, known: Mapping[str, Result]) -> float:
-    return checked_tolerance(given.value(known), f'value of the tolerance "{given.text}" of {argument.name}')
+def _tolerance(argument: KernelArgument, expression: Expression, known: Mapping[str, Result]) -> float:
+    return checked_tolerance(expression.value(known), f'value of the tolerance "{expression.text}" of {argument.name}')

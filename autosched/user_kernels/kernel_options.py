@@ -75,13 +75,13 @@ class CompileOptions:
     def compile_table(self) -> dict[str, Any]:
         """Return the entries of the table ``kernel`` of a kernel file that concern the compiler."""
         always = {"options": list(self.options), "include": list(self.include)}
-        given = {
+        values = {
             "parameters_as": self.parameters_as,
             "compiler": self.compiler,
             "compile_time_limit": self.compile_time_limit,
             "compile_memory_limit": self.compile_memory_limit,
         }
-        return always | {name: value for name, value in given.items() if value}
+        return always | {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True)

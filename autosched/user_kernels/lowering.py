@@ -118,8 +118,8 @@ def _number(argument: KernelArgument, dtype: DType, value: Result) -> ScalarArgu
     try:
         return ScalarArgument(argument.name, dtype, passed)
     except ValueError:
-        place = f"{argument.place}: " if argument.place else ""
-        raise KernelFileError(f"{place}{argument.name} is {value}, which {dtype.name} cannot hold") from None
+        prefix = f"{argument.place}: " if argument.place else ""
+        raise KernelFileError(f"{prefix}{argument.name} is {value}, which {dtype.name} cannot hold") from None
 
 
 def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, int, int]:
@@ -162,9 +162,9 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
                 lines.append(f"#define {name} {token(value)}")
     lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
     # Include CUDA's headers before the macros, whose short names would otherwise be expanded in the headers.
-    given = dict(file.headers)  # the user's headers, and stand-ins for headers that NVRTC does not provide
+    headers = dict(file.headers)  # the user's headers, and stand-ins for headers that NVRTC does not provide
     for name in reversed(dict.fromkeys(_INCLUDE.findall(source))):
-        if given[name] == STAND_INS.get(name) if name in given else name.startswith(_OF_CUDA):
+        if headers[name] == STAND_INS.get(name) if name in headers else name.startswith(_OF_CUDA):
             lines.insert(0, f"#include <{name}>")
     return "".join(f"{line}\n" for line in (*lines, f'#line 1 "{file.source_name}"')) + source
 

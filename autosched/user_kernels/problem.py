@@ -127,13 +127,13 @@ class KernelProblem(Problem):
 
     def _computed(self, a: KernelArgument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
         """Return the contents of an input that a function computes from sizes, ``seed``, and the inputs before it."""
-        told = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
+        label = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
         wanted, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
-        found = call(function, told, {**self.sizes, "seed": seed}, known, wanted.size)
+        found = call(function, label, {**self.sizes, "seed": seed}, known, wanted.size)
         array = np.asarray(found)
         if array.dtype.kind not in "fiub" or array.shape != wanted.shape:
-            raise KernelFileError(f"{told} returns {_kind_of(array)}, which must be numbers of shape {wanted.shape}")
+            raise KernelFileError(f"{label} returns {_kind_of(array)}, which must be numbers of shape {wanted.shape}")
         return np.ascontiguousarray(a.dtype.store(array))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -156,13 +156,13 @@ class KernelProblem(Problem):
             limit = reference.time_limit or _EMULATION_SECONDS
             computed, types = _emulated(other, self.sizes, dict(reference.config), inputs, own, limit)
             return {o.name: _exact(types[o.name], computed[o.name]) for o in outputs}
-        told = self._told
-        result = call(reference.function, told, self._numbers, self._read(inputs), sum(o.size for o in outputs))
+        label = self._label
+        result = call(reference.function, label, self._numbers, self._read(inputs), sum(o.size for o in outputs))
         found = result if isinstance(result, Mapping) else {outputs[0].name: result}
         if set(found) != {o.name for o in outputs}:
             names = ", ".join(o.name for o in outputs)
-            raise KernelFileError(f"{told} must return {names}, not {', '.join(map(str, found))}")
-        return {o.name: _checked(told, o, found[o.name]) for o in outputs}
+            raise KernelFileError(f"{label} must return {names}, not {', '.join(map(str, found))}")
+        return {o.name: _checked(label, o, found[o.name]) for o in outputs}
 
     @property
     def computed_by_function(self) -> bool:
@@ -185,21 +185,21 @@ class KernelProblem(Problem):
         dtypes = {a.name: a.dtype for a in self.file.arrays}
         found = {name: _values(dtypes[name], array) for name, array in outputs.items()}
         before = {name if name not in found else f"{name}_before": a for name, a in self._read(inputs).items()}
-        said = call(reference.function, self._told, self._numbers, {**before, **found})
-        if isinstance(said, str):
-            return said
-        if not isinstance(said, (bool, np.bool_)):  # a function without a return statement
+        answer = call(reference.function, self._label, self._numbers, {**before, **found})
+        if isinstance(answer, str):
+            return answer
+        if not isinstance(answer, (bool, np.bool_)):  # a function without a return statement
             raise KernelFileError(
-                f"{self._told} must return True if the outputs are right, otherwise False or a text that "
+                f"{self._label} must return True if the outputs are right, otherwise False or a text that "
                 "describes the error"
             )
-        return "" if said else f"{reference.name} returned False: the outputs are wrong"
+        return "" if answer else f"{reference.name} returned False: the outputs are wrong"
 
     @property
-    def _told(self) -> str:
+    def _label(self) -> str:
         reference = self.file.reference
-        what = "the function" if reference.checks_outputs else "the reference"
-        return f"{reference.place}{': ' if reference.place else ''}{what} {reference.name}"
+        role = "the function" if reference.checks_outputs else "the reference"
+        return f"{reference.place}{': ' if reference.place else ''}{role} {reference.name}"
 
     @property
     def _numbers(self) -> dict[str, int | float]:
@@ -225,8 +225,8 @@ class KernelProblem(Problem):
         """
         if self.checks_outputs:
             return {}
-        asked = any(a.atol is None or a.rtol != 0.0 for a in self._outputs)
-        return self._allowed(self.reference(inputs) if asked else {})
+        needs_default = any(a.atol is None or a.rtol != 0.0 for a in self._outputs)
+        return self._allowed(self.reference(inputs) if needs_default else {})
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the user's reference and tolerance; no tolerance if a function checks the outputs."""
@@ -320,33 +320,33 @@ def _emulated(
     config = {p.name: chosen.get(p.name, p.default) for p in file.parameters}
     sizes = {name: sizes.get(name, usual) for name, usual in file.sizes}
     read = [a.name for a in file.arguments if a.fill is not None]
-    told = f"the reference of {file.name}, itself at {config},"
+    label = f"the reference of {file.name}, itself at {config},"
     file, values = file.under(config), file.values(sizes, config)
     for rule in file.rules:
         if not rule.pruning and not rule.expression.value(values):
-            raise KernelFileError(f"{told} breaks a rule: {rule.reason or rule.expression.text}")
+            raise KernelFileError(f"{label} breaks a rule: {rule.reason or rule.expression.text}")
     if not inputs.keys() >= set(read):
         raise KernelFileError(
-            f"{told} reads {', '.join(read)}, but this kernel has {', '.join(inputs)}: use the same names"
+            f"{label} reads {', '.join(read)}, but this kernel has {', '.join(inputs)}: use the same names"
         )
-    given = {a.name: inputs[a.name] for a in file.arguments if a.fill is not None}
+    filled = {a.name: inputs[a.name] for a in file.arguments if a.fill is not None}
     for a in file.arrays:  # its types may depend on the configuration
-        if a.name in given and given[a.name].dtype != np.dtype(a.dtype.storage) and a.name in types:
-            given[a.name] = a.dtype.store(_values(types[a.name], given[a.name]))
+        if a.name in filled and filled[a.name].dtype != np.dtype(a.dtype.storage) and a.name in types:
+            filled[a.name] = a.dtype.store(_values(types[a.name], filled[a.name]))
     try:
         kernel = lower(file, sizes, config)
     except KernelFileError:
         raise
     except ValueError as error:
-        raise KernelFileError(f"{told} cannot be launched: {error}") from None
-    run = emulate(kernel, given, time_limit=limit, check=False)
+        raise KernelFileError(f"{label} cannot be launched: {error}") from None
+    run = emulate(kernel, filled, time_limit=limit, check=False)
     if run.status == "timeout":
         raise KernelFileError(
-            f"{told} was not emulated within {limit:g} s: if it needs longer, write time_limit = "
+            f"{label} was not emulated within {limit:g} s: if it needs longer, write time_limit = "
             f"{10 * limit:g} under [reference], in seconds"
         )
     if run.status not in ("ok", "findings"):
-        raise KernelFileError(f"{told} cannot be emulated ({run.status}): {run.reason}")
+        raise KernelFileError(f"{label} cannot be emulated ({run.status}): {run.reason}")
     return run.outputs, {a.name: a.dtype for a in file.arrays}
 
 
@@ -380,15 +380,15 @@ def _largest(file: KernelFile, argument: KernelArgument, sizes: tuple[tuple[str,
     defined = np.ones(grids[0].size, dtype=np.bool_)
     for name, expression in derived.items():
         if name in needed:
-            columns[name], there = expression.columns(columns, known)
-            defined = defined & there
+            columns[name], is_defined = expression.columns(columns, known)
+            defined = defined & is_defined
     extents = []
     for e in argument.shape:
         if set(e.names) <= known.keys():
             extents.append(int(e.value(known)))
             continue
-        values, there = e.columns({n: columns[n] for n in e.names if n in columns}, known)
-        possible = values[there & defined]
+        values, is_defined = e.columns({n: columns[n] for n in e.names if n in columns}, known)
+        possible = values[is_defined & defined]
         if not possible.size or possible.max() < 1:
             raise KernelFileError(f'{argument.place}: the extent "{e.text}" of {argument.name} has no value')
         extents.append(int(possible.max()))
@@ -419,21 +419,21 @@ def _exact(dtype: DType, stored: Array) -> npt.NDArray[Any]:
     return stored if _is_wide(dtype) else dtype.load(stored)
 
 
-def _checked(told: str, output: Operand, given: Any) -> npt.NDArray[Any]:
+def _checked(label: str, output: Operand, returned: Any) -> npt.NDArray[Any]:
     try:
-        if given is None:
+        if returned is None:
             raise TypeError
-        array = np.asarray(given, dtype=np.float64)
+        array = np.asarray(returned, dtype=np.float64)
         if _is_wide(output.dtype):
-            whole, storage = np.asarray(given), np.dtype(output.dtype.storage)
+            whole, storage = np.asarray(returned), np.dtype(output.dtype.storage)
             if whole.dtype.kind in "iu" and np.array_equal(whole.astype(storage), whole):
                 array = whole.astype(storage)
     except (TypeError, ValueError):
-        raise KernelFileError(f"{told} returns no numbers for {output.name}") from None
+        raise KernelFileError(f"{label} returns no numbers for {output.name}") from None
     if array.shape == ():
         array = np.full(output.shape, array)
     if array.shape != output.shape:
-        raise KernelFileError(f"{told} returns {output.name} of shape {array.shape}, which must be {output.shape}")
+        raise KernelFileError(f"{label} returns {output.name} of shape {array.shape}, which must be {output.shape}")
     return array
 
 

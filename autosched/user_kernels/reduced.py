@@ -53,7 +53,7 @@ def reduced(problem: KernelProblem, config: Mapping[str, Value]) -> KernelProble
 def _reduced(problem: KernelProblem, items: tuple[tuple[str, Value], ...]) -> KernelProblem:
     file, config, sizes = problem.file, dict(items), dict(problem.sizes)
     try:
-        spans = {name: _span(file, sizes, config, name) for name in _told(file)}
+        spans = {name: _span(file, sizes, config, name) for name in _reported_names(file)}
         for name in sorted(spans, key=lambda n: sizes[n] // max(1, spans[n]), reverse=True):
             blocks = -(-sizes[name] // spans[name]) if spans[name] else 0
             if blocks > BLOCKS and problem.of(sizes).min_bytes > _SMALL_BYTES:
@@ -64,7 +64,7 @@ def _reduced(problem: KernelProblem, items: tuple[tuple[str, Value], ...]) -> Ke
         return problem
 
 
-def _told(file: KernelFile) -> list[str]:
+def _reported_names(file: KernelFile) -> list[str]:
     """Return the sizes that are passed to the source, as a scalar argument or a macro."""
     expressions = [e for a in file.arguments for e in a.passed_values] + [d.expression for d in file.defines]
     derived = {a.name: a.expression for a in file.derived}

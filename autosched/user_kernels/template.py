@@ -147,8 +147,8 @@ def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | 
 
 
 def _reason(rule: FileRule, values: Mapping[str, Result]) -> str:
-    given = ", ".join(f"{name} = {values[name]}" for name in rule.expression.names)
-    return f"{rule.reason or f'{rule.expression.text} does not hold'} ({given})"
+    assignments = ", ".join(f"{name} = {values[name]}" for name in rule.expression.names)
+    return f"{rule.reason or f'{rule.expression.text} does not hold'} ({assignments})"
 
 
 def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
@@ -164,8 +164,8 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
             (pruning if rule.pruning else constraints).append(_rule(rule, known))
     for name, value in file.pinned:
         chosen = parse(f"{name} == {value if name in file.floats else repr(value)}", file.types)
-        asked = FileRule(chosen, "another value was requested", name=f"--set {name}={value}")
-        pruning.append(dataclasses.replace(_rule(asked, known), requested=True))
+        set_rule = FileRule(chosen, "another value was requested", name=f"--set {name}={value}")
+        pruning.append(dataclasses.replace(_rule(set_rule, known), requested=True))
     return Space(file.name, file.parameters, attributes, constraints, pruning)
 
 
@@ -241,8 +241,8 @@ def _cost(
     except ExpressionError as error:
         raise KernelFileError(f"{file.name}: cost.{key}: {error}") from None
     if found < 0:
-        given = ", ".join(f"{name} = {values[name]}" for name in expression.names)
+        assignments = ", ".join(f"{name} = {values[name]}" for name in expression.names)
         raise KernelFileError(
-            f'{file.name}: cost.{key}: "{expression.text}" is {found:g} for {given}: it must be 0 or more'
+            f'{file.name}: cost.{key}: "{expression.text}" is {found:g} for {assignments}: it must be 0 or more'
         )
     return found

@@ -35,7 +35,7 @@ _ANSWER = 1 << 16  # bytes of a reply in addition to its arrays
 
 def call(
     function: UserFunction,
-    told: str,
+    label: str,
     numbers: Mapping[str, int | float],
     arrays: Mapping[str, Any],
     elements: int = 0,
@@ -44,7 +44,7 @@ def call(
 
     Args:
         function: Function in a file, which runs in a process of its own, or a Python object.
-        told: Prefix of error messages.
+        label: Prefix of error messages.
         numbers: Numbers by name.
         arrays: Arrays by name.
         elements: Expected number of elements; of a much larger array only the shape is returned.
@@ -58,19 +58,19 @@ def call(
     if function.given is not None:
         found: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})
     else:
-        found = _asked(function, told, numbers, arrays, elements)
+        found = _answer_of_worker(function, label, numbers, arrays, elements)
     if "error" in found:
         at = f" at line {found['line']}" if found.get("line") else ""
-        raise KernelFileError(f"{told} fails{at}: {one_line(str(found['error']))}")
+        raise KernelFileError(f"{label} fails{at}: {one_line(str(found['error']))}")
     if "unknown" in found:
         known = ", ".join([*numbers, *arrays])
-        raise KernelFileError(f"{told} has an unknown parameter {found['unknown']}: use {known}")
+        raise KernelFileError(f"{label} has an unknown parameter {found['unknown']}: use {known}")
     return found["result"]
 
 
-def _asked(
+def _answer_of_worker(
     function: UserFunction,
-    told: str,
+    label: str,
     numbers: Mapping[str, int | float],
     arrays: Mapping[str, Any],
     elements: int,
@@ -93,20 +93,20 @@ def _asked(
     }
     seconds = function.time_limit or SECONDS + of_arrays / BYTES_PER_SECOND
     memory = function.memory_limit or MEMORY + ARRAYS_IN_MEMORY * of_arrays
-    reply = _worker().ask(request, blobs, told, seconds, memory)
+    reply = _worker().ask(request, blobs, label, seconds, memory)
     if "error" in reply or "unknown" in reply:
         return reply
     if "plain" in reply:
         return {"result": reply["plain"]}
-    found = {name: _array(reply, given) for name, given in reply["arrays"].items()}
+    found = {name: _array(reply, raw) for name, raw in reply["arrays"].items()}
     return {"result": found if reply["mapping"] else found[""]}
 
 
-def _array(reply: Message, given: Any) -> Any:
+def _array(reply: Message, raw: Any) -> Any:
     """Return an array of the reply. If only its shape was returned, it is zeros, which take no memory."""
-    if given is None:
+    if raw is None:
         return np.array(None)
-    dtype, shape, blob = given
+    dtype, shape, blob = raw
     if blob is None:
         return np.broadcast_to(np.zeros((), dtype), shape)
     return np.frombuffer(bytes(reply.blobs[blob]), dtype).reshape(shape)
@@ -126,25 +126,25 @@ class _FunctionWorker:
         atexit.register(self._worker.close)
 
     def ask(
-        self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
+        self, request: Mapping[str, Any], blobs: Mapping[str, Any], label: str, seconds: float, most: int
     ) -> Message:
         """Return the reply.
 
         Raises KernelFileError; without a call if the same request failed for another thread during the wait.
         """
-        asked, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
+        started, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:
-            when, what, why = self._failed
-            if when > asked and what == same:
+            when, label_of_failure, why = self._failed
+            if when > started and label_of_failure == same:
                 raise KernelFileError(why)
             try:
-                return self._answer(request, blobs, told, seconds, most)
+                return self._answer(request, blobs, label, seconds, most)
             except KernelFileError as error:
                 self._failed = (time.monotonic(), same, str(error))
                 raise
 
     def _answer(
-        self, request: Mapping[str, Any], blobs: Mapping[str, Any], told: str, seconds: float, most: int
+        self, request: Mapping[str, Any], blobs: Mapping[str, Any], label: str, seconds: float, most: int
     ) -> Message:
         self._start()
         try:
@@ -152,18 +152,18 @@ class _FunctionWorker:
         except WorkerLimitExceeded as exceeded:
             if exceeded.what == "memory":
                 raise KernelFileError(
-                    f"{told} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
+                    f"{label} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
                     f"write memory_limit = {_rounded(10 * most / (1 << 30))} beside it, in GiB"
                 ) from None
             spent = f"took more than {seconds:.3g} s of the CPU"
             if exceeded.what == "wall clock":
                 spent = f"did not answer within {WALL_CLOCK_TIMES * seconds:.3g} s"
             raise KernelFileError(
-                f"{told} {spent}: if it needs longer, write time_limit = {_rounded(10 * seconds)} beside it, in "
+                f"{label} {spent}: if it needs longer, write time_limit = {_rounded(10 * seconds)} beside it, in "
                 "seconds of the CPU"
             ) from None
         except (WorkerDied, WorkerFailed) as error:
-            raise KernelFileError(f"{told} ended its process without an answer: {one_line(str(error))}") from None
+            raise KernelFileError(f"{label} ended its process without an answer: {one_line(str(error))}") from None
 
     def _start(self) -> None:
         self._worker.start()

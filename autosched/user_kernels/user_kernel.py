@@ -126,8 +126,10 @@ class KernelSpec:
         usual = {n: next(iter(v)) for n, v in tune_params.items()}
         text, file = from_arrays.text_of(kernel_source, usual)
         tables = from_arrays.arguments_of(kernel_name, text, arguments, answer, outputs, cmem_args or {})
-        given = {"grid_div_x": grid_div_x, "grid_div_y": grid_div_y, "grid_div_z": grid_div_z}
-        divisors = {key: [value] if callable(value) else value for key, value in given.items() if value is not None}
+        grid_divisors = {"grid_div_x": grid_div_x, "grid_div_y": grid_div_y, "grid_div_z": grid_div_z}
+        divisors = {
+            key: [value] if callable(value) else value for key, value in grid_divisors.items() if value is not None
+        }
         launch = from_arrays.launch_of(problem_size, tune_params, block_size_names, divisors)
         rules = [restrictions] if callable(restrictions) or isinstance(restrictions, str) else list(restrictions)
         reference = None if verify is not None else from_arrays.answers(tables, answer)
@@ -153,13 +155,13 @@ class KernelSpec:
         }
         folder = Path(file).parent if file else Path()
         check = None if verify is None else from_arrays.output_check(tables, verify, answer, atol, arguments)
-        made = read_document(
+        kernel_file = read_document(
             document, KeyPositions(f"Kernel {name}"), folder, source=text, reference=reference, check=check
         )
         if callable(kernel_source):
-            made = replace(made, generator=UserFunction(name, given=kernel_source))
-            made = replace(made, source=f"// {function_text(kernel_source)}\n{text}")
-        return cls.of(made)
+            kernel_file = replace(kernel_file, generator=UserFunction(name, given=kernel_source))
+            kernel_file = replace(kernel_file, source=f"// {function_text(kernel_source)}\n{text}")
+        return cls.of(kernel_file)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -169,9 +171,9 @@ class KernelSpec:
     @classmethod
     def of(cls, file: KernelFile) -> Self:
         """Return the kernel of a file that has been read."""
-        made = cls.__new__(cls)
-        made.file = file
-        return made
+        spec = cls.__new__(cls)
+        spec.file = file
+        return spec
 
     def c_header(self, targets: Mapping[str, Mapping[str, Any]]) -> str:
         """Return a C header with parameter values by device, such as ``{"a100": result.best.schedule.values}``.
@@ -187,7 +189,7 @@ class KernelSpec:
         Raises KernelFileError for an unknown parameter or value.
         """
         by_name = {p.name: p for p in self.file.parameters}
-        kept = []
+        parameters = []
         for name, value in values.items():
             if name not in by_name:
                 raise KernelFileError(f"{self.file.name} has no parameter {name!r}: {suggestion(name, by_name)}")
@@ -195,8 +197,8 @@ class KernelSpec:
             text = repr(float(value)) if name in self.file.floats else str(value)
             if text not in spelled:
                 raise KernelFileError(f"{name} cannot be {value}: use one of {', '.join(spelled)}")
-            kept.append((name, spelled[text]))
-        return self.of(replace(self.file, pinned=tuple(kept)))
+            parameters.append((name, spelled[text]))
+        return self.of(replace(self.file, pinned=tuple(parameters)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KernelSpec) and self.file == other.file

@@ -56,12 +56,12 @@ class KernelInBatches:
         Raises:
             ValueError: The arguments do not fit the kernel.
         """
-        given = self._given(places)
+        arguments = self._arguments(places)
         options = replace(self.options(len(places)), order=order, launches=launches)
-        done = emulate(self.program, given, options)
+        done = emulate(self.program, arguments, options)
         left = {f"argument {k}": a for k, a in enumerate(done.arrays) if isinstance(a, np.ndarray)}
         filled = {f"argument {k}" for k in options.outputs}
-        before = {f"argument {k}": a for k, a in enumerate(given) if isinstance(a, np.ndarray)}
+        before = {f"argument {k}": a for k, a in enumerate(arguments) if isinstance(a, np.ndarray)}
         self._accumulates |= any(a.tobytes() != before[n].tobytes() for n, a in left.items() if n not in filled)
         run = Run(
             None, (), 0, order, None, done.status, done.reason, None, None, done.emulation.without_arrays(), name=name,
@@ -69,12 +69,12 @@ class KernelInBatches:
         )  # fmt: skip
         return Launched(run, left)
 
-    def _given(self, places: Sequence[int]) -> list[Any]:
+    def _arguments(self, places: Sequence[int]) -> list[Any]:
         arrays: Mapping[str, Array] = {
             f"argument {k}": a for k, a in enumerate(self.arguments) if isinstance(a, np.ndarray)
         }
-        taken = self.rows.take(arrays, places)
-        return [taken.get(f"argument {k}", a(len(places)) if callable(a) else a) for k, a in enumerate(self.arguments)]
+        rows = self.rows.take(arrays, places)
+        return [rows.get(f"argument {k}", a(len(places)) if callable(a) else a) for k, a in enumerate(self.arguments)]
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
         """Return the source lines at which the order may depend on what the failed run changed."""

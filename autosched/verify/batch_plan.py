@@ -102,11 +102,11 @@ class BatchPlan:
         """Yield the named runs of a subject; each is compared with the first one."""
         rows = subject.rows
         every = list(range(rows.size))
-        kept: dict[str, Array] = {}
+        outputs: dict[str, Array] = {}
 
         def first() -> Run:
             launched = subject.launch(FIRST, every, ASCENDING, 1)
-            kept.update(launched.outputs)
+            outputs.update(launched.outputs)
             return launched.run
 
         def again(name: str, batches: Sequence[Sequence[int]], order: Order, launches: int) -> Run:
@@ -115,7 +115,7 @@ class BatchPlan:
                 if launched.run.status != "ok":
                     break
                 shared = len(places) == rows.size  # a sum over all rows changes with the set of rows
-                wanted = {n: a for n, a in rows.take(kept, places).items() if shared or rows.axes[n] is not None}
+                wanted = {n: a for n, a in rows.take(outputs, places).items() if shared or rows.axes[n] is not None}
                 reason = rows.difference(launched.outputs, wanted)
                 if reason:
                     return replace(launched.run, status=BITS_DIFFER, reason=f"{name}: {reason}")

@@ -71,14 +71,14 @@ class BatchRows:
             differ = np.ascontiguousarray(found).view(bits) != np.ascontiguousarray(wanted).view(bits)
             if not differ.any():
                 continue
-            values, others = self.load[name](found), self.load[name](wanted)
-            differ &= ~(np.isnan(values) & np.isnan(others))
+            values, expected_values = self.load[name](found), self.load[name](wanted)
+            differ &= ~(np.isnan(values) & np.isnan(expected_values))
             if differ.any():
-                place = tuple(int(i) for i in np.unravel_index(int(differ.argmax()), found.shape))
-                row = "" if (axis := self.axes[name]) is None else f"row {place[axis]} of "
+                index = tuple(int(i) for i in np.unravel_index(int(differ.argmax()), found.shape))
+                row = "" if (axis := self.axes[name]) is None else f"row {index[axis]} of "
                 return (
-                    f"{row}{name} differs at {list(place)}: {float(values[place])!r}, not {float(others[place])!r} "
-                    f"({int(differ.sum())} of {found.size} elements differ)"
+                    f"{row}{name} differs at {list(index)}: {float(values[index])!r}, not "
+                    f"{float(expected_values[index])!r} ({int(differ.sum())} of {found.size} elements differ)"
                 )
         return ""
 

@@ -229,11 +229,11 @@ def _missing_of_all(
         return ""
     if grid > _SEARCH_BLOCKS:
         return None
-    others = np.setdiff1d(np.arange(grid), blocks)
-    others = np.random.default_rng((settings.seed, 4)).permutation(others)
+    unchecked = np.setdiff1d(np.arange(grid), blocks)
+    unchecked = np.random.default_rng((settings.seed, 4)).permutation(unchecked)
     count, left = _MOST, _SEARCH_SECONDS[settings.depth]
-    while _missing(kernel, most) and others.size:
-        some, others = others[:count].tolist(), others[count:]
+    while _missing(kernel, most) and unchecked.size:
+        some, unchecked = unchecked[:count].tolist(), unchecked[count:]
         done = emulate_blocks(kernel, some, inputs=_inputs(problem, settings.seed), time_limit=left)
         left -= done.run_seconds
         if not ended(done) or left < 0:

@@ -89,8 +89,8 @@ def _steps_on_inputs(kernel: GeneratedKernel, problem: Problem) -> Iterator[tupl
         before = {o.name: replace(o, role="inout", zeroed=False) for o in step.operands if o.name in filled}
         arrays |= {n: np.zeros(o.shape, o.dtype.storage) for n, o in before.items() if n not in arrays}
         seen = tuple(before.get(a.name, a) if isinstance(a, Operand) else a for a in step.arguments)
-        taken = {o.name for o in step.operands}
-        yield replace(step, arguments=seen), InputsFile({n: a for n, a in arrays.items() if n in taken})
+        names = {o.name for o in step.operands}
+        yield replace(step, arguments=seen), InputsFile({n: a for n, a in arrays.items() if n in names})
         filled |= {o.name for o in step.operands if o.role in ("output", "workspace")}
 
 
@@ -139,13 +139,13 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
             return None
         runs.append(CountedRun(share, 1, done))
     share, block = parts[0]
-    others = tuple(b for b in dict.fromkeys((block + 1, prod(grid) // 3)) if b < prod(grid) and b != block)
-    if runs[0].emulation.run_seconds < SOON and share > 0.9 and others:  # a block's work may depend on its data
-        more = run(others)
+    more_blocks = tuple(b for b in dict.fromkeys((block + 1, prod(grid) // 3)) if b < prod(grid) and b != block)
+    if runs[0].emulation.run_seconds < SOON and share > 0.9 and more_blocks:  # a block's work may depend on its data
+        more = run(more_blocks)
         if _ended(more):
-            most = share * len(others) / (1 + len(others))
+            most = share * len(more_blocks) / (1 + len(more_blocks))
             runs[0] = replace(runs[0], share=share - most)
-            runs.append(CountedRun(most, len(others), more))
+            runs.append(CountedRun(most, len(more_blocks), more))
     return runs
 
 

@@ -114,17 +114,17 @@ EVERY_ORDER = LaunchPlan(all_orders())
 THOROUGH = LaunchPlan(all_orders(), second_launch=True)
 
 
-def not_run(plan: LaunchPlan, made: int) -> tuple[str, ...]:
+def not_run(plan: LaunchPlan, num_runs: int) -> tuple[str, ...]:
     """Return the runs that could find more, as the arguments of ``autosched.emulate`` that request them.
 
     Args:
         plan: The plan of the launch.
-        made: Number of its completed runs.
+        num_runs: Number of its completed runs.
 
     Returns:
         One short text for each.
     """
-    runs = plan.runs[:made]
+    runs = plan.runs[:num_runs]
     kinds = {run.order.blocks for run in runs}
     names = dict.fromkeys(order.blocks for order in all_orders()[1:])
     orders = [f"order={name}" for name in names if name not in kinds]

@@ -186,8 +186,8 @@ def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
     found: dict[tuple[object, ...], Finding] = {}
     for i, run in enumerate(runs):
         for f in run.emulation.findings:
-            told = f if i == 0 else replace(f, message=f"{f.message}; {_named(run)}")
-            found.setdefault((f.grade, f.kind, f.file, f.line), told)
+            finding = f if i == 0 else replace(f, message=f"{f.message}; {_named(run)}")
+            found.setdefault((f.grade, f.kind, f.file, f.line), finding)
     return tuple(found.values())
 
 

@@ -148,11 +148,11 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> L
 
 def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
     """Return the counts with the machine code's instructions of these ``pipes`` in place of the PTX's."""
-    kept, others = dict[str, float](), dict[str, float]()
+    kept, unassigned = dict[str, float](), dict[str, float]()
     for operation, times in counts.executed:
         named = any(pipe not in _OPERATIONS for pipe, _ in costs(operation))
-        (kept if named else others)[operation] = times
-    of_ptx = by_pipe(others)
+        (kept if named else unassigned)[operation] = times
+    of_ptx = by_pipe(unassigned)
     own = [(name, (pipes if pipe in _OF_MACHINE_CODE else of_ptx).get(pipe, 0.0)) for pipe, name in _OPERATIONS.items()]
     return replace(counts, executed=(*kept.items(), *((name, times) for name, times in own if times)))
 
@@ -230,25 +230,25 @@ def _times(
     The count of a single block comes from instructions that are equally frequent in PTX, if it has any, else from all.
     Blocks of a loop that no branch skips execute as often as the most frequent of them, and others at most that often.
     """
-    there = Counter[_Kind]()
+    expected = Counter[_Kind]()
     for block in blocks:
         for i in block:
-            there[_kind_of(i)] += _words(i.opcode)
+            expected[_kind_of(i)] += _words(i.opcode)
     instructions, executed = defaultdict[_Kind, float](float), defaultdict[_Kind, float](float)
     for line in lines:
         for kind, many in _kinds(line.operation):
             of = (line.file, line.line), kind
             instructions[of] += many * line.instructions
             executed[of] += many * line.times
-    passes = {of: n / max(there[of], instructions[of]) for of, n in executed.items() if there[of]}
+    passes = {of: n / max(expected[of], instructions[of]) for of, n in executed.items() if expected[of]}
     if not passes:
         raise NotMatched("no executed source line has machine code")
     known = [[of for of in map(_kind_of, block) if of in passes] for block in blocks]
-    kept = [[passes[of] for of in found if of[1] != _OTHER] for found in known]
-    alone = [_upper(some or [passes[of] for of in found]) for some, found in zip(kept, known, strict=True)]
+    matched = [[passes[of] for of in found if of[1] != _OTHER] for found in known]
+    alone = [_upper(some or [passes[of] for of in found]) for some, found in zip(matched, known, strict=True)]
     loop_of, jumped_over = _innermost_loops(blocks), _jumped_over(blocks)
     turns: dict[Span | None, float] = {}
-    for loop, times, some in zip(loop_of, alone, kept, strict=True):
+    for loop, times, some in zip(loop_of, alone, matched, strict=True):
         if some:
             turns[loop] = max(turns.get(loop, 0.0), times)
     found_times = []
@@ -257,8 +257,10 @@ def _times(
         most = turns.get(loop, times)
         found_times.append(0.0 if rare else most if loop and not jumped else min(times, most))
     wanted = sum(n for (_, kind), n in executed.items() if kind in _ARITHMETIC)
-    given = sum(n for block, n in zip(blocks, found_times, strict=True) for i in block if _kind_of(i)[1] in _ARITHMETIC)
-    if not LEAST * wanted <= given <= MOST * wanted:
+    arithmetic = sum(
+        n for block, n in zip(blocks, found_times, strict=True) for i in block if _kind_of(i)[1] in _ARITHMETIC
+    )
+    if not LEAST * wanted <= arithmetic <= MOST * wanted:
         raise NotMatched("the arithmetic in machine code differs too much from the PTX")
     return found_times
 

@@ -45,5 +45,5 @@ def runs_of_other_sizes(
             why = f"the kernel for {name} differs from the kernel for other sizes with the same divisors"
             yield PlannedRun(name, partial(refused, other, settings.seed, why))
         if other != problem:
-            given = StressInputs((RANDOM,), other.random_inputs(settings.seed))
-            yield PlannedRun(name, partial(run_whole, other, kernel, given, order, settings))
+            inputs = StressInputs((RANDOM,), other.random_inputs(settings.seed))
+            yield PlannedRun(name, partial(run_whole, other, kernel, inputs, order, settings))

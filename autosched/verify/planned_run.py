@@ -74,9 +74,9 @@ def without_expected(run: Run, suppressions: Sequence[Suppression]) -> Run:
     return replace(run, emulation=emulation, status=emulation.status, reason=emulation.reason)
 
 
-def results(made: Iterable[tuple[PlannedRun, Run | None]]) -> Iterator[Run]:
+def results(runs: Iterable[tuple[PlannedRun, Run | None]]) -> Iterator[Run]:
     """Yield the completed runs."""
-    return (run for _, run in made if run is not None)
+    return (run for _, run in runs if run is not None)
 
 
 def until_failure(runs: Iterable[Run]) -> Iterator[Run]:

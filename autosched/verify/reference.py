@@ -60,13 +60,13 @@ def _other_bits(operands: Iterable[Operand], found: Mapping[str, Array], first: 
         differ = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
         if not differ.any():
             continue
-        values, others = operand.dtype.load(one), operand.dtype.load(other)
-        differ &= ~(np.isnan(values) & np.isnan(others))
+        values, other_values = operand.dtype.load(one), operand.dtype.load(other)
+        differ &= ~(np.isnan(values) & np.isnan(other_values))
         if differ.any():
             at = np.unravel_index(int(differ.argmax()), one.shape)
             where = [int(i) for i in at]
             return (
-                f"{operand.name}{where} is {float(others[at])!r}, but {float(values[at])!r} in ascending order: "
+                f"{operand.name}{where} is {float(other_values[at])!r}, but {float(values[at])!r} in ascending order: "
                 f"{int(differ.sum())} of {operand.size} elements depend on the order of blocks or threads"
             )
     return ""

@@ -53,16 +53,16 @@ def stress_inputs(problem: Problem, seed: int) -> Iterator[StressInputs]:
     sets = problem.stress_inputs(seed)
     while True:
         with blas.single_thread():
-            given = next(sets, None)
-        if given is None:
+            inputs = next(sets, None)
+        if inputs is None:
             return
-        yield given
+        yield inputs
 
 
 def run_whole(
     problem: Problem,
     kernel: GeneratedKernel,
-    given: StressInputs,
+    inputs: StressInputs,
     order: Order,
     settings: VerifySettings,
     *,
@@ -78,7 +78,7 @@ def run_whole(
     Args:
         problem: Provides the reference and the tolerances.
         kernel: Kernel to launch.
-        given: The inputs and the names of their cases.
+        inputs: The inputs and the names of their cases.
         order: Order of blocks and threads.
         settings: Defaults of the following options.
         seed: Seed of the inputs, for the result.
@@ -97,21 +97,21 @@ def run_whole(
     seed = settings.seed if seed is None else seed
     limit = limit or settings.time_limit
     if settings.emulates or launches > 1 or perturb:
-        under_test = LaunchUnderTest(kernel, given.inputs)
+        under_test = LaunchUnderTest(kernel, inputs.inputs)
         done = under_test.run(order, launches=launches, perturb=perturb, time_limit=limit)
     else:
-        done = settings.execute(kernel, given.inputs, time_limit=limit, order=order)
-    plain = given.cases == (RANDOM,)
+        done = settings.execute(kernel, inputs.inputs, time_limit=limit, order=order)
+    plain = inputs.cases == (RANDOM,)
     found = compared(
-        LaunchRun("", order, launches, perturb), done, Reference(problem, given.inputs, same_as or {}, absolute=plain)
+        LaunchRun("", order, launches, perturb), done, Reference(problem, inputs.inputs, same_as or {}, absolute=plain)
     )
-    reason, kept = found.reason, done.outputs if keep_outputs else {}
+    reason, outputs = found.reason, done.outputs if keep_outputs else {}
     if ended(done) and found.status != "ok":
-        provoked = "" if plain else f"on inputs {', '.join(given.cases)}"
+        provoked = "" if plain else f"on inputs {', '.join(inputs.cases)}"
         turned = "" if order == ASCENDING else f"blocks {order.name}"
         reason = "; ".join(text for text in (reason, provoked, turned) if text)
     return replace(
-        found, problem=problem, cases=given.cases, seed=seed, reason=reason, outputs=kept,
+        found, problem=problem, cases=inputs.cases, seed=seed, reason=reason, outputs=outputs,
         emulation=done.without_arrays(),
     )  # fmt: skip
 
@@ -119,7 +119,7 @@ def run_whole(
 def run_again(
     problem: Problem,
     kernel: GeneratedKernel,
-    given: StressInputs,
+    inputs: StressInputs,
     launch: LaunchRun,
     settings: VerifySettings,
     same_as: Mapping[str, Array] | None = None,
@@ -129,7 +129,7 @@ def run_again(
     Args:
         problem: Provides the reference.
         kernel: Kernel to launch; one that computes in place is launched once.
-        given: The inputs.
+        inputs: The inputs.
         launch: The order, and the number of launches on the same memory.
         settings: Seed and limits; the limit is that of each launch.
         same_as: Outputs of the first run, which must be equal bit by bit; None skips this comparison.
@@ -140,7 +140,7 @@ def run_again(
     # A second in-place launch computes a different problem.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     run = run_whole(
-        problem, kernel, given, launch.order, settings, launches=calls, perturb=launch.perturb,
+        problem, kernel, inputs, launch.order, settings, launches=calls, perturb=launch.perturb,
         limit=calls * settings.time_limit, same_as=same_as,
     )  # fmt: skip
     times = f"; launched {calls} times" if run.reason and calls > 1 else ""
@@ -148,40 +148,40 @@ def run_again(
 
 
 def run_fewer_blocks(
-    problem: Problem, kernel: GeneratedKernel, given: StressInputs, order: Order, settings: VerifySettings
+    problem: Problem, kernel: GeneratedKernel, inputs: StressInputs, order: Order, settings: VerifySettings
 ) -> Run:
     """Launch ``kernel`` with fewer blocks than planned, as on a GPU that is partly in use.
 
     Args:
         problem: Provides the reference.
         kernel: Kernel with the smaller grid.
-        given: The inputs.
+        inputs: The inputs.
         order: Order of blocks and threads.
         settings: Limits.
 
     Returns:
         The run, whose reason names the blocks.
     """
-    run = run_whole(problem, kernel, given, order, settings)
+    run = run_whole(problem, kernel, inputs, order, settings)
     return replace(run, reason=f"{run.reason}; with only {kernel.grid[0]} blocks" if run.reason else "")
 
 
 def run_perturbed(
-    problem: Problem, kernel: GeneratedKernel, given: StressInputs, seed: int, settings: VerifySettings
+    problem: Problem, kernel: GeneratedKernel, inputs: StressInputs, seed: int, settings: VerifySettings
 ) -> Run:
     """Run with approximate functions at the largest error that the PTX ISA allows.
 
     Args:
         problem: Provides the reference.
         kernel: Kernel to launch.
-        given: The inputs.
+        inputs: The inputs.
         seed: Seed of the inputs, for the result.
         settings: Limits.
 
     Returns:
         The run.
     """
-    run = run_whole(problem, kernel, given, ASCENDING, settings, seed=seed, perturb=True)
+    run = run_whole(problem, kernel, inputs, ASCENDING, settings, seed=seed, perturb=True)
     reason = f"{run.reason}; with approximate functions at their largest error" if run.reason else ""
     return replace(run, reason=reason)
 

@@ -272,20 +272,20 @@ def _compare_part(
     with blas.single_thread():
         reference, tolerance = (arrays[name] for arrays in part.problem.expected(inputs))
     places = part.outputs[name].reshape(-1)
-    at, there = _found(written.places, places)
+    at, is_written = _found(written.places, places)
     found = compare(
         name,
         operands[name].dtype,
         written.values[at],
-        np.broadcast_to(reference, part.outputs[name].shape).reshape(-1)[there],
-        np.broadcast_to(tolerance, part.outputs[name].shape).reshape(-1)[there],
+        np.broadcast_to(reference, part.outputs[name].shape).reshape(-1)[is_written],
+        np.broadcast_to(tolerance, part.outputs[name].shape).reshape(-1)[is_written],
         signed_zeros=signed_zeros and operands[name].dtype.is_float,
     )
     if found.ok:
         return found.worst, ""
     return (
         found.worst,
-        f"in the elements that the sampled blocks wrote, the first at {int(places[there][0])}: {found.reason}",
+        f"in the elements that the sampled blocks wrote, the first at {int(places[is_written][0])}: {found.reason}",
     )
 
 
@@ -295,5 +295,5 @@ def _found(written: IntArray, places: IntArray) -> tuple[IntArray | slice, IntAr
     if np.array_equal(written[first : first + places.size], places):  # whole rows, the usual case
         return slice(first, first + places.size), slice(None)
     at = np.minimum(np.searchsorted(written, places), written.size - 1)
-    there = np.flatnonzero(written[at] == places)
-    return at[there], there
+    matches = np.flatnonzero(written[at] == places)
+    return at[matches], matches

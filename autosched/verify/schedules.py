@@ -123,12 +123,12 @@ def _coverage(planned: Sequence[tuple[PlannedRun, Run | None]]) -> Coverage:
 
 
 def _of_role(role: Role, planned: Sequence[tuple[PlannedRun, Run | None]]) -> RoleCoverage:
-    made = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
-    left_out = tuple(dict.fromkeys(run.left_out for _, run in made if run is not None and run.left_out))
-    if any(run is not None and not run.left_out for _, run in made):
+    runs = [(item.name, run) for item, run in planned if run is not None or item.run_by_first]
+    left_out = tuple(dict.fromkeys(run.left_out for _, run in runs if run is not None and run.left_out))
+    if any(run is not None and not run.left_out for _, run in runs):
         left_out = ()  # another run of this role compared all outputs
     reasons = tuple(dict.fromkeys(item.absent for item, _ in planned if item.absent))
-    return RoleCoverage(role, tuple(name for name, _ in made), "" if made else "; ".join(reasons), left_out)
+    return RoleCoverage(role, tuple(name for name, _ in runs), "" if runs else "; ".join(reasons), left_out)
 
 
 def verify_one(

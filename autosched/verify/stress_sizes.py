@@ -115,8 +115,8 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
         return problem
     of_split = _of_split(problem, schedule)
     steps = problem.k // of_split
-    kept = max(2, int(share * steps))
-    return replace(problem, k=problem.k - (steps - kept) * of_split) if kept < steps else problem
+    num_steps = max(2, int(share * steps))
+    return replace(problem, k=problem.k - (steps - num_steps) * of_split) if num_steps < steps else problem
 
 
 def _of_split(problem: Matmul, schedule: Schedule) -> int:

@@ -49,12 +49,12 @@ def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> Gener
     head, entry = kernel.source[: kernel.source.index(_ENTRY)], f"{kernel.entry}_walk"
     parts = Operand("parts", "output", U32, (math.prod(kernel.grid), most, _WORDS))
     order = [a for a in kernel.arguments if isinstance(a, ScalarArgument) and a.name == RASTER_ARGUMENT]
-    taken = "".join(f", {a.dtype.c_name} {a.name}" for a in order)
+    parameters = "".join(f", {a.dtype.c_name} {a.name}" for a in order)
     passed = ", ".join(["parts", *(a.name for a in order)])
     return GeneratedKernel(
         entry=entry,
         source=(
-            f"{head}#include <{walk.header}>\n\n{_ENTRY} void {entry}(unsigned* parts{taken}) {{\n"
+            f"{head}#include <{walk.header}>\n\n{_ENTRY} void {entry}(unsigned* parts{parameters}) {{\n"
             f"  {walk.entry}<Config, {most}>({passed});\n}}\n"
         ),
         headers=kernel.headers,
@@ -84,8 +84,8 @@ def run_walk(
     blocks = config.integer("blocks")
     # The first block of a CTA pair reports the pair's tiles. A stream-K worker has partial tiles at both ends.
     most = -(-blocks * math.prod(kernel.cluster) // math.prod(kernel.grid)) + 3
-    asked = walk_kernel(walk, kernel, most)
-    done = LaunchUnderTest(asked, {}).run(ASCENDING, time_limit=settings.time_limit)
+    walk_source = walk_kernel(walk, kernel, most)
+    done = LaunchUnderTest(walk_source, {}).run(ASCENDING, time_limit=settings.time_limit)
     run = compared(LaunchRun(""), done, EachTileOnce(config))
     return replace(run, problem=problem, cases=("none",), seed=settings.seed, emulation=done.without_arrays())
 
@@ -104,13 +104,13 @@ class EachTileOnce(NamedTuple):
         return Comparison(None, _wrong(self.config, emulation.outputs["parts"].astype(np.int64)))
 
 
-def _wrong(config: Config, told: IntArray) -> str:
+def _wrong(config: Config, tiles: IntArray) -> str:
     """Describe the first tile that is missing or duplicated in the parts of all blocks; "" if there is none."""
     tile_m, tile_n, tiles_m, tiles_n, tiles_k = config.integers("tile_m", "tile_n", "tiles_m", "tiles_n", "tiles_k")
     per_tile = tiles_m * tiles_n
     matrices = config.integer("blocks") // config.integer("split_k") // per_tile
-    block, _ = np.nonzero(told[:, :, 0] == 1)
-    batch, m0, n0, first, count = (told[:, :, i][told[:, :, 0] == 1] for i in range(1, 6))
+    block, _ = np.nonzero(tiles[:, :, 0] == 1)
+    batch, m0, n0, first, count = (tiles[:, :, i][tiles[:, :, 0] == 1] for i in range(1, 6))
     outside = (m0 % tile_m != 0) | (n0 % tile_n != 0) | (m0 >= tiles_m * tile_m) | (n0 >= tiles_n * tile_n)
     outside |= (batch >= matrices) | (first + count > tiles_k) | (count < 1)
     if outside.any():
@@ -132,18 +132,18 @@ def _wrong(config: Config, told: IntArray) -> str:
     if bad.any():
         i = int(bad.argmax())
         return (
-            f"the k-tiles of tile {_place(int(tile[i]), tiles_m, tiles_n)} are not computed once each: block "
+            f"the k-tiles of tile {_coordinates(int(tile[i]), tiles_m, tiles_n)} are not computed once each: block "
             f"{block[i]} has {first[i]} to {first[i] + count[i] - 1} of {tiles_k}, and those before it end at "
             f"{expected[i]}"
         )
     missing = np.setdiff1d(np.arange(matrices * per_tile), tile)
     if missing.size:
         return (
-            f"no block computes tile {_place(int(missing[0]), tiles_m, tiles_n)}, nor {missing.size - 1} others of "
-            f"{matrices * per_tile}"
+            f"no block computes tile {_coordinates(int(missing[0]), tiles_m, tiles_n)}, nor {missing.size - 1} others "
+            f"of {matrices * per_tile}"
         )
     return ""
 
 
-def _place(tile: int, tiles_m: int, tiles_n: int) -> str:
+def _coordinates(tile: int, tiles_m: int, tiles_n: int) -> str:
     return f"({tile // (tiles_m * tiles_n)}, {tile // tiles_n % tiles_m}, {tile % tiles_n})"

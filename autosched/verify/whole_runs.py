@@ -34,21 +34,21 @@ def whole_runs(
     problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
     """Return runs of the whole of ``problem``: those before and those after the other sizes of a full verification."""
-    kept: dict[str, Run] = {}
-    return _first_runs(problem, kernel, settings, kept), _more_runs(problem, kernel, settings, kept)
+    outputs: dict[str, Run] = {}
+    return _first_runs(problem, kernel, settings, outputs), _more_runs(problem, kernel, settings, outputs)
 
 
 def _first_runs(
-    problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, kept: dict[str, Run]
+    problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, outputs: dict[str, Run]
 ) -> Iterator[PlannedRun]:
-    seed, turns = settings.seed, quick_orders(settings.seed)[1]
+    seed, thread_order = settings.seed, quick_orders(settings.seed)[1]
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
     together = kernel.cooperating[0] > 1 or kernel.chained  # with several parts, sums may depend on the order of blocks
     compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
 
     def first() -> Run:
-        kept["first"] = run_whole(problem, kernel, random, ASCENDING, settings, keep_outputs=compares)
-        return replace(kept["first"], outputs={})
+        outputs["first"] = run_whole(problem, kernel, random, ASCENDING, settings, keep_outputs=compares)
+        return replace(outputs["first"], outputs={})
 
     yield PlannedRun("random inputs", first)
     if settings.launch is not None:
@@ -58,7 +58,7 @@ def _first_runs(
     if compares and together and settings.emulates:
 
         def turned() -> Run:
-            first = kept["first"].outputs
+            first = outputs["first"].outputs
             launch = LaunchRun("in turns", Order("descending", seed + 4))
             return run_again(problem, kernel, random, launch, settings, same_as=first)
 
@@ -68,24 +68,24 @@ def _first_runs(
     most = max(1, EMULATED_BYTES // problem.min_bytes)
     stress = list(islice(stress_inputs(problem, seed), most))
     fewer = fewer_blocks(kernel)
-    for i, given in enumerate(stress):
+    for i, inputs in enumerate(stress):
         if i == 0 and fewer != kernel:  # takes as long as all blocks, because each computes more tiles
             yield PlannedRun(
-                "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, given, turns, settings)
+                "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, inputs, thread_order, settings)
             )
         else:
-            yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, given, turns, settings))
+            yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, inputs, thread_order, settings))
     again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
     # a user's kernel has no edge inputs; it runs in a random order, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
-    drawn = ((i, given) for i in range(seed + 1, seed + AGAIN) for given in problem.drawn_inputs(i))
-    for i, given in islice(drawn, max(again, least)):
-        order = replace(turns, seed=i + 1)
-        yield PlannedRun("inputs drawn again", partial(run_whole, problem, kernel, given, order, settings, seed=i))
+    drawn = ((i, inputs) for i in range(seed + 1, seed + AGAIN) for inputs in problem.drawn_inputs(i))
+    for i, inputs in islice(drawn, max(again, least)):
+        order = replace(thread_order, seed=i + 1)
+        yield PlannedRun("inputs drawn again", partial(run_whole, problem, kernel, inputs, order, settings, seed=i))
 
 
 def _more_runs(
-    problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, kept: dict[str, Run]
+    problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, outputs: dict[str, Run]
 ) -> Iterator[PlannedRun]:
     if settings.depth == "quick":
         return
@@ -94,21 +94,21 @@ def _more_runs(
     for i, order in enumerate(all_orders(seed)[1:]):
         name = f"edge inputs, blocks {order.blocks}"
         provoked = False
-        for given in stress_inputs(problem, seed + i):
+        for inputs in stress_inputs(problem, seed + i):
             provoked = True
-            yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i))
+            yield PlannedRun(name, partial(run_whole, problem, kernel, inputs, order, settings, seed=seed + i))
         if not provoked:  # a user's kernel: use other random inputs
-            given = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
-            yield PlannedRun(name, partial(run_whole, problem, kernel, given, order, settings, seed=seed + i + 1))
-    turns = Order("random", seed + 4)
+            inputs = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
+            yield PlannedRun(name, partial(run_whole, problem, kernel, inputs, order, settings, seed=seed + i + 1))
+    thread_order = Order("random", seed + 4)
     if settings.emulates:  # tuners and applications launch a kernel repeatedly
-        first = kept["first"].outputs if "first" in kept else {}
+        first = outputs["first"].outputs if "first" in outputs else {}
         yield PlannedRun(
             TWICE,
-            partial(run_again, problem, kernel, random, LaunchRun(TWICE, turns, 2), settings, same_as=first),
+            partial(run_again, problem, kernel, random, LaunchRun(TWICE, thread_order, 2), settings, same_as=first),
         )
     else:
-        yield PlannedRun("random inputs in turns", partial(run_whole, problem, kernel, random, turns, settings))
+        yield PlannedRun("random inputs in turns", partial(run_whole, problem, kernel, random, thread_order, settings))
     fewer = fewer_blocks(kernel)
     if fewer != kernel:
         yield PlannedRun(
@@ -116,7 +116,7 @@ def _more_runs(
         )
     if settings.emulates:
         yield PlannedRun("perturbed", partial(run_perturbed, problem, kernel, random, seed, settings))
-        for given in stress_inputs(problem, seed + 5):
+        for inputs in stress_inputs(problem, seed + 5):
             yield PlannedRun(
-                "edge inputs, perturbed", partial(run_perturbed, problem, kernel, given, seed + 5, settings)
+                "edge inputs, perturbed", partial(run_perturbed, problem, kernel, inputs, seed + 5, settings)
             )

@@ -66,10 +66,10 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
     if check.device is not None:
         mine = [f for f in files if f.name.device is not None and f.name.device.name == check.device.name]
         if not mine:
-            held = ", ".join(sorted({f.name.device.name for f in files if f.name.device is not None}))
+            devices = ", ".join(sorted({f.name.device.name for f in files if f.name.device is not None}))
             raise CannotCheck(
-                f"{folder} has files for {held or 'no known device'}, but not for {check.device.name}: omit --device "
-                "or name another"
+                f"{folder} has files for {devices or 'no known device'}, but not for {check.device.name}: omit "
+                "--device or name another"
             )
         files = mine
     found = []

@@ -54,14 +54,14 @@ def kernel_for(format: Format, moe: bool) -> ConfigKernel:
             if (function := getattr(module, name, None)) is not None:
                 return ConfigKernel(function, f"{name} of {format} {_version(format)}", format)
     function = own.fused_moe_kernel if moe else own.scaled_matmul
-    what = "fused-MoE" if moe else "block-scaled"
-    return ConfigKernel(function, f"autosched {VERSION}'s own {what} kernel, because {format} is not installed")
+    kernel_kind = "fused-MoE" if moe else "block-scaled"
+    return ConfigKernel(function, f"autosched {VERSION}'s own {kernel_kind} kernel, because {format} is not installed")
 
 
 def _files(package: str, places: Sequence[str]) -> list[Path]:
     spec = importlib.util.find_spec(package)  # find_spec imports nothing for a top-level name
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return [path for folder in folders for place in places if (path := Path(folder) / place).is_file()]
+    return [path for folder in folders for subfolder in places if (path := Path(folder) / subfolder).is_file()]
 
 
 def _version(package: str) -> str:

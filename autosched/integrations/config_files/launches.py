@@ -73,8 +73,8 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
 
 def _sizes(name: FileName, tiles: Mapping[str, int]) -> tuple[int, int]:
     """Return N and K. N has a full and a partial block; K has a first, middle and partial last iteration."""
-    turns = min(tiles.get("num_stages", 3), _MOST_STAGES) + 1
-    k = turns * tiles["BLOCK_SIZE_K"] + 16
+    iterations = min(tiles.get("num_stages", 3), _MOST_STAGES) + 1
+    k = iterations * tiles["BLOCK_SIZE_K"] + 16
     return tiles["BLOCK_SIZE_N"] + 16, k
 
 

@@ -74,18 +74,20 @@ class OtherTriton:
         self, name: FileName, config: Mapping[str, int], device: Device, here: Mapping[str, Any]
     ) -> TritonChange:
         """Compare one configuration with ``here``, its outcome in this environment."""
-        there, _ = self._pool.verified(name, config, device)
+        other_verdict, _ = self._pool.verified(name, config, device)
         numbers = {
-            f"{key}_there": there[key]
+            f"{key}_there": other_verdict[key]
             for key in ("shared_bytes", "registers", "local_bytes", "loop_instructions")
-            if there.get(key)
+            if other_verdict.get(key)
         } | {"triton_there": self.version}
-        if there["status"] not in _SOUND:
+        if other_verdict["status"] not in _SOUND:
             if here["status"] not in _SOUND:
                 return TritonChange(numbers=numbers)
-            verdict = EntryStatus.of_verdict(there["status"])
-            return TritonChange(verdict, [f"by Triton {self.version}: {there['reason'] or there['status']}"], numbers)
-        reasons = list(worse_code(_code(here, config, device), _code(there, config, device)))
+            verdict = EntryStatus.of_verdict(other_verdict["status"])
+            return TritonChange(
+                verdict, [f"by Triton {self.version}: {other_verdict['reason'] or other_verdict['status']}"], numbers
+            )
+        reasons = list(worse_code(_code(here, config, device), _code(other_verdict, config, device)))
         if reasons:
             reasons.append(f"tune it again with Triton {self.version}")
         return TritonChange(EntryStatus.SLOWER if reasons else None, reasons, numbers)

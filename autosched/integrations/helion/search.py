@@ -149,19 +149,19 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         seeds = [spec.default_config(), *normalize_autotune_seed_configs(self.settings), *spec.autotune_seed_configs()]
         first = [s for s in map(self._domain.schedule, seeds) if s is not None]
         known = {self._name(schedule) for schedule in self.measured}
-        given, asked = 0, first
+        num_proposed, batch = 0, first
         for _ in range(_ROUNDS * self._trials):
-            for schedule in asked:
+            for schedule in batch:
                 name = self._name(schedule)
                 if name in known:
                     continue
-                if given == self._trials:
+                if num_proposed == self._trials:
                     return
                 known.add(name)
-                given += 1
+                num_proposed += 1
                 yield schedule
-            asked = sampler.ask(_BATCH)
-            if not asked:
+            batch = sampler.ask(_BATCH)
+            if not batch:
                 return
 
     def _name(self, schedule: Schedule) -> str:
@@ -172,15 +172,17 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
             return schedule.key()
 
     def _measured(self, schedules: Sequence[Schedule]) -> Iterator[tuple[Schedule, Measurement]]:
-        configs, made = [], []
+        configs, compiled = [], []
         for schedule in schedules:
             try:
                 configs.append(self._domain.config(schedule))
-                made.append(schedule)
+                compiled.append(schedule)
             except InvalidConfig as error:
                 yield schedule, Measurement(Status.COMPILE_ERROR, self.provenance, f"Helion refuses it: {error}")
         best = min((m.timing.median for m in self.measured.values() if m.timing is not None), default=math.inf)
-        for schedule, result in zip(made, self.benchmark_batch(configs, raise_if_no_viable_config=False), strict=True):
+        for schedule, result in zip(
+            compiled, self.benchmark_batch(configs, raise_if_no_viable_config=False), strict=True
+        ):
             measurement = self._measurement(result, best)
             if measurement.timing is not None:
                 best = min(best, measurement.timing.median)

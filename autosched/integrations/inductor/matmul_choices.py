@@ -309,11 +309,11 @@ def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
 
 def _config_of(choice: Any) -> TritonConfig | None:
     """Return the configuration of a candidate of Inductor's matmul templates; None for the library and others."""
-    told = getattr(choice, "log_info", None)
-    if not told or "tile_shape" not in told:
+    log_info = getattr(choice, "log_info", None)
+    if not log_info or "tile_shape" not in log_info:
         return None
-    m, k, n = (int(side) for side in str(told["tile_shape"]).strip("()").split(","))
-    return TritonConfig(m, n, k, int(told["num_stages"]), int(told["num_warps"]))
+    m, k, n = (int(side) for side in str(log_info["tile_shape"]).strip("()").split(","))
+    return TritonConfig(m, n, k, int(log_info["num_stages"]), int(log_info["num_warps"]))
 
 
 def record_winner(database: str | Path, device: Device, key: str, config: TritonConfig, seconds: float) -> Trial:

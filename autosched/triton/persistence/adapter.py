@@ -95,8 +95,8 @@ class _Cache(dict[tuple[Any, ...], Any]):
         if call is None or getattr(self.of_thread, "tuning", None) is not None or not isinstance(key, tuple):
             return False
         args, kwargs = call
-        given = {*self.tuner.arg_names[: len(args)], *kwargs}
-        names = [name for name in self.tuner.keys if name in given and name in self.tuner.arg_names]
+        passed = {*self.tuner.arg_names[: len(args)], *kwargs}
+        names = [name for name in self.tuner.keys if name in passed and name in self.tuner.arg_names]
         tuning = self.of_thread.tuning = self.make(self.tuner, names, key)
         config = tuning.answer()
         if config is None:

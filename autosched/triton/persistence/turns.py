@@ -50,11 +50,11 @@ class Turns:
             yield False
             return
         try:
-            taken = _taken(file, offset, deadline)
+            locked = _try_lock_until(file, offset, deadline)
             try:
-                yield taken
+                yield locked
             finally:
-                if taken:
+                if locked:
                     fcntl.lockf(file, fcntl.LOCK_UN, 1, offset)
         finally:
             thread_lock.release()
@@ -73,7 +73,7 @@ class Turns:
             return self._threads.setdefault(offset, threading.Lock()), self._file
 
 
-def _taken(file: int, offset: int, deadline: float) -> bool:
+def _try_lock_until(file: int, offset: int, deadline: float) -> bool:
     while True:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)

@@ -31,21 +31,22 @@ class KernelCall:
     outputs: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, function: TritonFunction, given: Any) -> KernelCall:
+    def of(cls, function: TritonFunction, call_arguments: Any) -> KernelCall:
         """Return the call that a ``make_args`` function describes by a mapping with ``grid`` and the arguments by name.
 
         Raises CallError.
         """
-        if not isinstance(given, Mapping):
+        if not isinstance(call_arguments, Mapping):
             raise CallError(
-                f"the arguments of {function.name} must be a dict of {GRID} and arguments by name, got {given!r:.60}"
+                f"the arguments of {function.name} must be a dict of {GRID} and arguments by name, "
+                f"not {call_arguments!r:.60}"
             )
-        arguments = {name: value for name, value in given.items() if name not in (GRID, OUTPUTS)}
-        if GRID not in given:
+        arguments = {name: value for name, value in call_arguments.items() if name not in (GRID, OUTPUTS)}
+        if GRID not in call_arguments:
             raise CallError(
                 f"the arguments of {function.name} have no {GRID}: add a tuple, or a function of the arguments"
             )
-        return cls(given[GRID], arguments, given.get(OUTPUTS) or {})._checked(function)
+        return cls(call_arguments[GRID], arguments, call_arguments.get(OUTPUTS) or {})._checked(function)
 
     @classmethod
     def positional(

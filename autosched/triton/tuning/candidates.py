@@ -32,11 +32,11 @@ class Candidates:
     storages: Storages
     processes: CompileProcesses | None = None
     _ahead: dict[Schedule, Future[NotLaunched | None] | None] = field(default_factory=dict)
-    _made: OrderedDict[Schedule, CompiledCandidate] = field(default_factory=OrderedDict)
+    _compiled: OrderedDict[Schedule, CompiledCandidate] = field(default_factory=OrderedDict)
 
     def start(self, schedule: Schedule) -> None:
         """Start compiling a configuration in another process."""
-        if self.processes is not None and schedule not in self._ahead and schedule not in self._made:
+        if self.processes is not None and schedule not in self._ahead and schedule not in self._compiled:
             arguments = {**self.call.arguments, **self.domain.values(schedule)}
             hook = self.domain.hook(schedule)
             if hook is not None:
@@ -45,14 +45,14 @@ class Candidates:
 
     def __call__(self, schedule: Schedule) -> CompiledCandidate:
         """Return the compiled candidate. Raises NotLaunched."""
-        if schedule not in self._made:
+        if schedule not in self._compiled:
             self.start(schedule)
             future = self._ahead.pop(schedule, None)
             refused = None if future is None else future.result()
             if refused is not None:
                 raise refused
             values, hook = self.domain.values(schedule), self.domain.hook(schedule)
-            self._made[schedule] = compiled(self.function, self.call, values, hook, self.device, self.storages)
-            if len(self._made) > _KEPT:
-                self._made.popitem(last=False)
-        return self._made[schedule]
+            self._compiled[schedule] = compiled(self.function, self.call, values, hook, self.device, self.storages)
+            if len(self._compiled) > _KEPT:
+                self._compiled.popitem(last=False)
+        return self._compiled[schedule]

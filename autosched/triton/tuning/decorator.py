@@ -132,10 +132,10 @@ class TunedFunction:
         """
         function = self.tuning.function
         storages = _storages()
-        given = verification
-        if given is None and self.verification_args is not None:
+        verification_call = verification
+        if verification_call is None and self.verification_args is not None:
             with TrackedTensors(storages, UndefinedValues(storages, lambda *_: None)):
-                given = self.verification_args()
+                verification_call = self.verification_args()
         further = {"workers": self.workers, **(options or {})}
         compile_seconds = further.pop("compile_seconds", COMPILE_SECONDS)
         return tune_call(
@@ -147,7 +147,7 @@ class TunedFunction:
                 database=self.database if database is None else database,
                 **further,
             ),
-            verification_call=None if given is None else KernelCall.of(function, given),
+            verification_call=None if verification_call is None else KernelCall.of(function, verification_call),
             storages=storages,
             compile_seconds=compile_seconds,
         )

@@ -54,17 +54,17 @@ class AutotuneHooks:
         Infinite for a configuration that does not compile for the device, or does not fit on it.
         """
         tuning, row = self._tuned(), self._row()
-        given = {n: v for n, v in arguments.items() if n in tuning.function.parameters or n in LAUNCH_OPTIONS}
+        known = {n: v for n, v in arguments.items() if n in tuning.function.parameters or n in LAUNCH_OPTIONS}
         listed = {name for config in tuning.function.configs for name in config.all_kwargs()}
-        domain = tuning.space_of_names([n for n in given if n not in listed])
-        schedule = _schedule(domain, {**DEFAULT_OPTIONS, **given})
-        call = KernelCall(arguments[GRID], given).on_the_cpu()
+        domain = tuning.space_of_names([n for n in known if n not in listed])
+        schedule = _schedule(domain, {**DEFAULT_OPTIONS, **known})
+        call = KernelCall(arguments[GRID], known).on_the_cpu()
         try:
             hook = None if schedule is None else domain.hook(schedule)
-            made = compiled(tuning.function, call, {}, hook, row, Storages())
+            candidate = compiled(tuning.function, call, {}, hook, row, Storages())
         except NotLaunched:
             return float("inf")
-        status, _, seconds = TritonEstimateRunner(row, lambda _: made).estimated(made)
+        status, _, seconds = TritonEstimateRunner(row, lambda _: candidate).estimated(candidate)
         return seconds if status is Status.OK else float("inf")
 
     def do_bench(self, kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **options: Any) -> Any:
@@ -87,8 +87,8 @@ class AutotuneHooks:
         schedule = _schedule(domain, values)
         if schedule is None:
             return self._timed(kernel_call, quantiles, options)
-        others = {n: v for n, v in launch.constants.items() if n not in {d.name for d in domain.domains}}
-        named = {**fixed, **others}
+        constants = {n: v for n, v in launch.constants.items() if n not in {d.name for d in domain.domains}}
+        named = {**fixed, **constants}
         call = KernelCall(launch.grid, {n: named[n] for n in tuning.function.parameters if n in named})
         return self._remembered(tuning, call, schedule, row, lambda: self._timed(kernel_call, quantiles, options))
 

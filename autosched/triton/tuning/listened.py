@@ -39,10 +39,10 @@ def recording(path: str | Path) -> Iterator[None]:
     before = knobs.autotuning.listener
     with open(path, "ab", buffering=0) as file:
 
-        def heard(**told: Any) -> None:
+        def heard(**values: Any) -> None:
             if before is not None:
-                before(**told)
-            os.write(file.fileno(), _line(**told))  # a single write, so that lines of several processes do not mix
+                before(**values)
+            os.write(file.fileno(), _line(**values))  # a single write, so that lines of several processes do not mix
 
         knobs.autotuning.listener = heard
         try:
@@ -85,17 +85,17 @@ def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
     except (ValueError, RecursionError) as error:
         raise NotHeard(f"{path} was not written by a listener: {' '.join(str(error).split())}") from error
     counts: Counter[tuple[tuple[str, int], ...]] = Counter()
-    others: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     for document in documents:
         if not isinstance(document, dict) or not isinstance(document.get("key"), list):
             raise NotHeard(f"{path} was not written by a listener: a line has no key")
         if document.get("function") != function.name:
-            others[str(document.get("function"))] = None
+            distinct[str(document.get("function"))] = None
             continue
         values = document["key"][: len(function.keys)]
         if len(values) == len(function.keys) and all(type(value) is int for value in values):
             counts[tuple(zip(function.keys, values, strict=True))] += 1
     if not counts:
-        heard = f"it has {', '.join(others)}" if others else "it contains no key of whole numbers"
+        heard = f"it has {', '.join(distinct)}" if distinct else "it contains no key of whole numbers"
         raise NotHeard(f"{path} has no tuning of {function.name}: {heard}")
     return [dict(sizes) for sizes, _ in counts.most_common()]

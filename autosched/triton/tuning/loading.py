@@ -17,27 +17,27 @@ class FunctionNotLoaded(ValueError):
     """The file or the function cannot be loaded. The message is one line."""
 
 
-def load(place: str, what: str) -> Any:
+def load(source: str, purpose: str) -> Any:
     """Return the object that ``FILE:NAME`` names.
 
     The file is imported once per process, with its own folder on the search path. A file in a package is imported as a
-    module of the package. ``what`` names the option in messages. Raises FunctionNotLoaded.
+    module of the package. ``purpose`` names the option in messages. Raises FunctionNotLoaded.
     """
-    file, colon, name = place.rpartition(":")
+    file, colon, name = source.rpartition(":")
     if not colon or not file or not name.isidentifier():
-        raise FunctionNotLoaded(f"{what} {place!r}: write FILE:NAME, such as kernels.py:matmul")
+        raise FunctionNotLoaded(f"{purpose} {source!r}: write FILE:NAME, such as kernels.py:matmul")
     path = Path(file)
     if not path.is_file():
-        raise FunctionNotLoaded(f"{what}: {file}: no such file")
-    module = _module(path.resolve(), what)
+        raise FunctionNotLoaded(f"{purpose}: {file}: no such file")
+    module = _module(path.resolve(), purpose)
     found = getattr(module, name, None)
     if found is None:
         known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        raise FunctionNotLoaded(f"{what}: {file} has no {name}: {suggestion(name, known)}")
+        raise FunctionNotLoaded(f"{purpose}: {file} has no {name}: {suggestion(name, known)}")
     return found
 
 
-def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], what: str) -> Any:
+def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], purpose: str) -> Any:
     """Return a function of a module, imported as in another process: under the same name and from the same folders.
 
     Args:
@@ -45,7 +45,7 @@ def load_as_imported(module: str, file: str, name: str, search_path: Sequence[st
         file: Its file, which is loaded directly if the name refers to another file.
         name: Name of the function.
         search_path: ``sys.path`` of that process.
-        what: Name of the function in messages.
+        purpose: Name of the function in messages.
 
     Raises:
         FunctionNotLoaded: It cannot be imported.
@@ -55,21 +55,21 @@ def load_as_imported(module: str, file: str, name: str, search_path: Sequence[st
         imported = importlib.import_module(module)
     except ImportError as error:
         if not f"{module}.".startswith(f"{error.name}."):  # an import of the module itself is missing
-            raise FunctionNotLoaded(_cannot_import(what, module, error)) from error
+            raise FunctionNotLoaded(_cannot_import(purpose, module, error)) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # users' code may raise anything, including SystemExit
-        raise FunctionNotLoaded(_cannot_import(what, module, error)) from error
+        raise FunctionNotLoaded(_cannot_import(purpose, module, error)) from error
     else:
         if Path(getattr(imported, "__file__", None) or "").resolve() == Path(file).resolve() and hasattr(
             imported, name
         ):
             return getattr(imported, name)
-    return load(f"{file}:{name}", what)
+    return load(f"{file}:{name}", purpose)
 
 
-def _cannot_import(what: str, module: object, error: BaseException) -> str:
-    return f"{what}: {module} cannot be imported: {said(error)}"
+def _cannot_import(purpose: str, module: object, error: BaseException) -> str:
+    return f"{purpose}: {module} cannot be imported: {said(error)}"
 
 
 def _package_of(path: Path) -> tuple[Path, str]:
@@ -81,7 +81,7 @@ def _package_of(path: Path) -> tuple[Path, str]:
     return folder, ".".join(names)
 
 
-def _module(path: Path, what: str) -> Any:
+def _module(path: Path, purpose: str) -> Any:
     root, dotted = _package_of(path)
     if "." in dotted:
         if str(root) not in sys.path:
@@ -91,7 +91,7 @@ def _module(path: Path, what: str) -> Any:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise FunctionNotLoaded(_cannot_import(what, path, error)) from error
+            raise FunctionNotLoaded(_cannot_import(purpose, path, error)) from error
         if Path(getattr(module, "__file__", None) or "").resolve() == path:
             return module
     known = sys.modules.get(path.stem)
@@ -104,4 +104,4 @@ def _module(path: Path, what: str) -> Any:
     try:
         return load_module(path, name)
     except python_file.NotLoaded as error:
-        raise FunctionNotLoaded(f"{what}: {error}") from error
+        raise FunctionNotLoaded(f"{purpose}: {error}") from error

@@ -43,23 +43,23 @@ class Expected:
         return Expected(self.values, self.where & where)
 
 
-def operand_of(made: CompiledCandidate, tensor: torch.Tensor) -> str:
+def operand_of(candidate: CompiledCandidate, tensor: torch.Tensor) -> str:
     """Return the name of the launch's array that contains the tensor; "" if there is none."""
-    place = tensor.untyped_storage().data_ptr()
-    return next((name for name, s in made.arguments.tensors.items() if s.data_ptr() == place), "")
+    address = tensor.untyped_storage().data_ptr()
+    return next((name for name, s in candidate.arguments.tensors.items() if s.data_ptr() == address), "")
 
 
-def values_of(made: CompiledCandidate, outputs: Mapping[str, Array], tensor: torch.Tensor) -> FloatArray:
+def values_of(candidate: CompiledCandidate, outputs: Mapping[str, Array], tensor: torch.Tensor) -> FloatArray:
     """Return the contents of the tensor after the launch."""
-    content = outputs[operand_of(made, tensor)].reshape(-1).view(np.uint8)
+    content = outputs[operand_of(candidate, tensor)].reshape(-1).view(np.uint8)
     flat = torch.from_numpy(content.copy()).view(tensor.dtype)
     values: FloatArray = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).double().numpy()
     return values
 
 
-def written_elements(made: CompiledCandidate, done: Emulation, tensor: torch.Tensor) -> BoolArray:
+def written_elements(candidate: CompiledCandidate, done: Emulation, tensor: torch.Tensor) -> BoolArray:
     """Return a flag per element of the tensor that is true if the launch wrote it."""
-    flags = done.written.get(operand_of(made, tensor))
+    flags = done.written.get(operand_of(candidate, tensor))
     if flags is None:
         return np.zeros(tuple(tensor.shape), np.bool_)
     each = tensor.element_size()
@@ -87,8 +87,8 @@ def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) ->
         error = np.where(off == 0, 0.0, off / allowed)
     both = (np.isnan(found) & np.isnan(expected.values)) | (found == expected.values) | ~expected.where
     error = np.where(both, 0.0, np.where(np.isnan(error), np.inf, error))
-    place = np.unravel_index(int(np.argmax(error)), error.shape) if error.size else ()
-    return float(error.max(initial=0.0)), tuple(int(k) for k in place)
+    index = np.unravel_index(int(np.argmax(error)), error.shape) if error.size else ()
+    return float(error.max(initial=0.0)), tuple(int(k) for k in index)
 
 
 def values_at_places(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:

@@ -67,54 +67,61 @@ class TritonEstimateRunner:
 
     def _measurement(self, schedule: Schedule) -> Measurement:
         try:
-            made = self.compile(schedule)
+            candidate = self.compile(schedule)
         except NotLaunched as error:
             return Measurement(error.status, self.provenance, error.reason)
-        status, reason, seconds = self.estimated(made)
+        status, reason, seconds = self.estimated(candidate)
         return Measurement(
             status,
             self.provenance,
             reason,
             timing=Timing.estimate(seconds) if status is Status.OK else None,
-            resources=made.resources,
-            compile_seconds=made.seconds,
+            resources=candidate.resources,
+            compile_seconds=candidate.seconds,
         )
 
-    def estimated(self, made: CompiledCandidate) -> tuple[Status, str, float]:
+    def estimated(self, candidate: CompiledCandidate) -> tuple[Status, str, float]:
         """Return the status, a reason if it is not ok, and the seconds if it is."""
-        runs = self.counted(made)
+        runs = self.counted(candidate)
         if isinstance(runs, str):
             return Status.UNRANKED, runs, 0.0
-        seconds = estimated_seconds(made.launch, runs, made.cubin, self.device)
+        seconds = estimated_seconds(candidate.launch, runs, candidate.cubin, self.device)
         if seconds == float("inf"):
-            return Status.OUT_OF_RESOURCES, f"a block does not fit on {self.device.name}: {made.summary}", 0.0
+            return Status.OUT_OF_RESOURCES, f"a block does not fit on {self.device.name}: {candidate.summary}", 0.0
         return Status.OK, "", seconds
 
-    def counted(self, made: CompiledCandidate) -> list[CountedRun] | str:
+    def counted(self, candidate: CompiledCandidate) -> list[CountedRun] | str:
         """Return runs of blocks that represent the grid, or the reason why they cannot run."""
-        if sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
+        if sum(o.bytes for o in candidate.launch.operands) > MOST_BYTES:
             return "its arrays are too large for the emulator, so no time can be estimated"
-        inputs, memory = self.inputs_of(made)
+        inputs, memory = self.inputs_of(candidate)
         last: list[Emulation] = []
 
         def run(blocks: Sequence[int]) -> Emulation:
             done = emulate_ptx_blocks(
-                made.ptx, made.launch, blocks, inputs, memory=memory, time_limit=SECONDS, check=False, count=True
+                candidate.ptx,
+                candidate.launch,
+                blocks,
+                inputs,
+                memory=memory,
+                time_limit=SECONDS,
+                check=False,
+                count=True,
             )
             last.append(done)
             return done
 
-        runs = sampled_runs(made.launch.grid, run)
+        runs = sampled_runs(candidate.launch.grid, run)
         if runs is None:
             return f"its blocks cannot be counted, so no time can be estimated: {last[-1].reason}"
         return runs
 
-    def inputs_of(self, made: CompiledCandidate) -> tuple[InputsFile, Memory]:
+    def inputs_of(self, candidate: CompiledCandidate) -> tuple[InputsFile, Memory]:
         """Return the contents of the candidate's arrays, in a file that candidates share."""
-        arrays = made.arguments.inputs()
+        arrays = candidate.arguments.inputs()
         key = tuple((name, array.ctypes.data, array.nbytes) for name, array in arrays.items())
         if key not in self._inputs:
             self._inputs.clear()
             self._inputs[key] = InputsFile(arrays)
-        memory = made.arguments.memory()
+        memory = candidate.arguments.memory()
         return self._inputs[key], Memory(offsets=memory.offsets, addresses=memory.addresses)

@@ -78,9 +78,9 @@ class TritonTuning:
         """Return the space of a call. Raises SpaceError."""
         return self.space_of_names(problem.names)
 
-    def space_of_names(self, given: Collection[str]) -> TritonSpace:
+    def space_of_names(self, names: Collection[str]) -> TritonSpace:
         """Return the space if these arguments are passed. Raises SpaceError."""
-        return space_of(self.function, given, self.space, self.rules, self.default)
+        return space_of(self.function, names, self.space, self.rules, self.default)
 
     def problem(self, call: KernelCall) -> TritonProblem:
         """Return the problem of a call."""

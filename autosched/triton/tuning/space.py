@@ -222,10 +222,10 @@ def _domain(function: TritonFunction, name: str, values: Sequence[Any], default:
     usual = default.get(name, DEFAULT_OPTIONS.get(name, function.constexprs.get(name, _EMPTY)))
     if name in default and usual not in values:
         raise SpaceError(f"the default {name}={usual!r} of {function.name} is not one of its values")
-    made = Domain(name, values, usual if usual in values else values[0])
-    if len(set(made.stored)) < len(values):
+    domain = Domain(name, values, usual if usual in values else values[0])
+    if len(set(domain.stored)) < len(values):
         raise SpaceError(f"{name} of {function.name} has a duplicate value: give each value once")
-    return made
+    return domain
 
 
 def _of_configs(name: str, function: TritonFunction, rules: Sequence[RuleText]) -> TritonSpace:

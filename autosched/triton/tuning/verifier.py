@@ -108,18 +108,18 @@ class ConfigurationVerifier:
         self.prepare()
         subject = Subject(self.problem, schedule)
         try:
-            made = self.compile(schedule)
+            candidate = self.compile(schedule)
         except NotLaunched as error:
             return Verdict.not_launched(error.status.value, error.reason, subject)
         plan = replace(plan, time_limit=self.time_limit)
         outputs, lacks = ExpectedOutputs(self.call, self._expected or {}, self.against, self.tolerance), self.lacks
-        launch = self._launch(made)
-        oracle: Oracle = WholeGrid(outputs, made)
+        launch = self._launch(candidate)
+        oracle: Oracle = WholeGrid(outputs, candidate)
         if self._blocks is not None:
-            plan, oracle = plan.of_some_blocks(), SomeBlocks(outputs, made)
-            blocks = chosen_blocks(made.launch.grid, self._blocks, seed=0)
-            launch = self._launch_of_blocks(made, blocks)
-            lacks = (*lacks, f"{len(blocks)} of the {made.launch.blocks:,} blocks of the grid ran")
+            plan, oracle = plan.of_some_blocks(), SomeBlocks(outputs, candidate)
+            blocks = chosen_blocks(candidate.launch.grid, self._blocks, seed=0)
+            launch = self._launch_of_blocks(candidate, blocks)
+            lacks = (*lacks, f"{len(blocks)} of the {candidate.launch.blocks:,} blocks of the grid ran")
         verdict = verdict_of(list(until_failure(runs_of_launch(launch, plan, oracle))), plan)
         cases = (f"against {self.against}",)
         runs = tuple(
@@ -129,14 +129,16 @@ class ConfigurationVerifier:
         emulation = verdict.emulation.without_arrays()
         return replace(verdict, subject=subject, missing=lacks, runs=runs, emulation=emulation)
 
-    def _launch(self, made: CompiledCandidate) -> LaunchUnderTest:
-        return LaunchUnderTest(made.ptx, made.arguments.inputs(), made.launch, made.arguments.memory())
-
-    def _launch_of_blocks(self, made: CompiledCandidate, blocks: Sequence[int]) -> LaunchUnderTest:
-        memory = made.arguments.memory()
+    def _launch(self, candidate: CompiledCandidate) -> LaunchUnderTest:
         return LaunchUnderTest(
-            made.ptx, self._inputs_of(made), made.launch, Memory(offsets=memory.offsets, addresses=memory.addresses),
-            tuple(blocks),
+            candidate.ptx, candidate.arguments.inputs(), candidate.launch, candidate.arguments.memory()
+        )
+
+    def _launch_of_blocks(self, candidate: CompiledCandidate, blocks: Sequence[int]) -> LaunchUnderTest:
+        memory = candidate.arguments.memory()
+        return LaunchUnderTest(
+            candidate.ptx, self._inputs_of(candidate), candidate.launch,
+            Memory(offsets=memory.offsets, addresses=memory.addresses), tuple(blocks),
         )  # fmt: skip
 
     def _launched_twice(self, default: CompiledCandidate) -> Emulation:
@@ -154,20 +156,20 @@ class ConfigurationVerifier:
             )
         return verdict.runs[0].emulation
 
-    def _inputs_of(self, made: CompiledCandidate) -> InputsFile:
+    def _inputs_of(self, candidate: CompiledCandidate) -> InputsFile:
         if self._inputs is None:
-            self._inputs = InputsFile(made.arguments.inputs())
+            self._inputs = InputsFile(candidate.arguments.inputs())
         return self._inputs
 
-    def _seconds_of_block(self, made: CompiledCandidate) -> float:
+    def _seconds_of_block(self, candidate: CompiledCandidate) -> float:
         """Return the emulation time of one block in seconds; 0 if it is not needed or unknown."""
-        if made.launch.blocks <= SAMPLED or sum(o.bytes for o in made.launch.operands) > MOST_BYTES:
+        if candidate.launch.blocks <= SAMPLED or sum(o.bytes for o in candidate.launch.operands) > MOST_BYTES:
             return 0.0
 
         def run(blocks: Sequence[int]) -> Emulation:
-            return self._launch_of_blocks(made, blocks).run(ASCENDING, time_limit=self.time_limit)
+            return self._launch_of_blocks(candidate, blocks).run(ASCENDING, time_limit=self.time_limit)
 
-        return seconds_of_block(run, made.launch.blocks) or 0.0
+        return seconds_of_block(run, candidate.launch.blocks) or 0.0
 
     def _of_function(self, default: CompiledCandidate | None, once: Emulation | None) -> dict[str, Expected]:
         assert self.reference is not None
@@ -208,15 +210,15 @@ class ConfigurationVerifier:
             )
         return written[0]
 
-    def _of_default(self, made: CompiledCandidate, done: Emulation) -> dict[str, Expected]:
+    def _of_default(self, candidate: CompiledCandidate, done: Emulation) -> dict[str, Expected]:
         if done.status != "ok":
             raise NoReference(f"{self.against} itself fails verification: {done.reason}")
         expected = {}
         for name, tensor in self.call.tensors():
-            where = written_elements(made, done, tensor)
+            where = written_elements(candidate, done, tensor)
             if where.any():
-                written = done.written[operand_of(made, tensor)]
-                expected[name] = Expected(values_of(made, done.outputs, tensor), where, written)
+                written = done.written[operand_of(candidate, tensor)]
+                expected[name] = Expected(values_of(candidate, done.outputs, tensor), where, written)
         if not expected:
             raise NoReference(
                 "the default configuration writes no tensor that is an argument: name the written tensors in outputs"
@@ -229,7 +231,7 @@ class ConfigurationVerifier:
         for k, schedule in enumerate(self.defaults):
             shown = ", ".join(f"{name}={value}" for name, value in schedule.items)
             try:
-                made = self.compile(schedule)
+                candidate = self.compile(schedule)
             except NotLaunched as error:
                 reason = reason or f"{shown}: {error.reason}"
                 continue
@@ -237,7 +239,7 @@ class ConfigurationVerifier:
             self.against = f"{which} ({shown})"
             if k:
                 self.notes.append(f"the first {k} listed cannot be launched ({reason})")
-            return made
+            return candidate
         if self.reference is not None:
             return None
         reason = reason or "a rule rejects it"

@@ -49,9 +49,9 @@ def of_cluster(
             "its outputs are checked by a function of the kernel file, which clusters do not support: omit --ray"
         )
     wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
-    given = where if isinstance(where, Fleet) else None
-    fleet = given or cluster(str(where), policy=policy, workers=workers)
-    owned = fleet if given is None else None
+    existing = where if isinstance(where, Fleet) else None
+    fleet = existing or cluster(str(where), policy=policy, workers=workers)
+    owned = fleet if existing is None else None
     try:
         kind = fleet.device(wanted)
         usable = TemplateSet(()) if problem is None else templates_for(problem, kind, templates)

@@ -28,13 +28,13 @@ def probe(wanted: Gpus | None) -> UsableGpus:
 
     Raises BackendError if the requested GPUs are not among the available ones, or are of several kinds.
     """
-    there = 1 if wanted is None else cuda_count()
-    if there == 0:
+    num_gpus = 1 if wanted is None else cuda_count()
+    if num_gpus == 0:
         return UsableGpus(why_not=f"no GPU on this machine responds: {cuda_available(0)[1]}")
-    used = tuple(range(there)) if wanted is None or wanted == "all" else tuple(wanted)
+    used = tuple(range(num_gpus)) if wanted is None or wanted == "all" else tuple(wanted)
     for gpu in used:
-        if not 0 <= gpu < there:
-            raise BackendError(f"unknown GPU {gpu}: this machine has {there}, numbered from 0")
+        if not 0 <= gpu < num_gpus:
+            raise BackendError(f"unknown GPU {gpu}: this machine has {num_gpus}, numbered from 0")
         answers, why = cuda_available(gpu)
         if not answers:
             return UsableGpus(why_not=f"no GPU on this machine responds: {why}")

@@ -104,30 +104,30 @@ def remeasure(
         StoreError: The database rejects a trial.
         RunnerStopped: The GPU can no longer be used.
     """
-    places = [float(place) for place in _simplest_first(book, entrants, complexity)]
+    places = [float(standing) for standing in _simplest_first(book, entrants, complexity)]
     incumbent = _incumbent(book, entrants)
     remeasured = paired_timing.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
     ranked: list[paired_timing.Ranked | None] = list(remeasured.standings)
     vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
     if vendor is not None and seconds_of_it:
         time_of_it = statistics.median(seconds_of_it)
-        faster = sum(statistics.median(place.seconds) < time_of_it for place in remeasured.standings[1:])
+        faster = sum(statistics.median(standing.seconds) < time_of_it for standing in remeasured.standings[1:])
         first = remeasured.library_won and book.run.order is None  # the library's order of sums is unknown
         ranked.insert(0 if first else 1 + faster, None)
-    rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(place, None) for place in remeasured.failed]
-    rows += reversed([(place, rank) for rank, place in enumerate(ranked, 1)])
-    for place, rank in rows:
-        if place is None:
+    rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(standing, None) for standing in remeasured.failed]
+    rows += reversed([(standing, rank) for rank, standing in enumerate(ranked, 1)])
+    for standing, rank in rows:
+        if standing is None:
             if vendor is not None:
                 book.append(_library_trial(book, vendor, seconds_of_it, rank))
             continue
-        candidate, entrant = entrants[place.position], place.entrant
+        candidate, entrant = entrants[standing.position], standing.entrant
         known = book.known.get(candidate.kernel.digest)
         measurement = Measurement(
             entrant.status,
             book.provenance,
             f"re-measured: {entrant.reason}" if rank is None else "",
-            timing=Timing.of(place.seconds) if rank is not None else None,
+            timing=Timing.of(standing.seconds) if rank is not None else None,
             error=entrant.error,
             resources=None if known is None else known.resources,
             clock_mhz=entrant.clock_mhz,

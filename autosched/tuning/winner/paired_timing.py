@@ -64,17 +64,17 @@ def let_in(
     errors = [error_of_median(screened[i]) for i in near[:MOST_ENTRANTS]]
     bar = best * math.exp(math.log1p(TIE) + DRIFT + ERRORS * math.sqrt(2) * statistics.fmean(errors))
     leaders: list[int] = []
-    others: list[int] = []
+    admitted: list[int] = []
     siblings: list[int] = []
     modules, structures = set[object](), set[object]()
     for i in near:
         if len(modules) >= FEWEST_ENTRANTS and screened[i].median > bar:
             break
         module, structure = module_of(i), structure_of(i)
-        (siblings if module in modules else others if structure in structures else leaders).append(i)
+        (siblings if module in modules else admitted if structure in structures else leaders).append(i)
         modules.add(module)
         structures.add(structure)
-    selected = [*leaders, *others][:MOST_ENTRANTS]
+    selected = [*leaders, *admitted][:MOST_ENTRANTS]
     selected += siblings[: max(FEWEST_ENTRANTS - len(selected), 0)]
     return sorted(selected, key=lambda i: screened[i].median)
 
@@ -160,13 +160,13 @@ def remeasure(
     """
     session = _TimedRounds(runner, candidates)
     began = time.monotonic()
-    while session.running and session.held < MOST_ROUNDS:
-        first = session.held == 0 and len(session.running) > FEWEST_ENTRANTS and rounds > FIRST_ROUNDS
-        turn = session.time_rounds(FIRST_ROUNDS if first else rounds)
-        if turn.has_failures:
-            session.drop_failures(turn)
+    while session.running and session.num_rounds < MOST_ROUNDS:
+        first = session.num_rounds == 0 and len(session.running) > FEWEST_ENTRANTS and rounds > FIRST_ROUNDS
+        times = session.time_rounds(FIRST_ROUNDS if first else rounds)
+        if times.has_failures:
+            session.drop_failures(times)
             continue
-        session.add(turn)
+        session.add(times)
         choice = session.choose(complexity, incumbent)
         if first:
             session.drop_implausible(incumbent)
@@ -178,7 +178,7 @@ def remeasure(
 
 
 @dataclass(frozen=True)
-class _TimedTurn:
+class _RoundTimes:
     """Result of one call of the runner: that of each entrant, by position, and of the library and the plain copy."""
 
     rounds: int
@@ -206,18 +206,18 @@ class _TimedRounds:
     def _start(self, positions: Iterable[int]) -> None:
         """Begin at round 0 with the entrants at ``positions``."""
         self.running = list(positions)
-        self.held = 0  # number of completed rounds
+        self.num_rounds = 0  # number of completed rounds
         self._times: dict[int, list[float]] = {i: [] for i in self.running}
         self._log_ratios: dict[int, float] = {}  # last logarithm of the ratio to the fastest
         self._entrants: dict[int, Entrant] = {}
         self._library: list[float] = []
         self._copies: list[float] = []
 
-    def time_rounds(self, first: int) -> _TimedTurn:
+    def time_rounds(self, first: int) -> _RoundTimes:
         """Time all remaining entrants: first ``first`` rounds, then doubling the number of rounds, within limits."""
         rounds = first
-        if self.held:
-            rounds = min(max(first, self.held), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.held)
+        if self.num_rounds:
+            rounds = min(max(first, self.num_rounds), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.num_rounds)
         answers = self._runner.compare(
             [self._candidates[i] for i in self.running],
             rounds=rounds,
@@ -226,43 +226,43 @@ class _TimedRounds:
         )
         own, rest = answers[: len(self.running)], list(answers[len(self.running) :])
         library = rest.pop(0) if self._with_library and rest else None
-        return _TimedTurn(rounds, dict(zip(self.running, own, strict=True)), library, rest[0] if rest else None)
+        return _RoundTimes(rounds, dict(zip(self.running, own, strict=True)), library, rest[0] if rest else None)
 
-    def drop_failures(self, turn: _TimedTurn) -> None:
+    def drop_failures(self, timed: _RoundTimes) -> None:
         """Remove the failed entrants and start again with the others; reset the ranking."""
-        culprits = {i: e for i, e in turn.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
+        culprits = {i: e for i, e in timed.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
         if len(culprits) in (
             0,
-            len(turn.entrants),
+            len(timed.entrants),
         ):  # after a crash or a common timeout it is unknown which entrant failed
-            alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in turn.entrants}
+            alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in timed.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
-            if not culprits and turn.library is not None:
-                self._why_no_library = f"it failed when timed with the others: {turn.library.reason}"
+            if not culprits and timed.library is not None:
+                self._why_no_library = f"it failed when timed with the others: {timed.library.reason}"
                 self._with_library = self._with_copy = False  # the plain copy may have failed
             elif not culprits:
                 slowest = self.running[-1]
-                culprits = {slowest: turn.entrants[slowest]}
+                culprits = {slowest: timed.entrants[slowest]}
         self._failed |= culprits
         if self._with_library:
             self._why_no_library = ""
         self._start([i for i in self._times if i not in self._failed])
 
-    def add(self, turn: _TimedTurn) -> None:
+    def add(self, timed: _RoundTimes) -> None:
         """Add the times of rounds in which every entrant ran."""
-        if turn.library is not None:
-            self._vendor = turn.library
-            self._library += turn.library.seconds
-            if turn.library.status is not Status.OK:
-                self._why_no_library = turn.library.reason
-            self._with_copy = self._with_copy and turn.library.status is not Status.OK
-        if turn.copy is not None:
-            self._copies += turn.copy.seconds
-            self._with_copy = self._with_copy and turn.copy.status is Status.OK
-        for i, entrant in turn.entrants.items():
+        if timed.library is not None:
+            self._vendor = timed.library
+            self._library += timed.library.seconds
+            if timed.library.status is not Status.OK:
+                self._why_no_library = timed.library.reason
+            self._with_copy = self._with_copy and timed.library.status is not Status.OK
+        if timed.copy is not None:
+            self._copies += timed.copy.seconds
+            self._with_copy = self._with_copy and timed.copy.status is Status.OK
+        for i, entrant in timed.entrants.items():
             self._times[i] += entrant.seconds
-        self._entrants |= turn.entrants
-        self.held += turn.rounds
+        self._entrants |= timed.entrants
+        self.num_rounds += timed.rounds
 
     def choose(self, complexity: Sequence[float], incumbent: int | None) -> WinnerChoice:
         """Return the winner among the remaining entrants. The incumbent may have been dropped."""
@@ -274,8 +274,10 @@ class _TimedRounds:
 
     def drop_implausible(self, incumbent: int | None) -> None:
         """Drop entrants that are slow in the first rounds, except the incumbent."""
-        kept = {self.running[position] for position in plausible([self._times[i] for i in self.running], TIE)}
-        self.running = [i for i in self.running if i in kept or i == incumbent]
+        plausible_entrants = {
+            self.running[position] for position in plausible([self._times[i] for i in self.running], TIE)
+        }
+        self.running = [i for i in self.running if i in plausible_entrants or i == incumbent]
 
     def drop_hopeless(self, choice: WinnerChoice) -> None:
         """Drop the entrants that can no longer win."""
@@ -289,16 +291,16 @@ class _TimedRounds:
         choice = self.choose(complexity, incumbent)
         winner = self.running[choice.winner]
         compared = None
-        if len(self._library) == self.held and not self._why_no_library:
+        if len(self._library) == self.num_rounds and not self._why_no_library:
             compared = Ratio.paired(self._times[winner], self._library)
-        others = sorted((i for i in self._times if i != winner), key=lambda i: self._log_ratios[i])
-        standings = tuple(Ranked(i, self._entrants[i], tuple(self._times[i])) for i in (winner, *others))
+        slower = sorted((i for i in self._times if i != winner), key=lambda i: self._log_ratios[i])
+        standings = tuple(Ranked(i, self._entrants[i], tuple(self._times[i])) for i in (winner, *slower))
         library = tuple(self._library) if compared is not None else ()
         return Remeasurement(
             standings=standings,
             failed=losers,
             clear=choice.clear,
-            rounds=self.held,
+            rounds=self.num_rounds,
             library=compared,
             why_not=self._why_no_library,
             vendor=self._vendor,

@@ -111,8 +111,8 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
             if verification is None or best.kernel_digest is None:
                 return ""
             book.keep_verification(best, verification)
-            said = stored.summary(verification)
-            return f"{said}; {failed} faster {_plural(failed, 'one')} failed" if failed else said
+            summary = stored.summary(verification)
+            return f"{summary}; {failed} faster {_plural(failed, 'one')} failed" if failed else summary
         if found.status is Status.UNVERIFIED:  # inconclusive: it passed the quick verification and remains the best
             return f"no verdict: {found.reason}"
         failed += 1

@@ -64,28 +64,28 @@ def read_arguments(
         name = table.text("name")
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
             table.fail(f"the argument {name!r} needs a unique name of letters, digits and _", "name")
-        place = table.places.at(table.path)
+        position = table.places.at(table.path)
         kind = table.choice("kind", _KINDS)
         if kind == "scalar":
-            given = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
-            value = table.expression("value", given, types, ("int", "float", "bool"))
+            raw = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
+            value = table.expression("value", raw, types, ("int", "float", "bool"))
             dtype, by = _dtype(table, parameters, chosen, "f32" if value.type == "float" else "i32")
-            arguments.append(KernelArgument(name, "scalar", dtype, value=value, dtype_by=by, place=place))
+            arguments.append(KernelArgument(name, "scalar", dtype, value=value, dtype_by=by, place=position))
         elif kind == "struct":
             arguments.append(
-                KernelArgument(name, "struct", SCALAR_DTYPES["u8"], struct=read_struct(table, types), place=place)
+                KernelArgument(name, "struct", SCALAR_DTYPES["u8"], struct=read_struct(table, types), place=position)
             )
         else:
-            (dtype, by), given = _dtype(table, parameters, chosen), table.listed("shape")
-            if not given:
+            (dtype, by), raw = _dtype(table, parameters, chosen), table.listed("shape")
+            if not raw:
                 table.fail('shape is missing: give the sizes of the array, such as shape = ["height", "width"]')
-            if len(given) > _MOST_DIMENSIONS:
-                table.fail(f"an array may have at most {_MOST_DIMENSIONS} dimensions, not {len(given)}", "shape")
+            if len(raw) > _MOST_DIMENSIONS:
+                table.fail(f"an array may have at most {_MOST_DIMENSIONS} dimensions, not {len(raw)}", "shape")
             if name in types:
                 table.fail(f"the name {name!r} is already used: choose another", "name")
             varies = kind in ("output", "workspace")
             known: Mapping[str, Type] = types if varies else dict.fromkeys(sizes, "int")
-            shape = tuple(table.expression("shape", e, known, ("int",)) for e in given)
+            shape = tuple(table.expression("shape", e, known, ("int",)) for e in raw)
             zeroed = varies and bool(table.get("zeroed", bool, "true or false", False))
             filled = kind in ("input", "inout", "constant", "texture") or (kind == "output" and "fill" in table)
             fill = _fill(table, dtype, folder) if filled else None
@@ -100,9 +100,21 @@ def read_arguments(
             atol_by, rtol_by = (
                 e if isinstance(e := given_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
             )
-            made = KernelArgument(name, kind, dtype, shape, None, fill, zeroed, atol, rtol, dtype_by=by, place=place)  # type: ignore[arg-type]
+            argument = KernelArgument(
+                name,
+                kind,  # type: ignore[arg-type]
+                dtype,
+                shape,
+                None,
+                fill,
+                zeroed,
+                atol,
+                rtol,
+                dtype_by=by,
+                place=position,
+            )
             fetch = _fetch(table) if kind == "texture" else None
-            arguments.append(replace(made, atol_by=atol_by, rtol_by=rtol_by, fetch=fetch))
+            arguments.append(replace(argument, atol_by=atol_by, rtol_by=rtol_by, fetch=fetch))
         table.done()
     if not any(a.kind in ("output", "inout") for a in arguments):
         top.fail('no [[argument]] is an output: give one kind = "output" or "inout"')
@@ -158,8 +170,8 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
                 continue  # the extent depends on the configuration
             extent = table.attempt("shape", e.value, sizes)
             if extent < 1:  # type: ignore[operator]  # an int
-                given = ", ".join(f"{n} = {sizes[n]}" for n in e.names)
-                table.fail(f'"{e.text}" is {extent} for {given}: an array needs at least one element', "shape")
+                assignments = ", ".join(f"{n} = {sizes[n]}" for n in e.names)
+                table.fail(f'"{e.text}" is {extent} for {assignments}: an array needs at least one element', "shape")
         if argument.fetch is not None:
             table.attempt("shape", texture, argument, operand(argument, sizes))
 
@@ -168,20 +180,20 @@ def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
     """Return a type and, if it depends on parameters, its expression. The type is then the one at the defaults."""
-    given = table.text("dtype", default)
-    if given not in types and canonical(given) in SCALAR_DTYPES:
-        return dtype_of(given), None
-    if not re.search(r"\W", given) and given not in types:
-        table.fail(f"{given!r} is not known: {suggestion(given, (*spellings(SCALAR_DTYPES), *types))}", "dtype")
-    made = table.expression("dtype", given, types, ("text",))
-    asked = [p for p in parameters if p.name in made.names]
-    if math.prod(len(p.values) for p in asked) > _MOST_TYPES:
+    text = table.text("dtype", default)
+    if text not in types and canonical(text) in SCALAR_DTYPES:
+        return dtype_of(text), None
+    if not re.search(r"\W", text) and text not in types:
+        table.fail(f"{text!r} is not known: {suggestion(text, (*spellings(SCALAR_DTYPES), *types))}", "dtype")
+    expression = table.expression("dtype", text, types, ("text",))
+    used = [p for p in parameters if p.name in expression.names]
+    if math.prod(len(p.values) for p in used) > _MOST_TYPES:
         table.fail("the type depends on too many configurations", "dtype")
-    for values in product(*(p.values for p in asked)):
-        known = {p.name: float(v) if types[p.name] == "float" else v for p, v in zip(asked, values, strict=True)}
-        table.attempt("dtype", dtype_of, str(table.attempt("dtype", made.value, known)))
-    usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in asked}
-    return dtype_of(str(made.value(usual))), made
+    for values in product(*(p.values for p in used)):
+        known = {p.name: float(v) if types[p.name] == "float" else v for p, v in zip(used, values, strict=True)}
+        table.attempt("dtype", dtype_of, str(table.attempt("dtype", expression.value, known)))
+    usual = {p.name: float(p.default) if types[p.name] == "float" else p.default for p in used}
+    return dtype_of(str(expression.value(usual))), expression
 
 
 def _fetch(table: DocumentTable) -> Fetch:
@@ -223,7 +235,7 @@ def _usual(tolerance: float | Expression | None, usual: Mapping[str, Any]) -> fl
 def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
     kind_of = np.dtype(dtype.storage).kind
     default = "normal" if dtype.is_float else "integers"
-    given = table.values["fill"] if "fill" in table else default
+    raw = table.values["fill"] if "fill" in table else default
     span = {"b": (0, 1), "u": (0, 15)}.get(kind_of, (-8, 7))
     usual: dict[str, Any] = {
         "normal": (0, 1),
@@ -236,13 +248,13 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
         "array": (),
     }
     limits = None
-    if isinstance(given, Mapping) and "python" in given:
+    if isinstance(raw, Mapping) and "python" in raw:
         limits = table.table("fill")
-        given = {key: value for key, value in given.items() if key not in ("time_limit", "memory_limit")}
-    kind, value = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
+        raw = {key: value for key, value in raw.items() if key not in ("time_limit", "memory_limit")}
+    kind, value = next(iter(raw.items())) if isinstance(raw, Mapping) and len(raw) == 1 else (raw, None)
     if not isinstance(kind, str) or kind not in usual:
         names = ", ".join(name for name in usual if name != "array")
-        table.fail(f"{given!r} is not a fill: use one of {names}, such as fill = {{ uniform = [-1, 1] }}", "fill")
+        table.fail(f"{raw!r} is not a fill: use one of {names}, such as fill = {{ uniform = [-1, 1] }}", "fill")
     if kind == "array":
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
@@ -251,10 +263,10 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
         return InputFill("array", content=hashlib.sha256(traits).hexdigest(), array=array)
     if kind == "python":
         if callable(value):
-            made = callable_reference(value)
+            function = callable_reference(value)
         else:
-            made = python_reference(table, folder, "fill", value, read_limits(limits) if limits else (0.0, 0))
-        return InputFill("python", content=made.content, path=made.name, function=made.function)
+            function = python_reference(table, folder, "fill", value, read_limits(limits) if limits else (0.0, 0))
+        return InputFill("python", content=function.content, path=function.name, function=function.function)
     if kind == "file":
         if not isinstance(value, str):
             table.fail('give the file: fill = { file = "input.npy" }', "fill")

@@ -107,8 +107,8 @@ def _over_t1(kernel: DocumentTable, document: dict[str, Any], folder: Path) -> t
         if key == "argument" and isinstance(value, list):
             merged[key] = _arguments_over(base.get(key, []), value)
         elif key == "launch" and isinstance(value, dict) and {"grid", "problem_size"} & value.keys():
-            kept = {k: v for k, v in base[key].items() if k in ("block", "shared_bytes")}
-            merged[key] = {**kept, **value}
+            launch_keys = {k: v for k, v in base[key].items() if k in ("block", "shared_bytes")}
+            merged[key] = {**launch_keys, **value}
         elif key in ("parameters", "kernel", "defines", "launch", "sizes") and isinstance(value, dict):
             merged[key] = {**base.get(key, {}), **{k: v for k, v in value.items() if (key, k) != ("kernel", "t1")}}
         else:
@@ -116,15 +116,15 @@ def _over_t1(kernel: DocumentTable, document: dict[str, Any], folder: Path) -> t
     return merged, base_folder
 
 
-def _arguments_over(base: Sequence[Mapping[str, Any]], given: Sequence[Any]) -> list[Any]:
-    over = {a["name"]: a for a in given if isinstance(a, Mapping) and isinstance(a.get("name"), str)}
+def _arguments_over(base: Sequence[Mapping[str, Any]], entries: Sequence[Any]) -> list[Any]:
+    over = {a["name"]: a for a in entries if isinstance(a, Mapping) and isinstance(a.get("name"), str)}
     known = {a["name"] for a in base}
     merged = []
     for a in base:
         new = over.get(a["name"], {})
         other_kind = "kind" in new and new["kind"] != a["kind"] and new["kind"] in ("output", "scalar")
         merged.append({**{k: v for k, v in a.items() if not (other_kind and k == "fill")}, **new})
-    return [*merged, *(a for a in given if not isinstance(a, Mapping) or a.get("name") not in known)]
+    return [*merged, *(a for a in entries if not isinstance(a, Mapping) or a.get("name") not in known)]
 
 
 def read_document(
@@ -204,10 +204,10 @@ class _KernelFileReader:
         texts = (source, *(text for _, text in headers))
         check_declared(top, arguments, entries, [step.arguments for step in steps], texts)
         if passing == "define":
-            taken = {p.name for entry in entries for p in declared_parameters(entry, texts)}
+            used_names = {p.name for entry in entries for p in declared_parameters(entry, texts)}
             for section in ("parameters", "attributes", "defines"):
                 for macro in top.table(section).values:
-                    if macro in taken and macro not in sizes:
+                    if macro in used_names and macro not in sizes:
                         top.table(section).fail(
                             f"the macro {macro} would replace the kernel's parameter of this name: "
                             'rename one of them, or write parameters_as = "constexpr"',
@@ -217,7 +217,7 @@ class _KernelFileReader:
         flops = self._cost(cost, "flops", dict.fromkeys(sizes, "int"))
         moved = self._cost(cost, "bytes", self.types)
         cost.done()
-        made = KernelFile(
+        kernel_file = KernelFile(
             name=name,
             summary=kernel.text("summary", f"the kernel {name}"),
             source_name=path.name,
@@ -247,25 +247,25 @@ class _KernelFileReader:
             flags=launches.flags[1],
         )
         varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
-        if varying is not None and not made.reference.checks_outputs:
+        if varying is not None and not kernel_file.reference.checks_outputs:
             raise KernelFileError(
                 f"{varying.place}: the shape of {varying.name} depends on parameters, so no single array is correct: "
                 'check the outputs with [reference] verify = "file.py:function"'
             )
         kernel.done()
         top.done()
-        for problem in (made.sizes, *made.problems):
+        for problem in (kernel_file.sizes, *kernel_file.problems):
             check_shapes(top, arguments, dict(problem))
-        check_files(top, arguments, [dict(problem) for problem in (made.sizes, *made.problems)])
-        return made
+        check_files(top, arguments, [dict(problem) for problem in (kernel_file.sizes, *kernel_file.problems)])
+        return kernel_file
 
     def _source(self, kernel: DocumentTable, name: str, source: str | None) -> list[tuple[Path, str]]:
         """Return the source files with their texts, which are compiled as one translation unit in this order."""
         if source is not None:
             return [(self.folder / kernel.text("source", f"{name}.cu"), source)]
-        given = kernel.listed("source") or [kernel.text("source")]
+        paths = kernel.listed("source") or [kernel.text("source")]
         files: list[tuple[Path, str]] = []
-        for file in given:
+        for file in paths:
             if not isinstance(file, str):
                 kernel.fail(f"this must be the name of a file, or a list of them, not {file!r}", "source")
             text = read_text(self.folder / file, kernel, "source")
@@ -293,40 +293,40 @@ class _KernelFileReader:
     def _problems(self, sizes: Mapping[str, int]) -> tuple[tuple[tuple[str, int], ...], ...]:
         problems = []
         for table in self.top.tables("problem"):
-            given = {n: table.get(n, int, "an integer", v) for n, v in sizes.items()}
-            problems.append(tuple((n, table.attempt(n, whole_number, n, v, 1)) for n, v in given.items()))
+            numbers = {n: table.get(n, int, "an integer", v) for n, v in sizes.items()}
+            problems.append(tuple((n, table.attempt(n, whole_number, n, v, 1)) for n, v in numbers.items()))
             table.done()
         return tuple(problems) or (tuple(sizes.items()),)
 
     def _parameters(self, table: DocumentTable) -> tuple[tuple[Parameter, ...], frozenset[str]]:
         parameters: list[Parameter] = []
         floats = set()
-        for name, given in table.items():
-            made, floating = _parameter(name, table if not isinstance(given, Mapping) else table.table(name), given)
-            self._add(table, name, "float" if floating else "text" if made.is_text else "int")
-            parameters.append(made)
+        for name, raw in table.items():
+            parameter, floating = _parameter(name, table if not isinstance(raw, Mapping) else table.table(name), raw)
+            self._add(table, name, "float" if floating else "text" if parameter.is_text else "int")
+            parameters.append(parameter)
             floats.update([name] if floating else [])
         if not parameters:
             table.fail("there is nothing to tune: give at least one parameter, such as block_x = [32, 64, 128]")
         return tuple(parameters), frozenset(floats)
 
     def _attributes(self, table: DocumentTable) -> tuple[NamedExpression, ...]:
-        made = []
+        attributes = []
         for name, text in table.items():
             expression = table.expression(name, text, self.types, ("int", "bool"))
             self._add(table, name, expression.type)
-            made.append(NamedExpression(name, expression))
-        return tuple(made)
+            attributes.append(NamedExpression(name, expression))
+        return tuple(attributes)
 
     def _defines(self, table: DocumentTable) -> tuple[NamedExpression, ...]:
-        made = []
+        defines = []
         for name, text in table.items():
             if not IDENTIFIER.fullmatch(name) or (name in self.types and name not in self.top.table("sizes").values):
                 table.fail(f"the macro {name!r} needs a unique name of letters, digits and _", name)
-            made.append(
+            defines.append(
                 NamedExpression(name, table.expression(name, text, self.types, ("int", "bool", "float", "text")))
             )
-        return tuple(made)
+        return tuple(defines)
 
     # -- rules, launch, cost -------------------------------------------------------------------------------------
 
@@ -385,20 +385,20 @@ class _KernelFileReader:
         within: tuple[Path, ...],
     ) -> KernelReference:
         table = self.top.table("reference")
-        given = [key for key in ("python", "kernel", "verify") if key in table]
+        keys = [key for key in ("python", "kernel", "verify") if key in table]
         if "constants" in table:  # a T1 file has no folder of its own in the message
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
             return KernelReference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
-        if len(given) + (function is not None) + (check is not None) > 1:
+        if len(keys) + (function is not None) + (check is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
-        made, limits = KernelReference() if function is None else callable_reference(function), read_limits(table)
+        reference, limits = KernelReference() if function is None else callable_reference(function), read_limits(table)
         if check is not None:
-            made = replace(callable_reference(check), checks_outputs=True)
-        if given == ["verify"]:
-            made = replace(python_reference(table, self.folder, "verify", limits=limits), checks_outputs=True)
-        if given == ["python"]:
-            made = python_reference(table, self.folder, limits=limits)
-        elif given == ["kernel"]:
+            reference = replace(callable_reference(check), checks_outputs=True)
+        if keys == ["verify"]:
+            reference = replace(python_reference(table, self.folder, "verify", limits=limits), checks_outputs=True)
+        if keys == ["python"]:
+            reference = python_reference(table, self.folder, limits=limits)
+        elif keys == ["kernel"]:
             path = self.folder / table.text("kernel")
             if path.resolve() in within:
                 table.fail("the references form a cycle: end it with a Python function", "kernel")
@@ -409,17 +409,17 @@ class _KernelFileReader:
             other = read_file(path, within)
             if {a.name for a in other.arrays} != arrays:
                 table.fail(f"{path.name} has arrays other than {', '.join(sorted(arrays))}", "kernel")
-            made, parameters = KernelReference(path.name, kernel=other), other.parameters
+            reference, parameters = KernelReference(path.name, kernel=other), other.parameters
         if "config" in table:
-            if made.function is not None:
+            if reference.function is not None:
                 table.fail("config does not apply to a Python function: leave it out", "config")
-            made = KernelReference(
-                made.name, made.content, None, made.kernel, _config(table.table("config"), parameters)
+            reference = KernelReference(
+                reference.name, reference.content, None, reference.kernel, _config(table.table("config"), parameters)
             )
-        if "memory_limit" in table and made.function is None:
+        if "memory_limit" in table and reference.function is None:
             table.fail("memory_limit does not apply to a kernel as reference: leave it out", "memory_limit")
         table.done()
-        return made if made.function is not None else replace(made, time_limit=limits[0])
+        return reference if reference.function is not None else replace(reference, time_limit=limits[0])
 
 
 def _constants(values: Mapping[str, float]) -> Callable[..., Any]:
@@ -433,11 +433,11 @@ def _is_fixed(argument: KernelArgument, sizes: Mapping[str, int]) -> bool:
 def _config(table: DocumentTable, parameters: Sequence[Parameter]) -> tuple[tuple[str, Value], ...]:
     known = {p.name: p for p in parameters}
     config: dict[str, Value] = {}
-    for name, given in table.items():
+    for name, raw in table.items():
         if name not in known:
             table.fail(f"unknown parameter {name!r}: {suggestion(name, known)}", name)
         table.get(name, _VALUE, "one of the parameter's values")
-        config[name] = value = _stored(given, isinstance(given, float))
+        config[name] = value = _stored(raw, isinstance(raw, float))
         table.attempt(name, known[name].code, value)
     return tuple(config.items())
 
@@ -449,19 +449,19 @@ def _stored(value: Any, floating: bool) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-def _parameter(name: str, table: DocumentTable, given: Any) -> tuple[Parameter, bool]:
+def _parameter(name: str, table: DocumentTable, raw: Any) -> tuple[Parameter, bool]:
     """Return the parameter, and whether its values are floats, which are stored as texts.
 
-    ``table`` is the parameter's own table, or that of all parameters if ``given`` is just the values.
+    ``table`` is the parameter's own table, or that of all parameters if ``raw`` is just the values.
     """
     doc, kind, default, key = "", "", None, name
-    if isinstance(given, Mapping):
+    if isinstance(raw, Mapping):
         doc, key = table.text("doc", ""), "values"
         kind = table.choice("kind", ("ordinal", "categorical", ""), "")
         default = table.get("default", _VALUE, "one of the values") if "default" in table else None
-        given = table.get("values", (list, tuple, str), 'a list, or a text such as "range(1, 9)"')
+        raw = table.get("values", (list, tuple, str), 'a list, or a text such as "range(1, 9)"')
         table.done()
-    values = table.attempt(key, value_list, given) if isinstance(given, str) else given
+    values = table.attempt(key, value_list, raw) if isinstance(raw, str) else raw
     if not isinstance(values, (list, tuple)):
         table.fail('this must be a list of values, or a text such as "range(1, 9)"', key)
     kinds = {type(v) for v in values}
@@ -472,7 +472,7 @@ def _parameter(name: str, table: DocumentTable, given: Any) -> tuple[Parameter, 
         table.fail("a text among the values has a character that cannot be printed", key)
 
     usual = "categorical" if kinds == {str} else "ordinal"
-    made = table.attempt(
+    parameter = table.attempt(
         key,
         Parameter,
         name,
@@ -481,7 +481,7 @@ def _parameter(name: str, table: DocumentTable, given: Any) -> tuple[Parameter, 
         "categorical" if (kind or usual) == "categorical" else "ordinal",
         None if default is None else _stored(default, floating),
     )
-    return made, floating
+    return parameter, floating
 
 
 __all__ = ["KernelFileError", "read_document", "read_file"]

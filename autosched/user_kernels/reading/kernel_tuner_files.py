@@ -124,8 +124,8 @@ class _T1:
     def _parameters(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {}
         for table in self.space.tables("TuningParameters"):
-            name, given = table.text("Name"), table.get("Values", (str, list), "a list of values")
-            self.values[name] = given if isinstance(given, list) else table.attempt("Values", value_list, given)
+            name, raw = table.text("Name"), table.get("Values", (str, list), "a list of values")
+            self.values[name] = raw if isinstance(raw, list) else table.attempt("Values", value_list, raw)
             default = table.values.get("Default")
             known = {"default": default} if default in self.values[name] else {}  # some files use another value
             parameters[name] = {"values": self.values[name], **known}
@@ -149,10 +149,10 @@ class _T1:
         if "block_size_x" not in self.values and isinstance(local, Mapping):
             launch["block"] = block
         axes: list[str] = []
-        for axis, given in zip(_AXES, spec.listed("ProblemSize"), strict=False):
-            axes.append(f"problem_size_{axis}" if isinstance(given, int) else str(given))
-            if isinstance(given, int):
-                sizes[axes[-1]] = given
+        for axis, raw in zip(_AXES, spec.listed("ProblemSize"), strict=False):
+            axes.append(f"problem_size_{axis}" if isinstance(raw, int) else str(raw))
+            if isinstance(raw, int):
+                sizes[axes[-1]] = raw
         if not axes:
             return sizes, launch | {"grid": self._grid(block)}
         launch["problem_size"] = axes
@@ -166,11 +166,11 @@ class _T1:
     def _grid(self, block: list[str]) -> list[str]:
         """Return the grid of ``GlobalSize``, which counts blocks, or threads in OpenCL files."""
         spec = self.spec
-        given = spec.values.get("GlobalSize")
-        if not isinstance(given, Mapping) or not given:
+        raw = spec.values.get("GlobalSize")
+        if not isinstance(raw, Mapping) or not raw:
             spec.fail("give ProblemSize, the size of the problem along x, y and z, or GlobalSize")
         self._note("GlobalSize", "launch")
-        sizes = [str(given.get(axis.upper(), 1)) for axis in _AXES]
+        sizes = [str(raw.get(axis.upper(), 1)) for axis in _AXES]
         if spec.values.get("GlobalSizeType") == "OpenCL":
             return [f"ceil_div({size}, {threads})" for size, threads in zip(sizes, block, strict=True)]
         return sizes
@@ -180,18 +180,18 @@ class _T1:
         arguments: list[dict[str, Any]] = []
         local: list[str] = []
         for i, table in enumerate(self.spec.tables("Arguments")):
-            made = self._argument(table, i)
-            symbol = rf"__constant__[^;]*\b{re.escape(made.get('name', ''))}\b"
+            argument = self._argument(table, i)
+            symbol = rf"__constant__[^;]*\b{re.escape(argument.get('name', ''))}\b"
             if table.values.get("MemType") == "Constant" and re.search(symbol, self.source):
                 # Kernel Tuner also passes arrays copied to constant memory as arguments.
-                self._note(made["name"], "argument", len(arguments))
-                arguments.append({**made, "kind": "constant", "fill": self._fill(table)})
-                made = {**made, "name": f"{made['name']}_argument"}
-            if made["kind"] == "local":
-                local.append(f"({made['shape'][0]}) * {made['bytes']}")
+                self._note(argument["name"], "argument", len(arguments))
+                arguments.append({**argument, "kind": "constant", "fill": self._fill(table)})
+                argument = {**argument, "name": f"{argument['name']}_argument"}
+            if argument["kind"] == "local":
+                local.append(f"({argument['shape'][0]}) * {argument['bytes']}")
                 continue
             self._note(table.values.get("Name"), "argument", len(arguments))
-            arguments.append(made)
+            arguments.append(argument)
         return arguments, local
 
     def _argument(self, table: DocumentTable, index: int) -> dict[str, Any]:

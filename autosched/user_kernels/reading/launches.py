@@ -47,10 +47,10 @@ class Launches:
             self._top.fail("with [[step]] each step has its own grid and block: leave [launch] out", "launch")
         if len(tables) > _MOST_STEPS:
             self._top.fail(f"a pipeline has at most {_MOST_STEPS} steps", "step")
-        made: list[NamedExpression] = []
+        expressions: list[NamedExpression] = []
         for number, table in enumerate(tables, 1):
-            made += self._launch(table, PipelineStep("", (), number), within=True)
-        return tuple(made)
+            expressions += self._launch(table, PipelineStep("", (), number), within=True)
+        return tuple(expressions)
 
     def steps(self, entries: Sequence[str], arguments: Sequence[KernelArgument]) -> tuple[PipelineStep, ...]:
         """Return the steps of a pipeline with their arguments.
@@ -83,7 +83,7 @@ class Launches:
             table.fail('block is missing: give the threads of a block, such as block = ["block_x", "block_y"]')
         if ("grid" in table) == ("problem_size" in table):
             table.fail("give either grid, the blocks along x, y and z, or problem_size (with grid_div_x, ...)")
-        made = [
+        expressions = [
             *(
                 self._divided(table, usual, step)
                 if "problem_size" in table
@@ -96,26 +96,26 @@ class Launches:
         if "shared_bytes" not in table or not callable(shared):
             shared = table.get("shared_bytes", (str, int), "an expression", 0)
         (name,) = step.named((SHARED,))
-        made.append(NamedExpression(name, table.expression("shared_bytes", shared, self._types, ("int",))))
+        expressions.append(NamedExpression(name, table.expression("shared_bytes", shared, self._types, ("int",))))
         flags = tuple(flag for flag in LAUNCH_FLAGS if table.get(flag, bool, "true or false", False))
         if len(flags) > 1:
             table.fail("a launch is either cooperative or dependent: leave one of them out", flags[1])
         self.flags[step.number] = flags
         if not within:
             table.done()
-        for axis in made:
+        for axis in expressions:
             if axis.name in self._types:
                 table.fail(f"the name {axis.name!r} is used for a grid or block of a step: choose another")
-        self._types |= dict.fromkeys((axis.name for axis in made), "int")
-        return tuple(made)
+        self._types |= dict.fromkeys((axis.name for axis in expressions), "int")
+        return tuple(expressions)
 
     def _axes(
         self, table: DocumentTable, key: str, names: Sequence[str], usual: Sequence[object] = ()
     ) -> list[NamedExpression]:
-        given = table.listed(key) or list(usual)
-        if len(given) > 3:
+        raw = table.listed(key) or list(usual)
+        if len(raw) > 3:
             table.fail("at most three axes are allowed: x, y and z", key)
-        texts = (*given, 1, 1, 1)[:3]
+        texts = (*raw, 1, 1, 1)[:3]
         return [
             NamedExpression(n, table.expression(key, text, self._types, ("int",)))
             for n, text in zip(names, texts, strict=True)

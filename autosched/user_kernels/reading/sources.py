@@ -103,12 +103,12 @@ def read_compiler(
     """
     if "compiler" in kernel:
         return kernel.choice("compiler", ("nvrtc", "nvcc")), headers
-    given = Headers.of(dict(headers))
-    if not may_lack_headers(source, given):
+    own_headers = Headers.of(dict(headers))
+    if not may_lack_headers(source, own_headers):
         return "nvrtc", headers
-    choice = compiler_of_headers(source, given, read_compile_limits(kernel))
+    choice = compiler_of_headers(source, own_headers, read_compile_limits(kernel))
     report_nvcc(name, choice)
-    return ("nvcc", headers_for_nvcc(given).files) if choice.by_nvcc else ("nvrtc", headers)
+    return ("nvcc", headers_for_nvcc(own_headers).files) if choice.by_nvcc else ("nvrtc", headers)
 
 
 def read_options(kernel: DocumentTable, compiler: str) -> tuple[str, ...]:
@@ -146,18 +146,18 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path)
         KernelFileError: A folder is missing, or an include is outside it.
     """
     folders = [beside]
-    for given in kernel.listed("include"):
-        if not isinstance(given, str) or not (folder / given).is_dir():
-            kernel.fail(f"the folder {given!r} does not exist next to the kernel file", "include")
-        folders.append(folder / given)
+    for include in kernel.listed("include"):
+        if not isinstance(include, str) or not (folder / include).is_dir():
+            kernel.fail(f"the folder {include!r} does not exist next to the kernel file", "include")
+        folders.append(folder / include)
     headers: dict[str, str] = {}
     waiting = [source]
     while waiting:
         for name in included(waiting.pop()):
             path = next((f / name for f in folders if (f / name).exists() and not (f / name).is_dir()), None)
             if path is not None and (PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts):
-                what = f'#include "{name}" is outside the folder of the source'
-                kernel.fail(f"{what}: list its folder in include", "include")
+                problem = f'#include "{name}" is outside the folder of the source'
+                kernel.fail(f"{problem}: list its folder in include", "include")
             if path is None and name in STAND_INS and kernel.values.get("compiler") != "nvcc":
                 headers[name] = STAND_INS[name]
             elif path is not None and name not in headers:
@@ -216,10 +216,10 @@ def python_reference(
     content = read_text(path, table, key)
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", key)
-    place = table.places.at((*table.path, key))
+    position = table.places.at((*table.path, key))
     seconds, memory = limits
     function = UserFunction(name, str(path.absolute()), content, time_limit=seconds, memory_limit=memory)
-    return KernelReference(text, f"{text}\n{content}", function, place=place)
+    return KernelReference(text, f"{text}\n{content}", function, place=position)
 
 
 def callable_reference(function: Callable[..., Any]) -> KernelReference:

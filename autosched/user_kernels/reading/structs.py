@@ -32,10 +32,10 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
         KernelFileError: A field is invalid, or overlaps another.
     """
     if "value" in table:
-        given = table.values["value"]
-        if not is_struct(given):
+        raw = table.values["value"]
+        if not is_struct(raw):
             table.fail("this must be a struct of numpy or ctypes: in a file, list fields instead", "value")
-        content = table.attempt("value", struct_bytes, given)
+        content = table.attempt("value", struct_bytes, raw)
         _check_size(table, len(content), "value")
         return StructValue(content)
     end, alignment, fields = 0, 1, list[StructField]()
@@ -62,10 +62,10 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
 
 
 def _dtype(field: DocumentTable) -> DType:
-    given = field.text("dtype")
-    found = SCALAR_DTYPES.get(canonical(given))
+    text = field.text("dtype")
+    found = SCALAR_DTYPES.get(canonical(text))
     if found is None:
-        field.fail(f"{given!r} is not known: {suggestion(given, spellings(SCALAR_DTYPES))}", "dtype")
+        field.fail(f"{text!r} is not known: {suggestion(text, spellings(SCALAR_DTYPES))}", "dtype")
     return found
 
 

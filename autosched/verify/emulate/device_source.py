@@ -24,7 +24,7 @@ def has_host_code(text: str) -> bool:
 def device_part(text: str) -> str:
     """Return a CUDA file without the host's functions and variables; line numbers are preserved."""
     blank = _blanked(text)
-    return _kept(text, blank, 0, len(text))
+    return _declarations(text, blank, 0, len(text))
 
 
 def _blanked(text: str) -> str:
@@ -38,14 +38,16 @@ def _blanked(text: str) -> str:
     return re.sub(r"(?m)^" + _DIRECTIVE.pattern, blanks, plain.sub(blanks, text))
 
 
-def _kept(text: str, blank: str, start: int, end: int) -> str:
+def _declarations(text: str, blank: str, start: int, end: int) -> str:
     """Return the declarations between two positions at one bracket level, with host code replaced by empty lines."""
     out, at = [], start
     while at < end:
         stop, opening = _item(blank, at, end)
         head = blank[at : opening if opening >= 0 else stop]
         if opening >= 0 and _NESTED.match(_with_literals(text, blank, at, opening)):
-            out.append(text[at : opening + 1] + _kept(text, blank, opening + 1, stop - 1) + text[stop - 1 : stop])
+            out.append(
+                text[at : opening + 1] + _declarations(text, blank, opening + 1, stop - 1) + text[stop - 1 : stop]
+            )
         elif _is_for_device(head, opening >= 0):
             out.append(text[at:stop])
         else:
@@ -96,12 +98,12 @@ def _is_for_device(head: str, has_body: bool) -> bool:
 
 def _lines_alone(text: str, blank: str, start: int, end: int) -> str:
     """Return host code with every line blanked except preprocessor directives."""
-    kept, at = [], start
+    pieces, at = [], start
     for found in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
-        here, behind = start + found.start(), start + found.end()
-        if blank[here:behind].strip():
+        here, after = start + found.start(), start + found.end()
+        if blank[here:after].strip():
             continue  # skip a "#" in a comment or literal, or within a line
-        kept.append("\n" * text.count("\n", at, here) + text[here:behind])
-        at = behind
-    kept.append("\n" * text.count("\n", at, end))
-    return "".join(kept)
+        pieces.append("\n" * text.count("\n", at, here) + text[here:after])
+        at = after
+    pieces.append("\n" * text.count("\n", at, end))
+    return "".join(pieces)

@@ -95,20 +95,20 @@ def emulate(
     function = module.functions[entry]
     _check_block(function, block)
     parameters = function.parameters
-    given = _aliased(arguments, aliases)
-    if len(parameters) > len(given):
-        given += _scratch(program, math.prod(grid))
+    all_arguments = _aliased(arguments, aliases)
+    if len(parameters) > len(all_arguments):
+        all_arguments += _scratch(program, math.prod(grid))
     source = program if isinstance(program, str) and not is_ptx(program) else ""
-    added = len(parameters) - len(given)  # CUDA source has no parameters that a compiler added
-    if added < 0 or (added and source) or any(p.bytes != 8 for p in parameters[len(given) :]):
+    added = len(parameters) - len(all_arguments)  # CUDA source has no parameters that a compiler added
+    if added < 0 or (added and source) or any(p.bytes != 8 for p in parameters[len(all_arguments) :]):
         count = "1 argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
         raise ValueError(
-            f"the kernel takes {count}, not {len(given)}: give one for each parameter, in order "
+            f"the kernel takes {count}, not {len(all_arguments)}: give one for each parameter, in order "
             "(arguments=, or --argument of autosched verify)"
         )
     signature = parameters_of(source, entry, len(parameters))
     contents = {name: _content(module, name, value) for name, value in _named(module, symbols).items()}
-    passed = pass_arguments(parameters, signature, [*given, *[0] * added], options.outputs, contents)
+    passed = pass_arguments(parameters, signature, [*all_arguments, *[0] * added], options.outputs, contents)
     launch = Launch(
         entry=entry,
         arguments=passed.arguments,
@@ -123,7 +123,7 @@ def emulate(
         raise ValueError(reason)
     memory = passed.memory
     if not isinstance(options.dependent, bool):
-        arrays_in_front = passed.names_of([_argument(given, k) for k in options.dependent])
+        arrays_in_front = passed.names_of([_argument(all_arguments, k) for k in options.dependent])
         memory = replace(memory, unfinished=tuple(Unfinished(name) for name in sorted(arrays_in_front)))
 
     is_source = isinstance(program, str) and not is_ptx(program)
@@ -132,12 +132,12 @@ def emulate(
         under_test = replace(under_test, read=of_compiled_code)
     verdict = verify_launch(under_test, options.plan)
     run = verdict.emulation
-    arrays = tuple(passed.result(given[k] if k in aliases else a, run.outputs) for k, a in enumerate(arguments))
+    arrays = tuple(passed.result(all_arguments[k] if k in aliases else a, run.outputs) for k, a in enumerate(arguments))
     left = {}
-    for asked, name in zip(symbols, contents, strict=True):
+    for symbol, name in zip(symbols, contents, strict=True):
         array = passed.memory.symbols[name]
         if array in run.outputs:
-            left[asked] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
+            left[symbol] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
     return EmulatedLaunch(verdict, arrays, left)
 
 
@@ -155,23 +155,23 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
     columns = {o.name: o.columns for o in problem.operands()}
     left = {name: array[..., : columns.get(name)] for name, array in verdict.emulation.outputs.items()}
     arrays = tuple(
-        left[name].view(given.dtype).reshape(given.shape) if name in left else given if left else None
-        for name, given in zip(parameters_of(program), arguments, strict=True)
+        left[name].view(argument.dtype).reshape(argument.shape) if name in left else argument if left else None
+        for name, argument in zip(parameters_of(program), arguments, strict=True)
     )
     return EmulatedLaunch(verdict, arrays)
 
 
-def _argument(given: Sequence[Any], position: int) -> Any:
-    if not 0 <= position < len(given) or not arrays_in(given[position]):
+def _argument(arguments: Sequence[Any], position: int) -> Any:
+    if not 0 <= position < len(arguments) or not arrays_in(arguments[position]):
         raise ValueError(f"dependent: argument {position} is not an array: give positions of arrays, or True")
-    return given[position]
+    return arguments[position]
 
 
 def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, int]]) -> list[Any]:
-    given = list(arguments)
+    aliased = list(arguments)
     for k, alias in aliases.items():
         first, offset = alias if isinstance(alias, tuple) else (alias, 0)
-        both = [given[n] for n in (first, k) if 0 <= n < len(given)]
+        both = [aliased[n] for n in (first, k) if 0 <= n < len(aliased)]
         if first >= k or first in aliases or len(both) < 2 or not all(isinstance(a, np.ndarray) for a in both):
             raise ValueError(
                 f"aliases: argument {k} cannot be the array of argument {first}: name an array with a smaller position"
@@ -185,21 +185,21 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
         if not both[0].flags.c_contiguous:
             raise ValueError(f"aliases: argument {first} is not a contiguous array")
         part = both[0].reshape(-1).view(np.uint8)[offset:]
-        given[k] = part[: part.size // both[1].dtype.itemsize * both[1].dtype.itemsize].view(both[1].dtype)
+        aliased[k] = part[: part.size // both[1].dtype.itemsize * both[1].dtype.itemsize].view(both[1].dtype)
         if not offset:
-            given[k] = given[k].reshape(both[1].shape)
-    return given
+            aliased[k] = aliased[k].reshape(both[1].shape)
+    return aliased
 
 
 def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given values by the variables' names in the PTX. Raises ValueError for an unknown name."""
     own = [v.name for v in module.variables if v.space in ("global", "const")]
     names = {}
-    for asked, value in symbols.items():
-        found = [n for n in own if n == asked] or [n for n in own if demangled(n).rpartition("::")[2] == asked]
+    for symbol, value in symbols.items():
+        found = [n for n in own if n == symbol] or [n for n in own if demangled(n).rpartition("::")[2] == symbol]
         if len(found) != 1:
             known = ", ".join(demangled(n) for n in own if not n.startswith(("$", "__"))) or "none"
-            raise ValueError(f"symbols: the program has {'no' if not found else 'several'} {asked}; it has {known}")
+            raise ValueError(f"symbols: the program has {'no' if not found else 'several'} {symbol}; it has {known}")
         names[found[0]] = value
     return names
 

@@ -55,32 +55,32 @@ class SignatureParameter:
         if plain not in _POINTED or self.type.count("*") != 1:
             return ""
         size, kinds = _POINTED[plain]
-        given = np.dtype(array.dtype)
-        if given.itemsize == size and (not kinds or given.kind in kinds + "V" or given.name not in _NUMPY):
+        dtype = np.dtype(array.dtype)
+        if dtype.itemsize == size and (not kinds or dtype.kind in kinds + "V" or dtype.name not in _NUMPY):
             return ""
         wanted = {"f": f"float{8 * size}", "iu": f"int{8 * size}", "": f"elements of {size} bytes"}[kinds]
-        return f"is an array of {given.name}, but its parameter is {self.type}: pass {wanted}, or a view of it"
+        return f"is an array of {dtype.name}, but its parameter is {self.type}: pass {wanted}, or a view of it"
 
 
 _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
 
 
-def find_kernel(asked: str, kernels: Sequence[str]) -> str:
+def find_kernel(name: str, kernels: Sequence[str]) -> str:
     """Return the entry with this mangled name or signature, with or without template arguments.
 
     Raises ValueError, which lists the existing names.
     """
-    if asked in kernels:
-        return asked
-    wanted = "".join(asked.split())
+    if name in kernels:
+        return name
+    wanted = "".join(name.split())
     matches = [k for k in kernels if wanted in _names_of(demangled(k))]
     if len(matches) == 1:
         return matches[0]
     known = ", ".join(map(demangled, kernels)) or "none"
     if matches:
         several = ", ".join(map(demangled, matches))
-        raise ValueError(f"the program has several kernels {asked!r}: write one of {several}")
-    raise ValueError(f"the program has no kernel {asked!r}; it has {known}")
+        raise ValueError(f"the program has several kernels {name!r}: write one of {several}")
+    raise ValueError(f"the program has no kernel {name!r}; it has {known}")
 
 
 def _names_of(signature: str) -> set[str]:

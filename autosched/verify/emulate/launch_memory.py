@@ -46,15 +46,15 @@ class LaunchMemory:
     def names_of(self, values: Sequence[Any]) -> frozenset[str]:
         """Return the names of the operands that arguments lead to."""
         places = (self._places.get(id(a)) for value in values for a in arrays_in(value))
-        return frozenset(place[0] for place in places if place is not None)
+        return frozenset(entry[0] for entry in places if entry is not None)
 
     def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
         """Return an argument's contents after the launch: an array, a tuple of those in a list or a struct, or None."""
         if isinstance(value, np.ndarray):
-            place = self._places.get(id(value))
-            if place is None or place[0] not in outputs:
+            entry = self._places.get(id(value))
+            if entry is None or entry[0] not in outputs:
                 return None
-            name, offset, like = place
+            name, offset, like = entry
             flat = outputs[name].reshape(-1).view(np.uint8)[offset : offset + like.nbytes]
             return flat.view(like.dtype).reshape(like.shape) if like.nbytes else np.empty_like(like)
         if isinstance(value, TensorMapOf | Texture):
@@ -68,7 +68,7 @@ class LaunchMemory:
 def pass_arguments(
     parameters: Sequence[Variable],
     signature: Sequence[SignatureParameter],
-    given: Sequence[Any],
+    arguments: Sequence[Any],
     outputs: Sequence[int],
     symbols: Mapping[str, Array],
 ) -> LaunchMemory:
@@ -77,7 +77,7 @@ def pass_arguments(
     Args:
         parameters: Parameters of the kernel in the PTX.
         signature: Their types in the source or the mangled name; may be unknown.
-        given: Arrays, numbers, structs and so on, one for each parameter.
+        arguments: Arrays, numbers, structs and so on, one for each parameter.
         outputs: Positions of arrays without contents before the launch.
         symbols: Contents of module variables, by their names in the PTX.
 
@@ -87,7 +87,7 @@ def pass_arguments(
     Raises:
         ValueError: An argument does not fit its parameter; the message names both.
     """
-    return _Passing(parameters, signature, given, outputs, symbols).done()
+    return _Passing(parameters, signature, arguments, outputs, symbols).done()
 
 
 class _Passing:
@@ -95,18 +95,18 @@ class _Passing:
         self,
         parameters: Sequence[Variable],
         signature: Sequence[SignatureParameter],
-        given: Sequence[Any],
+        arguments: Sequence[Any],
         outputs: Sequence[int],
         symbols: Mapping[str, Array],
     ) -> None:
-        self.parameters, self.signature, self.given, self.symbols = parameters, signature, given, symbols
+        self.parameters, self.signature, self.given, self.symbols = parameters, signature, arguments, symbols
         names = [p.name for p in signature]
         named = all(names) and len(set(names)) == len(names)
         self.names = [name if named else f"argument_{k}" for k, name in enumerate(names)]
-        self.taken = set(self.names)
-        self.filled = {id(a) for k in outputs if 0 <= k < len(given) for a in arrays_in(given[k])}
+        self.used_names = set(self.names)
+        self.filled = {id(a) for k in outputs if 0 <= k < len(arguments) for a in arrays_in(arguments[k])}
         self.inputs: dict[str, Array] = {}
-        self.others: list[Operand] = []
+        self.extra_operands: list[Operand] = []
         self.offsets: dict[int, int] = {}
         self.addresses: list[StoredAddress] = []
         self.inside: list[Inside] = []
@@ -175,14 +175,14 @@ class _Passing:
         return operand.name, offset
 
     def note_other(self, operand: Operand) -> None:
-        if operand not in self.others:
-            self.others.append(operand)
+        if operand not in self.extra_operands:
+            self.extra_operands.append(operand)
 
     def fresh(self, name: str) -> str:
         name = "".join(name.split())
-        while name in self.taken:
+        while name in self.used_names:
             name += "_"
-        self.taken.add(name)
+        self.used_names.add(name)
         return name
 
     # Arguments --------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class _Passing:
         memory = Memory(
             offsets=self.offsets,
             addresses=tuple(self.addresses),
-            others=tuple(o for o in self.others if o not in direct),
+            others=tuple(o for o in self.extra_operands if o not in direct),
             inside=tuple(self.inside),
             symbols=bound,
             textures=tuple(self.textures),

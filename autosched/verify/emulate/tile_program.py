@@ -82,10 +82,10 @@ def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
     names = parameters_of(program)
     if len(arguments) != len(names):
         raise ValueError(f"{program.name} takes {', '.join(names)}, not {len(arguments)} arguments")
-    given = dict(zip(names, arguments, strict=True))
+    by_name = dict(zip(names, arguments, strict=True))
     sizes: dict[str, Any] = {}
     for name, wanted in program.arguments:
-        array = given[name]
+        array = by_name[name]
         if not isinstance(array, np.ndarray):
             raise ValueError(f"{name} must be an array, not {type(array).__name__}")
         if array.ndim != len(wanted.sizes) or array.dtype.itemsize != wanted.dtype.bytes:
@@ -98,4 +98,4 @@ def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
                 raise ValueError(f"{name} has {extent} along {size}, which is {sizes[size]} in an array before it")
         if wanted.strided:
             sizes[program.strides[name]] = stride_of(name, array.shape, array.strides, array.itemsize)
-    return {**sizes, **{name: given[name] for name, _ in program.scalars}}
+    return {**sizes, **{name: by_name[name] for name, _ in program.scalars}}

@@ -154,14 +154,16 @@ def compare_in_turns(
     if same_config(default.config, tuned.config):
         return DefaultComparison(default, default, 1.0, (1.0, 1.0))
     times: tuple[list[float], list[float]] = ([], [])
-    for turn in range(rounds):
-        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+    for round_number in range(rounds):
+        for side in (0, 1) if round_number % 2 == 0 else (1, 0):
             times[side].append(measure((default, tuned)[side].config))
     timed = [_with_times(each, seconds) for each, seconds in zip((default, tuned), times, strict=True)]
-    behind = Behind.of(*times)
-    if behind.centre <= 0:
+    slowdown = Behind.of(*times)
+    if slowdown.centre <= 0:
         return DefaultComparison(timed[0], timed[0], 1.0, (1.0, 1.0))
-    return DefaultComparison(timed[0], timed[1], math.exp(behind.centre), (math.exp(behind.low), math.exp(behind.high)))
+    return DefaultComparison(
+        timed[0], timed[1], math.exp(slowdown.centre), (math.exp(slowdown.low), math.exp(slowdown.high))
+    )
 
 
 def _with_times(config: TimedConfig, seconds: Sequence[float]) -> TimedConfig:

@@ -89,12 +89,12 @@ def derived_table(
         )
         function = TritonFunction.of(kernel)
         call = KernelCall.of(function, {"grid": grid, **arguments})
-        made = compiled(function, call, {}, None, device, Storages())
+        candidate = compiled(function, call, {}, None, device, Storages())
     except (NoSuchKernel, NotLaunched) as error:
         raise NotCounted(str(error)) from error
-    runs = TritonEstimateRunner(device, lambda _: made).counted(made)
+    runs = TritonEstimateRunner(device, lambda _: candidate).counted(candidate)
     if isinstance(runs, str):
         raise NotCounted(runs)
     by_size = launch_table(columns, layer, rows, *shape, device)
-    counted = LaunchTable.of(triton_counts(made.launch, runs), compiled_resources(made.cubin))
+    counted = LaunchTable.of(triton_counts(candidate.launch, runs), compiled_resources(candidate.cubin))
     return replace(counted, blocks=by_size.blocks, dram_bytes=by_size.dram_bytes)

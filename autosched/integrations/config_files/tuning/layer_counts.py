@@ -130,20 +130,20 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
     tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
     blocks = _row_blocks(c, layer, rows) * np.ceil(n / c.n)
     depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k
-    turns = np.ceil(k / depth)
+    iterations = np.ceil(k / depth)
     valid = rows_of_blocks(c, layer, rows)
     copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes per iteration, 16 per copy
-    asked = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
+    requested_bytes = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
     stored = valid * c.n * 2
-    sectors = turns * asked / SECTOR_BYTES
+    sectors = iterations * requested_bytes / SECTOR_BYTES
 
     tile = _Tile.of(c, layer, depth, device)
     needed = registers(c, layer)
-    code, executed = _executed(c, layer, tile, copied, turns)
+    code, executed = _executed(c, layer, tile, copied, iterations)
     weights = (tokens > 0).sum() * n * k * layer.weight_bytes
     moved = weights + rows * layer.top_k * n * 2 + rows * k * layer.row_bytes
     memory = MEMORY_SECONDS * device.clock_hz
-    waiting, cold = (turns * tile.turn(c.stages, load) for load in (CHAIN_LOAD, memory))
+    waiting, cold = (iterations * tile.turn(c.stages, load) for load in (CHAIN_LOAD, memory))
     return LaunchTable(
         blocks=blocks,
         threads=32 * c.warps,
@@ -152,13 +152,13 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         chain_cycles=_CHAIN_ONCE + waiting,
         chain_loads=1.0 + (cold - waiting) / (memory - CHAIN_LOAD),
         # Copies and fragments access lines of 128 bytes. The output also passes through shared memory once.
-        shared_wavefronts=(turns * (copied + tile.fragment_bytes * c.warps) + 2 * c.m * c.n * 2) / 128,
-        wavefronts=(turns * copied + c.m * c.n * 2) / 128,
+        shared_wavefronts=(iterations * (copied + tile.fragment_bytes * c.warps) + 2 * c.m * c.n * 2) / 128,
+        wavefronts=(iterations * copied + c.m * c.n * 2) / 128,
         held_lines=np.zeros_like(blocks),
         unique_sectors=sectors,
         store_sectors=stored / SECTOR_BYTES,
         atomic_sectors=np.zeros_like(blocks),
-        dram_bytes=np.minimum(moved, blocks * (turns * asked + stored)),
+        dram_bytes=np.minimum(moved, blocks * (iterations * requested_bytes + stored)),
         shared_bytes=shared_bytes(c, layer, device),
         registers=needed,
         # Each spilled byte is stored and loaded once per iteration.
@@ -246,7 +246,7 @@ class _Tile:
 
 
 def _executed(
-    c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, turns: Floats
+    c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, iterations: Floats
 ) -> tuple[Floats, dict[str, Floats]]:
     """Return the instructions of a warp's code, and the number of each operation of the warps of a block."""
     copies = copied / 16 / (32 * c.warps)  # number per thread and iteration
@@ -258,14 +258,14 @@ def _executed(
     factors = 1 if layer.block_shape else {"": 1, "int8_w8a16": 2}.get(layer.dtype, 3)
     loads = copies + tile.fragment_bytes / 512  # ldmatrix reads 512 bytes
     of_warp = {
-        "add.s32": turns * integer + once,
+        "add.s32": iterations * integer + once,
         "mad.lo.s32": _WIDE_ONCE + _WIDE_COPY * copies,
-        "cvt.rn.f32.s32": turns * tile.converted,
-        "fma.rn.f32": turns * scaled + factors * results,
-        "cp.async.cg.shared.global": turns * loads + c.stages * copies,
-        "bar.sync": turns * _LOOP,
-        tile.mma_operation: turns * tile.mma,
-        tile.wgmma_operation: turns * tile.wgmma,
+        "cvt.rn.f32.s32": iterations * tile.converted,
+        "fma.rn.f32": iterations * scaled + factors * results,
+        "cp.async.cg.shared.global": iterations * loads + c.stages * copies,
+        "bar.sync": iterations * _LOOP,
+        tile.mma_operation: iterations * tile.mma,
+        tile.wgmma_operation: iterations * tile.wgmma,
     }
     code = integer + once + scaled + results + loads + _LOOP + tile.mma + tile.wgmma + tile.converted
     return code, {operation: times * c.warps for operation, times in of_warp.items()}

@@ -72,7 +72,7 @@ class VerifierPool:
                 "device": device.name,
                 "verify": self._verify,
             }
-            self._known[key] = self._asked(request), time.monotonic() - began
+            self._known[key] = self._answer_of(request), time.monotonic() - began
         return self._known[key]
 
     def counted(self, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float | None:
@@ -98,11 +98,11 @@ class VerifierPool:
                 "config": dict(config),
                 "device": device.name,
             }
-            self._counted[key] = self._asked(request)
+            self._counted[key] = self._answer_of(request)
         seconds = self._counted[key].get("seconds")
         return None if seconds is None else float(seconds)
 
-    def _asked(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _answer_of(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         worker = self._idle.get()
         try:
             return request_within(worker, request, seconds=_SECONDS)

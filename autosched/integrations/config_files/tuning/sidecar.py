@@ -43,8 +43,8 @@ class LayerChoice:
     @classmethod
     def of(cls, rows: int, comparison: DefaultComparison, provenance: str) -> Self:
         """Return the better of two configurations."""
-        taken = comparison.taken
-        return cls(rows, taken.config, taken.seconds, provenance, taken.verification, comparison)
+        chosen = comparison.taken
+        return cls(rows, chosen.config, chosen.seconds, provenance, chosen.verification, comparison)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def _attach(adapter: str) -> None:
 
 
 def _run_the_hidden_one() -> None:
-    places = [place for place in sys.path if os.path.abspath(place) != _FOLDER]
+    places = [folder for folder in sys.path if os.path.abspath(folder) != _FOLDER]
     spec = PathFinder.find_spec("sitecustomize", places)
     if spec is not None and spec.loader is not None:
         from importlib.util import module_from_spec

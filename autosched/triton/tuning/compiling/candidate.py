@@ -154,5 +154,5 @@ def _compile_error(error: Exception) -> str:
     """Return the last informative line of Triton's message, which begins with the source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
     where = lines[0] if len(lines) > 1 and lines[0].startswith("at ") else ""
-    said = one_line(" ".join(part for part in (where, lines[-1] if lines else "") if part))[:_REASON]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = one_line(" ".join(part for part in (where, lines[-1] if lines else "") if part))[:_REASON]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -68,10 +68,10 @@ class CompileProcesses:
         Returns None immediately if an argument cannot be passed to another process.
         """
         try:
-            told = {name: portable(value) for name, value in self._function.computed_of(arguments).items()}
+            computed = {name: portable(value) for name, value in self._function.computed_of(arguments).items()}
         except NotPortable:
             return None
-        return self._executor.submit(self._compile, told)
+        return self._executor.submit(self._compile, computed)
 
     def close(self) -> None:
         """End every process. Safe to call twice."""
@@ -90,9 +90,9 @@ class CompileProcesses:
             self._owned.append(worker)
         self._local.worker = worker
 
-    def _compile(self, told: Mapping[str, Any]) -> NotLaunched | None:
+    def _compile(self, computed: Mapping[str, Any]) -> NotLaunched | None:
         worker: Worker = self._local.worker
-        request = {**self._request, "arguments": told}
+        request = {**self._request, "arguments": computed}
         for last_try in (False, True):
             try:
                 answer = request_within(worker, request, seconds=self._time_limit)

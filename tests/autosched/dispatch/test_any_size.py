@@ -28,7 +28,7 @@ def shapes(m: int) -> tuple[Any, ...]:
     return np.zeros((m, 64), np.float16), np.zeros(m, np.float32), np.zeros((64, 96), np.float16)
 
 
-class Asked:
+class RequestedSizes:
     """A fake database that records the sizes of the requested kernels."""
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Asked:
 
 
 def test_the_sizes_are_read_from_the_arrays() -> None:
-    asked = Asked()
-    kernel = KernelOfAnySize(asked, scaled_product, {"k": 64, "n": 96})
+    requested = RequestedSizes()
+    kernel = KernelOfAnySize(requested, scaled_product, {"k": 64, "n": 96})
     for m in (5, 4096, 5):
         assert kernel(*shapes(m)) == (m, 3, None)
-    assert asked.sizes == [{"k": 64, "n": 96, "m": m} for m in (5, 4096)]
+    assert requested.sizes == [{"k": 64, "n": 96, "m": m} for m in (5, 4096)]
     a, v, b = shapes(7)
     assert kernel(a, b=b, v=v, out="there") == (7, 3, "there")
     assert kernel(a[0], v[:1], b)[0] == 1  # a first dimension of 1 may be left out
@@ -52,21 +52,21 @@ def test_the_sizes_are_read_from_the_arrays() -> None:
 
 def test_the_kernels_of_the_last_sizes_are_kept() -> None:
     """The least recently used size is unloaded; a size in regular use stays loaded."""
-    asked = Asked()
-    kernel = KernelOfAnySize(asked, scaled_product, {"k": 64, "n": 96})
+    requested = RequestedSizes()
+    kernel = KernelOfAnySize(requested, scaled_product, {"k": 64, "n": 96})
     loaded = [weakref.ref(kernel.of(*shapes(m))) for m in range(1, MOST_KERNELS + 1)]
     kernel(*shapes(1))
     kernel(*shapes(MOST_KERNELS + 1))
     gc.collect()
     assert [m for m, held in enumerate(loaded, 1) if held() is None] == [2]
     kernel(*shapes(1))
-    assert len(asked.sizes) == MOST_KERNELS + 1
+    assert len(requested.sizes) == MOST_KERNELS + 1
     kernel(*shapes(2))
-    assert asked.sizes[-1]["m"] == 2 and len(asked.sizes) == MOST_KERNELS + 2
+    assert requested.sizes[-1]["m"] == 2 and len(requested.sizes) == MOST_KERNELS + 2
 
 
 def test_arrays_that_disagree_are_refused() -> None:
-    kernel = KernelOfAnySize(Asked(), scaled_product, {"k": 64, "n": 96})
+    kernel = KernelOfAnySize(RequestedSizes(), scaled_product, {"k": 64, "n": 96})
     (a, _, b), (_, v, _) = shapes(7), shapes(8)
     with pytest.raises(ValueError, match="m is 8 in v, but 7 in a"):
         kernel(a, v, b)
@@ -86,13 +86,13 @@ def summed(p: Builder, x: Array, total: Array, last: Array) -> None:
 
 
 def test_a_size_of_zero_launches_no_kernel() -> None:
-    torch, asked = pytest.importorskip("torch"), Asked()
-    kernel = KernelOfAnySize(asked, scaled, {"n": 32})
+    torch, requested = pytest.importorskip("torch"), RequestedSizes()
+    kernel = KernelOfAnySize(requested, scaled, {"n": 32})
     found = kernel(torch.zeros(0, 32), by=3.0)
-    assert tuple(found.shape) == (0, 32) and found.dtype == torch.float32 and not asked.sizes
+    assert tuple(found.shape) == (0, 32) and found.dtype == torch.float32 and not requested.sizes
     with pytest.raises(ValueError, match="by"):
         kernel(torch.zeros(0, 32), by=10.0)
-    of_sum = KernelOfAnySize(asked, summed, {"n": 32})
+    of_sum = KernelOfAnySize(requested, summed, {"n": 32})
     with pytest.raises(ValueError, match="total"):
         of_sum(torch.zeros(0, 32), torch.zeros(0, 32))
     kept = torch.full((32,), 7.0)
@@ -130,28 +130,30 @@ def written(p: Builder, x: Array, out: Array) -> None:
 
 
 def test_the_row_stride_of_partial_results_is_read() -> None:
-    asked = Asked()
-    kernel = KernelOfAnySize(asked, written, {"n": 32})
+    requested = RequestedSizes()
+    kernel = KernelOfAnySize(requested, written, {"n": 32})
     wide = np.zeros((5, 48), np.float32)
     assert kernel(np.ones((5, 32), np.float32), wide[:, 8:40]) == (5, 2, None)
-    assert asked.sizes == [{"n": 32, "m": 5, "out_stride": 48}]
+    assert requested.sizes == [{"n": 32, "m": 5, "out_stride": 48}]
 
 
 def test_scalars_are_passed_on() -> None:
-    kernel = KernelOfAnySize(Asked(), scaled, {"n": 32})
+    kernel = KernelOfAnySize(RequestedSizes(), scaled, {"n": 32})
     assert kernel(np.zeros((5, 32), np.float32), by=3.0) == (5, 2, None)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"k": 64}, {"k": 64, "n": 96, "m": 5}])
 def test_all_constant_sizes_are_required(sizes: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="k, n"):
-        KernelOfAnySize(Asked(), scaled_product, sizes)
+        KernelOfAnySize(RequestedSizes(), scaled_product, sizes)
 
 
 def test_the_nearest_size_of_the_same_divisor() -> None:
-    asked = problem(scaled_product, m=1000, k=64, n=96)
-    others = {m: problem_distance(asked, problem(scaled_product, m=m, k=64, n=96).to_json()) for m in (1, 999, 1024, 8)}
+    requested = problem(scaled_product, m=1000, k=64, n=96)
+    others = {
+        m: problem_distance(requested, problem(scaled_product, m=m, k=64, n=96).to_json()) for m in (1, 999, 1024, 8)
+    }
     assert all(d.usable and not d.differences for d in others.values())
     assert sorted(others, key=lambda m: others[m].doublings) == [8, 999, 1024, 1]
-    other = problem_distance(asked, problem(scaled_product, m=1000, k=64, n=192).to_json())
+    other = problem_distance(requested, problem(scaled_product, m=1000, k=64, n=192).to_json())
     assert other.differences and other.doublings == 1.0

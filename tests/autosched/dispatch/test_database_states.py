@@ -177,7 +177,7 @@ def with_schema(version: object) -> Callable[[], None]:
     return lambda: changed(Path("x.db"), f"UPDATE meta SET value = '{version}' WHERE key = 'schema_version'")
 
 
-def alone(making: Callable[[Path], object]) -> Callable[[], None]:
+def created_by(making: Callable[[Path], object]) -> Callable[[], None]:
     return lambda: (making(Path("x.db")), None)[1]
 
 
@@ -185,9 +185,9 @@ STATES = {
     "missing": State(lambda: None, "there is no database", makers=False),
     "missing folder": State(lambda: "none/x.db", "none"),
     "no bytes": State(lambda: fill(b""), "is empty and holds no trials", makers=False),
-    "a folder": State(alone(Path.mkdir), "is a folder"),
-    "a pipe": State(alone(lambda path: os.mkfifo(path)), "not a regular file"),
-    "a link to nothing": State(alone(lambda path: path.symlink_to("none.db")), "there is no database", makers=False),
+    "a folder": State(created_by(Path.mkdir), "is a folder"),
+    "a pipe": State(created_by(lambda path: os.mkfifo(path)), "not a regular file"),
+    "a dangling link": State(created_by(lambda path: path.symlink_to("none.db")), "there is no database", makers=False),
     "a text": State(lambda: fill(b"notes, and not few of them\n"), "is not an SQLite database"),
     "a compressed file": State(lambda: fill(b"\x1f\x8b\x08\0" * 99), "is not an SQLite database"),
     "cut off": State(cut, "is damaged"),
@@ -212,7 +212,7 @@ STATES = {
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def input_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the other files that commands need."""
     folder = tmp_path_factory.mktemp("beside")
     (folder / "tests").mkdir()
@@ -223,8 +223,8 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path, beside: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(beside, tmp_path, dirs_exist_ok=True)
+def here(tmp_path: Path, input_files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(input_files, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
     monkeypatch.setitem(sys.modules, "cupy", FakeCupy())

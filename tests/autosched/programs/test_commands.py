@@ -20,11 +20,11 @@ QUICK = ("--no-verify", "--verification-seconds", "0", "--device", "a100")
 SIZES = ("--size", "m=96", "--size", "n=64", "--size", "k=64")
 
 
-Told = Callable[..., str]
+RunCommand = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def told() -> Told:
+def command() -> RunCommand:
     """Run a command without registered programs, check its exit status, and return its output on one line."""
 
     def run(*arguments: str, status: int = 0) -> str:
@@ -40,52 +40,54 @@ def told() -> Told:
 
 
 @pytest.fixture(scope="module")
-def database(told: Told, tmp_path_factory: pytest.TempPathFactory) -> str:
+def database(command: RunCommand, tmp_path_factory: pytest.TempPathFactory) -> str:
     place = str(tmp_path_factory.mktemp("programs") / "best.db")
-    told("tune", "--program", GEMM, *SIZES, *QUICK, "--trials", "10", "--db", place)
+    command("tune", "--program", GEMM, *SIZES, *QUICK, "--trials", "10", "--db", place)
     return place
 
 
-def test_stored_programs_are_checked(told: Told, database: str) -> None:
-    unknown = told("check", "--static", "--db", database, status=2)
+def test_stored_programs_are_checked(command: RunCommand, database: str) -> None:
+    unknown = command("check", "--static", "--db", database, status=2)
     assert "cannot compare" in unknown and "(--program FILE)" in unknown
-    assert "same" in told("check", "--static", "--db", database, "--program", GEMM)
-    assert "not judged: 1 best schedule of gemm_relu" in told("db", "check", "--db", database)
-    assert told("db", "check", "--db", database, "--program", GEMM) == "nothing is wrong"
-    assert "has no program other" in told("check", "--static", "--db", database, "--program", f"{GEMM}:other", status=2)
+    assert "same" in command("check", "--static", "--db", database, "--program", GEMM)
+    assert "not judged: 1 best schedule of gemm_relu" in command("db", "check", "--db", database)
+    assert command("db", "check", "--db", database, "--program", GEMM) == "nothing is wrong"
+    assert "has no program other" in command(
+        "check", "--static", "--db", database, "--program", f"{GEMM}:other", status=2
+    )
 
 
-def test_stored_programs_are_exported(told: Told, database: str, tmp_path: Path) -> None:
+def test_stored_programs_are_exported(command: RunCommand, database: str, tmp_path: Path) -> None:
     folder = tmp_path / "kernels"
-    alone = told("export", "--cubin", str(folder), "--db", database, status=1)
+    alone = command("export", "--cubin", str(folder), "--db", database, status=1)
     assert "gemm_relu is not known here: give its kernel file with --kernel, or its program with --program" in alone
-    told("export", "--cubin", str(folder), "--ptx", "--db", database, "--program", GEMM)
+    command("export", "--cubin", str(folder), "--ptx", "--db", database, "--program", GEMM)
     (kernel,) = json.loads((folder / "manifest.json").read_text("utf-8"))["kernels"]
     assert "gemm_relu" in str(kernel["problem"])
     assert list((folder / "cubins").glob("*.cubin")) and list((folder / "ptx").glob("*.ptx"))
-    assert "json" in told("export", "--out", str(tmp_path), "--db", database, "--program", GEMM)
+    assert "json" in command("export", "--out", str(tmp_path), "--db", database, "--program", GEMM)
 
 
-def test_stored_programs_are_learned_from_and_reported(told: Told, database: str, tmp_path: Path) -> None:
+def test_stored_programs_are_learned_from_and_reported(command: RunCommand, database: str, tmp_path: Path) -> None:
     model, page = str(tmp_path / "model.json"), tmp_path / "report.html"
-    assert "gemm_relu" in told("train", "--estimated", "--db", database, "--program", GEMM, "--out", model)
-    told("report", "--db", database, "--program", GEMM, "--out", str(page))
+    assert "gemm_relu" in command("train", "--estimated", "--db", database, "--program", GEMM, "--out", model)
+    command("report", "--db", database, "--program", GEMM, "--out", str(page))
     assert "gemm_relu" in page.read_text("utf-8")
 
 
-def test_a_winning_program_is_tuned_with_the_templates(told: Told, tmp_path: Path) -> None:
+def test_a_winning_program_is_tuned_with_the_templates(command: RunCommand, tmp_path: Path) -> None:
     place = str(tmp_path / "union.db")
-    told("tune", "--program", MATMUL, "--template", "matmul_program", *SIZES, *QUICK, "--trials", "2", "--db", place)
-    unknown = told("check", "--static", "--db", place, status=2)
+    command("tune", "--program", MATMUL, "--template", "matmul_program", *SIZES, *QUICK, "--trials", "2", "--db", place)
+    unknown = command("check", "--static", "--db", place, status=2)
     assert "the unknown kernel template 'matmul_program': give its tile program" in unknown
-    assert "same" in told("check", "--static", "--db", place, "--program", MATMUL)
-    assert "matmul_program" in told("best", "--program", MATMUL, *SIZES, "--device", "a100", "--db", place)
+    assert "same" in command("check", "--static", "--db", place, "--program", MATMUL)
+    assert "matmul_program" in command("best", "--program", MATMUL, *SIZES, "--device", "a100", "--db", place)
 
 
-def test_warnings_about_a_listing_are_shown_by_each_command(told: Told, tmp_path: Path) -> None:
+def test_warnings_about_a_listing_are_shown_by_each_command(command: RunCommand, tmp_path: Path) -> None:
     listing = str(PROGRAMS.parent / "seeds" / "strip_transpose.mlir")
     reading, where = "strip_transpose.mlir:3: nothing uses %turned", ("--program", listing, "--device", "a100")
-    assert reading in told("verify", *where, "--sample", "1")
-    assert reading in told("tune", *where, "--trials", "1", "--no-verify", "--db", str(tmp_path / "best.db"))
-    document = json.loads(told("verify", *where, "--sample", "1", "--json"))
+    assert reading in command("verify", *where, "--sample", "1")
+    assert reading in command("tune", *where, "--trials", "1", "--no-verify", "--db", str(tmp_path / "best.db"))
+    document = json.loads(command("verify", *where, "--sample", "1", "--json"))
     assert any(note.startswith(reading) for note in document["notes"])

@@ -154,13 +154,13 @@ def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bo
             "subgroups_n": 4, "sg_data_m": 64, "sg_data_n": bn // 4, "unroll": 2, "epilogue": "registers",
             "min_blocks": 1, "raster": "row", "split_k": 1, "stream_k": 0, "batch_mapping": "outer", **common,
         }  # fmt: skip
-        ours = turn(template(p.program).kernel(p, filled(p, own, A100), A100))
-        template_s = turn(MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100))
+        ours = iteration_of(template(p.program).kernel(p, filled(p, own, A100), A100))
+        template_s = iteration_of(MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100))
         assert ours[0] == template_s[0]  # tensor
         assert ours[1] <= template_s[1] and ours[2] <= 1.02 * template_s[2], (ours, template_s)
 
 
-def turn(kernel: GeneratedKernel) -> tuple[int, int, int]:
+def iteration_of(kernel: GeneratedKernel) -> tuple[int, int, int]:
     """Return the tensor-core and total instructions of an iteration, and the registers of a thread."""
     result = shared_pool().compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason

@@ -30,7 +30,7 @@ def plain(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
-def read_before_and_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
+def read_current_and_previous(p: Builder, a: Array, b: Array, out: Array) -> None:
     """Read the sum of an iteration and of the previous one."""
     i, j = p.blocks(out.shape, (64, 64))
     acc, last = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 64)))
@@ -42,7 +42,7 @@ def read_before_and_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
-def added_to_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
+def added_to_after_the_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
     """Add to the state after the loop, and read it again."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -56,7 +56,7 @@ def added_to_behind(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
-def added_to_in_every_turn(p: Builder, a: Array, b: Array, out: Array) -> None:
+def added_to_in_every_iteration(p: Builder, a: Array, b: Array, out: Array) -> None:
     """In every iteration, add to a value computed before the loop."""
     i, j = p.blocks(out.shape, (64, 64))
     given = p.exp2(p.zeros((64, 64)))
@@ -78,7 +78,7 @@ def scaled(p: Builder, a: Array, b: Array, out: Array) -> None:
     p.store(acc, p.window(out, (i, j), (64, 64)))
 
 
-PROGRAMS = [plain, read_before_and_behind, added_to_behind, added_to_in_every_turn, scaled]
+PROGRAMS = [plain, read_current_and_previous, added_to_after_the_loop, added_to_in_every_iteration, scaled]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ PROGRAMS = [plain, read_before_and_behind, added_to_behind, added_to_in_every_tu
     representative(
         itertools.product(PROGRAMS, (A100, H100)),
         "plain-a100",
-        "read_before_and_behind-h100",
-        "added_to_behind-a100",
-        "added_to_in_every_turn-h100",
+        "read_current_and_previous-h100",
+        "added_to_after_the_loop-a100",
+        "added_to_in_every_iteration-h100",
         "scaled-a100",
     ),
     ids=lambda value: value.name,
@@ -103,7 +103,7 @@ def test_sums_are_right(made: Program, where: object) -> None:
         assert np.all(np.abs(run.outputs["out"] - wanted["out"]) <= bounds["out"]), schedule
 
 
-@pytest.mark.parametrize(("made", "copies"), [(plain, 0), (scaled, 0), (added_to_behind, 1)])
+@pytest.mark.parametrize(("made", "copies"), [(plain, 0), (scaled, 0), (added_to_after_the_loop, 1)])
 def test_sums_lie_in_states(made: Program, copies: int) -> None:
     """A product that adds to a state that is read again has an array of its own."""
     p = problem(made, **SIZES)

@@ -89,9 +89,9 @@ def test_the_dashboard_shows_the_studies(journal: Path) -> None:
     command = [sys.executable, str(script), str(journal), "--host", "127.0.0.1", "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        studies = asked(server, port, "/api/studies")["study_summaries"]
+        studies = response(server, port, "/api/studies")["study_summaries"]
         number = next(s["study_id"] for s in studies if s["study_name"] == NAME)
-        detail = asked(server, port, f"/api/studies/{number}?after=0")
+        detail = response(server, port, f"/api/studies/{number}?after=0")
         assert [t["state"] for t in detail["trials"]] == ["Complete", "Fail", "Complete"]
         assert detail["trials"][2]["values"] == [1e-6]
         page = urllib.request.urlopen(f"http://127.0.0.1:{port}/dashboard", timeout=60).read()
@@ -101,7 +101,7 @@ def test_the_dashboard_shows_the_studies(journal: Path) -> None:
         server.communicate()
 
 
-def asked(server: subprocess.Popen[bytes], port: int, path: str) -> Any:
+def response(server: subprocess.Popen[bytes], port: int, path: str) -> Any:
     end = time.monotonic() + 120
     while True:
         try:

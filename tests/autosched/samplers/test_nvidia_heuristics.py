@@ -90,7 +90,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "asked.json"
 
 
-def given(problem: Matmul | Copy, chip: Any = A100) -> nvidia_heuristics.Advice:
+def advice_for(problem: Matmul | Copy, chip: Any = A100) -> nvidia_heuristics.Advice:
     templates = templates_for(problem, chip)
     task = SearchTask(problem, chip, templates, templates.space(problem, chip))
     return advice(task, AnalyticEstimates(problem, templates, chip))
@@ -148,7 +148,7 @@ class TestNearest:
 
 class TestAdvice:
     def test_heuristics_run_for_this_problem_and_device_in_a_child_process(self, stub: Path) -> None:
-        found = given(dataclasses.replace(SMALL, order_b="col", a="bf16", b="bf16", out="bf16"))
+        found = advice_for(dataclasses.replace(SMALL, order_b="col", a="bf16", b="bf16", out="bf16"))
         said = json.loads(stub.read_text())
         assert said == {"precision": "TST", "gpu": "A100_SXM_80GB", "problem": [256, 256, 256, "NT_ROW_MAJOR", 1]}
         assert NAME not in sys.modules
@@ -157,7 +157,7 @@ class TestAdvice:
 
     def test_unsupported_problems_and_gpus_get_no_advice(self, stub: Path) -> None:
         own = dataclasses.replace(A100, name="mine")
-        assert given(Copy(256, 256)) == given(SMALL, own) == nvidia_heuristics.Advice()
+        assert advice_for(Copy(256, 256)) == advice_for(SMALL, own) == nvidia_heuristics.Advice()
         assert not stub.exists()
 
     def test_no_process_is_started_without_the_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ class TestAdvice:
 
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         monkeypatch.setattr(subprocess, "run", refuse)
-        assert given(SMALL) == nvidia_heuristics.Advice()
+        assert advice_for(SMALL) == nvidia_heuristics.Advice()
 
     @pytest.mark.parametrize(
         ("code", "why"),
@@ -180,7 +180,7 @@ class TestAdvice:
     )
     def test_a_broken_package_is_reported_in_one_line(self, stub: Path, code: str, why: str) -> None:
         (stub.parent / "site" / f"{NAME}.py").write_text(code)
-        found = given(SMALL)
+        found = advice_for(SMALL)
         assert found.schedules == ()
         assert found.line.startswith(f"{NAME} is not used: ") and why in found.line and "\n" not in found.line
         with pytest.raises(HeuristicsFailed, match=why):
@@ -188,7 +188,7 @@ class TestAdvice:
 
     def test_an_empty_tile_is_rejected(self, stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("STUB_ROWS", json.dumps([row((0, 64, 64), (32, 32, 64))]))
-        assert "0x64" in given(SMALL).line
+        assert "0x64" in advice_for(SMALL).line
 
 
 @needs_nvrtc
@@ -213,4 +213,4 @@ def test_the_library_itself() -> None:
         assert found and all(c.seconds > 0 and c.warps >= 1 for c in found)
         assert {c.instruction_m for c in found} == {64 if chip.sm == 90 else 16}
     for problem in (Matmul(16, 4096, 4096, a="e4m3"), Matmul(512, 512, 512, a="i8"), Matmul(512, 512, 512, a="f32")):
-        assert given(problem, H200).schedules
+        assert advice_for(problem, H200).schedules

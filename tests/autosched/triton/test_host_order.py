@@ -207,7 +207,7 @@ def pinned_result_in_a_thread(sound):
     in_another_thread(lambda: result.numpy(), torch.cuda.synchronize, sound)
 
 
-def read_when_told(wait_until_told, tell, sound):
+def read_when_notified(wait_for_notification, notify, sound):
     """Let one thread copy and read the result; this thread waits for the stream, and tells it."""
     copied, stream, results = threading.Event(), torch.cuda.Stream(), []
 
@@ -216,47 +216,47 @@ def read_when_told(wait_until_told, tell, sound):
             results.append(torch.ones(N, device="cuda").to("cpu", non_blocking=True))
         copied.set()
         if sound:
-            wait_until_told()
+            wait_for_notification()
         results[0].numpy()
 
     thread = threading.Thread(target=other)
     thread.start()
     copied.wait()
     stream.synchronize()
-    tell()
+    notify()
     thread.join()
 
 
-def told_by_a_queue(sound):
+def notified_by_a_queue(sound):
     told = queue.Queue()
-    read_when_told(told.get, lambda: told.put(None), sound)
+    read_when_notified(told.get, lambda: told.put(None), sound)
 
 
-def told_by_a_condition(sound):
+def notified_by_a_condition(sound):
     condition, told = threading.Condition(), []
 
-    def wait_until_told():
+    def wait_for_notification():
         with condition:
             condition.wait_for(lambda: told)
 
-    def tell():
+    def notify():
         with condition:
             told.append(True)
             condition.notify()
 
-    read_when_told(wait_until_told, tell, sound)
+    read_when_notified(wait_for_notification, notify, sound)
 
 
-def told_by_a_future(sound):
+def notified_by_a_future(sound):
     told = Future()
-    read_when_told(told.result, lambda: told.set_result(None), sound)
+    read_when_notified(told.result, lambda: told.set_result(None), sound)
 
 
 PROGRAMS = (
     between_streams, by_event, work_before_the_first_stream, halves, halves_by_kernels, columns, pinned_result,
     pinned_result_by_copy, pinned_reused, pageable_reused, reused_memory, freed_after_a_wait, of_backward,
-    streams_of_two_threads, pinned_result_in_a_thread, told_by_a_queue,
-    told_by_a_condition, told_by_a_future,
+    streams_of_two_threads, pinned_result_in_a_thread, notified_by_a_queue,
+    notified_by_a_condition, notified_by_a_future,
 )  # fmt: skip
 
 

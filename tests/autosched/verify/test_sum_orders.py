@@ -56,7 +56,7 @@ NIGHTLY: list[tuple[Problem, str]] = [
 ]
 
 
-def inputs_that_tell(problem: Problem) -> dict[str, Array]:
+def rounding_sensitive_inputs(problem: Problem) -> dict[str, Array]:
     """Return random inputs for which a rounding of a sum reaches the output.
 
     The logarithm of a cross entropy hides it. In these rows one term of the sum is 1 and the others add up to half of
@@ -96,7 +96,7 @@ def test_equal_orders_give_equal_bits_and_others_do_not(
 ) -> None:
     where = device(gpu)
     templates = templates_for(problem, where)
-    inputs = inputs_that_tell(problem)
+    inputs = rounding_sensitive_inputs(problem)
     bits: dict[SumOrder, set[int]] = defaultdict(set)
     schedules: Counter[SumOrder] = Counter()
     for i, schedule in enumerate(templates.space(problem, where).sample(MANY if nightly else FEW, 7)):

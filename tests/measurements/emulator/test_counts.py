@@ -36,7 +36,7 @@ def words(name: str, size: int, role: str = "input") -> Operand:
     return Operand(name, "output" if role == "output" else "input", U32, (size,))
 
 
-def offsets_or_nobody(table: Table) -> npt.NDArray[np.uint32]:
+def offsets_or_idle(table: Table) -> npt.NDArray[np.uint32]:
     flat = table.reshape(-1)
     return np.where(flat < 0, NOBODY, flat).astype(np.uint32)
 
@@ -45,7 +45,7 @@ def emulate_table(run: Run, source: str, table: Table, *more: int) -> tuple[Traf
     """Return counts at the lines that end in ``// load`` and ``// store``, of a table of offsets (-1: no access)."""
     requests = np.array([len(table), *more], dtype=np.uint32)
     arguments = (words("table", table.size), words("requests", requests.size), words("o", 32, "output"))
-    inputs = {"table": offsets_or_nobody(table), "requests": requests}
+    inputs = {"table": offsets_or_idle(table), "requests": requests}
     emulation = run(source, arguments, inputs, shared=SHARED, check=False)
     assert emulation.ok, emulation.reason or emulation.log
     found: list[Traffic | None] = []
@@ -237,7 +237,7 @@ def test_sectors_of_random_requests(run: Run, test_kernel: Callable[[str], str],
         table[:, 0] = 0
         arguments = (words("table", table.size), words("requests", 1), words("data", 16384), words("o", 32, "output"))
         inputs = {
-            "table": offsets_or_nobody(table),
+            "table": offsets_or_idle(table),
             "requests": np.array([count], dtype=np.uint32),
             "data": data,
         }

@@ -62,7 +62,7 @@ def test_two_streams_are_ordered(how: Callable[[HostOrder, int, int], None]) -> 
     assert used(order, b, Use.READ) is None
 
 
-def event_that_nobody_recorded(order: HostOrder, a: int, b: int) -> None:
+def unrecorded_event(order: HostOrder, a: int, b: int) -> None:
     order.wait(b, {})
 
 
@@ -79,7 +79,7 @@ def legacy_in_between(order: HostOrder, a: int, b: int) -> None:
     order.begin(LEGACY)
 
 
-@pytest.mark.parametrize("how", [event_that_nobody_recorded, wrong_way, waits_for_itself, legacy_in_between])
+@pytest.mark.parametrize("how", [unrecorded_event, wrong_way, waits_for_itself, legacy_in_between])
 def test_two_streams_race(how: Callable[[HostOrder, int, int], None]) -> None:
     order, a, b = two_streams()
     used(order, a, Use.WRITE, 0, 8)

@@ -310,7 +310,7 @@ def test_a_partition_of_a_known_product_has_its_own_size():
     assert device_row("NVIDIA H200 MIG 3g.71gb", slice_of_it, 70 * 10**9) == part
 
 
-def told(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
+def driver_attributes(cc, sms, l2_mib, clock_khz=1700000, memory_khz=7000000, bus=256, **others):
     """Return a driver's attributes of a GPU with a compute capability."""
     its = architecture(cc)
     limits = {
@@ -330,47 +330,51 @@ GIB = 2**30
 
 @pytest.mark.parametrize("row", all_devices(), ids=lambda row: row.name)
 def test_driver_attributes_identify_the_device_row(row):
-    attributes = told(row.sm, row.sm_count, row.l2_bytes / 2**20)
+    attributes = driver_attributes(row.sm, row.sm_count, row.l2_bytes / 2**20)
     for name in row.driver_names:
         assert device_row(name, attributes, int(0.98 * row.memory_bytes)) is row
 
 
 def test_products_of_one_name_are_distinguished_by_size():
-    whole = told(86, 70, 6, memory_khz=9501000, bus=384)
+    whole = driver_attributes(86, 70, 6, memory_khz=9501000, bus=384)
     larger = device_row("NVIDIA GeForce RTX 3080", whole, 12 * GIB)
     assert larger.derived and larger.sm_count == 70
     assert larger.dram_bandwidth == pytest.approx(912e9, rel=0.01)
-    smaller = device_row("NVIDIA GeForce RTX 3060", told(86, 28, 3, memory_khz=7501000, bus=128), 8 * GIB)
+    smaller = device_row("NVIDIA GeForce RTX 3060", driver_attributes(86, 28, 3, memory_khz=7501000, bus=128), 8 * GIB)
     assert smaller.derived and smaller.dram_bandwidth == pytest.approx(240e9, rel=0.01)
-    assert device_row("Orin", told(87, 8, 2), 7620 * 2**20).name == "orin_nano_8_super"
+    assert device_row("Orin", driver_attributes(87, 8, 2), 7620 * 2**20).name == "orin_nano_8_super"
 
 
 def test_an_unknown_product_has_the_rates_of_its_class():
-    geforce = device_row("NVIDIA GeForce RTX 4070 Unknown", told(89, 58, 48), 12 * GIB)
+    geforce = device_row("NVIDIA GeForce RTX 4070 Unknown", driver_attributes(89, 58, 48), 12 * GIB)
     assert geforce.tensor_rate("f16") == device("rtx4090").tensor_rate("f16") == 512
-    professional = device_row("NVIDIA RTX A5500", told(86, 80, 6), 24 * GIB)
+    professional = device_row("NVIDIA RTX A5500", driver_attributes(86, 80, 6), 24 * GIB)
     assert professional.tensor_rate("f16") == device("a10").tensor_rate("f16") == 1024
-    turing = device_row("Quadro RTX 5000", told(75, 48, 4), 16 * GIB)
+    turing = device_row("Quadro RTX 5000", driver_attributes(75, 48, 4), 16 * GIB)
     assert (turing.tensor_rate("f16"), turing.reserved_shared_per_block) == (1024, 0)
-    assert device_row("GeForce GTX 1660", told(75, 22, 1.5), 6 * GIB).arch == "sm_75"
+    assert device_row("GeForce GTX 1660", driver_attributes(75, 22, 1.5), 6 * GIB).arch == "sm_75"
 
 
 def test_memory_that_is_shared_with_the_cpu_has_the_bandwidth_of_the_row():
-    other = device_row("NVIDIA GB10 Lite", told(121, 40, 24, memory_khz=8533000, bus=256, Integrated=1), 64 * GIB)
+    other = device_row(
+        "NVIDIA GB10 Lite", driver_attributes(121, 40, 24, memory_khz=8533000, bus=256, Integrated=1), 64 * GIB
+    )
     assert other.dram_bandwidth == 273e9
-    silent = device_row("NVIDIA Thor X", told(110, 16, 32, clock_khz=1049000, memory_khz=0, bus=0), 64 * GIB)
+    silent = device_row(
+        "NVIDIA Thor X", driver_attributes(110, 16, 32, clock_khz=1049000, memory_khz=0, bus=0), 64 * GIB
+    )
     assert (silent.dram_bandwidth, silent.clock_hz) == (273e9, 1.575e9)
     assert "bandwidth" in silent.note
 
 
 def test_a_later_minor_version_runs_code_of_the_nearest_known_one():
-    row = device_row("NVIDIA Rubin", told(107, 200, 128), 288 * GIB)
+    row = device_row("NVIDIA Rubin", driver_attributes(107, 200, 128), 288 * GIB)
     assert (row.arch, row.derived) == ("sm_103", True)
     assert row.has("tma") and not row.has("tcgen05")
 
 
 def test_runners_and_trials_report_a_derived_row(pool):
-    row = device_row("NVIDIA GeForce RTX 4070 Unknown", told(89, 58, 48), 12 * GIB)
+    row = device_row("NVIDIA GeForce RTX 4070 Unknown", driver_attributes(89, 58, 48), 12 * GIB)
     cuda, estimate = CudaRunner(row, pool), EstimateRunner(row, pool, lambda *_: 1.0)
     assert cuda.describe().endswith(f"; its row is {row.note}") and row.note in estimate.describe()
     assert RunnerInfo.of(json.dumps(estimate.fingerprint())).derived == row.note

@@ -183,7 +183,7 @@ class TestInUse:
                 store.append(make_trial(8))
 
 
-class TestStrangers:
+class TestForeignFiles:
     @pytest.mark.parametrize(
         "statement",
         [

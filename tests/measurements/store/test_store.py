@@ -290,7 +290,7 @@ def refused(place: str | Path, folder: Path, *, create: bool = True) -> str:
     return str(caught.value)
 
 
-class TestBadPlaces:
+class TestInvalidPaths:
     def test_missing_folder(self, tmp_path: Path) -> None:
         assert "does not exist: create it" in refused(tmp_path / "no" / "a.db", tmp_path)
 

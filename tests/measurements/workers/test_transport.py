@@ -85,7 +85,7 @@ def wait_until(condition, seconds=10.0):
         time.sleep(0.01)
 
 
-def turn(worker, *contents):
+def reversed_blobs(worker, *contents):
     """Return the worker's result for blobs: each reversed."""
     blobs = {digest_of(content): content for content in contents}
     answer = worker.request({"what": "turn", "digests": list(blobs)}, 60, blobs)
@@ -100,11 +100,11 @@ class TestTransport:
         assert alive(worker.pid)
 
     def test_blobs_go_both_ways(self, worker):
-        assert turn(worker, b"abc", b"", memoryview(b"12345")) == [b"cba", b"", b"54321"]
+        assert reversed_blobs(worker, b"abc", b"", memoryview(b"12345")) == [b"cba", b"", b"54321"]
 
     def test_a_large_blob_is_transferred(self, worker):
         content = os.urandom(1 << 20) * 64
-        assert turn(worker, content) == [content[::-1]]
+        assert reversed_blobs(worker, content) == [content[::-1]]
 
     def test_a_blob_is_sent_once_and_again_if_evicted(self, worker, monkeypatch):
         sent = []
@@ -115,27 +115,27 @@ class TestTransport:
 
         monkeypatch.setattr(measurements.workers.channel, "frame", note)
         large, small, other = b"l" * 600, b"s" * 100, b"o" * 700
-        turn(worker, large, small)
+        reversed_blobs(worker, large, small)
         hops = len(sent) // 2  # one pipe, or a connection and its pipe
         assert sent == [600, 100] * hops
         del sent[:]
-        turn(worker, small, large)
+        reversed_blobs(worker, small, large)
         assert sent == []
-        turn(worker, other)  # the worker's store of 1000 bytes evicts others for it
+        reversed_blobs(worker, other)  # the worker's store of 1000 bytes evicts others for it
         assert sent == [700] * hops
         del sent[:]
-        assert turn(worker, large) == [large]
+        assert reversed_blobs(worker, large) == [large]
         assert 600 in sent and worker.starts == 1
         worker.stop()
         del sent[:]
-        turn(worker, large)
+        reversed_blobs(worker, large)
         assert 600 in sent, "a new worker has no blobs"
 
     def test_bytes_of_another_digest_are_refused(self, worker):
         wrong = digest_of(b"these")
         with pytest.raises(WorkerFailed, match="does not match its digest"):
             worker.request({"what": "turn", "digests": [wrong]}, 10, {wrong: b"those"})
-        assert turn(worker, b"these") == [b"eseht"]
+        assert reversed_blobs(worker, b"these") == [b"eseht"]
         assert worker.starts == 1
 
     def test_an_exception_is_an_answer_and_the_worker_stays(self, worker):

@@ -63,14 +63,14 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
     found = choices(p).inference(config)
     used: list[tuple[int | None, Buffer]] = []
 
-    class Told(SharedMemoryPlan):
+    class LoggedPlan(SharedMemoryPlan):
         def exchange(self, place: Place, which: Exchange) -> int:
             begin = super().exchange(place, which)
             used.append((place, Buffer(f"exchange {len(used)}", begin, self.exchanges[place][which])))
             return begin
 
     emitter = Emitter(found, config, where)
-    emitter.memory = Told(**vars(emitter.memory))
+    emitter.memory = LoggedPlan(**vars(emitter.memory))
     emitter.run()
     staged = list(emitter.staged.values())
     always = [

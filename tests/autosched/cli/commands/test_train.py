@@ -179,7 +179,7 @@ def test_invalid_input_is_rejected_in_one_line(run: Run, tmp_path: Path, argumen
     assert not (tmp_path / "m.json").exists()
 
 
-def left_out_of(given: Sequence[Trial]) -> Mapping[str, int]:
+def excluded_trials(given: Sequence[Trial]) -> Mapping[str, int]:
     left_out: dict[str, int] = {}
     assert not observations_of(given, left_out)
     return left_out
@@ -191,7 +191,7 @@ def test_estimated_is_not_suggested_for_unusable_trials(run: Run, tmp_path: Path
     foreign = dataclasses.replace(one, problem_key='{"n":1000,"operator":"thrice"}', measurement=estimate)
     strange = dataclasses.replace(one, problem_key='{"n":64,"operator":"copy"}')
     odd = [dataclasses.replace(one, problem_key=key) for key in ('{"n":64', "[1]", '{"operator":["copy"]}')]
-    assert left_out_of(odd) == {UNKNOWN_OPERATOR: 3}
+    assert excluded_trials(odd) == {UNKNOWN_OPERATOR: 3}
     store(tmp_path / "foreign.db", foreign, strange)
     err = run("train", "--db", "foreign.db", "--out", "m.json")[2]
     assert "1 of problems that this version" in err and "--estimated" not in err

@@ -14,7 +14,7 @@ from autosched.cli.options.command import Command
 from autosched.cli.options.problem import whole_number
 
 
-def given(cls: type[TyperCommand], arguments: list[str]) -> object:
+def parsed_options(cls: type[TyperCommand], arguments: list[str]) -> object:
     """Return the options that a command gets, or the error."""
     got: dict[str, Any] = {}
 
@@ -54,7 +54,7 @@ def given(cls: type[TyperCommand], arguments: list[str]) -> object:
     ),
 )
 def test_options_are_parsed_as_by_typer(line: str) -> None:
-    assert given(Command, line.split()) == given(TyperCommand, line.split())
+    assert parsed_options(Command, line.split()) == parsed_options(TyperCommand, line.split())
 
 
 def test_a_quick_verification_needs_no_pydantic_and_no_database() -> None:

@@ -100,7 +100,7 @@ def _folder(path: Path) -> None:
     path.mkdir()
 
 
-def _link_to_nothing(path: Path) -> None:
+def _dangling_link(path: Path) -> None:
     path.symlink_to("nowhere")
 
 
@@ -129,7 +129,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "only blanks": ("x.cu", _written(b" \n\t\n"), "empty"),
     "a folder": ("x.cu", _folder, "folder"),
     "nothing": ("x.cu", lambda path: None, "x.cu"),
-    "a link to nothing": ("x.cu", _link_to_nothing, "x.cu"),
+    "a dangling link": ("x.cu", _dangling_link, "x.cu"),
     "a link to itself": ("x.cu", _loop, "x.cu"),
     "binary junk": ("x.cu", _written(bytes(range(256)) * 40), "not recognised"),
     "junk without zeros": ("x.cu", _written(b"\xff\xfe\x80\x81" * 50), "not text"),

@@ -37,7 +37,7 @@ with torch.no_grad():
 """
 
 
-def _said(program: str, cache: Path) -> str:
+def _stderr_of(program: str, cache: Path) -> str:
     """Return the stderr of a process that runs ``program``. Inductor does not time cached choices again."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", program]
@@ -50,7 +50,7 @@ def _said(program: str, cache: Path) -> str:
 
 @pytest.mark.nightly
 def test_inductor_measures_a_kernel_and_its_formula(tmp_path: Path) -> None:
-    assert _said(RACING, tmp_path).count('"num_choices": 2') == 2, "the kernel and the formula of each"
+    assert _stderr_of(RACING, tmp_path).count('"num_choices": 2') == 2, "the kernel and the formula of each"
 
 
 def test_the_result_is_written_in_place() -> None:
@@ -61,6 +61,6 @@ def test_the_result_is_written_in_place() -> None:
 
 @pytest.mark.nightly
 def test_max_autotune_measures_the_external_kernel(tmp_path: Path) -> None:
-    said = _said(PROGRAM, tmp_path)
+    said = _stderr_of(PROGRAM, tmp_path)
     table = said[said.index("AUTOTUNE mm(64x48, 48x32)") :]
     assert any(line.split()[:1] == ["external_matmul"] and line.split()[2] == "ms" for line in table.splitlines())

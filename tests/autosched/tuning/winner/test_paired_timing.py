@@ -50,7 +50,7 @@ def time_of(x: int) -> float:
     return 1e-6 * (1 + x / 20)
 
 
-class Turns:
+class PairedRunner:
     """Fake backend.
 
     Screening gives ``screened`` times; comparisons give ``true`` times with noise common to a round.
@@ -125,7 +125,7 @@ class Turns:
 
 def tuned(
     store: Store,
-    runner: Turns,
+    runner: PairedRunner,
     trials: int = 40,
     complexity: Callable[[Schedule], float] | None = None,
     default: Schedule | None = None,
@@ -150,7 +150,7 @@ def order(result: TuneResult) -> list[int]:
 
 
 def test_the_fastest_in_the_final_wins_over_the_fastest_in_screening(store: Store) -> None:
-    result = tuned(store, Turns(lambda x: 1e-6 * (1.3 - x / 20)))
+    result = tuned(store, PairedRunner(lambda x: 1e-6 * (1.3 - x / 20)))
     assert sorted(order(result)) == list(range(paired_timing.FEWEST_ENTRANTS)), "the fastest of screening are let in"
     assert order(result) == [5, 4, 3, 2, 1, 0]
     assert result.best is not None and result.best.schedule["x"] == 5
@@ -162,11 +162,11 @@ def test_the_fastest_in_the_final_wins_over_the_fastest_in_screening(store: Stor
     assert len(result.trials) == 40, "re-measuring is not a trial"
     assert store.count() == 40 + paired_timing.FEWEST_ENTRANTS + 1, "the library is stored in addition"
     assert [(s.trials, s.ok, s.library) for s in store.problems()] == [(40, 40, True)]
-    assert tuned(store, Turns(time_of)).earlier == 40
+    assert tuned(store, PairedRunner(time_of)).earlier == 40
 
 
 def test_candidates_much_slower_in_screening_are_excluded(store: Store) -> None:
-    result = tuned(store, Turns(time_of, lambda x: 1e-6 * 1.4**x))
+    result = tuned(store, PairedRunner(time_of, lambda x: 1e-6 * 1.4**x))
     assert order(result) == [0, 1]
 
 
@@ -188,7 +188,7 @@ def test_a_module_whose_clock_stays_higher_under_load_may_win(store: Store) -> N
     """Screening measures it 3% slower than a dozen others, because all run at the same clock there."""
     result = tuned(
         store,
-        Turns(
+        PairedRunner(
             lambda x: 0.99e-6 if x == 12 else 1e-6 * (1.02 + x / 1e4),
             lambda x: 1e-6 * (1.03 if x == 12 else 1 + x / 1e3),
         ),
@@ -197,7 +197,7 @@ def test_a_module_whose_clock_stays_higher_under_load_may_win(store: Store) -> N
 
 
 def test_after_the_first_rounds_only_plausible_winners_go_on(store: Store) -> None:
-    runner = Turns(lambda x: 1e-6 * (1 + 0.03 * (x % 4 > 0)), lambda x: 1e-6 * (1 + x / 1e4), noise=0.001)
+    runner = PairedRunner(lambda x: 1e-6 * (1 + 0.03 * (x % 4 > 0)), lambda x: 1e-6 * (1 + x / 1e4), noise=0.001)
     result = tuned(store, runner)
     many, few = runner.compared[:2]
     assert len(many) == paired_timing.MOST_ENTRANTS and few == [x for x in many if x % 4 == 0]
@@ -208,20 +208,20 @@ def test_after_the_first_rounds_only_plausible_winners_go_on(store: Store) -> No
 
 def test_the_simplest_of_tied_schedules_wins(store: Store) -> None:
     simple = {3: 0.0}
-    result = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
+    result = tuned(store, PairedRunner(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
     assert order(result)[0] == 3
     assert result.best is not None and result.best.schedule["x"] == 3
 
 
 def test_the_previous_winner_keeps_a_tie_and_loses_to_a_faster_one(store: Store) -> None:
     simple = {3: 0.0}
-    first = tuned(store, Turns(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
+    first = tuned(store, PairedRunner(lambda x: 1e-6), complexity=lambda s: simple.get(s.integer("x"), 1.0))
     assert order(first)[0] == 3
     again = tuned(
-        store, Turns(lambda x: 1e-6 * (1.005 if x == 3 else 1.0)), complexity=lambda s: float(-s.integer("x"))
+        store, PairedRunner(lambda x: 1e-6 * (1.005 if x == 3 else 1.0)), complexity=lambda s: float(-s.integer("x"))
     )
     assert order(again)[0] == 3, "others are simpler now, and even a little faster"
-    beaten = tuned(store, Turns(lambda x: 1e-6 * (1.05 if x == 3 else 1.0)))
+    beaten = tuned(store, PairedRunner(lambda x: 1e-6 * (1.05 if x == 3 else 1.0)))
     assert order(beaten)[0] != 3
 
 
@@ -229,14 +229,14 @@ def test_tied_schedules_have_the_same_winner_in_every_run(tmp_path: Path) -> Non
     winners = set()
     for seed in range(4):
         with Store.open(tmp_path / f"{seed}.db") as fresh:
-            noisy = Turns(lambda x: 1e-6, noise=0.002)
+            noisy = PairedRunner(lambda x: 1e-6, noise=0.002)
             noisy.rng = np.random.default_rng(seed)
             winners.add(order(tuned(fresh, noisy))[0])
     assert len(winners) == 1
 
 
 def test_rounds_are_added_until_the_winner_is_clear_or_a_limit_is_reached(store: Store) -> None:
-    runner = Turns(lambda x: 1e-6 * (1 + 0.012 * x), noise=0.01)
+    runner = PairedRunner(lambda x: 1e-6 * (1 + 0.012 * x), noise=0.01)
     result = tuned(store, runner, complexity=lambda s: float(-s.integer("x")))
     assert result.remeasured is not None and result.remeasured.clear
     assert paired_timing.ROUNDS < result.remeasured.rounds <= paired_timing.MOST_ROUNDS
@@ -245,7 +245,7 @@ def test_rounds_are_added_until_the_winner_is_clear_or_a_limit_is_reached(store:
     lengths = [len(p.seconds) for p in result.remeasured.standings]
     assert lengths[0] == result.remeasured.rounds and min(lengths) < max(lengths)
     hopeless = paired_timing.remeasure(
-        Turns(lambda x: 1e-6 * (1 + 0.01 * x), noise=0.3), runner_candidates(3), [2.0, 1.0, 0.0]
+        PairedRunner(lambda x: 1e-6 * (1 + 0.01 * x), noise=0.3), runner_candidates(3), [2.0, 1.0, 0.0]
     )
     assert not hopeless.clear and hopeless.rounds == paired_timing.MOST_ROUNDS
 
@@ -261,7 +261,7 @@ def test_the_number_of_finalists_grows_with_the_noise_of_screening() -> None:
 
 
 def test_a_failure_in_a_later_round_restarts_the_final_without_the_entrant() -> None:
-    class Late(Turns):
+    class Late(PairedRunner):
         def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
             self.fate = lambda x: Status.LAUNCH_ERROR if x == 1 and len(self.compared) > 1 else Status.OK
             return super().compare(candidates, **options)  # type: ignore[arg-type]
@@ -281,14 +281,14 @@ def runner_candidates(count: int) -> list[Candidate]:
 
 def test_no_rounds_are_added_when_the_time_is_up() -> None:
     candidates = [Candidate(PROBLEM, s, generate(PROBLEM, s, H200)) for s in SPACE.sample(2, 0)]
-    same = Turns(lambda x: 1e-6, noise=0.2)
+    same = PairedRunner(lambda x: 1e-6, noise=0.2)
     remeasured = paired_timing.remeasure(same, candidates, [0.0, 0.0], seconds=0.0)
     assert (remeasured.rounds, remeasured.clear) == (paired_timing.ROUNDS, False)
     assert paired_timing.remeasure(same, candidates, [0.0, 0.0]).rounds > paired_timing.ROUNDS
 
 
 def test_a_winner_with_wrong_results_on_other_inputs_is_removed(store: Store) -> None:
-    result = tuned(store, Turns(time_of, fate=lambda x: Status.WRONG_RESULT if x == 0 else Status.OK))
+    result = tuned(store, PairedRunner(time_of, fate=lambda x: Status.WRONG_RESULT if x == 0 else Status.OK))
     assert order(result)[0] == 1
     assert store.best(PROBLEM, "h200") == result.best and result.best is not None and result.best.schedule["x"] == 1
     (wrong,) = [r for r in store.trials() if r.status is Status.WRONG_RESULT]
@@ -296,13 +296,13 @@ def test_a_winner_with_wrong_results_on_other_inputs_is_removed(store: Store) ->
 
 
 def test_a_crash_of_an_entrant_does_not_end_the_final(store: Store) -> None:
-    result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 5 else Status.OK))
+    result = tuned(store, PairedRunner(time_of, fate=lambda x: Status.CRASHED if x == 5 else Status.OK))
     assert order(result) == [0, 1, 2, 3, 4]
     assert result.remeasured is not None and len(result.remeasured.failed) == 1
 
 
 def test_a_crashing_fastest_entrant_is_excluded(store: Store) -> None:
-    result = tuned(store, Turns(time_of, fate=lambda x: Status.CRASHED if x == 0 else Status.OK))
+    result = tuned(store, PairedRunner(time_of, fate=lambda x: Status.CRASHED if x == 0 else Status.OK))
     assert order(result) == [1, 2, 3, 4, 5]
     assert (
         result.remeasured is not None and len(result.remeasured.failed) == 1 and result.remeasured.library is not None
@@ -312,7 +312,7 @@ def test_a_crashing_fastest_entrant_is_excluded(store: Store) -> None:
 
 
 def test_a_shared_timeout_only_rejects_entrants_that_are_late_alone(store: Store) -> None:
-    class Late(Turns):
+    class Late(PairedRunner):
         def compare(self, candidates: Sequence[Candidate], **options: object) -> tuple[Entrant, ...]:
             entrants = super().compare(candidates, **options)  # type: ignore[arg-type]
             late = any(c.schedule["x"] == 2 for c in candidates)
@@ -324,26 +324,26 @@ def test_a_shared_timeout_only_rejects_entrants_that_are_late_alone(store: Store
 
 
 def test_a_library_crash_does_not_reject_entrants(store: Store) -> None:
-    result = tuned(store, Turns(time_of, library_kills=True))
+    result = tuned(store, PairedRunner(time_of, library_kills=True))
     assert order(result) == [0, 1, 2, 3, 4, 5]
     assert result.remeasured is not None and not result.remeasured.failed and result.remeasured.library is None
     assert result.remeasured.why_not.endswith("failed when timed with the others: the worker died")
 
 
 def test_screening_decides_if_no_entrant_can_be_compared(store: Store) -> None:
-    result = tuned(store, Turns(time_of, fate=lambda x: Status.TIMEOUT))
+    result = tuned(store, PairedRunner(time_of, fate=lambda x: Status.TIMEOUT))
     assert result.remeasured is not None and result.remeasured.standings == () and not result.remeasured.clear
     assert result.best is not None and result.best.schedule["x"] == 0
 
 
 def test_a_missing_library_is_reported_with_its_reason(store: Store) -> None:
-    result = tuned(store, Turns(time_of, library=None))
+    result = tuned(store, PairedRunner(time_of, library=None))
     assert result.remeasured is not None
     assert (result.remeasured.library, result.remeasured.why_not) == (None, "there is none")
 
 
 def test_later_candidates_compete_with_the_winner_in_the_next_final(store: Store) -> None:
-    upside_down = Turns(lambda x: 1e-6 * (3.0 - x / 20), library=5e-6)
+    upside_down = PairedRunner(lambda x: 1e-6 * (3.0 - x / 20), library=5e-6)
     first = tuned(store, upside_down, 20)
     assert first.best is not None
     second = tuned(store, upside_down, 20)
@@ -417,7 +417,7 @@ class TestStore:
 
 
 def test_times_of_two_policies_do_not_mix(store: Store) -> None:
-    cold = tuned(store, Turns(time_of), 3)
+    cold = tuned(store, PairedRunner(time_of), 3)
     assert cold.best is not None and cold.best.policy == DEFAULT
     faster = [
         dataclasses.replace(
@@ -434,24 +434,24 @@ def test_times_of_two_policies_do_not_mix(store: Store) -> None:
     assert store.best(PROBLEM, "h200") == cold.best, "a warm L2 is no better kernel"
     best = store.best(PROBLEM, "h200", policy=warm)
     assert best is not None and best.seconds == 1e-9 and best.policy == warm
-    again = tuned(store, Turns(time_of), 3)
+    again = tuned(store, PairedRunner(time_of), 3)
     assert again.earlier == cold.earlier + len(cold.trials), "the search only uses times of its own policy"
 
 
 def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> None:
-    result = tuned(store, Turns(time_of, library=0.8e-6))
+    result = tuned(store, PairedRunner(time_of, library=0.8e-6))
     assert result.best is not None and is_library(result.best.schedule) and store.best(PROBLEM, "h200") == result.best
     assert (result.best.toolchain, result.best.kernel_digest, result.best.rank) == ("cublas 13.2.0", None, 1)
     assert result.best.seconds == pytest.approx(0.8e-6, rel=0.06) and result.best.measurement.error == 0.5
     assert [r.rank for r in store.trials(PROBLEM) if r.rank] == [7, 6, 5, 4, 3, 2, 1]
     assert result.remeasured is not None and result.remeasured.library_won
-    again = tuned(store, Turns(time_of, library=0.8e-6))
+    again = tuned(store, PairedRunner(time_of, library=0.8e-6))
     assert again.earlier == 40 and again.best is not None and is_library(again.best.schedule)
     assert order(again) == order(result), "those that the library beat are let in again"
 
 
 def test_a_losing_library_is_recorded_with_its_rank(store: Store) -> None:
-    result = tuned(store, Turns(time_of, library=1.12e-6))
+    result = tuned(store, PairedRunner(time_of, library=1.12e-6))
     assert result.best is not None and result.best.schedule["x"] == 0
     run = [r for r in store.trials(PROBLEM) if r.rank]
     assert [r.rank for r in run] == [7, 6, 5, 4, 3, 2, 1]
@@ -462,12 +462,12 @@ def test_a_losing_library_is_recorded_with_its_rank(store: Store) -> None:
     assert then is not None and library.measurement.timing is not None
     assert then.entry.median == result.best.seconds
     assert then.control == Control("library", library.measurement.timing, "cublas 13.2.0")
-    again = tuned(store, Turns(time_of, library=None))
+    again = tuned(store, PairedRunner(time_of, library=None))
     assert again.best is not None and AtTuning.of(store.trials(PROBLEM), again.best) is None, "the newest one counts"
 
 
 def test_a_copy_is_the_control_without_a_library(store: Store) -> None:
-    result = tuned(store, Turns(time_of, library=None, copy=0.5e-6))
+    result = tuned(store, PairedRunner(time_of, library=None, copy=0.5e-6))
     assert result.best is not None and result.best.control is not None
     assert result.best.control.name == "copy" and result.best.control.timing.median == pytest.approx(0.5e-6, rel=0.06)
     assert not any(is_library(r.schedule) for r in store.trials(PROBLEM)), "a copy is no way to compute anything"
@@ -475,29 +475,29 @@ def test_a_copy_is_the_control_without_a_library(store: Store) -> None:
     assert then is not None and then.control == result.best.control
     assert Trial.from_json(result.best.to_json()) == result.best
     assert [r.control for r in store.trials(PROBLEM) if r.rank and r.rank > 1] == [None] * 5
-    with_library = tuned(store, Turns(time_of, library=2e-6, copy=0.5e-6)).best
+    with_library = tuned(store, PairedRunner(time_of, library=2e-6, copy=0.5e-6)).best
     assert with_library is not None and with_library.control is not None and with_library.control.name == "library"
-    neither = tuned(store, Turns(time_of, library=None)).best
+    neither = tuned(store, PairedRunner(time_of, library=None)).best
     assert neither is not None and neither.control is None
 
 
 def test_a_schedule_tied_with_the_library_replaces_it(store: Store) -> None:
-    tuned(store, Turns(time_of, library=0.8e-6))
+    tuned(store, PairedRunner(time_of, library=0.8e-6))
     for library in (0.995e-6, 1.2e-6):
-        result = tuned(store, Turns(time_of, library=library))
+        result = tuned(store, PairedRunner(time_of, library=library))
         assert result.remeasured is not None and not result.remeasured.library_won
         assert result.best is not None and result.best.schedule["x"] == 0 and store.best(PROBLEM, "h200") == result.best
 
 
 def test_a_recording_leaves_the_library_out(store: Store) -> None:
-    tuned(store, Turns(time_of, library=0.8e-6))
+    tuned(store, PairedRunner(time_of, library=0.8e-6))
     (recording,) = Recording.of(store.trials())
     assert set(recording.spaces) == {"toy"}
 
 
 def test_the_default_always_enters_the_final(store: Store) -> None:
     default = Schedule("toy", (("x", 33),))
-    runner = Turns(lambda x: 0.5e-6 if x == 33 else time_of(x), lambda x: 1e-6 * 1.4**x)
+    runner = PairedRunner(lambda x: 0.5e-6 if x == 33 else time_of(x), lambda x: 1e-6 * 1.4**x)
     result = tuned(store, runner, default=default)
     assert order(result) == [33, 0, 1]
     assert result.best is not None and result.best.schedule == default
@@ -507,12 +507,12 @@ def test_the_default_always_enters_the_final(store: Store) -> None:
 
 def test_a_default_that_was_not_screened_enters_the_final(store: Store) -> None:
     default = Schedule("toy", (("x", 33),))
-    result = tuned(store, Turns(time_of), trials=3, default=default)
+    result = tuned(store, PairedRunner(time_of), trials=3, default=default)
     assert 33 in order(result)
 
 
 def test_best_shows_that_the_library_won(store: Store) -> None:
-    result = tuned(store, Turns(time_of, library=0.8e-6))
+    result = tuned(store, PairedRunner(time_of, library=0.8e-6))
     assert result.remeasured is not None and result.best is not None
     ((_, said),) = [row for row in _remeasured_facts(result.remeasured) if row[0] == "library"]
     assert "library won" in said and "1.250" in said

@@ -114,7 +114,7 @@ def forgotten() -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def nvcc_lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets an entry for each check whether nvcc is installed."""
     questions: list[str] = []
 
@@ -155,11 +155,11 @@ def test_a_missing_header_stays_with_nvrtc_and_names_the_option(
 
 @pytest.mark.parametrize("door", DOORS)
 def test_nvcc_is_not_asked_if_nvrtc_compiles(
-    door: Callable[..., int], asked: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    door: Callable[..., int], nvcc_lookups: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with _stderr_of_library(door):
         assert door(OF_NVRTC, tmp_path, tmp_path / "b.db") == 0
-    assert not asked
+    assert not nvcc_lookups
     assert "nvcc" not in capfd.readouterr().err
 
 
@@ -227,7 +227,7 @@ WRONG = 'k.cu(3): error: identifier "x" is undefined'
     ],
 )
 def test_the_compiler_is_chosen_by_the_logs(
-    nvrtc: str, nvcc: str | None, host_code: bool, by_nvcc: bool, asked: list[str]
+    nvrtc: str, nvcc: str | None, host_code: bool, by_nvcc: bool, nvcc_lookups: list[str]
 ) -> None:
     def output(log: str | None) -> PtxOutput:
         assert log is not None, "nvcc was called"

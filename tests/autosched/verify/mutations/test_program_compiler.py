@@ -78,7 +78,7 @@ def no_barriers_of_tiles(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(emit_shared.SharedTiles, "_synchronise", lambda self, array, before, line: None)
 
 
-def no_barriers_of_turns(patch: pytest.MonkeyPatch) -> None:
+def no_iteration_barriers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(emit_shared.SharedTiles, "_expect_body", lambda self, body: None)
 
 
@@ -86,7 +86,7 @@ def no_masks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(emit_memory.MemoryAccess, "_inside", lambda *_, **__: "true")
 
 
-def places_of_others(patch: pytest.MonkeyPatch) -> None:
+def positions_of_other_threads(patch: pytest.MonkeyPatch) -> None:
     far = emit_memory.MemoryAccess._far
     patch.setattr(
         emit_memory.MemoryAccess, "_far", lambda self, window, places, index: far(self, window, places, index) + " + 1"
@@ -127,7 +127,7 @@ def short_lives(patch: pytest.MonkeyPatch) -> None:
             (no_barriers_of_tiles, "seeds/gemm_shared.py", {"m": 64, "n": 64, "k": 160}),
             (no_masks, "programs/gemm_relu.py", {"m": 67, "n": 75, "k": 40}),
             (no_masks, "programs/embedding.py:embedding", {"tokens": 37, "words": 20, "d": 136}),
-            (places_of_others, "programs/embedding.py:cache_append", {"tokens": 37, "places": 50, "d": 136}),
+            (positions_of_other_threads, "programs/embedding.py:cache_append", {"tokens": 37, "places": 50, "d": 136}),
             (tables_off_by_one, "programs/gemm_relu.py", {"m": 64, "n": 64, "k": 64}),
         ],
         5,
@@ -211,11 +211,11 @@ def products_of_some_threads(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(emit_base.EmitterBase, "_enter", entered)
 
 
-def products_that_nobody_waits_for(patch: pytest.MonkeyPatch) -> None:
+def products_without_a_wait(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(emit_products.Products, "_finish_product", lambda self, value: None)
 
 
-def sums_behind_the_fence(patch: pytest.MonkeyPatch) -> None:
+def accumulators_after_the_fence(patch: pytest.MonkeyPatch) -> None:
     """Write accumulators after wgmma's fence, as a compiler may do if nothing orders them before it."""
     call = emit_boxes.Boxes._box_call
 
@@ -230,8 +230,8 @@ def sums_behind_the_fence(patch: pytest.MonkeyPatch) -> None:
     ("patch", "made", "where", "way"),
     [
         (products_of_some_threads, between, "a100", "mma_m16n8k16_f16"),
-        (products_that_nobody_waits_for, turned_twice, "a100", "mma_m16n8k16_f16"),
-        (sums_behind_the_fence, between, "h100", "wgmma_m64k16_f16"),
+        (products_without_a_wait, turned_twice, "a100", "mma_m16n8k16_f16"),
+        (accumulators_after_the_fence, between, "h100", "wgmma_m64k16_f16"),
     ],
 )
 def test_faults_of_products_that_wait(
@@ -258,7 +258,7 @@ def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) 
 def test_an_iteration_waits_for_the_previous_one(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"m": 100, "n": 96}
     assert outcome_of(through_a_tile, sizes) == "ok"
-    no_barriers_of_turns(monkeypatch)
+    no_iteration_barriers(monkeypatch)
     assert outcome_of(through_a_tile, sizes) != "ok"
 
 

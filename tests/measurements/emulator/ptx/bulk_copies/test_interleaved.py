@@ -55,7 +55,7 @@ def inside(place: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return all(0 <= at < size for at, size in zip(place, shape, strict=True))
 
 
-def taken(x: Array, box: tuple[int, ...], place: tuple[int, ...]) -> Array:
+def box_slices(x: Array, box: tuple[int, ...], place: tuple[int, ...]) -> Array:
     """Return the slices of a box, whose second dimension has size one."""
     counts = (box[0], 1, *box[2:])
     out = np.zeros((*counts, x.shape[-1]), x.dtype)
@@ -82,7 +82,7 @@ def test_boxes_of_one_slice_are_loaded(
     layout: Layout, swizzle: Swizzle, dtype: str, shape: tuple[int, ...], box: tuple[int, ...], place: tuple[int, ...]
 ) -> None:
     x = numbered(shape, layout, dtype)
-    wanted = taken(x, box, place)
+    wanted = box_slices(x, box, place)
     source = (
         f'{HEAD}\nextern "C" __global__ void k(const __grid_constant__ Map map, unsigned char* out) '
         f"{{{kernel(wanted.nbytes, place)}}}"

@@ -15,7 +15,7 @@ LANES = range(32)
 TYPES = [("f16", "f16"), ("f32", "f16"), ("f32", "f32")]
 
 
-def place_of_c(kind: str, lane: int, v: int) -> tuple[int, int]:
+def position_of_c(kind: str, lane: int, v: int) -> tuple[int, int]:
     """Return row and column of value v of c or d."""
     below = 0 if lane < 16 else 4
     if kind == "f16":
@@ -23,12 +23,12 @@ def place_of_c(kind: str, lane: int, v: int) -> tuple[int, int]:
     return (lane & 1) + (v & 2) + below, (v & 4) + (lane & 2) + (v & 1)
 
 
-def place_of_a(layout: str, lane: int, v: int) -> tuple[int, int]:
+def position_of_a(layout: str, lane: int, v: int) -> tuple[int, int]:
     below = 0 if lane < 16 else 4
     return (lane % 4 + below, v) if layout == "row" else (v + below, lane % 4)
 
 
-def place_of_b(layout: str, lane: int, v: int) -> tuple[int, int]:
+def position_of_b(layout: str, lane: int, v: int) -> tuple[int, int]:
     behind = 0 if lane < 16 else 4
     return (lane % 4, v + behind) if layout == "row" else (v, lane % 4 + behind)
 
@@ -43,11 +43,11 @@ def test_four_products_of_a_warp(types: tuple[str, str], layouts: tuple[str, str
     halves = np.zeros((4, 32, 2), np.float16)  # registers of a, then of b
     for lane, v in itertools.product(LANES, range(4)):
         product = lane % 16 // 4
-        halves[v // 2, lane, v % 2] = a[product][place_of_a(layouts[0], lane, v)]
-        halves[2 + v // 2, lane, v % 2] = b[product][place_of_b(layouts[1], lane, v)]
+        halves[v // 2, lane, v % 2] = a[product][position_of_a(layouts[0], lane, v)]
+        halves[2 + v // 2, lane, v % 2] = b[product][position_of_b(layouts[1], lane, v)]
     sums = np.zeros((32, 8), {"f16": np.float16, "f32": np.float32}[c_type])
     for lane, v in itertools.product(LANES, range(8)):
-        sums[lane, v] = c[lane % 16 // 4][place_of_c(c_type, lane, v)]
+        sums[lane, v] = c[lane % 16 // 4][position_of_c(c_type, lane, v)]
     of_c = sums.view(np.uint32).T
     registers = {"f16": 4, "f32": 8}
     text = (
@@ -61,4 +61,4 @@ def test_four_products_of_a_warp(types: tuple[str, str], layouts: tuple[str, str
     got = np.ascontiguousarray(words.T).view({"f16": np.float16, "f32": np.float32}[d_type])
     wanted = a @ b + c
     for lane, v in itertools.product(LANES, range(8)):
-        assert got[lane, v] == wanted[lane % 16 // 4][place_of_c(d_type, lane, v)], (lane, v)
+        assert got[lane, v] == wanted[lane % 16 // 4][position_of_c(d_type, lane, v)], (lane, v)

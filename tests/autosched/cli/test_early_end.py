@@ -129,7 +129,7 @@ def test_a_program_that_exits_while_it_is_traced_does_not_pass(ends: str, tmp_pa
         ("os._exit(0)", ("the process ended with exit status 0", "os._exit")),
     ],
 )
-def test_how_the_process_ended_comes_first(end: str, said: tuple[str, str], tmp_path: Path) -> None:
+def test_the_end_of_the_process_is_reported_first(end: str, said: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(f"import os, signal\n{end}\n")
     done = run(tmp_path, "verify", "--program", "x.py", "--size", "n=64")
     how, cause = said
@@ -143,7 +143,7 @@ def test_a_real_time_signal_has_no_name(tmp_path: Path) -> None:
     assert done.returncode == 2 and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_second_process_of_a_file_does_not_decide_the_status() -> None:
+def test_a_child_process_of_a_file_does_not_decide_the_status() -> None:
     done = forked_python.run([sys.executable, "-c", FORKS], cwd=ROOT, capture_output=True, timeout=120, check=False)
     assert done.returncode == 2
 

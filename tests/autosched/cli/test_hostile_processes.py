@@ -120,7 +120,7 @@ import os
         4,
     ),
 )
-def test_a_reference_takes_no_more_than_it_may(body: str, said: str, tmp_path: Path, harmless: int) -> None:
+def test_a_reference_stays_within_its_limits(body: str, said: str, tmp_path: Path, harmless: int) -> None:
     write(tmp_path, '[reference]\npython = "r.py:f"\n', f"def f(x):\n    {body}\n")
     assert said in refused(tmp_path, harmless + MORE_MEMORY, "verify")
 
@@ -146,14 +146,14 @@ def test_detached_children_of_a_reference_are_killed(tmp_path: Path) -> None:
         "fill",
     ),
 )
-def test_a_function_that_never_answers(more: str, tmp_path: Path) -> None:
+def test_a_function_that_never_returns_is_ended(more: str, tmp_path: Path) -> None:
     write(tmp_path, more, "import time\ndef f(**given):\n    time.sleep(1000)\n")
     status, err, _ = run(tmp_path, "verify")
     assert status == 2 and err.count("\n") == 1, err
     assert "did not answer within 4 s" in err and "time_limit = 4 " in err
 
 
-def test_time_is_that_of_the_cpu(tmp_path: Path) -> None:
+def test_time_limits_count_cpu_time(tmp_path: Path) -> None:
     """A reference may sleep for longer than its limit, but is stopped if it computes for longer."""
     waits, calculates = "time.sleep(1)\n    return x", "while True:\n        pass"
     for body, status, said in ((waits, 0, ""), (calculates, 2, "took more than 0.5 s of the CPU")):
@@ -188,7 +188,7 @@ BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4
         ),
     ],
 )
-def test_a_compiler_takes_no_more_than_it_may(
+def test_a_compiler_stays_within_its_limits(
     bomb: str, limit: str, said: str, tmp_path: Path, harmless: int, nightly: bool
 ) -> None:
     write(tmp_path, "")

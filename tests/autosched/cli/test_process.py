@@ -79,7 +79,7 @@ def test_a_verification_imports_no_unused_modules() -> None:
 
 
 @pytest.mark.parametrize(("given", "expected"), [("", "False True"), ("['devices']", "True False")])
-def test_only_the_process_of_a_command_collects_no_garbage(given: str, expected: str) -> None:
+def test_only_command_processes_disable_garbage_collection(given: str, expected: str) -> None:
     """At its end, a command's own process has no garbage collection. A program that calls a command keeps it."""
     state = "f'{gc.isenabled()} {gc.get_freeze_count() > 0}'"
     code = (

@@ -122,7 +122,7 @@ class TestExpanded:
             ["tune", "twice", "--db", "a.db", "--n", "5"]
         ]
 
-    def test_every_problem_of_the_file_is_a_line_of_its_own(self, write: Write) -> None:
+    def test_each_problem_of_the_file_has_its_own_line(self, write: Write) -> None:
         lines = expanded(["tune", "--kernel", write(), "--db", "a.db"])
         assert lines == [["tune", "twice", "--n", n, "--db", "a.db"] for n in ("1000", "77")]
 
@@ -313,7 +313,7 @@ def test_a_compile_error_is_reported_with_its_line(write: Write, run: Run, tmp_p
         ("float* out, const float* x, long n", "[3]: n is i32, but parameter 3 of twice is a whole number of 64 bits"),
     ],
 )
-def test_arguments_that_do_not_match_are_named_with_their_line(
+def test_mismatched_arguments_are_reported_with_their_line(
     write: Write, run: Run, tmp_path: Path, takes: str, message: str
 ) -> None:
     body = 'extern "C" __global__ void twice(TAKES) { if (threadIdx.x == 0) out[0] = 2.0f; }'

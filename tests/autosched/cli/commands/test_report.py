@@ -77,7 +77,7 @@ def test_percentages(part: int, whole: int, text: str) -> None:
     assert formatting.percent(part, whole) == text
 
 
-def test_reasons_come_most_frequent_first() -> None:
+def test_reasons_are_sorted_by_frequency() -> None:
     assert formatting.reasons({"timeout": 1, "wrong_result": 3, "crashed": 1}) == "wrong_result 3, crashed 1, timeout 1"
 
 

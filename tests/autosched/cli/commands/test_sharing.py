@@ -346,7 +346,7 @@ def of_a_kernel_file(path: Path) -> None:
         )
 
 
-def test_kernels_of_files_are_shared_as_others_are(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_kernels_are_exported_and_imported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     of_a_kernel_file(here / "a.db")
     assert run(["export", "--db", "a.db", "--out", "configs"]) == 0
     assert run(["import", "configs", "--db", "b.db"]) == 0

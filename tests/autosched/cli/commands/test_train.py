@@ -71,7 +71,7 @@ def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_pat
     assert "held out by devices" in out
 
 
-def test_an_update_adds_new_times_to_those_of_the_model(run: Run, tmp_path: Path) -> None:
+def test_an_update_adds_new_times_to_the_model(run: Run, tmp_path: Path) -> None:
     """Training on one database after the other gives the same as on both at once.
 
     Training on the same database again changes nothing.
@@ -221,7 +221,7 @@ def test_train_explains_feature_importance(run: Run, tmp_path: Path) -> None:
         assert (status, err.count("\n")) == (2, 1)
 
 
-def test_kernels_of_files_are_not_learned_from(run: Run, tmp_path: Path) -> None:
+def test_train_ignores_user_kernels(run: Run, tmp_path: Path) -> None:
     of_a_file = make_trials(observations(Copy(64, 66), rows=12), problem_key='{"n":9,"operator":"of_a_file"}')
     store(tmp_path / "k.db", *of_a_file)
     status, _, err = run("train", "--db", "k.db", "--out", "m.json")

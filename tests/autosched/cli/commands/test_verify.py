@@ -220,7 +220,7 @@ def test_ctrl_c_reports_the_schedules_verified_so_far(run: Run, fake: FakeEmulat
     assert status == 130 and "before all 4 were verified: nothing" in out
 
 
-def test_stored_schedules_come_fastest_first_and_once(run: Run, fake: FakeEmulator) -> None:
+def test_stored_schedules_are_verified_once_fastest_first(run: Run, fake: FakeEmulator) -> None:
     path = stored(Path("b.db"), 3e-6, None, 1e-6, 2e-6, again=True)
     before = path.read_bytes()
     assert run("verify", "matmul", *SMALL, "--db", "b.db")[0] == 0
@@ -325,7 +325,7 @@ def test_real_candidates_pass(run: Run) -> None:
     assert os.listdir() == []
 
 
-def test_options_of_every_verification_are_those_of_schedules(run: Run, fake: FakeEmulator) -> None:
+def test_all_kinds_of_verification_have_the_same_options(run: Run, fake: FakeEmulator) -> None:
     suppress = "shared_race:matmul.cuh:99:known"
     options = ("--sample", "1", "--perturb", "--suppress", suppress, "--time-limit", "7", "--full")
     assert run("verify", "matmul", *SMALL, *options)[0] == 0

@@ -97,7 +97,7 @@ class TestBest:
         best = database.best(PROBLEM, "a100")
         assert best is not None and best.seconds == 2e-6
 
-    def test_the_gpu_that_is_here_comes_first(self, tmp_path: Path, an_h200: None) -> None:
+    def test_the_gpu_of_this_machine_is_preferred(self, tmp_path: Path, an_h200: None) -> None:
         database = written(tmp_path, make_trial(1e-6, "a100"), make_trial(2e-6, "h200"))
         best = database.best(PROBLEM)
         assert best is not None and best.device == "h200"
@@ -251,7 +251,7 @@ class TestKernel:
             kernel = written(tmp_path, old).kernel(SMALL)
         assert kernel.provenance.kind == "exact" and len(kernel.provenance.stale) == 2
 
-    def test_a_trial_that_no_longer_compiles_is_passed_over(self, tmp_path: Path, cupy: FakeCupy) -> None:
+    def test_a_trial_that_no_longer_compiles_is_skipped(self, tmp_path: Path, cupy: FakeCupy) -> None:
         broken = small(SMALL, schedule=dataclasses.replace(small(SMALL).schedule))
         database = written(tmp_path, broken)
         digest = generate(SMALL, broken.schedule, H200).digest
@@ -273,7 +273,7 @@ class TestKernel:
         kernel = written(tmp_path, small(SMALL)).kernel(SMALL)
         assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
 
-    def test_the_database_stays_as_it_is(self, tmp_path: Path, cupy: FakeCupy) -> None:
+    def test_the_database_is_not_modified(self, tmp_path: Path, cupy: FakeCupy) -> None:
         database = written(tmp_path, small(SMALL))
         before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("best.db*")}
         database.kernel(SMALL)

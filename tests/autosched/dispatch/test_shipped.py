@@ -58,7 +58,7 @@ def chosen_by_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestExact:
     @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name.removesuffix(recording.SUFFIX))
-    def test_every_recorded_problem_has_a_schedule_whose_kernel_generates(self, path: Path) -> None:
+    def test_kernels_of_all_recorded_problems_are_generated(self, path: Path) -> None:
         problem = recording.read(path)[0].problem
         answer = look_up(None, problem, H100)
         provenance = answer.provenance
@@ -78,13 +78,13 @@ class TestExact:
         for trial in beaten:
             assert "vendor's library" in look_up(None, trial.problem, H100).provenance.refused[0]
 
-    def test_a_trial_of_the_database_comes_first(self, store: Store) -> None:
+    def test_a_trial_of_the_database_is_preferred(self, store: Store) -> None:
         slowest = max((t for t in recorded().trials if t.ok), key=lambda t: t.seconds or 0.0)
         store.append(dataclasses.replace(slowest, rank=None))
         found = look_up(store, RECORDED, H100).provenance
         assert (found.schedule, found.own) == (slowest.schedule, True)
 
-    def test_the_recording_comes_before_a_neighbour_of_the_database(self, store: Store) -> None:
+    def test_a_recording_is_preferred_to_a_neighbour_of_the_database(self, store: Store) -> None:
         (trial,) = (t for t in recorded().trials if t.rank == 1)
         store.append(dataclasses.replace(trial, problem_key=NEAR.key()))
         found = look_up(store, RECORDED, H100).provenance
@@ -103,7 +103,7 @@ class TestNearest:
         assert found.origin is not None and found.origin.database == SHIPPED.name
         assert "rows is 2048, recorded 4096" in found.warning
 
-    def test_the_database_comes_first_at_the_same_distance(self, store: Store, chosen_by_the_recording: None) -> None:
+    def test_the_database_is_preferred_at_equal_distance(self, store: Store, chosen_by_the_recording: None) -> None:
         (trial,) = (t for t in recorded().trials if t.rank == 1)
         store.append(dataclasses.replace(trial, problem_key=Softmax(rows=1024, columns=8192).key()))
         found = look_up(store, NEAR, H100).provenance

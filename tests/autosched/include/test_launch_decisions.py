@@ -65,7 +65,7 @@ def test_the_schedules_have_every_value(name: str, on: str) -> None:
     ],
 )
 @pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.nightly) for i in range(1, PARTS))])
-def test_decisions_of_a_launch_leave_the_product(name: str, on: str, part: int, nightly: bool) -> None:
+def test_launch_parameters_do_not_change_the_product(name: str, on: str, part: int, nightly: bool) -> None:
     for schedule in schedules(name, on, part, NIGHTLY if nightly else BY_DAY):
         verdict = verify_one(template(name), PROBLEM, schedule, device(on), depth="quick")
         assert verdict.ok, (schedule, verdict.reason)

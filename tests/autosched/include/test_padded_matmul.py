@@ -76,7 +76,7 @@ def test_only_launches_that_copy_b_accept_a_padded_b() -> None:
 
 
 @pytest.mark.parametrize(("gpu", "name", "problem"), CASES)
-def test_maps_have_the_sizes_of_the_operands_and_lines_that_tma_takes(gpu: str, name: str, problem: Matmul) -> None:
+def test_maps_have_the_sizes_of_the_operands_and_aligned_lines(gpu: str, name: str, problem: Matmul) -> None:
     (kernel,) = first_kernels(gpu, name, problem, 1)
     (product,) = kernel.then
     copies = {operand.name for operand in kernel.arguments if getattr(operand, "role", "") == "workspace"}

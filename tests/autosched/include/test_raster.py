@@ -149,7 +149,7 @@ def launched_walks(old: str = "", new: str = "") -> dict[tuple[str, int, int], I
 
 @needs_nvrtc
 @needs_compiler
-def test_every_order_of_a_launch_is_the_order_of_its_name() -> None:
+def test_every_launch_order_matches_its_name() -> None:
     for (name, m, n), tiles in launched_walks().items():
         assert np.array_equal(tiles, order(name, m, n)), (name, m, n)
 
@@ -165,5 +165,5 @@ def test_every_order_of_a_launch_is_the_order_of_its_name() -> None:
         ("launch.order < 0", "launch.order < 1"),
     ],
 )
-def test_a_planted_fault_in_the_order_of_a_launch_is_seen(old: str, new: str) -> None:
+def test_a_planted_fault_in_the_launch_order_is_detected(old: str, new: str) -> None:
     assert any(not np.array_equal(tiles, order(*key)) for key, tiles in launched_walks(old, new).items())

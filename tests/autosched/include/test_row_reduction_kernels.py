@@ -166,7 +166,7 @@ def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, V
         "argmax",
     ),
 )
-def test_reductions_keep_nan_and_infinity_as_numpy_does(kind: str, axis: str) -> None:
+def test_reductions_propagate_nan_and_infinity_like_numpy(kind: str, axis: str) -> None:
     """An argmax returns the first of equal elements, NaN wins every maximum, and rows of -infinity have an argmax."""
     length = 130
     x = np.random.default_rng(1).standard_normal((10, length)).astype(np.float32)
@@ -311,7 +311,7 @@ def test_sampled_schedules_compile(target: str, nightly: bool) -> None:
     assert not failures, failures[0].reason
 
 
-def test_types_are_those_of_the_problem() -> None:
+def test_the_kernel_uses_the_types_of_the_problem() -> None:
     for dtype in FLOAT_DTYPES:
         source = generate(
             Softmax(8, 64, dtype=dtype, out="f32"), Schedule.from_json("row_reduction", BASE), H200

@@ -39,7 +39,7 @@ class TestEvolution:
         assert np.median(best) < np.median(chance)
         assert max(best) <= 1.5e-6
 
-    def test_only_the_first_proposals_come_from_many_guesses(self) -> None:
+    def test_only_the_first_proposals_are_chosen_from_many_estimates(self) -> None:
         asked: set[Schedule] = set()
 
         def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:

@@ -72,7 +72,7 @@ class TestDescent:
         ends = descended(TOY, estimates_by(slope), TOY.sample(3, 0))
         assert [dict(end.items) for end in ends] == [{"x": 128, "y": 128, "letter": "b"}]
 
-    def test_the_best_guess_comes_first(self) -> None:
+    def test_the_best_estimate_is_proposed_first(self) -> None:
         def valleys(schedule: Schedule) -> float:  # a ridge between a and b
             return slope(schedule) + 10.0 * (schedule["letter"] == "b" and schedule["x"] == 64)
 

@@ -52,7 +52,7 @@ def test_proposals_are_the_best_distinct_schedules_and_then_others() -> None:
     assert times[:SPREAD] == sorted(times[:SPREAD]) and times[SPREAD:] == sorted(times[SPREAD:])
 
 
-def test_no_gain_is_expected_once_the_best_guess_has_come_true() -> None:
+def test_no_gain_is_expected_after_the_best_estimate_is_reached() -> None:
     searching = sampler("model", TOY, seed=0, estimates=toy_estimates())
     (first,) = searching.ask(1)
     assert searching.expected_gain == math.inf

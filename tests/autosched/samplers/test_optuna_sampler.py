@@ -54,7 +54,7 @@ def best_of(sampler: optuna.samplers.BaseSampler, trials: int = 30) -> float:
     return study.best_value
 
 
-def test_finds_better_values_than_random() -> None:
+def test_the_sampler_finds_better_values_than_random() -> None:
     ours = [best_of(StudySampler(seed=seed)) for seed in range(2)]
     random = [best_of(optuna.samplers.RandomSampler(seed=seed)) for seed in range(2)]
     assert sum(ours) < sum(random) - 0.3 and max(ours) < 1.6
@@ -69,7 +69,7 @@ def test_the_same_seed_gives_the_same_trials() -> None:
     assert params() == params()
 
 
-def test_goes_on_from_a_storage() -> None:
+def test_a_study_resumes_from_a_storage() -> None:
     storage = optuna.storages.InMemoryStorage()
     optuna.create_study(storage=storage, study_name="s", sampler=StudySampler(seed=1)).optimize(objective, n_trials=8)
     study = optuna.load_study(storage=storage, study_name="s", sampler=StudySampler(seed=2))
@@ -166,7 +166,7 @@ def test_failures_are_learned_apart_from_values(how: str) -> None:
     assert sum(x > 200 for x in tried[5:]) <= 12
 
 
-def test_refuses_several_objectives() -> None:
+def test_several_objectives_are_rejected() -> None:
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=StudySampler(seed=0))
     with pytest.raises(ValueError, match="one objective"):
         study.optimize(lambda t: (t.suggest_float("x", 0, 1), 1.0), n_trials=2)
@@ -218,7 +218,7 @@ class TestAnyParameters:
         study.optimize(objective, n_trials=20)
         assert study.best_value <= 2.0
 
-    def test_nan_comes_back_from_a_storage_as_another_object(self, tmp_path: Path) -> None:
+    def test_nan_from_a_storage_is_recognised(self, tmp_path: Path) -> None:
         storage = optuna.storages.RDBStorage(f"sqlite:///{tmp_path / 's.db'}")
         study = optuna.create_study(storage=storage, sampler=StudySampler(seed=0))
         study.optimize(lambda t: 1.0 if t.suggest_categorical("a", [math.nan, 1.0]) == 1.0 else 2.0, n_trials=8)
@@ -257,12 +257,12 @@ class TestAnyParameters:
         assert axis(IntDistribution(2**60, 2**60 + 2, log=True)).coordinate(2**60 + 1) == 0.0
         assert axis(FloatDistribution(0.0, 5e-324)).coordinate(5e-324) == 0.0
 
-    def test_every_integer_is_drawn_as_often(self) -> None:
+    def test_all_integers_are_drawn_equally_often(self) -> None:
         die, rng = axis(IntDistribution(1, 6)), np.random.default_rng(0)
         counts = np.bincount([int(die.random(rng)) for _ in range(6000)], minlength=7)[1:]
         assert counts.min() > 850
 
-    def test_values_that_were_enqueued_may_lie_outside(self) -> None:
+    def test_enqueued_values_may_be_outside_the_domain(self) -> None:
         study = optuna.create_study(sampler=StudySampler(seed=0))
         for x in (1e-9, 1e9):
             study.enqueue_trial({"x": x, "n": 7})

@@ -83,7 +83,7 @@ def test_remaining_schedules_are_dropped_once_enough_results_are_known() -> None
     assert made.proposer(made.ask(1)[0]) == "bayes"
 
 
-def test_other_samplers_begin_as_they_do() -> None:
+def test_other_samplers_are_not_wrapped() -> None:
     space, estimates = _task()
     for own in (sampler("random", space, seed=0), sampler("model", space, seed=0, estimates=estimates)):
         assert first_tried(own, space, estimates, tuple) is own

@@ -52,7 +52,7 @@ def seconds_of(here: Table) -> Callable[[Schedule], float]:
     return of
 
 
-def test_a_sibling_that_agrees_saves_most_of_the_search() -> None:
+def test_a_similar_recording_saves_most_of_the_search() -> None:
     here = table("a", (32, 8))
     cold = evaluations(here, None)
     warm = evaluations(here, TransferredTimes(here.space(), table("b", (32, 8)).measurements).estimates)
@@ -130,7 +130,7 @@ def test_a_guess_that_does_not_fit_is_the_least_value() -> None:
     assert Guesses(estimates, schedules).values(schedules).tolist() == [0.0, -1.0, LEAST, LEAST]
 
 
-def test_a_guess_is_the_recorded_time_or_that_of_trees() -> None:
+def test_an_estimate_is_the_recorded_time_or_a_tree_prediction() -> None:
     here = table("a", (32, 8))
     every_second = table("b", (32, 8), (4, 16, 64))
     estimates = TransferredTimes(here.space(), every_second.measurements).estimates

@@ -35,7 +35,7 @@ def array(name: str, kind: str, dtype: str = "f32", shape: str = "n", **more: An
 N = {"name": "n", "kind": "scalar", "value": "n"}
 
 
-def test_an_array_that_is_changed_in_place() -> None:
+def test_an_array_may_be_changed_in_place() -> None:
     source = "__global__ void twice(float* x, int n) { int i = blockIdx.x * b + threadIdx.x; if (i < n) x[i] *= 2; }"
     given: dict[str, Any] = dict(
         parameters={"b": [32, 64]},

@@ -116,7 +116,7 @@ def test_expressions_that_raise_in_python_are_undefined(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["b != 0 and a % b == 0", "b == 0 or a // b < 4", "a // b if b else 0", "0 < b < a // b"]
 )
-def test_an_operand_that_python_does_not_look_at_may_be_undefined(text: str) -> None:
+def test_an_unevaluated_operand_may_be_undefined(text: str) -> None:
     expression = parse(text, NAMES)
     _, defined = expression.columns({"a": np.array([7, 8]), "b": np.array([0, 2]), "c": np.array([0, 0])}, {})
     assert defined.all()
@@ -265,7 +265,7 @@ def test_invalid_lists_are_rejected(text: str, message: str) -> None:
     assert message in str(error.value)
 
 
-def test_lists_are_pythons_own() -> None:
+def test_lists_are_evaluated_as_in_python() -> None:
     for text in (
         "[x * 2 if x > 2 else x + 1 for x in [1, 2, 3, 4]]",
         "[x for x in [1, 2.5, 3] if x > 1 if x != 3]",
@@ -306,7 +306,7 @@ def test_lists_are_pythons_own() -> None:
         "math.fabs(-x)",
     ],
 )
-def test_bit_operators_and_functions_of_math_are_pythons_own(text: str) -> None:
+def test_bit_operators_and_math_functions_are_evaluated_as_in_python(text: str) -> None:
     expression = parse(text, {"x": "int"})
     for x in range(1, 12):
         assert expression.value({"x": x}) == pytest.approx(eval(text, {"math": math, "x": x}))

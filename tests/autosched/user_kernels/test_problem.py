@@ -186,7 +186,7 @@ def test_integers_must_be_equal(write: Write) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "large"), [("int64", 2**62 + 1), ("int64", -(2**63)), ("uint64", 2**64 - 1)])
-def test_integers_that_no_float_holds_must_be_equal(write: Write, tmp_path: Path, dtype: str, large: int) -> None:
+def test_integers_beyond_float_precision_must_be_equal(write: Write, tmp_path: Path, dtype: str, large: int) -> None:
     path = write(
         TOML,
         ('kind = "output"\ndtype = "float"', f'kind = "output"\ndtype = "{dtype}"'),
@@ -262,7 +262,7 @@ def test_a_kernel_that_is_the_reference_has_a_time_limit(write: Write) -> None:
         one.reference(one.random_inputs(0))
 
 
-def test_the_limits_of_a_function_are_those_of_the_file_that_was_read_last(write: Write) -> None:
+def test_the_last_file_read_sets_the_limits_of_a_function(write: Write) -> None:
     python = '[reference]\npython = "reference.py:scale"'
     files = [read_file(write(TOML, (python, f"{python}\ntime_limit = {limit}"))) for limit in (60, 70)]
     assert files[0] == files[1]

@@ -91,7 +91,7 @@ def test_a_given_reduced_problem_is_kept(more: dict[str, Any]) -> None:
         assert small == problem
 
 
-def test_a_sum_over_an_extent_that_no_output_has_is_not_cut() -> None:
+def test_a_summed_extent_is_not_reduced() -> None:
     arguments = [
         {"name": "y", "kind": "output", "dtype": "f32", "shape": ["rows"]},
         {"name": "x", "kind": "input", "dtype": "f32", "shape": ["rows", "columns"]},
@@ -102,7 +102,7 @@ def test_a_sum_over_an_extent_that_no_output_has_is_not_cut() -> None:
     assert small == problem
 
 
-def test_a_size_that_the_source_does_not_take_stays() -> None:
+def test_a_size_unknown_to_the_source_is_not_reduced() -> None:
     arguments = [
         {"name": "y", "kind": "output", "dtype": "f32", "shape": ["rows", "columns"]},
         {"name": "x", "kind": "input", "dtype": "f32", "shape": ["rows", "columns"]},
@@ -122,7 +122,7 @@ def test_a_missing_guard_is_found_on_the_remainder() -> None:
 
 @needs_compiler
 @needs_nvrtc
-def test_a_kernel_that_needs_the_true_size_is_not_condemned() -> None:
+def test_a_kernel_that_requires_the_full_size_is_not_rejected() -> None:
     """A kernel with a hard-coded size fails on the smaller problem, and is then verified at the true size."""
     made = kernel("rows = 4097; " + GUARD, sizes={"rows": 4097, "columns": 300})
     found = verified(made)

@@ -87,7 +87,7 @@ REFERENCES = {
         ),
     ],
 )
-def test_fetches_are_those_of_the_emulated_texture(name: str, fetch: str, texture: dict[str, Any]) -> None:
+def test_fetches_agree_with_the_emulated_texture(name: str, fetch: str, texture: dict[str, Any]) -> None:
     made = kernel(fetch, name, **texture)
     problem = made.problem()
     (schedule,) = made.template.space(problem, A100).sample(1, 0)

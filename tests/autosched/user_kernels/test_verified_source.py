@@ -62,7 +62,7 @@ def test_the_branch_of_the_device_is_executed(write: Write, on: str, arch: str) 
     assert (new[1], old[1]) == ((True, False) if on == "h200" else (False, True))
 
 
-def test_a_source_that_does_not_ask_is_compiled_once_for_all(write: Write) -> None:
+def test_an_architecture_independent_source_is_compiled_once(write: Write) -> None:
     for on in ("a100", "h200", "l4"):
         assert ptx_arch(lowered(write, SCALE.replace("VALUE", RIGHT), on)[1]) == "compute_80"
 
@@ -106,7 +106,7 @@ def verification(write: Write, source: str, depth: Depth, height: int = 3) -> li
 @needs_compiler
 @needs_nvrtc
 @pytest.mark.parametrize("depth", ["quick", "full"])
-def test_numbers_that_the_first_inputs_lack_are_tried(write: Write, depth: Depth) -> None:
+def test_verification_tries_values_beyond_the_first_inputs(write: Write, depth: Depth) -> None:
     problem, _ = lowered(write, SCALE)
     first, *others = (float(problem.random_inputs(seed)["input"].max()) for seed in range(4))
     assert max(others) > first

@@ -257,7 +257,7 @@ ROWS: dict[str, Callable[[Path], None]] = {
     "OpenCL": other_languages,
 }
 ELSEWHERE = {
-    "`texmem_args`": "tests/autosched/user_kernels/test_textures.py::test_fetches_are_those_of_the_emulated_texture",
+    "`texmem_args`": "tests/autosched/user_kernels/test_textures.py::test_fetches_agree_with_the_emulated_texture",
     "several kernels as one": "tests/autosched/user_kernels/test_pipeline.py::test_a_pipeline_is_verified_in_full",
     "`TunablePrecision`": "tests/autosched/user_kernels/test_types.py::test_each_type_is_verified_at_its_precision",
     "sizes that the source fixes": "tests/autosched/verify/test_blocks_on_inputs.py::test_some_blocks_in_several",

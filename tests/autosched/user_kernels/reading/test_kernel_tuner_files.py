@@ -72,7 +72,7 @@ def test_restrictions_are_evaluated_as_in_python(write: Write) -> None:
     assert space.count() == legal
 
 
-def test_grid_block_and_macros_are_kernel_tuners(write: Write) -> None:
+def test_grid_block_and_macros_agree_with_kernel_tuner(write: Write) -> None:
     file = read_t1(write())
     config = {"block_size_x": 48, "block_size_y": 16, "tile_x": 4, "radius": 1, "weight": "0.5"}
     values = file.values(dict(file.sizes), config)
@@ -185,7 +185,7 @@ def test_references_that_are_constants_are_compared_with(write: Write) -> None:
             read_t1(write(('"Language"', given)))
 
 
-def test_a_toml_is_put_over_a_t1_file(write: Write, tmp_path: Path) -> None:
+def test_a_toml_file_overrides_a_t1_file(write: Write, tmp_path: Path) -> None:
     write()
     (tmp_path / "over.toml").write_text(
         '[kernel]\nt1 = "stencil.json"\nname = "over"\n[parameters]\ntile_x = [2]\n'

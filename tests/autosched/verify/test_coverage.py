@@ -113,7 +113,7 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
-def test_all_blocks_of_an_sm_take_part_in_stream_k(name: str, gpu: str) -> None:
+def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> None:
     """This also holds if several blocks run on each SM."""
     made, on = template(name), device(gpu)
     streamed = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))

@@ -66,7 +66,7 @@ def counts_of(**config: int) -> LaunchCounts:
 
 @pytest.mark.parametrize("block", [32, 128])
 @pytest.mark.parametrize("strided", [0, 1])
-def test_sectors_requests_and_instructions_are_those_of_the_kernel(block: int, strided: int) -> None:
+def test_sectors_requests_and_instructions_are_counted(block: int, strided: int) -> None:
     counts, warps, loads = counts_of(block=block, strided=strided, times=1), block // 32, 1024 // 32
     assert (counts.blocks, counts.threads) == (4096, block)
     assert counts.unique_sectors == 1024 / 8, "each sector once, for any access pattern"

@@ -19,7 +19,7 @@ H200, A100 = device("h200"), device("a100")
 PROBLEM = Matmul(256, 256, 256, a="f16")
 
 
-def test_every_architecture_that_devices_have_has_limits_and_those_of_its_rows() -> None:
+def test_every_architecture_has_the_limits_of_its_devices() -> None:
     for row in all_devices():
         limits = LIMITS[row.sm]
         assert (limits.shared_of_block, limits.shared_of_sm) == (row.shared_per_block, row.shared_per_sm), row.name

@@ -69,7 +69,7 @@ def test_plans_name_their_runs() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"orders": ()}, {"time_limit": 0.0}, {"blocks": 0}])
-def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
+def test_invalid_plans_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         LaunchPlan(**wrong)  # type: ignore[arg-type]
 
@@ -206,7 +206,7 @@ def test_how_many_blocks_run(total: int, seconds: float, blocks: int | None) -> 
     assert SampleLimits(whole_seconds=10.0, seconds=8.0, fewest=4, most=48).blocks(total, seconds) == blocks
 
 
-def test_the_time_of_a_block_is_without_that_of_a_launch() -> None:
+def test_the_time_of_a_block_excludes_the_launch() -> None:
     def run(blocks: Sequence[int], status: str = "ok") -> Emulation:
         return emulation(seconds=0.25 + 0.125 * len(blocks), status=status)
 

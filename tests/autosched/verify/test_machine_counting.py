@@ -228,7 +228,7 @@ def test_an_access_without_a_known_width_is_not_matched() -> None:
         executed_in(LOOP, bulk)
 
 
-def test_without_a_disassembler_counts_stay_those_of_ptx(monkeypatch: pytest.MonkeyPatch, program: Compiled) -> None:
+def test_counts_are_taken_from_ptx_without_a_disassembler(monkeypatch: pytest.MonkeyPatch, program: Compiled) -> None:
     def missing() -> Path:
         raise DisassemblerMissing("nvdisasm was not found: pip install nvidia-cuda-nvdisasm")
 
@@ -238,7 +238,7 @@ def test_without_a_disassembler_counts_stay_those_of_ptx(monkeypatch: pytest.Mon
     assert in_program([launch], program) == [COUNTS]
 
 
-def test_counts_that_cannot_be_derived_come_from_ptx_with_one_note(
+def test_underivable_counts_are_taken_from_ptx_with_one_note(
     monkeypatch: pytest.MonkeyPatch, program: Compiled, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(cubin: bytes, entry: str) -> Sequence[SassInstruction]:

@@ -65,7 +65,7 @@ def changed(path: Path, **fields: object) -> None:
         store.set_verification(best, json.dumps({**json.loads(best.verification), **fields}))
 
 
-def test_tune_verifies_its_winner_as_far_as_it_may(tuned: tuple[Path, TuneResult]) -> None:
+def test_tune_stores_a_full_verification_of_its_winner(tuned: tuple[Path, TuneResult]) -> None:
     path, result = tuned
     assert result.best is not None and result.best.verification is not None
     verification = verification_of(path)
@@ -134,7 +134,7 @@ def test_check_reports_stale_verifications(database: Path, fields: dict[str, obj
     )
 
 
-def test_the_gate_lets_a_verification_that_holds_pass(database: Path) -> None:
+def test_check_accepts_a_current_verification(database: Path) -> None:
     report = check_database(database, CheckOptions(static=StaticOptions(emulate=False)), static=True)
     assert report.findings[0].numbers["verification"] == "holds" and report.findings[0].verdict is EntryStatus.SAME
 

@@ -43,14 +43,14 @@ def schedule_of(name: str, problem: Matmul, **wanted: object) -> Schedule:
 
 
 @pytest.mark.parametrize("name", ["matmul", "tma_matmul", "wgmma_matmul"])
-def test_the_walk_of_stream_k_is_whole_and_a_fault_of_many_waves_is_found(name: str) -> None:
+def test_the_tile_order_of_stream_k_is_complete_and_its_faults_are_found(name: str) -> None:
     schedule = schedule_of(name, LARGE, stream_k=1)
     assert walked(name, LARGE, schedule) == ""
     skips = (DEAL, "whole += Workers;", "whole += whole >= 3 * Workers ? 2 * Workers : Workers;")
     assert "no block computes tile" in walked(name, LARGE, schedule, skips)
 
 
-def test_a_pair_of_blocks_tells_of_all_its_tiles() -> None:
+def test_a_pair_of_blocks_reports_all_its_tiles() -> None:
     """The schedule has twice as many tiles per block as the problem."""
     many = Matmul(1024, 1024, 128, batch=64, a="f16", order_b="col")
     schedule = SMALL.replace(tile_m=256, tile_n=256, tiles_per_block=14, sum_buffers=2)

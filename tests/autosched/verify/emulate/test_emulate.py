@@ -187,7 +187,7 @@ def test_a_planted_fault_is_found_at_its_line(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
-def test_without_the_fault_the_kernel_is_clean(fault: Fault) -> None:
+def test_the_kernel_without_the_fault_has_no_findings(fault: Fault) -> None:
     result = run(fault, good=True)
     assert result.ok, [str(f) for f in result.findings] or result.reason
 

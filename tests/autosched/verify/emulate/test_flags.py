@@ -129,7 +129,7 @@ def test_a_missing_wait_is_found_in_other_orders() -> None:
 
 
 @pytest.mark.parametrize("launches", [1, 2, 3])
-def test_each_launch_writes_the_outputs_again(launches: int) -> None:
+def test_each_launch_must_write_the_outputs(launches: int) -> None:
     plain = 'extern "C" __global__ void kernel(float* o, const float* x) { o[threadIdx.x] = 2.0f * x[threadIdx.x]; }'
     x = np.arange(32, dtype=np.float32)
     done = autosched.emulate(plain, arguments=(np.empty_like(x), x), grid=1, block=32, outputs=(0,), launches=launches)

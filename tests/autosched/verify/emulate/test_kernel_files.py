@@ -125,7 +125,7 @@ def test_other_front_ends_are_refused_by_name(tmp_path: Path, program: str, name
     assert f"holds kernels of {name}: {found.instead}" in said and said.count("\n") == 1
 
 
-def test_a_program_of_another_front_end_that_is_run_all_the_same(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_a_script_of_another_front_end_is_rejected_after_its_run(tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
     pytest.importorskip("torch")
     pytest.importorskip("triton")
     path = tmp_path / "kernel.py"

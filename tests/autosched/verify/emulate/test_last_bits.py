@@ -90,7 +90,7 @@ def in_pairs(bits: int, other: int, zero: int, dtype: type) -> np.ndarray:
         ("__nv_bfloat16", 0x3F81, 0x3FC0, True),
     ],
 )
-def test_two_sums_in_16_bits(number: str, bits: int, other: int, fault: bool) -> None:
+def test_races_of_different_16_bit_sums_are_graded(number: str, bits: int, other: int, fault: bool) -> None:
     assert races_of(HALVES.replace("NUMBER", number), in_pairs(bits, other, 0, np.uint16)) == {fault}
 
 

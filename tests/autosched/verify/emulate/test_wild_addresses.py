@@ -24,7 +24,7 @@ extern "C" __global__ void walk(const Node* n, int count, int* out) {
 COUNT = 1 << 30
 
 
-def test_a_walk_along_addresses_of_the_host_ends_soon() -> None:
+def test_a_loop_over_host_addresses_ends_early() -> None:
     out = np.zeros(1, np.int32)
     done = autosched.emulate(SOURCE, [np.uint64(0x7F0012345670), COUNT, out], grid=1, block=1, time_limit=60)
     assert done.status == "findings"
@@ -32,7 +32,7 @@ def test_a_walk_along_addresses_of_the_host_ends_soon() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 1000])
-def test_a_walk_along_memory_of_the_device_does_not(count: int) -> None:
+def test_a_loop_over_device_memory_runs_to_its_end(count: int) -> None:
     nodes, out = np.zeros(2, np.int64), np.zeros(1, np.int32)
     nodes[1] = 3
     done = autosched.emulate(SOURCE, [nodes.view(np.uint8), count, out], grid=1, block=1, time_limit=60)

@@ -27,7 +27,7 @@ TEXTS = (
 SIZES = [(n, m) for n in (1, 2, 7, 100, 513) for m in (1, 3, 4, 5, 64)]
 
 
-def test_three_ways_agree(tmp_path: Path) -> None:
+def test_all_evaluations_of_an_expression_agree(tmp_path: Path) -> None:
     derived = {
         "blocks": parse("ceil_div(n, block * m)", TYPES),
         "limited": parse("min(blocks, 5) if kind != 'narrow' else 1", TYPES),

@@ -76,6 +76,6 @@ def test_a_tile_after_a_padded_tile_is_aligned() -> None:
     assert told == "ok" and alignments == [1024, 256, 256]
 
 
-def test_flips_that_meet_bits_of_an_address_are_found() -> None:
+def test_swizzles_that_overlap_address_bits_are_reported() -> None:
     assert outcome("swizzle(3,3,4)", changed=lambda kernel: further_on(kernel, 128))[0] == "ok"
     assert outcome("swizzle(3,3,4)", changed=lambda kernel: further_on(kernel, 1024))[0] != "ok"

@@ -108,7 +108,7 @@ def test_half_atomics_use_native_instructions_if_available(type_: str, where: st
 
 
 @pytest.mark.parametrize("type_", ["bf16", "i32"])
-def test_places_that_come_twice(type_: str) -> None:
+def test_repeated_positions_are_combined(type_: str) -> None:
     verified(
         combining("addf" if type_ == "bf16" else "muli", type_, places=True), "a100", {"k": 40, "n": 32, "m": 9}, 5
     )

@@ -64,7 +64,7 @@ def test_stores_of_elements() -> None:
     assert np.array_equal(found.reshape(-1), wanted)
 
 
-def test_a_tile_that_does_not_stretch_is_refused() -> None:
+def test_index_tiles_of_the_wrong_shape_are_rejected() -> None:
     def body(p: Builder, x: Array, out: Array) -> None:
         p.blocks((8,), (8,))
         p.store(p.load(p.window(x, (p.rows(0, 4), p.columns(0, 16)), (8, 16))), p.window(out, (0, 0), (8, 16)))

@@ -88,7 +88,7 @@ def test_casts_beyond_the_largest_number() -> None:
     assert check(p, {"x": x}, kept).reason.startswith("half"), "values beyond f16's largest number are wrong in f16"
 
 
-def test_random_bits_are_those_of_philox() -> None:
+def test_random_bits_agree_with_philox() -> None:
     """The authors' known answers for a counter and a key of 0, and for other words."""
     zero = np.zeros(1)
     words = [int(FUNCTIONS["philox"].on_numpy(zero, zero, np.full(1, w))[0]) & 0xFFFFFFFF for w in range(4)]

@@ -58,7 +58,7 @@ def picks(p: Builder, x: Array, largest: Array, smallest: Array, value: Array, s
 
 
 @pytest.mark.parametrize("where", DEVICES)
-def test_ties_and_nan_are_those_of_numpy(where: str) -> None:
+def test_ties_and_nan_agree_with_numpy(where: str) -> None:
     x = np.random.default_rng(0).integers(-3, 4, (10, 40)).astype(np.float32)
     x[1], x[2, 7:], x[3, 30], x[4, [9, 22]] = -INFINITY, INFINITY, INFINITY, np.nan
     x[5], x[6, 5], x[6, 8] = 0.0, -0.0, 0.0
@@ -88,7 +88,7 @@ def test_running_sums_and_maxima(seed: int) -> None:
     assert np.array_equal(found["down"], np.maximum.accumulate(tiles, axis=1)[:, ::-1].reshape(16, 512))
 
 
-def test_rounding_may_bring_another_element_forward() -> None:
+def test_rounding_may_change_the_chosen_element() -> None:
     """Either of two elements within the sum's error bound may be picked, and no other."""
 
     def body(p: Builder, x: Array, out: Array) -> None:

@@ -61,7 +61,7 @@ def part_of_product(
     p.store(p.where(p.rows(i, 32) < rows, acc * alpha, 0.0), p.window(out, (i, j), (32, bn)))
 
 
-def test_numbers_are_numpys() -> None:
+def test_results_agree_with_numpy() -> None:
     p = problem(normed, m=9, n=40, eps=0.5, gain=-2.0)
     inputs = p.random_inputs(1)
     x = inputs["x"].astype(np.float64)

@@ -58,7 +58,7 @@ def test_four_bits(made: Program, blocks: int) -> None:
 
 
 @pytest.mark.parametrize(("made", "block"), [(MXF4, 16), (NVF4, 8)], ids=["mxf4", "nvf4"])
-def test_numbers_of_four_bits_are_numpys(made: Program, block: int) -> None:
+def test_four_bit_results_agree_with_numpy(made: Program, block: int) -> None:
     p = problem(made, m=9, n=10, pairs=64, blocks=64 // block)
     inputs = p.random_inputs(3)
     type_ = UE8M0 if block == 16 else UE4M3
@@ -81,7 +81,7 @@ def test_packed_pairs_only_allow_scaled_products() -> None:
         Output("m k", "e2m1x2")
 
 
-def test_numbers_are_numpys() -> None:
+def test_results_agree_with_numpy() -> None:
     p = problem(MXF8, **SIZES)
     inputs = p.random_inputs(3)
     a, b = (E4M3.load(inputs[name]) * np.exp2(inputs[f"scale_{name}"].repeat(32, 1) - 127.0) for name in ("a", "b"))

@@ -187,7 +187,7 @@ def test_wgmma_schedules_have_no_stream_k() -> None:
         assert not (schedule.integer("stream_k") and schedule.text("intrinsic").startswith("wgmma"))
 
 
-def test_counts_share_the_work_out() -> None:
+def test_counts_divide_the_work_between_blocks() -> None:
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
     whole, shared = (

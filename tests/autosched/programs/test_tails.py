@@ -101,7 +101,7 @@ def test_a_copy_that_takes_the_last_tile_for_whole_is_reported() -> None:
     assert outcome(made, p, schedule, ASCENDING, changed) != "ok"
 
 
-def test_turns_before_the_last_have_no_mask() -> None:
+def test_iterations_before_the_last_have_no_mask() -> None:
     made, p = example("attention.py:full_attention", CASES["attention.py:full_attention"])
     (schedule,) = peeled(made, p)
     source = template(made).kernel(p, schedule, A100).source

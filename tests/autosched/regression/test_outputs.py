@@ -136,7 +136,7 @@ def test_annotations_name_every_failure() -> None:
     assert ci.workflow_commands(summary(NONE))[0].startswith("::error title=autosched check::")
 
 
-def test_annotations_are_of_the_file_that_the_entry_stands_in() -> None:
+def test_annotations_name_the_file_of_the_entry() -> None:
     wrong = finding(EntryStatus.WRONG, "E=8,N=16.json: 64 rows")
     in_a_file = replace(wrong, file="configs/E=8,N=16.json")
     of_folder, of_file = ci.workflow_commands(summary(CheckReport("configs", "configs", (wrong, in_a_file))))

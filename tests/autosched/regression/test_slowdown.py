@@ -77,7 +77,7 @@ def test_invalid_limits_are_rejected(bad):
         SlowdownLimits(**bad)
 
 
-def test_discoveries_are_those_of_benjamini_and_hochberg():
+def test_discoveries_agree_with_benjamini_and_hochberg():
     # the example of their paper, section 3.2: at 5% the four smallest of fifteen stand
     p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459]
     p += [0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]

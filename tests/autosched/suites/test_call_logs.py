@@ -33,7 +33,7 @@ ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN,tn_16_8_4_ld_4_4_16_
 """
 
 
-def test_counts_are_added_to_those_of_the_file(tmp_path: Path) -> None:
+def test_counts_are_added_to_the_file(tmp_path: Path) -> None:
     path = tmp_path / "shapes.csv"
     for _ in range(2):
         with log_calls(path):
@@ -47,7 +47,7 @@ def test_counts_are_added_to_those_of_the_file(tmp_path: Path) -> None:
     assert read_calls(path).members == (SuiteMember(SOFTMAX, 400.0), SuiteMember(MATMUL, 2.0))
 
 
-def test_another_file_stays_as_it_is(tmp_path: Path) -> None:
+def test_another_file_is_not_modified(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("mine\n")
     one = CallLog(path)

@@ -22,7 +22,7 @@ def tensors() -> list[Any]:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_gradients_are_those_of_torch(compiled: bool) -> None:
+def test_gradients_agree_with_torch(compiled: bool) -> None:
     function = torch.compile(attend, backend="aot_eager", fullgraph=True) if compiled else attend
     given, gradient = tensors(), torch.randn(2, 4, 11, 16).bfloat16()
     found = torch.autograd.grad(function(*given), given, gradient)

@@ -154,7 +154,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_launches_are_those_of_the_python_path(case: str, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
+def test_launches_agree_with_the_python_path(case: str, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
     path, driver = host
     operators = registered(path)[1]
     name, problem, arguments, count = CASES[case]
@@ -277,7 +277,7 @@ def test_many_entries(host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> N
 class TestPython:
     """Calls that stay in Python, or fall back to it."""
 
-    def test_errors_are_those_of_python(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
+    def test_errors_agree_with_the_python_path(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         class Empty(Database):
             def kernel(self, *_: Any, **__: Any) -> LoadedKernel:
                 raise NoSchedule("nothing is tuned")
@@ -475,7 +475,7 @@ class TestStreams:
             operators.softmax(drawn(4, 512))
             assert driver.from_table[-1].stream == stream
 
-    def test_workspaces_are_those_of_stream_and_thread(
+    def test_each_stream_and_thread_has_its_own_workspaces(
         self, host: tuple[HostLaunchTable, Driver], tmp_path: Path
     ) -> None:
         path, driver = host
@@ -567,7 +567,7 @@ class TestEmulated:
         driver.on_launch = run
 
     @pytest.mark.parametrize("case", ["matmul", "softmax"])
-    def test_results_are_those_of_the_formula(
+    def test_results_agree_with_the_formula(
         self, case: str, host: tuple[HostLaunchTable, Driver], tmp_path: Path
     ) -> None:
         path, driver = host

@@ -67,7 +67,7 @@ def test_arrays_that_do_not_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_gpu_call_is_that_of_our_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_call_runs_our_function(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(autosched, CASES[name].operator, lambda *arrays, **options: seen.append((arrays, options)))
     arguments, named = called(CASES[name])

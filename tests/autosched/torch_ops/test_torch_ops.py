@@ -74,9 +74,7 @@ def test_every_operator_is_checked() -> None:
 
 
 @pytest.mark.parametrize(("name", "arguments"), CALLS)
-def test_a_gpu_call_is_that_of_our_functions(
-    name: str, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_call_runs_our_function(name: str, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(functions, name, lambda *arrays, **options: seen.append((arrays, options)))
     from autosched.torch.ops import ON_GPU
@@ -88,7 +86,7 @@ def test_a_gpu_call_is_that_of_our_functions(
     assert all(a in options.values() for a in arguments if isinstance(a, (str, float, int)))
 
 
-def test_results_are_torch_s() -> None:
+def test_results_agree_with_torch() -> None:
     a, b, bias = drawn(8, 16), drawn(16, 4, seed=1), drawn(4, seed=2)
     gelu = torch.nn.functional.gelu(a @ b + bias)
     torch.testing.assert_close(ours.matmul(a, b, bias, activation="gelu"), gelu)
@@ -99,7 +97,7 @@ def test_results_are_torch_s() -> None:
         ours.matmul(a, b, activation="tanh")
 
 
-def test_gradients_are_those_of_the_formula() -> None:
+def test_gradients_agree_with_the_formula() -> None:
     def leaves() -> list[Any]:
         return [drawn(4, 8).requires_grad_(), drawn(8, 6, seed=1).requires_grad_(), drawn(6, seed=2).requires_grad_()]
 

@@ -178,7 +178,7 @@ def test_stopping_gives_triton_back(starts):
         persist(starts.database, timeout=-1.0)
 
 
-def test_names_of_a_key_that_a_call_leaves_out_shift_no_value(starts):
+def test_omitted_key_arguments_do_not_shift_values(starts):
     tuner = stock.autotuned(lambda call, quantiles: [1.0] * 3)
     one = identity.identify(tuner, ["n"], (64, "float32"), "h100")
     other = identity.identify(tuner, ["C"], (64, "float32"), "h100")

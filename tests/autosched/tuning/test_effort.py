@@ -44,7 +44,7 @@ def test_without_trials_or_a_sampler_a_model_that_makes_the_times_is_searched() 
     assert TuneOptions().plan() == SearchPlan()
 
 
-def test_the_order_of_efforts_is_that_of_their_cost() -> None:
+def test_efforts_are_ordered_by_cost() -> None:
     costs = [e.trials for e in EFFORTS.values()]
     assert costs == sorted(costs) and costs[0] == 1
 

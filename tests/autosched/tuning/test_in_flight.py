@@ -42,7 +42,7 @@ def test_the_limit_starts_at_the_number_that_keeps_the_machine_busy(compilers: i
     assert pace(compilers, 0.3, 0.02, 0.02).size(0) == size
 
 
-def test_trials_of_compiled_modules_keep_no_compiler_busy() -> None:
+def test_trials_of_compiled_modules_need_no_compiler() -> None:
     made = pace(8, 0.3, 0.01, 0.01)
     assert made.size(1000) == 8
     made.note("compile", [0.0] * 8)  # every other module is compiled already

@@ -68,7 +68,7 @@ def test_the_fastest_of_each_near_problem_the_nearest_first(store: Store, tmp_pa
     assert set(found) == {schedules[i] for i in (0, 2, 3)}
 
 
-def test_recordings_that_come_with_autosched_count(store: Store) -> None:
+def test_shipped_recordings_are_used(store: Store) -> None:
     problem = Matmul(4096, 6144, 2048, a="bf16")
     found = near_winners(problem, device("h200"), store)
     assert found

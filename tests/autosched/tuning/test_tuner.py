@@ -62,7 +62,7 @@ class Listening(Sampler):
 
 
 class TestTheEnd:
-    def test_a_search_that_promises_too_little_ends(self, store: Store) -> None:
+    def test_a_search_with_too_little_expected_gain_ends(self, store: Store) -> None:
         result = tuned(store, 30, made=Fading(), min_gain=0.1)
         assert result.satisfied and not result.exhausted
         assert 12 <= len(result.trials) < 30
@@ -143,7 +143,7 @@ class TestFailures:
         assert result.ok == 0
         assert sum(result.failures.values()) == len(result.trials) <= 10
 
-    def test_a_schedule_without_a_kernel_harms_no_other(self, store: Store) -> None:
+    def test_a_schedule_without_a_kernel_does_not_affect_others(self, store: Store) -> None:
         result = tuned(store, TOTAL)
         broken = [r for r in result.trials if r.schedule["x"] == 2 and r.schedule["y"] == 32]
         assert len(broken) == 3

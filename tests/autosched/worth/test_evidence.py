@@ -45,7 +45,7 @@ def test_nearer_problems_weigh_more() -> None:
     assert twice > other_type > other_operator
 
 
-def test_draws_come_from_the_evidence_and_are_the_same_again() -> None:
+def test_draws_are_taken_from_the_evidence_deterministically() -> None:
     several = [evidence((1.0, 2.0), (2.0, 1.0)), evidence((1.0, 3.0), (1.0, 3.0))]
     first, again = (drawn(SQUARE, several, lambda e: e.regret, 100, np.random.default_rng(3)) for _ in range(2))
     assert set(first) == {1.0, 2.0}
@@ -61,7 +61,7 @@ def test_smoothing_keeps_positive_numbers_around_the_same_middle() -> None:
     assert (spread_out(np.full(5, 2.0), np.random.default_rng(0)) == 2.0).all()
 
 
-def test_the_recordings_that_come_with_autosched_are_evidence_for_every_device() -> None:
+def test_shipped_recordings_are_evidence_for_every_device() -> None:
     searches = recorded_searches("h100")
     assert {one.fields["operator"] for one in searches} >= {"matmul", "softmax", "rmsnorm"}
     assert all(one.regret >= 1.0 and one.correction > 0.0 for one in searches)

@@ -88,7 +88,7 @@ def test_defaults_of_some_batches() -> None:
 
 
 @pytest.mark.parametrize("format", ["vllm", "sglang"])
-def test_noise_of_estimates_is_the_formats(format: str) -> None:
+def test_the_noise_of_estimates_depends_on_the_format(format: str) -> None:
     noise = 1 + ESTIMATE_NOISE[format]
     for gain, word in ((0.9, "default"), (1.009, "default"), (noise - 0.01, "noise"), (noise + 0.01, "tuned")):
         found = compare(estimate(DEFAULT, gain), estimate(TUNED, 1.0), format)
@@ -119,7 +119,7 @@ def test_omitted_options_have_tritons_defaults() -> None:
         (0.8, 0.02, "default"),
     ],
 )
-def test_noise_of_measured_times_is_that_of_rounds(gain: float, jitter: float, word: str) -> None:
+def test_the_noise_of_measured_times_comes_from_rounds(gain: float, jitter: float, word: str) -> None:
     """A drift that both share is not noise: both are twice as slow in the second half of the rounds."""
     calls = itertools.count()
     seen = []
@@ -183,7 +183,7 @@ def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> 
     assert stored.choices[0].comparison.default.config == default_config(LAYER, 64, "sglang")
 
 
-def test_files_of_others_stay_as_they_are(tmp_path: Path) -> None:
+def test_foreign_files_are_not_modified(tmp_path: Path) -> None:
     """They were tuned on a GPU, and an estimate does not replace a measurement."""
     foreign = TunedLayer(LAYER, device("h200"), (LayerChoice(64, TUNED, None),), "3.9.0")
     with Store.open(tmp_path / "best.db") as store:

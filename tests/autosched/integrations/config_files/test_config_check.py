@@ -200,7 +200,7 @@ def test_uncheckable_input_is_rejected_in_one_line(folder: Path, capsys, argumen
     assert words in said.err and said.err.count("\n") == 1 and not said.out
 
 
-def test_a_compiler_that_crashes_ends_no_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_crash_does_not_end_the_check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from autosched.integrations.config_files.check import check_configs
     from autosched.regression.config_files import ConfigCheck
 

@@ -130,7 +130,7 @@ def test_faults_of_a_file(tmp_path: Path, text: str, words: str) -> None:
         ({"GROUP_SIZE_M": 0}, "GROUP_SIZE_M is 0"), ({"num_warps": "4"}, 'num_warps is "4"'),
     ],
 )  # fmt: skip
-def test_entries_that_no_kernel_takes(tmp_path: Path, change: dict[str, object], words: str) -> None:
+def test_entries_with_invalid_parameters_are_reported(tmp_path: Path, change: dict[str, object], words: str) -> None:
     (entry,) = read_file(write(tmp_path, f"{H100}.json", {"1": GOOD | change})).entries
     assert words in entry.fault
 
@@ -162,7 +162,7 @@ def test_vllm_calls_the_family_of_the_h200_by_one_name(tmp_path: Path) -> None:
     assert not file.faults
 
 
-def test_a_pair_of_sglang_shares_a_sorting(tmp_path: Path) -> None:
+def test_different_block_size_m_in_an_sglang_pair_is_reported(tmp_path: Path) -> None:
     write(tmp_path, f"{H100}.json", {"8": GOOD})
     write(tmp_path, f"{H100}_down.json", {"8": GOOD | {"BLOCK_SIZE_M": 64}})
     files, _ = read_folder(tmp_path, "sglang")

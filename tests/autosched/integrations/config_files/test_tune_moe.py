@@ -378,7 +378,7 @@ def test_untunable_input_is_rejected_in_one_line(
         ("b200", "fp8_w8a8", None, (64, 128, 128), 4),
     ],
 )
-def test_counts_by_sizes_are_those_of_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
+def test_counts_by_sizes_agree_with_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
     """Counts derived from sizes approximate the emulator's counts of the compiled code."""
     from autosched.integrations.config_files.installed import kernel_for
     from autosched.integrations.config_files.launches import parameters_of, true_launch

@@ -196,7 +196,7 @@ def test_a_module_whose_clock_stays_higher_under_load_may_win(store: Store) -> N
     assert order(result)[0] == 12
 
 
-def test_after_the_first_rounds_only_plausible_winners_go_on(store: Store) -> None:
+def test_only_plausible_winners_continue_after_the_first_rounds(store: Store) -> None:
     runner = PairedRunner(lambda x: 1e-6 * (1 + 0.03 * (x % 4 > 0)), lambda x: 1e-6 * (1 + x / 1e4), noise=0.001)
     result = tuned(store, runner)
     many, few = runner.compared[:2]
@@ -416,7 +416,7 @@ class TestStore:
         assert self.best(store)[0] == 1
 
 
-def test_times_of_two_policies_do_not_mix(store: Store) -> None:
+def test_times_of_different_policies_are_not_mixed(store: Store) -> None:
     cold = tuned(store, PairedRunner(time_of), 3)
     assert cold.best is not None and cold.best.policy == DEFAULT
     faster = [

@@ -62,7 +62,7 @@ ptxas info    : Function properties for k
 ptxas info    : Used 255 registers, used 1 barriers, 536 bytes cmem[0]"""
 
 
-def test_resources_are_those_of_the_entry_function():
+def test_resources_of_the_entry_function_are_reported():
     assert parse_resources(LOG_13_5, "k") == Resources(32, 5388, 7108, 3600, 4096, 0)
     assert parse_resources(LOG_13_5, "other") == Resources(8, 0, 0, 0, 0, 0)
     assert parse_resources(LOG_12_4, "k") == Resources(255, 0, 0, 0, 0, 0)
@@ -207,7 +207,7 @@ def test_an_entry_may_be_an_instance_of_a_template_or_have_a_mangled_name(pool):
     assert (option.status, option.reason) == (Status.COMPILE_ERROR, "nvrtc: unrecognized option --bogus found")
 
 
-def test_an_error_in_a_header_of_ours_names_its_file_as_the_include_does(pool):
+def test_an_error_in_our_header_is_reported_with_its_include_path(pool):
     problem = Matmul(m=64, n=64, k=64)
     schedule = template("matmul").space(problem, device("h200")).sample(1, 1)[0]
     good = generate(problem, schedule, device("h200"))
@@ -311,7 +311,7 @@ def answering(tmp_path, answer) -> CompilePool:
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_an_answer_that_makes_no_sense_is_a_crash_of_the_compiler(tmp_path, answer):
+def test_an_invalid_response_is_a_compiler_crash(tmp_path, answer):
     with answering(tmp_path, answer) as pool:
         failure = pool.compile(kernel("k"), "sm_90a")
     assert failure.status is Status.CRASHED

@@ -23,7 +23,7 @@ DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
 ENDLESS = f'#define A0 +1\n{DOUBLED}\nextern "C" __global__ void endless(int* x) {{ x[0] = 0 A40; }}\n'
 
 
-def test_ptx_is_that_of_a_compile_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_equals_a_compilation_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = compile_here(SOURCE, "scale", "compute_80", HEADERS)
     there = compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS)
     assert here.text == there.text is not None and there.entry == here.entry

@@ -91,7 +91,7 @@ def instructions(row: TensorIntrinsic) -> str:
 
 
 @pytest.mark.parametrize("row", MMA, ids=lambda row: row.name)
-def test_mma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None:
+def test_mma_agrees_with_the_reference_of_its_row(run: Run, row: TensorIntrinsic) -> None:
     a, b = operand_values(row, (16, row.k), 7), operand_values(row, (row.k, 8), 8)
     c = np.random.default_rng(9).standard_normal((16, 8)).astype(np.float32)
     if row.halves:
@@ -180,7 +180,7 @@ def emulate_wmma(
 
 @pytest.mark.parametrize("orders", list(itertools.product(("row", "col"), repeat=2)), ids="-".join)
 @pytest.mark.parametrize("row", WMMA, ids=lambda row: row.name)
-def test_wmma_is_the_reference_of_its_row(run: Run, row: TensorIntrinsic, orders: tuple[str, str]) -> None:
+def test_wmma_agrees_with_the_reference_of_its_row(run: Run, row: TensorIntrinsic, orders: tuple[str, str]) -> None:
     out, expected = emulate_wmma(run, row, orders, orders)
     np.testing.assert_array_equal(out, expected)
 
@@ -191,7 +191,7 @@ def test_wmma_fragments_of_another_order_give_other_numbers(run: Run, row: Tenso
     assert not np.allclose(out, expected, atol=0.1)
 
 
-def test_wmma_fragments_are_not_those_of_mma(run: Run) -> None:
+def test_wmma_and_mma_fragments_differ(run: Run) -> None:
     # A kernel that assumes mma.sync's accumulator layout for wmma is correct on some GPUs only, and never here.
     source = entry(
         "const unsigned lane = threadIdx.x;\n"

@@ -86,7 +86,7 @@ def test_generated_floats_are_small_integers_and_bits_are_never_all_ones() -> No
     assert (generated(F16, 1, np.arange(64)) != generated(F16, 2, np.arange(64))).any()
 
 
-def test_findings_of_some_blocks_are_those_of_all() -> None:
+def test_sampled_blocks_have_the_findings_of_all() -> None:
     past_the_end = copy_kernel(F32, 64, 64, 2)
     found = emulate_blocks(past_the_end, [1])
     assert [str(f.kind) for f in found.findings] == ["out_of_bounds_global"]

@@ -415,7 +415,7 @@ def test_a_problem_unknown_to_the_worker_is_sent_with_all_arrays():
     assert copy["reason"] == "the operator of this problem is not known to the worker"
 
 
-def test_outputs_come_as_bytes(arrays):
+def test_outputs_are_returned_as_bytes(arrays):
     worker = opened(FakeCupy(), arrays)
     request = {"op": "outputs", "data": "key", "kernel": kernel("right"), "launch_limit": 1.0}
     answer = worker.handle(Message(request, BLOBS))

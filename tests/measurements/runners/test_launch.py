@@ -270,7 +270,7 @@ def test_a_missing_driver_is_reported(no_driver):
 
 
 @pytest.mark.parametrize(("cluster", "large"), [((2, 1, 1), False), ((4, 2, 2), True)])
-def test_the_cluster_is_that_of_the_compiled_function(monkeypatch, cluster, large):
+def test_the_cluster_size_is_read_from_the_compiled_function(monkeypatch, cluster, large):
     bindings = pytest.importorskip("cuda.bindings.driver")
     attributes = bindings.CUfunction_attribute
     sides = dict(zip([

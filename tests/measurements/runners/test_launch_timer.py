@@ -32,7 +32,7 @@ def bias(seconds: list[float], kernel: VirtualKernel) -> float:
 @pytest.mark.parametrize("sustained", [1.0, 0.75], ids=["unlimited", "limited by power"])
 @pytest.mark.parametrize("seconds", SECONDS)
 @pytest.mark.parametrize("hot", [(), HOT], ids=["cool", "hot at times"])
-def test_times_are_those_of_an_endless_row_of_launches(
+def test_times_equal_those_of_endless_back_to_back_launches(
     seconds: float, sustained: float, hot: tuple[tuple[float, float], ...], nightly: bool
 ) -> None:
     kernel = VirtualKernel(seconds, sustained)
@@ -41,7 +41,7 @@ def test_times_are_those_of_an_endless_row_of_launches(
         assert abs(bias(found.seconds, kernel)) < 0.005, found.reason
 
 
-def test_a_late_host_is_not_in_the_times() -> None:
+def test_a_late_host_does_not_affect_the_times() -> None:
     kernel = VirtualKernel(3e-6)
     for launch_seconds in (2e-6, 40e-6):
         gpu = VirtualGpu(1, launch_seconds=launch_seconds)

@@ -44,7 +44,7 @@ def test_ratios_are_true_on_a_clock_that_moves(
 
 
 @pytest.mark.parametrize("seconds", [3e-6, 200e-6])
-def test_a_much_slower_kernel_is_out_after_three_launches(seconds: float) -> None:
+def test_a_much_slower_kernel_loses_after_three_launches(seconds: float) -> None:
     gpu = VirtualGpu(1)
     found = raced(gpu, VirtualKernel(seconds), VirtualKernel(2 * seconds))
     assert found.out

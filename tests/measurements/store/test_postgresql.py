@@ -60,7 +60,7 @@ class TestGuards(contract.TestGuards):
     test_an_unreadable_guard_is_reported = None  # only SQLite allows a value of any type in every cell
 
 
-def test_entries_are_those_of_the_trials(store: Store) -> None:
+def test_entries_agree_with_the_trials(store: Store) -> None:
     for tile in (1, 2, 1, 3):
         store.append(contract.make_trial(tile, contract.ok(1e-6 * tile)))
     store.rank()

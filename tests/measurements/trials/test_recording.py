@@ -190,7 +190,7 @@ class TestReplay:
     def candidate(self, trial: Trial, problem: Matmul = PROBLEM) -> Candidate:
         return Candidate(problem, trial.schedule, fault_kernel("unused", problem))
 
-    def test_the_newest_trial_of_a_schedule_speaks(self) -> None:
+    def test_the_newest_trial_of_a_schedule_counts(self) -> None:
         runner = ReplayRunner(Recording((trial(1), trial(2), trial(1, 3e-5, rank=1))))
         assert [s["tile_n"] for s in runner.schedules] == [1, 2]
         ((_, measurement),) = runner.measure([self.candidate(trial(1))])

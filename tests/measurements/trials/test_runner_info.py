@@ -28,10 +28,10 @@ def test_a_key_of_another_form_has_no_operator() -> None:
         assert operator_of(key) == ""
 
 
-def test_fields_are_those_of_any_version() -> None:
+def test_fields_of_any_version_are_read() -> None:
     assert fields_of('{"operator":"unheard_of","size":3}') == {"operator": "unheard_of", "size": 3}
     assert fields_of("[1]") == fields_of("{") == {}
 
 
-def test_all_that_is_stated_is_text() -> None:
+def test_all_stated_fields_are_text() -> None:
     assert stated_of('{"sm_count":132,"other":"x"}') == {"sm_count": "132", "other": "x"}

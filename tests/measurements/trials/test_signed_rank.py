@@ -19,7 +19,7 @@ def by_enumeration(differences, centre):
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 10])
-def test_the_p_value_is_that_of_all_signs(n):
+def test_the_p_value_equals_the_enumeration_of_all_signs(n):
     rng = np.random.default_rng(n)
     for _ in range(5):
         differences = rng.standard_normal(n) + 0.3

@@ -118,7 +118,7 @@ def test_json_round_trip(measurement: Measurement, digest: str | None, seed: int
     assert Trial.from_json(json.loads(text)) == trial
 
 
-def test_problem_comes_back_equal() -> None:
+def test_problems_round_trip() -> None:
     assert trial_of(ok()).problem == PROBLEM
 
 

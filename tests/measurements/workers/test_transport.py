@@ -188,7 +188,7 @@ class TestTransport:
         assert worker.starts == 2
 
     @pytest.mark.parametrize("what", ["garbage", "half"])
-    def test_an_answer_that_makes_no_sense_is_a_death(self, worker, what):
+    def test_an_invalid_response_ends_the_worker(self, worker, what):
         with pytest.raises(WorkerDied, match="malformed" if what == "garbage" else "ended with exit status 3"):
             worker.request({"what": what}, 10)
         assert worker.request({"what": "echo", "text": 1}, 10) == {"back": 1}
@@ -227,7 +227,7 @@ HEADERS = st.dictionaries(st.sampled_from(["id", "payload", "needs"]), st.text(m
 
 
 @given(st.lists(st.tuples(HEADERS, CONTENTS), max_size=4), st.lists(st.integers(1, 40), min_size=1, max_size=20))
-def test_messages_arrive_whole_however_their_bytes_are_cut(messages, cuts):
+def test_messages_arrive_complete_for_any_split_of_bytes(messages, cuts):
     stream = b"".join(
         bytes(piece)
         for header, contents in messages

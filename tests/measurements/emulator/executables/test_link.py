@@ -70,7 +70,7 @@ def test_private_names_of_files_stay_separate() -> None:
     assert "text$file1" in second.text and "text$file1" not in first.text
 
 
-def test_lines_are_those_of_their_own_files() -> None:
+def test_lines_refer_to_their_own_files() -> None:
     module = parse(link([FIRST, SECOND]))
     first, inlined, _ = module.functions["k"].body
     assert [str(f) for f in first.frames] == ["first.cu:5"]

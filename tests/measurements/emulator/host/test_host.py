@@ -157,7 +157,7 @@ def test_a_compile_error_of_the_kernel_is_not_a_host_failure(run: Run) -> None:
     assert emulation.status == "compile_error" and "pocket" in emulation.reason
 
 
-def test_the_compiler_needs_no_temporary_folder_but_that_of_its_output(
+def test_the_compiler_only_needs_the_folder_of_its_output(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler('test "$TMPDIR" = "$(dirname "$out")" || exit 1; exec "$REAL" "$@"')

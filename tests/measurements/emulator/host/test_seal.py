@@ -60,7 +60,7 @@ def test_a_damaged_program_in_the_cache_heals(damage: str) -> None:
     assert path.read_bytes() == content
 
 
-def test_a_damaged_runner_is_seen(tmp_path: Path) -> None:
+def test_a_damaged_runner_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "runner"
     path.write_bytes(runner().read_bytes())
     assert intact(path)

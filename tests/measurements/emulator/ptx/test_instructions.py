@@ -293,7 +293,7 @@ NOT_A_NUMBER = [
 ]
 
 
-def test_bits_of_nan_are_those_of_an_h100() -> None:
+def test_bits_of_nan_agree_with_an_h100() -> None:
     snippets = [Snippet(f"{name} %d, %a;", to, (of,), int) for name, of, to, *_ in NOT_A_NUMBER]
     found = results(snippets, [(given, 0, 0) for *_, given, _ in NOT_A_NUMBER])
     assert [(row[0], hex(found[k, k])) for k, row in enumerate(NOT_A_NUMBER)] == [
@@ -408,7 +408,7 @@ def test_conversions() -> None:
         ("tanh.approx.f32 %d, %a;", np.tanh, 2.0**-11),
     ],
 )
-def test_approximations_err_as_much_as_they_may(text: str, f: Callable[..., np.ndarray], relative: float) -> None:
+def test_approximations_have_their_documented_error(text: str, f: Callable[..., np.ndarray], relative: float) -> None:
     x = np.linspace(0.1, 8, 64).astype(np.float32)
     operands = [(int(b), 0, 0) for b in x.view(np.uint32)]
     snippet = Snippet(text, "b32", ("b32",), lambda a: a)

@@ -234,7 +234,7 @@ BY_H100 = [
 ]
 
 
-def test_scalar_instructions_answer_as_an_h100() -> None:
+def test_scalar_instructions_agree_with_an_h100() -> None:
     operands = [tuple(given) for _, *given, _ in BY_H100]
     found = results([snippet(text, int) for text, *_ in BY_H100], operands)
     wrong = [

@@ -72,7 +72,7 @@ def run(
 
 
 @pytest.mark.parametrize("swizzle", ["NONE", "128B"])
-def test_rows_come_and_go(swizzle: Literal["NONE", "128B"]) -> None:
+def test_rows_are_gathered_and_scattered(swizzle: Literal["NONE", "128B"]) -> None:
     done, x = run(swizzle=swizzle)
     assert done.ok, done.reason
     gathered = np.stack([x[3, 32:], x[17, 32:], x[3, 32:], np.zeros(32, np.float32)])  # row 25 is outside

@@ -170,7 +170,7 @@ def test_interleaved_loads_agree_with_an_h100(
     np.testing.assert_array_equal(done.outputs["out"][: image.size], image)
 
 
-def test_another_slice_than_that_of_the_box_is_not_waited_for() -> None:
+def test_waiting_for_the_bytes_of_the_whole_box_never_ends() -> None:
     """A barrier that expects the bytes of the whole box waits forever, since only one slice arrives."""
     x = Operand("x", "input", U16, (2, 4, 16, 8))
     map_ = TensorMap.interleaved("map", x, (2, 2, 8), "16B")

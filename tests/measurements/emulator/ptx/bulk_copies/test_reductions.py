@@ -317,7 +317,7 @@ ONE_AFTER_THE_OTHER = """
 
 
 @pytest.mark.parametrize(("first", "second", "found"), [(SET, "", set()), ("", SET, {"shared_race"})])
-def test_a_write_is_not_forgotten_when_a_reduction_comes_in(first: str, second: str, found: set[str]) -> None:
+def test_a_reduction_does_not_hide_an_earlier_write(first: str, second: str, found: set[str]) -> None:
     body = ONE_AFTER_THE_OTHER.replace("FIRST", first).replace("SECOND", second)
     u32 = SCALAR_DTYPES["u32"]
     done = run(body, "u32* out", Operand("out", "inout", u32, (1,)), inputs={"out": np.zeros(1, np.uint32)})

@@ -24,7 +24,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_versions_are_those_of_importlib_metadata() -> None:
+def test_versions_agree_with_importlib_metadata() -> None:
     for name in ("numpy", "typer", "pytest-xdist", "Jinja2"):
         found = metadata_folder(name)
         assert found is not None and found[0].is_dir() and found[1] == metadata.version(name), name
@@ -39,7 +39,7 @@ def test_the_first_package_on_the_path_counts(package: Path, tmp_path: Path, mon
     assert metadata_folder("some-package") == (newer, "2.0")
 
 
-def test_entry_points_are_those_of_importlib_metadata(package: Path) -> None:
+def test_entry_points_agree_with_importlib_metadata(package: Path) -> None:
     (point,) = entry_points(group=GROUP)
     assert (point.name, point.value) == ("small", "package:templates")
     assert tuple(metadata.entry_points(group="console_scripts")) == entry_points(group="console_scripts")

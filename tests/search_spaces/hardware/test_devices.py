@@ -77,7 +77,7 @@ def test_rates_of_types_are_multiples_of_each_other(row: Device) -> None:
 
 
 @ROWS
-def test_limits_are_those_of_the_compute_capability(row: Device) -> None:
+def test_limits_equal_those_of_the_compute_capability(row: Device) -> None:
     """CUDA C++ Programming Guide, technical specifications per compute capability."""
     optin, per_sm, threads, blocks = {
         75: (65536, 65536, 1024, 16),
@@ -259,7 +259,9 @@ TOOLKIT = [
 
 
 @pytest.mark.parametrize(("name", "threads", "registers", "shared", "blocks"), TOOLKIT)
-def test_occupancy_is_that_of_the_toolkit(name: str, threads: int, registers: int, shared: int, blocks: int) -> None:
+def test_occupancy_agrees_with_the_cuda_toolkit(
+    name: str, threads: int, registers: int, shared: int, blocks: int
+) -> None:
     assert occupancy(device(name), threads, registers, shared) == blocks
 
 
@@ -279,7 +281,7 @@ def test_a_block_with_tensor_memory_has_an_sm_for_itself() -> None:
     assert occupancy(device("rtx5090"), 128, 32, 0, tensor_memory=True) == 0
 
 
-def test_occupancy_of_arrays_is_that_of_each_element() -> None:
+def test_occupancy_of_arrays_agrees_with_each_element() -> None:
     rng = np.random.default_rng(1)
     t, r = rng.integers(1, 1100, 500), rng.integers(0, 260, 500)
     s = rng.integers(0, 240_000, 500)

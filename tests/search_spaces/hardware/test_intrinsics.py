@@ -65,7 +65,7 @@ def ptx_c(lane):
         ("mma_m16n8k8_f16_f16", ptx_m16n8k8_f16),
     ],
 )
-def test_mma_fragments_are_those_of_the_ptx_isa(name, tables):
+def test_mma_fragments_agree_with_the_ptx_isa(name, tables):
     row = intrinsic(name)
     for which, fragment in enumerate((row.a, row.b, row.c)):
         rows, cols = fragment.positions

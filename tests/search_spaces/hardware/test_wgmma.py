@@ -12,7 +12,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 
 
 @pytest.mark.parametrize("n", [8, 64, 200, 256])
-def test_accumulators_are_those_of_the_ptx_isa(n: int) -> None:
+def test_accumulators_agree_with_the_ptx_isa(n: int) -> None:
     """PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16", accumulator D."""
     row = wgmma_row("bf16", n)
     assert (row.name, row.c.registers, row.c.holders) == (f"wgmma_m64n{n}k16_bf16", n // 2, 1)
@@ -22,7 +22,7 @@ def test_accumulators_are_those_of_the_ptx_isa(n: int) -> None:
     np.testing.assert_array_equal(cols, 8 * (i // 4) + thread % 4 * 2 + i % 2)
 
 
-def test_sums_in_f16_lie_as_those_in_f32_two_to_a_register() -> None:
+def test_f16_sums_are_packed_two_per_register_in_the_f32_layout() -> None:
     row, wide = wgmma_row("f16", 40, halves=True), wgmma_row("f16", 40)
     assert (row.name, row.c.registers, row.results) == ("wgmma_m64n40k16_f16_f16", 10, 10)
     np.testing.assert_array_equal(row.c.positions, wide.c.positions)

@@ -60,7 +60,7 @@ def test_only_shrinking_grids_are_serialised_as_such():
     assert fixed.digest != SHRINKING.digest
 
 
-def test_the_arrays_of_a_launch_are_those_of_its_pointers_and_maps_once_each():
+def test_the_arrays_of_a_launch_are_listed_once():
     both = dataclasses.replace(KERNEL, arguments=(*ARGUMENTS, A))
     assert KERNEL.operands == both.operands == (A, OUT)
     other = dataclasses.replace(A, shape=(2, 2))

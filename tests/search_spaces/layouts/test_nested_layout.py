@@ -246,7 +246,7 @@ class TestProperties:
             layout.fold_subgroups(3)
 
     @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 12)), min_size=1, max_size=3))
-    def test_strides_are_accepted_exactly_where_ids_round_trip(self, dims):
+    def test_strides_are_accepted_exactly_if_ids_round_trip(self, dims):
         tile, strides = zip(*dims, strict=True)
         ones, zeros = (1,) * len(tile), (0,) * len(tile)
 

@@ -142,7 +142,7 @@ def test_xor_is_a_swizzle_of_the_whole_line():
         xor(1)
 
 
-def test_hardware_swizzles_are_those_of_cute():
+def test_hardware_swizzles_agree_with_cute():
     # CuTe, mma_sm90_desc / copy_sm90_tma: Swizzle<1,4,3>, <2,4,3>, <3,4,3> on byte addresses.
     for bytes_, bits in ((32, 1), (64, 2), (128, 3)):
         assert hardware_swizzle(bytes_, 1) == Swizzle(bits, 4, 3)

@@ -18,7 +18,7 @@ FORMATS = {"mxf8": ("e4m3", 32, "ue8m0"), "mxf4": ("e2m1", 32, "ue8m0"), "nvf4":
 extents = st.integers(1, 300)
 
 
-def test_two_e2m1_lie_in_a_byte_the_first_in_its_lower_half() -> None:
+def test_a_byte_stores_two_e2m1_lower_half_first() -> None:
     codes = np.arange(256).astype(np.uint8)
     numbers = E2M1X2.load(codes[:, None])
     np.testing.assert_array_equal(numbers[0x72], [1.0, 6.0])
@@ -62,7 +62,7 @@ def test_every_scale_has_its_own_position(order: str, batch: int, lines: int, bl
     assert np.unique(places).size == lines * blocks
 
 
-def test_tiles_of_scales_are_those_of_cublas() -> None:
+def test_tiles_of_scales_agree_with_cublas() -> None:
     """Line 33 of a tile is 16 bytes after line 32, which is 4 bytes after line 0."""
     at = scale_places("tiled", np.array([0, 1, 32, 33, 128]), np.array([0, 3, 4]), 256, 8)
     np.testing.assert_array_equal(at[:, 0], [0, 16, 4, 20, 1024])

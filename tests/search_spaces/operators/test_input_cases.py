@@ -41,7 +41,7 @@ def test_every_case_of_an_operator_occurs_in_inputs_of_its_form(problem: Problem
             assert array.shape == operand.shape and array.dtype == np.dtype(operand.dtype.storage)
 
 
-def test_a_case_that_wants_all_lines_has_a_set_of_its_own() -> None:
+def test_a_case_for_all_lines_has_its_own_set() -> None:
     problem = Softmax(4, 40)
     (alone,) = (given for given in problem.stress_inputs(0) if input_cases.APART.name in given.cases)
     x = problem.input_dtype.load(alone.inputs["x"])
@@ -76,7 +76,7 @@ def test_cases_match_their_names(dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 1), (2, 5), (7, 100), (40, 2000)])
-def test_places_are_in_the_line_and_at_its_edges(count: int, length: int) -> None:
+def test_positions_include_the_edges_of_the_line(count: int, length: int) -> None:
     found = places(np.random.default_rng(0), count, length)
     assert found.shape == (count,) and found.min() >= 0 and found.max() < length
     assert set(places(np.random.default_rng(0), 100, length)) >= {0, length - 1, min(31, length - 1)}

@@ -156,7 +156,7 @@ def test_stress_sums_in_f16_overflow_as_intended(k: int) -> None:
 
 
 @pytest.mark.parametrize(("reduction", "axis"), [(r, -1 if r.startswith("row") else -2) for r in REDUCTIONS[1:]])
-def test_a_reduction_is_that_of_the_finished_result(reduction: str, axis: int) -> None:
+def test_a_reduction_uses_the_final_result(reduction: str, axis: int) -> None:
     problem = Matmul(3, 4, 5, batch=2, epilogue="bias+relu", reduction=reduction)
     inputs = problem.random_inputs(0)
     both = problem.reference(inputs)

@@ -51,7 +51,7 @@ def test_parts_have_the_elements_of_the_whole(problem: Problem, share: float) ->
     assert not missing
 
 
-def test_rectangles_make_up_the_places() -> None:
+def test_rectangles_cover_the_positions() -> None:
     places = np.array([1, 2, 11, 12, 25])
     found = [(rows.tolist(), columns.tolist()) for rows, columns in rectangles(places, 10)]
     assert found == [([0, 1], [1, 2]), ([2], [5])]

@@ -45,7 +45,7 @@ def test_an_order_is_a_permutation(order: str, count: int) -> None:
     assert sorted(ordered(order, np.arange(count), count)) == list(range(count))
 
 
-def test_folded_blocks_lie_opposite_to_their_complement() -> None:
+def test_folded_blocks_are_opposite_to_their_complement() -> None:
     found = ordered(FOLDED, np.arange(8), 8)
     assert set(found[:4] + found[4:]) == {7}
 

@@ -44,7 +44,7 @@ def test_short_depths(typed: str) -> None:
 
 @pytest.mark.parametrize(("typed", "depth"), [("f16", 40), ("bf16", 20), ("i8", 40)])
 @pytest.mark.parametrize("name", ["a100", "h100"])
-def test_depths_of_steps_that_go_on_in_the_array(typed: str, depth: int, name: str) -> None:
+def test_steps_are_cut_at_their_window_inside_the_array(typed: str, depth: int, name: str) -> None:
     """The elements after a step's window belong to the next step, so both operands are cut there."""
     sums = "i32" if typed == "i8" else "f32"
 

@@ -28,7 +28,7 @@ def places(layout: SharedLayout, of: Distribution) -> np.ndarray:
 
 @pytest.mark.parametrize("text", EXCHANGES)
 @pytest.mark.parametrize("of", DISTRIBUTIONS, ids=lambda of: f"{of.shape}")
-def test_steps_lead_to_the_places_of_the_layout(of: Distribution, text: str) -> None:
+def test_steps_reach_the_positions_of_the_layout(of: Distribution, text: str) -> None:
     layout = exchange_layout(text, of.shape)
     found = steps(layout, of, WARPS)
     assert found is not None

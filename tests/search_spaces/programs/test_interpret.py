@@ -16,7 +16,7 @@ from search_spaces.programs.language.interpret import interpret, rounded
 GEMM, GATED = "examples/programs/gemm_relu.py", "examples/programs/gated_mlp.py"
 
 
-def test_gemm_is_numpys() -> None:
+def test_gemm_agrees_with_numpy() -> None:
     p = problem(load_program(GEMM), m=67, n=75, k=40)
     inputs = p.random_inputs(1)
     a, b = F16.load(inputs["a"]), F16.load(inputs["b"])
@@ -27,7 +27,7 @@ def test_gemm_is_numpys() -> None:
     assert np.all(bounds["out"] <= 1e-3 * (np.abs(a) @ np.abs(b) + 1))  # the bounds are tight
 
 
-def test_gated_mlp_is_numpys() -> None:
+def test_gated_mlp_agrees_with_numpy() -> None:
     p = problem(load_program(GATED), m=33, n=40, k=24)
     inputs = p.random_inputs(2)
     x, gate, up = (BF16.load(inputs[name]) for name in ("x", "gate", "up"))
@@ -130,7 +130,7 @@ def test_sums_that_may_overflow_have_no_bound(terms: tuple[float, ...], value: f
         assert value is None or np.array_equal(values.item(), value, equal_nan=True)
 
 
-def test_sums_over_a_loop_remember_how_large_their_terms_were() -> None:
+def test_bounds_of_loop_sums_include_the_size_of_terms() -> None:
     """A schedule that splits the loop may add the first and the last terms before the second."""
     one = np.ones((1, 1))
     mma = ir.Mma(real(3, (1, 1)), real(0, (1, 1)), real(1, (1, 1)), real(2, (1, 1)), SOURCE)

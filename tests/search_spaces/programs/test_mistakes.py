@@ -75,7 +75,7 @@ def test_a_mistake_is_reported_in_one_line_with_its_position(name: str) -> None:
     assert said.startswith(f"{Path(__file__).name}:{mistake.__code__.co_firstlineno}: ")
 
 
-def test_a_mistake_in_a_function_of_the_users_stands_at_its_own_line(tmp_path: Path) -> None:
+def test_a_mistake_in_a_users_function_is_reported_at_its_line(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match=r"test_mistakes\.py:\d+: TypeError"):
         problem(with_mistake(lambda p, t, x, numbers, stack: first_number(p)), **NUMBERS)  # type: ignore[call-arg]
 
@@ -109,7 +109,7 @@ def test_commands_end_with_exit_status_2(
         (["b = p.choose(b=tuple(range(9000)))", "p.blocks(x.shape, (8, 8))"], NUMBERS),
     ],
 )
-def test_mistakes_of_a_whole_program_stand_at_its_first_line(body: list[str], sizes: dict[str, int]) -> None:
+def test_mistakes_of_a_whole_program_are_reported_at_its_first_line(body: list[str], sizes: dict[str, int]) -> None:
     lines = [
         "@program(x=Input('m n', 'f32'), out=Output('m e', 'f32'))",
         "def whole(p, x, out):",
@@ -122,7 +122,7 @@ def test_mistakes_of_a_whole_program_stand_at_its_first_line(body: list[str], si
         raise ProgramError(str(template(p.program).why_not(p, device("a100"))).removeprefix("whole: "))
 
 
-def test_products_without_an_instruction_stand_at_their_line() -> None:
+def test_products_without_an_instruction_are_reported_at_their_line() -> None:
     @program(x=Input("m k", "bf16"), w=Input("k n", "bf16"), out=Output("m n", "f32"))
     def multiplied(p: Any, x: Any, w: Any, out: Any) -> None:
         i, j = p.blocks(out.shape, (32, 32))

@@ -107,7 +107,7 @@ def test_a_difference_to_a_minimum_is_not_negative() -> None:
     assert (i - minimum(i, 16)).interval((5,), {}) == (0, 16)
 
 
-def test_a_window_that_lies_outside_is_noted() -> None:
+def test_a_window_outside_the_array_is_noted() -> None:
     @program(x=Input("m n", "f32"), out=Output("m n", "f32"))
     def beyond(p: Any, x: Any, out: Any) -> None:
         i, j = p.blocks(x.shape, (8, 32))

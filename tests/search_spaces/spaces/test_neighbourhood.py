@@ -170,7 +170,7 @@ def test_legality_is_checked_in_batches() -> None:
     assert len(asked) < 10 and max(asked) == 120 * neighbourhood.TRIES
 
 
-def test_proposals_keep_to_the_domain() -> None:
+def test_proposals_stay_in_the_domain() -> None:
     seen: list[IntArray] = []
 
     def legal(codes: IntArray) -> np.ndarray:

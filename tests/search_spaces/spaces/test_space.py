@@ -20,7 +20,7 @@ from search_spaces.spaces.space import EmptySpace, Space
 
 @paths
 @given(space=spaces())
-def test_count_and_samples_are_those_of_enumeration(way: Way, space: Space) -> None:
+def test_count_and_samples_agree_with_enumeration(way: Way, space: Space) -> None:
     expected = legal(space)
     with taking(way):
         assert space.count() == len(expected)
@@ -35,7 +35,7 @@ def test_count_and_samples_are_those_of_enumeration(way: Way, space: Space) -> N
 
 @paths
 @given(space=spaces())
-def test_rejects_are_those_of_enumeration(way: Way, space: Space) -> None:
+def test_rejected_schedules_agree_with_enumeration(way: Way, space: Space) -> None:
     broken = [v.rule for values in raw(space) for v in space.explain(values)]
     with taking(way):
         for rejection in space.rejects():

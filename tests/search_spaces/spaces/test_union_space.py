@@ -153,7 +153,7 @@ class TestContract:
 
 
 @given(members=st.tuples(spaces("one", 4), spaces("two", 4), spaces("three", 3)), seed=st.integers(0, 2**70))
-def test_counts_and_samples_are_those_of_enumeration(members: tuple[Space, Space, Space], seed: int) -> None:
+def test_counts_and_samples_agree_with_enumeration(members: tuple[Space, Space, Space], seed: int) -> None:
     union = UnionSpace(members)
     expected = set[str]().union(*map(legal, members))
     assert union.count() == len(expected)

@@ -83,7 +83,7 @@ def test_counts_of_all_orders_add_up(nightly: bool) -> None:
         assert kept.count() == found.count(order)
 
 
-def test_batch_invariance_leaves_out_stream_k_and_peeled_rows() -> None:
+def test_batch_invariance_excludes_stream_k_and_peeled_rows() -> None:
     rule = OrderRule(batch_invariant=True)
     for problem, gpu, name, value in (
         (Matmul(4096, 4096, 4096), "h100", "stream_k", 1),

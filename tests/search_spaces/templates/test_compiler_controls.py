@@ -90,7 +90,7 @@ def test_a_kernel_that_moves_registers_between_warps_gets_no_cap() -> None:
     assert register_caps(kernel, 168, 0, H100) == ()
 
 
-def test_neighbours_change_one_control_and_files_come_first() -> None:
+def test_neighbours_change_one_control_starting_with_files() -> None:
     near = neighbours(CompilerControls(opt_level=1), (64, 32), [ACF])
     assert near[0] == CompilerControls(opt_level=1, file=ACF)
     assert CompilerControls(max_registers=64, opt_level=1) in near

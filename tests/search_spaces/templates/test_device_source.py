@@ -39,7 +39,7 @@ def test_a_constant_used_by_a_header_or_a_type_is_kept(types: dict[str, str], ke
     assert ("int nobody_reads_it = 4;" in source) == kept
 
 
-def test_names_in_comments_are_not_read() -> None:
+def test_names_in_comments_are_ignored() -> None:
     headers = Headers.of({"a.cuh": "// one\nint two; /* three\n four */ int five; #define SIX(x) seven##x\n"})
     assert headers.identifiers == {"int", "two", "five", "define", "SIX", "x", "seven"}
 
@@ -119,7 +119,7 @@ def test_launch_parameters_do_not_change_the_code(name: str, on: str, names: set
     assert min(compared.values()) > 0, compared
 
 
-def test_cache_policies_are_those_of_the_device_code() -> None:
+def test_cache_policies_agree_with_the_device_code() -> None:
     text = (Path(include_dir()) / "autosched/ptx/tensor_map/tensor_map.cuh").read_text()
     code = {name: int(number, 16) for name, number in re.findall(r"(normally|first|last) = (0x\w+)ull", text)}
     for kept, expected in {"none": ("normally", "normally"), "a": ("last", "first"), "b": ("first", "last")}.items():

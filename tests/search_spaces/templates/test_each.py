@@ -40,7 +40,7 @@ def test_columns_may_be_given_by_name(rows: int) -> None:
     assert each(lambda **sizes: sizes["a"] - sizes["b"])(b=b, a=a).tolist() == (a - b).tolist()
 
 
-def test_the_parameters_are_those_of_the_function() -> None:
+def test_each_has_the_parameters_of_the_function() -> None:
     assert list(inspect.signature(each(lambda tile, layout: 0)).parameters) == ["tile", "layout"]
 
 

@@ -74,7 +74,7 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
         assert len(reason) > 20 and "\n" not in reason, rule
 
 
-def test_the_document_s_pads_meet_wmma_and_ldmatrix() -> None:
+def test_the_documents_pads_suit_wmma_and_ldmatrix() -> None:
     """TVM auto memory planning, problem 1: a 128x64 f16 tile of A."""
     wmma, mma = intrinsic("wmma_m16n16k16_f16"), intrinsic("mma_m16n8k16_f16")
 

@@ -75,7 +75,7 @@ def sampled(problem: RowProblem, count: int, seed: int) -> Sequence[Config]:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
-def test_attributes_are_those_of_the_lowering_config(problem: RowProblem) -> None:
+def test_attributes_agree_with_the_lowering_config(problem: RowProblem) -> None:
     """The space computes threads, tile, step, loop and accumulators for many schedules at once."""
     for config in sampled(problem, 100, seed=9):
         lowering = lowering_config(problem, config.schedule)
@@ -95,7 +95,7 @@ def test_attributes_are_those_of_the_lowering_config(problem: RowProblem) -> Non
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
-def test_the_kernel_s_indices_are_those_of_the_lowering_config(problem: RowProblem) -> None:
+def test_the_kernels_indices_agree_with_the_lowering_config(problem: RowProblem) -> None:
     """The index formulas of row_reduction.cuh, spelled again, against the NestedLayout of the config."""
     for config in sampled(problem, 12, seed=3):
         lowering = lowering_config(problem, config.schedule)

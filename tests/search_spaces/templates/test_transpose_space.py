@@ -181,7 +181,7 @@ def test_both_sides_are_good_choices_of_the_automatic_data_movement(problem: Tra
 
 
 @pytest.mark.parametrize("element_bytes", [1, 4, 16])
-def test_sampled_conflicts_are_those_of_the_whole_tile(element_bytes: int) -> None:
+def test_sampled_conflicts_agree_with_the_whole_tile(element_bytes: int) -> None:
     problem = Transpose(4096, 4096, dtype={1: "u8", 4: "u32", 16: "u128"}[element_bytes])
     for config in sampled(problem, 40, seed=3):
         layout = shared_layout(config)

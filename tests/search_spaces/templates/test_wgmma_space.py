@@ -43,7 +43,7 @@ GOOD = Schedule.from_json(
 
 
 @pytest.mark.parametrize(("order_a", "order_b"), [("row", "row"), ("row", "col"), ("col", "row"), ("col", "col")])
-def test_laws_of_every_legal_schedule(order_a: str, order_b: str) -> None:
+def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: str) -> None:
     problem = Matmul(1000, 520, 4104, a="f16", order_a=order_a, order_b=order_b)
     for schedule in space(problem, H200).sample(40, seed=3):
         config = WGMMA_MATMUL.config(problem, schedule, H200)
@@ -188,7 +188,7 @@ def test_unsupported_problems_and_devices_are_rejected(problem: Matmul, name: st
     assert WGMMA_MATMUL.why_not(Matmul(63, 63, 61, order_b="col"), H200) is None
 
 
-def test_words_of_the_operand_in_registers_lie_in_any_order() -> None:
+def test_words_of_a_register_operand_may_have_any_order() -> None:
     """If sides are exchanged, this operand is b."""
     for order in ("row", "col"):
         assert WGMMA_MATMUL.why_not(Matmul(64, 64, 64, a="f32", order_a=order, order_b="col"), H200) is None
@@ -307,7 +307,7 @@ def _counted(problem: Matmul, schedule: Schedule) -> CostCounts:
     return WGMMA_MATMUL.counts(problem, WGMMA_MATMUL.config(problem, schedule, H200), H200)
 
 
-def test_copies_by_threads_cost_more_than_those_of_tma() -> None:
+def test_copies_by_threads_cost_more_than_tma() -> None:
     """The cost grows as the alignment of lines falls, and one warp takes longer than four.
 
     Times of the model follow. All that threads copy are of one config, that of k = 4097, which has the registers that
@@ -405,7 +405,7 @@ def test_stream_k_is_faster_for_a_small_last_wave() -> None:
     assert dram_bytes(large, config, H200, out_of_step=0.1) > dram_bytes(large, config, H200)
 
 
-def test_a_proxy_is_a_problem_that_the_template_takes() -> None:
+def test_a_proxy_is_accepted_by_its_template() -> None:
     for order_a, order_b in (("row", "row"), ("col", "col")):
         problem = Matmul(4104, 4104, 8200, a="f16", order_a=order_a, order_b=order_b, batch=3)
         for schedule in space(problem, H200).sample(20, seed=5):

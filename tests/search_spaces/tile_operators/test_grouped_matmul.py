@@ -317,7 +317,7 @@ def test_kernels_pack_the_matrices_of_all_groups(weights: str) -> None:
         SMALL.pack(SMALL.random_inputs(1)["w"])
 
 
-def test_quantised_matrices_compute_what_their_numbers_say() -> None:
+def test_quantised_matrices_agree_with_their_dequantised_values() -> None:
     rng = np.random.default_rng(3)
     numbers, zeros = rng.integers(0, 16, (2, 24, 128)), rng.integers(0, 16, (2, 2, 24))
     scale = rng.uniform(0.01, 0.1, (2, 2, 24)).astype(np.float16)

@@ -129,7 +129,7 @@ def test_problems_round_trip_as_json(name: str) -> None:
     assert problem_from_json(CASES[name].to_json()) == CASES[name]
 
 
-def test_bytes_are_those_of_the_tokens() -> None:
+def test_the_byte_count_depends_on_the_tokens() -> None:
     """The time model agrees: a larger cache does not take longer."""
     small, large = (QkNormRopeAppend(4, 8, 2, pages=pages) for pages in (2, 5000))
     template, chip = tile_template(QkNormRopeAppend), device("h100")

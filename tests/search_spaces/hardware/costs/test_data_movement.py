@@ -210,7 +210,7 @@ def counted_percent(layout, element_bytes, axis, vector, columns, block):
 
 
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
-def test_conflicts_are_those_of_every_access_of_the_first_warps(element_bytes):
+def test_conflicts_include_every_access_of_the_first_warps(element_bytes):
     rng = np.random.default_rng(element_bytes)
     for _ in range(60):
         shape = tuple(int(rng.choice([8, 16, 32, 64, 96, 128])) for _ in range(2))

@@ -318,7 +318,7 @@ def test_a_matmul_is_counted_in_small_tables(matmul: Space, nightly: bool) -> No
         assert max(rows) < 5_000_000
 
 
-def test_a_matmul_is_counted_right_as_far_as_chance_can_tell(matmul: Space) -> None:
+def test_the_count_of_a_matmul_agrees_with_random_samples(matmul: Space) -> None:
     rng = np.random.default_rng(1)
     n = 400_000
     codes = {p.name: rng.integers(0, len(p.values), n) for p in matmul.parameters}
@@ -339,7 +339,7 @@ def test_samples_of_a_matmul_are_legal_and_fixed_by_the_seed(matmul: Space) -> N
 GOLDEN = "6c69cbc5bdf59c6ea0b5856a1956682c31411afeecc99c78af74c58941b4e692"
 
 
-def test_shares_of_a_matmul_add_up(matmul: Space) -> None:
+def test_shares_of_a_matmul_sum_to_the_whole(matmul: Space) -> None:
     """Fixing a parameter to each of its values in turn partitions the space, and samples follow the parts' sizes."""
     parts = []
     for i, p in enumerate(matmul.parameters):
@@ -363,7 +363,7 @@ def test_moves_in_a_matmul_find_legal_schedules(matmul: Space) -> None:
     assert len(matmul.neighbours(parents[0])) > 10
 
 
-def test_threads_that_meet_in_a_space_see_the_same_relations() -> None:
+def test_threads_share_the_relations_of_a_space() -> None:
     """Threads share the space of a problem: a relation that another thread is computing must not count as missing."""
     at_work, go_on = threading.Event(), threading.Event()
 

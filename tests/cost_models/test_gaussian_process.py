@@ -144,7 +144,7 @@ class TestGrowing:
         assert b.mean == pytest.approx(a.mean, abs=1e-3)
         assert (b.deviation <= a.deviation + 1e-4).all() and b.deviation.sum() < a.deviation.sum()
 
-    def test_places_can_be_replaced(self) -> None:
+    def test_points_can_be_replaced(self) -> None:
         X, old, new = rows(20), rows(30, seed=3), rows(5, seed=4)
         y = values(X) - values(X).mean()
         grown, whole = (
@@ -157,7 +157,7 @@ class TestGrowing:
         assert grown.predict(y).mean[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).mean, abs=1e-3)
         assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).deviation, abs=1e-3)
 
-    def test_with_an_offset_the_mean_far_away_is_not_that_of_the_values(self) -> None:
+    def test_with_an_offset_the_distant_mean_differs_from_that_of_the_values(self) -> None:
         """A cluster of observations determines the constant only as much as a single distant observation."""
         X = np.zeros((30, 4))
         X[:20, 1:] = 0.01 * np.random.default_rng(0).random((20, 3))
@@ -201,7 +201,7 @@ class TestGrowing:
         assert np.abs(grown.predict(scaled, right).mean - of_new).mean() < 0.5 * error
         assert np.abs(grown.predict(scaled, wrong).mean - of_new).mean() < 2 * error
 
-    def test_the_evidence_is_that_of_the_covariances(self) -> None:
+    def test_the_evidence_agrees_with_the_covariances(self) -> None:
         from scipy.stats import multivariate_normal  # half a second
 
         X = rows(12)

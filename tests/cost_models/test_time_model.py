@@ -47,7 +47,7 @@ def ranked(name: str, problem: Problem) -> list[tuple[float, Config]]:
     return sorted(zip(seconds.tolist(), configs, strict=True), key=lambda pair: pair[0])
 
 
-def test_short_k_tiles_pay_for_their_barriers() -> None:
+def test_short_k_tiles_are_slowed_by_their_barriers() -> None:
     times = [matmul_seconds(tile_k=k, unroll=1, copy_columns_a=k // 8) for k in (16, 32, 64)]
     assert times[0] > 1.2 * times[1] > 1.2 * times[2]
 
@@ -58,7 +58,7 @@ def test_narrow_asynchronous_copies_pay_for_their_requests_and_for_the_way_throu
     assert narrowest > narrow
 
 
-def test_turns_of_the_inner_loop_cost_instructions() -> None:
+def test_iterations_of_the_inner_loop_cost_instructions() -> None:
     assert matmul_seconds(unroll=1) > matmul_seconds(unroll=2)
 
 
@@ -68,7 +68,7 @@ def test_fragments_held_over_the_barrier_save_its_refill() -> None:
     assert once > 1.03 * twice
 
 
-def test_a_column_sum_is_not_led_by_blocks_narrower_than_a_sector() -> None:
+def test_blocks_narrower_than_a_sector_are_not_predicted_fastest() -> None:
     problem = Reduce(16384, 16384, axis="column", dtype="f16")
     times = ranked("row_reduction", problem)
     best = times[0][0]

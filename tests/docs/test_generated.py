@@ -16,7 +16,7 @@ spec.loader.exec_module(generate)
 
 
 @pytest.mark.parametrize("name", generate.PAGES)
-def test_the_page_is_that_of_the_code(name: str) -> None:
+def test_generated_pages_are_current(name: str) -> None:
     if name == "api.md":
         pytest.importorskip("torch", reason="torch is not installed: pip install 'autosched[torch]'")
     page = (DOCS / "reference" / name).read_text("utf-8")

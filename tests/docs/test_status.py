@@ -16,7 +16,7 @@ status = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(status)
 
 
-def test_the_page_is_that_of_the_claims() -> None:
+def test_the_status_page_is_current() -> None:
     assert (DOCS / "status.md").read_text("utf-8") == status.page(TEXT, DOCS.parent), "python docs/status.py writes it"
 
 

@@ -93,7 +93,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("name", "right", "wrong"), FAULTS)
-def test_a_broken_kernel_is_seen_to_be_wrong(name: str, right: str, wrong: str) -> None:
+def test_a_broken_kernel_is_detected(name: str, right: str, wrong: str) -> None:
     problem = example(name).problem(**SMALL_SIZES[name][0])
     wanted = {"vector_width": 4, "buffers": 1}
     known = {p.name for p in problem.file.parameters} & wanted.keys()

@@ -79,7 +79,7 @@ def test_an_answer_is_proposed_and_the_prompt_contains_measurements() -> None:
     assert "microseconds" in prompt
 
 
-def test_parameters_that_an_answer_leaves_out_are_those_of_the_fastest() -> None:
+def test_omitted_parameters_are_taken_from_the_fastest_schedule() -> None:
     made = example.LanguageModelSampler(SPACE, 1, Scripted('[{"letter": "b"}]'))
     for schedule in SPACE.sample(example.FIRST, 3):
         made.tell(schedule, ok(1.0))

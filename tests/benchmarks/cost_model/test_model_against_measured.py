@@ -70,7 +70,7 @@ def test_the_power_limit_only_binds_long_launches(tmp_path: Path, monkeypatch: p
     assert limited[1] == pytest.approx(free[1], rel=1e-3)
 
 
-def test_bf16_meets_the_power_limit_later(tmp_path: Path) -> None:
+def test_bf16_reaches_the_power_limit_later(tmp_path: Path) -> None:
     (large, _) = read(recording(tmp_path))
     halves = [dataclasses.replace(large, problem=dataclasses.replace(large.problem, a=t, b=t)) for t in ("f16", "bf16")]
     f16, bf16 = (predicted(r) for r in halves)

@@ -168,7 +168,7 @@ def test_every_type_of_scalar_has_extremes() -> None:
     assert set(EXTREMES) == set(SCALAR_DTYPES)
 
 
-def test_all_of_a_launch_comes_back(tmp_path: Path) -> None:
+def test_recorded_launches_round_trip(tmp_path: Path) -> None:
     scalars = [
         ScalarArgument(f"{t}_{i}", SCALAR_DTYPES[t], v) for t, values in EXTREMES.items() for i, v in enumerate(values)
     ]
@@ -383,7 +383,7 @@ def test_a_folder_without_launches_is_bad_usage(tmp_path: Path, capsys) -> None:
 
 
 @pytest.mark.usefixtures("fake_gpu")
-def test_results_are_written_as_they_come_and_not_launched_again(tmp_path: Path, capsys) -> None:
+def test_results_are_written_immediately_and_not_measured_again(tmp_path: Path, capsys) -> None:
     folder, out = tmp_path / "kept", tmp_path / "out"
     for number, test in enumerate(["equal[1]", "differs[1]", "refused[1]"]):
         kept_with(folder, test, number)

@@ -112,7 +112,7 @@ def test_every_varied_schedule_is_one_decision_away_and_legal() -> None:
         assert probe.counts_of(changes, H200).blocks, name
 
 
-def test_a_stored_report_is_held_against_the_constants_of_today(
+def test_a_stored_report_is_compared_with_current_constants(
     report: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "probe.json"

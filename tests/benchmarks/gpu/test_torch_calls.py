@@ -46,7 +46,7 @@ def small(name: str) -> Problem:
     return replace(entry(name).problem, **SMALL[name])  # type: ignore[arg-type]
 
 
-def test_every_call_is_of_the_plan() -> None:
+def test_every_call_is_in_the_plan() -> None:
     assert {each.torch_call for each in LANGUAGE} - {""} == set(torch_calls.LANGUAGE) == set(SMALL)
     assert all(each.torch_computes for each in LANGUAGE)
 

@@ -91,7 +91,7 @@ def test_few_rows_and_equal_times_are_enough() -> None:
     assert same.predict(np.zeros((0, 6), dtype=np.float32)).shape == (0,)
 
 
-def test_a_guess_is_corrected_and_times_come_out() -> None:
+def test_the_model_corrects_an_estimate() -> None:
     """Times span three decades; one column predicts them up to another's effect. New sizes are also predicted."""
     rng = np.random.default_rng(18)
     guess = rng.uniform(-20.0, -10.0, 300)

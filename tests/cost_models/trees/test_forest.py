@@ -21,7 +21,7 @@ def booster(rounds: int = 8, base_score: float = 0.3) -> tuple[Any, npt.NDArray[
     return xgboost.train(parameters, xgboost.DMatrix(x, label=y), rounds), x
 
 
-def test_the_trees_are_those_of_xgboost() -> None:
+def test_the_trees_agree_with_xgboost() -> None:
     import xgboost
 
     trained, x = booster()

@@ -82,7 +82,7 @@ def test_noise_is_learned_as_deviation() -> None:
     assert trained().deviation(new).mean() < 0.6 * model.deviation(new).mean()
 
 
-def test_operators_are_learned_apart() -> None:
+def test_operators_are_trained_separately() -> None:
     models = train([observations(PROBLEMS[0], rows=12), observations(Softmax(256, 1000), rows=12)], QUICK)
     assert [model.operator for model in models] == ["copy", "softmax"]
     assert [model.rows for model in models] == [12, 12]

@@ -25,7 +25,7 @@ def test_a_name_that_no_column_can_have_has_no_meaning() -> None:
         meaning("weather")
 
 
-def test_limits_are_those_of_the_code() -> None:
+def test_limits_equal_the_code() -> None:
     text = " ".join(PAGE.split())
     assert f"from {warm_start.FEWEST_TIMES} on" in text
     assert f"at most {warm_start.MOST_TIMES:,}" in text

@@ -107,7 +107,7 @@ def act(inputs: dict[str, str], folder: Path, environment: dict[str, str]) -> su
     """Run the shell step of the action with these inputs."""
     action = yaml.safe_load(ACTION.read_text())
     (step,) = action["runs"]["steps"]
-    assert "${{" not in step["run"], "no input is text of the script"
+    assert "${{" not in step["run"], "no input is inserted into the text of the script"
     values = {name: inputs.get(name, entry.get("default", "")) for name, entry in action["inputs"].items()}
     filled = {k: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: values[m[1]], v) for k, v in step["env"].items()}
     return shell(step["run"], folder, {**environment, **filled})

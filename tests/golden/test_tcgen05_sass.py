@@ -57,7 +57,9 @@ def test_multiplications_follow_each_other(name: str) -> None:
     multiplications = [k for k, i in enumerate(body) if i.opcode.startswith("UTC") and "MMA" in i.opcode]
     assert len(multiplications) == 4 and all(body[k].opcode == CASES[name][2] for k in multiplications)
     between = {i.opcode for i in body[multiplications[0] : multiplications[-1]]} - {CASES[name][2]}
-    assert all(opcode.startswith(("UMOV", "UIADD3", "ULOP3", "NOP")) for opcode in between), between  # uniform, and few
+    assert all(opcode.startswith(("UMOV", "UIADD3", "ULOP3", "NOP")) for opcode in between), (
+        between
+    )  # only uniform ones
     assert len(body[multiplications[0] : multiplications[-1]]) <= 12
     assert " 0 bytes spill stores, 0 bytes spill loads" in log
     first_wait = next(k for k, i in enumerate(body) if i.opcode.startswith("SYNCS.PHASECHK"))

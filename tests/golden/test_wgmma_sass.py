@@ -131,7 +131,7 @@ def test_a_tile_that_is_staged_whole_needs_few_barriers(tiles_per_block: int, ba
     problem = Matmul(4096, 4096, 4096, a="bf16", epilogue="bias")
     schedule = Schedule.from_json("wgmma_matmul", DEALT | changes | {"raster": "row"})
     body = machine_code(template("wgmma_matmul").kernel(problem, schedule, H200))
-    named = [i for i in body if i.opcode.startswith("BAR.SYNC") and "0x80" in i.operands]  # of 128 threads
+    named = [i for i in body if i.opcode.startswith("BAR.SYNC") and "0x80" in i.operands]  # barriers of 128 threads
     assert len(named) == barriers
 
 
@@ -183,7 +183,7 @@ def test_a_cluster_begins_without_a_fence_of_the_gpu(size: int) -> None:
     """Its first barrier arrives relaxed, and the fence after it only covers the initialisation of mbarriers."""
     body = chosen(size)
     start = [i for i in body if i.address < between_wait_and_multiplications(body)[0].address]
-    assert any(i.opcode.startswith("UCGABAR_ARV") for i in start), "a first choice is of a cluster"
+    assert any(i.opcode.startswith("UCGABAR_ARV") for i in start), "a first choice has a cluster"
     assert not any(i.opcode.startswith("MEMBAR") and "GPU" in i.opcode for i in start)
 
 

@@ -74,7 +74,7 @@ def test_a_kernel_is_called_with_cupy_arrays(pool, template, split):
     cupy.cuda.get_current_stream().synchronize()  # another stream does not wait for copies of this one
     for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
         with stream:
-            for _ in range(3):  # workspaces are left as they were found
+            for _ in range(3):  # workspaces are restored
                 assert_right(PROBLEM, cupy.asnumpy(kernel(a, b=b)))
             target = cupy.zeros((1, PROBLEM.m, PROBLEM.n), cupy.float16)
             assert kernel(a, b, out=target) is target

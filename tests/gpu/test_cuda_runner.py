@@ -162,7 +162,7 @@ def test_graph_replay_and_event_pairs_agree(make_runner):
 
 
 def test_operands_in_a_warm_cache_are_read_faster_than_from_memory(make_runner):
-    # 16 MB of matrix, read once by few threads, neighbours by neighbours: a matter of latency.
+    # 16 MB of matrix, read once by few threads, adjacent addresses by adjacent threads: limited by latency.
     problem = Matmul(m=4096, n=1, k=1024, a="f32", b="f32", out="f32", order_a="col", precision="ieee")
     medians = []
     for warm in (True, False):

@@ -21,7 +21,7 @@ from cases import representative, spread
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
 
-MORE_MEMORY = 512 << 20  # than without the hostile input
+MORE_MEMORY = 512 << 20  # memory beyond that without the hostile input
 HANGS = 60.0  # seconds: longer than every limit
 # Lines that a command prints while it works; on a busy machine any command does.
 PROGRESS = re.compile(

@@ -63,7 +63,7 @@ _DOCTOR = {"cupy": "", "runtime": "cuda.runtime"}
 @pytest.fixture(scope="module")
 def cupy(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CUPY_CACHE_DIR", str(tmp_path_factory.mktemp("cupy")))  # which importing it makes
+        patch.setenv("CUPY_CACHE_DIR", str(tmp_path_factory.mktemp("cupy")))  # importing cupy creates this folder
         return pytest.importorskip("cupy", exc_type=ImportError)
 
 
@@ -88,7 +88,7 @@ def uses(source, names):
     for node in ast.walk(ast.parse(source)):
         call = node if isinstance(node, ast.Call) else None
         path = dotted(node) if isinstance(node, (ast.Attribute, ast.Call)) else None
-        if call and path in names:  # a kernel is called itself
+        if call and path in names:  # a kernel is called directly
             path += ".__call__"
         known = [name for name in names if path and path.startswith(f"{name}.")]
         if known:
@@ -104,7 +104,7 @@ def signature(function):
             return inspect.signature(function)
         except ValueError:
             return None
-    text = re.sub(r"\([^()]*\)|'[^']*'", "0", said[1]).replace("\\", "")  # commas in defaults, escapes
+    text = re.sub(r"\([^()]*\)|'[^']*'", "0", said[1]).replace("\\", "")  # escape sequences, and commas in defaults
     words = (word.strip().partition("=") for word in text.split(",") if word.strip())
     arguments = [name.partition(":")[0].split()[-1] + equals + ("0" if equals else "") for name, equals, _ in words]
     made = ast.parse(f"def f({', '.join(arguments)}): ...").body[0].args

@@ -488,7 +488,7 @@ class TestOnGpu:
         for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
             cupy.cuda.get_current_stream().synchronize()
             with stream:
-                for _ in range(3):  # workspaces are left as they were found
+                for _ in range(3):  # workspaces are restored
                     out = kernel(a, b=b)
                     found = cupy.asnumpy(out).astype(np.float64)
                     assert found.shape == expected.shape

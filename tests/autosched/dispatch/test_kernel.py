@@ -266,7 +266,7 @@ class TestRefused:
     def test_arrays_outside_a_gpu_are_rejected(self, cupy: FakeCupy, cubin: str, array: Any) -> None:
         _, b, _ = arrays(cupy)
         if isinstance(array, str):
-            array = Exchanged(b, kind=1)  # on the host, as DLPack numbers it
+            array = Exchanged(b, kind=1)  # DLPack's number of the host
         with pytest.raises(ValueError, match=r"a must be an array on the GPU \(cupy or torch\), not"):
             loaded(cupy, cubin)(array, b)
 

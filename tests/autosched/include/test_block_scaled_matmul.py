@@ -20,7 +20,7 @@ from search_spaces.operators.block_scales import SCALE_ORDERS
 from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
 
 pytestmark = [needs_compiler, needs_nvrtc]
-EVERY = 6  # one of so many planted faults runs by default
+EVERY = 6  # one in this number of planted faults runs by default
 
 
 def reported(case: str, kernel: GeneratedKernel) -> bool:

@@ -131,7 +131,7 @@ def test_the_rule_and_the_static_assert_agree(
 
 def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
     derived = {"access", "accumulators", "tiles", "parts", "row_classes"}
-    derived.add("layout_a")  # of fragments read by ldmatrix, which only matmul uses
+    derived.add("layout_a")  # for fragments read by ldmatrix, which only matmul uses
     assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
         rule.name for rule in validity_constraints(DOCUMENT, H200)
     }

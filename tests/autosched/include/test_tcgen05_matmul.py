@@ -17,7 +17,7 @@ from search_spaces.spaces.schedule import Schedule
 pytestmark = [needs_compiler, needs_nvrtc]
 B200 = device("b200")
 TYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "i8")
-SAMPLES = 36  # of each type, nightly
+SAMPLES = 36  # schedules of each type, nightly
 
 # Changes of a small schedule and its problem: blocks that share tiles or operands, or take over tiles.
 CASES = {

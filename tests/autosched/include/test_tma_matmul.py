@@ -19,7 +19,7 @@ from search_spaces.templates.tma_matmul.space import validity_constraints
 pytestmark = [needs_compiler, needs_nvrtc]
 TMA = template("tma_matmul")
 RTX5090 = device("rtx5090")
-SAMPLES = 12  # of each type, nightly
+SAMPLES = 12  # schedules of each type, nightly
 
 TYPES: dict[str, dict[str, Any]] = {
     "f16": {"a": "f16"},

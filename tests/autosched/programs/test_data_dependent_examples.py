@@ -132,7 +132,7 @@ def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
     for given in p.stress_inputs(1):
         array, _, case = given.cases[0].partition(": ")
         if array not in scalars:
-            break  # the others follow, and take long to make
+            break  # the remaining cases take long to build
         assert outcome(p, kernel, given.inputs) == "ok", given.cases
         tried.add((array, case))
     cases = ("least", "one", "largest", "descending", "alternating")

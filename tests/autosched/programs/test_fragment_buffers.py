@@ -134,7 +134,7 @@ def test_the_time_model_includes_fragment_buffers() -> None:
     space = template(p.program).space(p, A100)
     one, two = (counts(p, space.config(filled(p, gemm(fragment_buffers=n), A100)), A100) for n in (1, 2))
     assert (one.refills, two.refills) == (True, False)
-    assert two.registers - one.registers == 2 * 4 + 4 * 2  # of a and b, of a warp's 32 x 32 results
+    assert two.registers - one.registers == 2 * 4 + 4 * 2  # fragments of a and b for a warp's 32 x 32 results
 
 
 def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bool) -> None:

@@ -356,7 +356,7 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "NAME=N with m, k or n" in capsys.readouterr().err.replace(", or", " or")
     assert main(["tune", "--program", place, "--size", "k=64", "--db", database]) == 2
     assert "gemm_relu needs --size m=N and --size n=N" in capsys.readouterr().err
-    assert main(["best", "--program", place, "--db", database]) == 0, "without sizes: of all of them"
+    assert main(["best", "--program", place, "--db", database]) == 0, "without sizes, best lists all problems"
 
 
 def compiled(kernel: GeneratedKernel) -> Compiled:
@@ -470,7 +470,7 @@ def test_gemm_is_shorter_than_tritons() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     theirs = loops.gemm_loop(128, 128, 32, 8, 3)
-    assert theirs.tensor == 32 and theirs.turn >= 1.2 * 77, theirs  # that of the program: see the test above
+    assert theirs.tensor == 32 and theirs.turn >= 1.2 * 77, theirs  # the program's count: see the test above
 
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])

@@ -85,7 +85,7 @@ def test_the_exit_status_is_the_verdict_of_the_run(verdicts: list[str], doubt: s
     found = cases(report)
     failing = [name for name, case in found.items() if case.find("failure") is not None]
     assert bool(failing) == (status == 1)
-    assert ("the run" in found) == (status == 2), "a run that could not judge does not look green"
+    assert ("the run" in found) == (status == 2), "an undecided run is not reported as passed"
 
 
 def test_junit_has_a_case_for_each_entry_with_both_times_and_the_interval() -> None:
@@ -154,7 +154,7 @@ def test_hostile_names_and_reasons_stay_text() -> None:
     lines = ci.workflow_commands(summary(bad))
     assert all(line.startswith("::error ") and "\n" not in line and "\r" not in line for line in lines)
     assert all(line.isprintable() for line in lines)
-    assert "%3A%3Aerror" in lines[0].partition("::x")[0], "in a property no colon is left"
+    assert "%3A%3Aerror" in lines[0].partition("::x")[0], "colons in properties are escaped"
     text = ci.markdown(summary(bad))
     assert "<script>" not in text and "\n::error" not in text
     rows = [line for line in text.splitlines() if line.startswith("| 🔴")]

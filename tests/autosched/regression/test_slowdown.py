@@ -78,7 +78,7 @@ def test_invalid_limits_are_rejected(bad):
 
 
 def test_discoveries_agree_with_benjamini_and_hochberg():
-    # the example of their paper, section 3.2: at 5% the four smallest of fifteen stand
+    # the example of their paper, section 3.2: at 5% the four smallest of fifteen are discoveries
     p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459]
     p += [0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
     assert discoveries(p, 0.05) == [True] * 4 + [False] * 11
@@ -93,7 +93,7 @@ def test_discoveries_agree_with_benjamini_and_hochberg():
 def test_one_sided_runs_are_recognized_by_their_verdicts():
     slower, same, faster = SpeedChange.SLOWER, SpeedChange.SAME, SpeedChange.FASTER
     assert one_sided([slower] * 8) and one_sided([faster] * 9 + [same] * 2)
-    assert not one_sided([slower] * 7), "too few to tell"
+    assert not one_sided([slower] * 7), "too few pairs for a decision"
     assert not one_sided([slower] * 8 + [faster])
     assert not one_sided([slower] * 5 + [same] * 5)
     assert not one_sided([same] * 100)

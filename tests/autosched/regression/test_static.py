@@ -168,7 +168,7 @@ def test_a_rival_now_predicted_to_be_faster_is_reported(
     assert checked(database(*measured, name="measured.db")).status == 0, "the model did not predict the measured time"
     by_ptx = [dataclasses.replace(r, fingerprint=json.dumps({"model": "a model (PTX)"})) for r in estimated]
     elsewhere = checked(database(*by_ptx, name="by_ptx.db")).findings[0]
-    assert not elsewhere.verdict.fails, "times that were counted in another code are in no order with these"
+    assert not elsewhere.verdict.fails, "times counted in another code are not comparable"
 
 
 def test_an_estimate_that_is_longer_now_is_slower(

@@ -16,7 +16,7 @@ def columns(*parameters: Parameter) -> tuple[tuple[str, ...], dict[str, np.ndarr
     rows = made.of(schedules)
     by_value = {
         str(schedule[parameters[0].name]): row for schedule, row in zip(schedules, rows, strict=True)
-    }  # of the first parameter
+    }  # by the value of the first parameter
     return made.names, by_value
 
 

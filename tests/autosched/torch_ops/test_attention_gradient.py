@@ -36,7 +36,7 @@ def test_gradients_agree_with_torch(compiled: bool) -> None:
 
 def test_only_requested_gradients_are_computed() -> None:
     q, k, v = tensors()
-    attend(q, k.detach(), v).sum().backward()  # a gradient whose elements share one place in memory
+    attend(q, k.detach(), v).sum().backward()  # a broadcast gradient, whose elements share one address
     assert (q.grad is None, k.grad is None, v.grad is None) == (False, True, False)
     assert not attend(q.detach(), k.detach(), v.detach()).requires_grad
     with torch.no_grad():

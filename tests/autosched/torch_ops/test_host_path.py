@@ -43,7 +43,7 @@ from search_spaces.spaces.schedule import Schedule  # noqa: E402
 
 pytestmark = needs_compiler
 H200 = device("h200")
-SPACE = "autosched_host_path"  # of the operators under test, which are implemented for the CPU's tensors
+SPACE = "autosched_host_path"  # namespace of the operators under test, which are implemented for CPU tensors
 
 
 class Fixed(Database):
@@ -294,7 +294,7 @@ class TestPython:
         called_twice(operators)
         with pytest.raises(ValueError, match="multiple of 16 bytes"):
             operators.softmax(drawn(4 * 512 + 1)[1:].view(4, 512))
-        with pytest.raises(RuntimeError, match="dtype"):  # torch's own, of the schema
+        with pytest.raises(RuntimeError, match="dtype"):  # an error of torch about the schema
             operators.reduce(drawn(4, 512), torch.float32)
 
     def test_a_launch_that_the_driver_refuses(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:

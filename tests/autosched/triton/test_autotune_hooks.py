@@ -57,7 +57,7 @@ def test_the_model_prunes(tmp_path):
     pruned = {"perf_model": hooks.perf_model, "top_k": 1}
     made = triton.autotune(kernels.CONFIGS, key=["n"], prune_configs_by=pruned)(kernels.double)
     launches, config = launched(made, 2**16)
-    assert len({dict(launch.constants)["BLOCK"] for launch in launches}) == 1, "only the best by the model is left"
+    assert len({dict(launch.constants)["BLOCK"] for launch in launches}) == 1, "only the model's best remains"
     times = modelled(hooks, 2**16)
     assert config.kwargs["BLOCK"] == min(times, key=times.get)
     times = modelled(hooks, 2**20)

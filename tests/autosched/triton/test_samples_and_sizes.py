@@ -61,7 +61,7 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_sample_grows_by_the_blocks_that_it_waits_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
     """Waiting includes atomics that change nothing, in a loop in which warps meet at barriers."""
-    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # as for a block that takes seconds
+    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # treats each block as expensive
     with emulated("h100", plan=SOME) as session:
         o = torch.empty(99, 64, dtype=torch.int32, device="cuda")
         kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32, device="cuda"), o, 2, SWAP=swap, num_warps=2)
@@ -121,7 +121,7 @@ def test_a_fault_at_a_size() -> None:
         kernels.row_sums_in_whole_tiles[(2,)](o, x, n, BLOCK=16, num_warps=1)
 
     with emulated("h100", check=False) as session:
-        run(16)  # the size that its author has tried
+        run(16)  # the size that the author tested
         assert session.ok
         session.at_sizes(run, n=(16, 18))
     assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]

@@ -43,7 +43,7 @@ BAD = {
     "garbage": Status.CRASHED,
     "raise": Status.CRASHED,
     "poison": Status.LAUNCH_ERROR,
-    "wrong": Status.WRONG_RESULT,  # it would have been fast
+    "wrong": Status.WRONG_RESULT,  # it would be fast
     "negative": Status.CRASHED,
     "nonsense": Status.CRASHED,
 }

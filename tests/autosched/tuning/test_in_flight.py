@@ -25,7 +25,7 @@ def pace(compilers: int, compiling: float, measuring: float, proposing: float) -
     ("compilers", "compiling", "measuring", "proposing", "size"),
     [
         (2, 0.3, 0.02, 0.02, 2),  # two compilers are the bottleneck: no more in flight than they compile
-        (16, 0.3, 0.02, 0.02, 15),  # the GPU keeps up with fifteen
+        (16, 0.3, 0.02, 0.02, 15),  # fifteen compilers keep the GPU busy
         (64, 0.3, 0.02, 0.1, 3),  # a slow sampler keeps three compilers busy
         (64, 0.3, 1.0, 0.02, 1),  # a slow kernel: each result is worth waiting for
         (16, 0.0, 0.02, 0.02, 1),  # all modules are already compiled

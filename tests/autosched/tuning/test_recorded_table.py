@@ -77,7 +77,7 @@ def replayed(tmp_path: Path, file: Path, trials: int = 30, made: KernelSpec | No
 def test_a_kernel_tuner_cache_is_searched_for_a_user_kernel(tmp_path: Path) -> None:
     result = replayed(tmp_path, cache(tmp_path / "cache.json"))
     assert result.exhausted and result.provenance is Provenance.REPLAYED
-    assert result.device.name == "a100_40gb_pcie", "that which the file names"
+    assert result.device.name == "a100_40gb_pcie", "the device that the file names"
     assert len(result.trials) == len(BLOCKS) * len(TILES) - 1, "illegal schedules are not tried"
     assert result.best is not None and result.best.schedule.values == {"block_size_x": 64, "tile": 2}
     assert result.best.seconds == pytest.approx(1e-3), "milliseconds in the file, seconds here"

@@ -150,7 +150,9 @@ class TestStream:
         made = Watched("random")
         result = tuned(store, 50, StreamingRunner(3), made, out=8)
         assert len(result.trials) == 50 == made.told and made.out == 0
-        assert made.before[0] == 0 and all(before >= 1 for before in made.before[1:]), "it never waits for all"
+        assert made.before[0] == 0 and all(before >= 1 for before in made.before[1:]), (
+            "the sampler never waits for all results"
+        )
         assert max(made.after) == 8 == made.after[0]
 
     def test_the_sampler_receives_all_ready_results_before_it_proposes(self, store: Store) -> None:

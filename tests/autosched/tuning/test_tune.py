@@ -38,7 +38,7 @@ class TestStarting:
 
         def fingerprint(self) -> dict[str, str]:
             self.asked += 1
-            raise RunnerStopped("no GPU")  # which the search itself reports
+            raise RunnerStopped("no GPU")  # the search itself reports it
 
     @pytest.mark.parametrize(("provenance", "asked"), [(Provenance.MEASURED, 1), (Provenance.ESTIMATED, 0)])
     def test_a_gpu_starts_while_the_search_is_set_up(self, provenance: Provenance, asked: int) -> None:

@@ -230,7 +230,7 @@ class TestResume:
             )
 
         tuned(store, 40, made=made())
-        assert trained and trained[-1] >= 10, "all but the last batches have been learned from"
+        assert trained and trained[-1] >= 10, "the model was trained on all except the last batches"
         trained.clear()
         tuned(store, 4, made=made())
         assert trained[0] >= 28, "the first proposals of the second run come from a model of the first run's trials"

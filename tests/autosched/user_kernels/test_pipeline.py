@@ -67,7 +67,7 @@ def verified(kernel: KernelSpec) -> Verdict:
 def test_a_pipeline_is_verified_in_full() -> None:
     done = verified(pipeline("pipe_right"))
     assert done.ok, done.reason
-    assert len(done.runs) == 6  # in other orders, twice, with functions that err
+    assert len(done.runs) == 6  # in other orders, twice, and with perturbed functions
 
 
 @needs_compiler

@@ -106,7 +106,7 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []
         for one in (size, *size.smaller):
-            with suppress(ValueError):  # the schedule is none for that size
+            with suppress(ValueError):  # the schedule is not valid for that size
                 kernels.append(made.kernel(one.problem, schedule, on))
         whole = made.kernel(LARGE, schedule, on)
         assert kernels[0].grid == whole.grid or math.prod(kernels[0].grid) >= 128, schedule
@@ -122,7 +122,7 @@ def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> Non
         (size,) = (s for s in stress_sizes(small, schedule) if s.name == "all workers")
         kernels = []
         for one in (size, *size.smaller):
-            with suppress(ValueError):  # the schedule is none for that size
+            with suppress(ValueError):  # the schedule is not valid for that size
                 kernels.append(made.kernel(one.problem, schedule, on))
         assert kernels[0].grid == made.kernel(LARGE, schedule, on).grid, schedule
 

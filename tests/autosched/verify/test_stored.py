@@ -72,7 +72,7 @@ def test_tune_stores_a_full_verification_of_its_winner(tuned: tuple[Path, TuneRe
     assert (verification["status"], verification["depth"], verification["whole"]) == ("ok", "full", False)
     kernel = template(result.best.schedule.template).kernel(PROBLEM, result.best.schedule, H200)
     assert verification["ptx"] == ptx_digest(kernel) and stored.stale_reason(result.best.verification, kernel) == ""
-    assert not stored.is_full(result.best.verification), "it was cut short"
+    assert not stored.is_full(result.best.verification), "the verification was cut short"
     assert "cut short" in result.verification and result.verification == stored.summary(result.best.verification)
 
 

@@ -20,7 +20,7 @@ def evidence(seconds: tuple[float, ...], predicted: tuple[float, ...] | None = N
 
 def test_the_first_choice_is_the_predicted_fastest() -> None:
     one = evidence((3.0, 2.0, 4.0), (1.0, 2.0, 1.5))
-    assert one.regret == 1.5  # the first schedule, against the second
+    assert one.regret == 1.5  # the first schedule's time divided by the second's
     assert one.correction == 2.0
     assert dataclasses.replace(one, sustained=2.5).correction == 2.5
 

@@ -55,7 +55,7 @@ def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
     assert shared.dram_bytes > 1.2 * alone.dram_bytes
     tiny_l2 = dataclasses.replace(large, device=dataclasses.replace(hopper.device, l2_bytes=6 << 20))
     alone, shared = (counts(tiny_l2, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
-    assert shared.dram_bytes < 2 * alone.dram_bytes  # once for each of two blocks at most
+    assert shared.dram_bytes < 2 * alone.dram_bytes  # each of two blocks loads it at most once
     small = dataclasses.replace(hopper, problem=Matmul(1024, 1024, 1024, a="f16"))
     assert counts(small, TritonConfig(128, 128, 64, 3, 4)).dram_bytes == small.problem.min_bytes
 

@@ -412,7 +412,7 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
 def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path):
     out = tmp_path / "out"
     killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=fake_kernel)
-    killed._record = lambda trials, path: None  # as if it had ended before
+    killed._record = lambda trials, path: None  # as if the process had ended before
     killed._shapes(SHAPES[:1], killed._end, ())
     (left,) = out.glob("trials-*.jsonl")
     lines = left.read_text().splitlines()
@@ -461,7 +461,7 @@ gpu.sys.exit(gpu.main(["--minutes", "5", "--out", {str(tmp_path / "out")!r}, "--
 def until(condition) -> None:
     deadline = time.monotonic() + 30
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.02)
 
 

@@ -282,7 +282,7 @@ def linker(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_without_ptxas_the_driver_assembles(linker: SimpleNamespace) -> None:
     assert assembled(PTX, "sm_90a") == b"cubin"
     ((_, _, data, size, _),) = linker.given
-    assert data == PTX.encode() + b"\0" and size == len(data), "which ends in a zero, as the driver wants it"
+    assert data == PTX.encode() + b"\0" and size == len(data), "the text ends with a zero byte, as the driver requires"
     assert linker.destroyed == ["state"]
 
 

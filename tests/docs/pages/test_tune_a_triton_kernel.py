@@ -66,5 +66,7 @@ with emulated("h100") as session:
 """
     )
     Path("stock.py").write_text(hooks)
-    assert len(runpy.run_path("stock.py")["session"].launches) == 2 * 2 + 1, "two are left to time, twice each"
+    assert len(runpy.run_path("stock.py")["session"].launches) == 2 * 2 + 1, (
+        "two remaining configurations are timed, twice each"
+    )
     monkeypatch.delitem(sys.modules, "matmul", raising=False)

@@ -418,6 +418,6 @@ def test_close_while_others_wait_ends_every_iteration(tmp_path):
             kernels = [kernel(f"k{i}", f"x[threadIdx.x] = {i}.0f + {pause}f;") for i in range(12)]
             closer = threading.Timer(pause, pool.close)
             closer.start()
-            with contextlib.suppress(RuntimeError):  # closed before the last was handed in
+            with contextlib.suppress(RuntimeError):  # closed before the last kernel was submitted
                 assert len(list(compile_many(pool, kernels, "sm_90a"))) <= 12
             closer.join()

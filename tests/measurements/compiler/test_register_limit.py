@@ -11,7 +11,7 @@ from measurements.compiler.pool import parse_resources
 from search_spaces.hardware.devices import device, register_limit
 from search_spaces.launches.headers import Headers
 
-VALUES = range(300)  # more than a thread has registers
+VALUES = range(300)  # more values than a thread has registers
 
 
 def _source(threads: int, blocks: int) -> str:

@@ -139,7 +139,7 @@ def test_every_failure_has_its_status_and_does_not_affect_others(make_runner, tm
         assert measurement.status is (FATES[name.removesuffix("_a")] if i % 2 == 0 else Status.OK), name
         if not measurement.ok:
             assert measurement.reason
-            assert measurement.reason.isprintable(), "no terminal obeys it, and it is one line"
+            assert measurement.reason.isprintable(), "control characters are escaped, in one line"
     left = Path(f"/proc/{(tmp_path / 'child').read_text()}/cmdline")
     assert not left.exists() or not left.read_bytes(), "at most a zombie that init has yet to collect"
 
@@ -405,7 +405,7 @@ def test_the_availability_of_a_gpu_is_reported_in_one_line():
 
 
 def test_a_locked_clock_is_verified(make_runner):
-    near, far = (make_runner(policy=Policy(clock_mhz=mhz)) for mhz in (1515, 1410))  # the worker's is 1500
+    near, far = (make_runner(policy=Policy(clock_mhz=mhz)) for mhz in (1515, 1410))  # the worker's clock is 1500 MHz
     (result,) = near.measure([candidate("time_1000")])
     assert result[1].ok and near.fingerprint()["clocks"] == "1515 MHz"
     with pytest.raises(RunnerStopped, match=r"runs at 1500 MHz, not at 1410: lock it \(nvidia-smi -lgc 1410\)"):

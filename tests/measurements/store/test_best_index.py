@@ -121,7 +121,7 @@ def test_an_answer_is_remembered_until_the_file_changes(tmp_path: Path, monkeypa
         assert newer is not None and newer.seconds == pytest.approx(3e-6), "from the log next to it"
         writer.append(trial(3, Status.OK, 2, "h200", "d", None, Provenance.MEASURED))
         newer = reader.best(PROBLEM, "h200")
-        assert newer is not None and newer.seconds == pytest.approx(2e-6), "however soon"
+        assert newer is not None and newer.seconds == pytest.approx(2e-6), "even immediately afterwards"
     reader.close()
     with pytest.raises(StoreError, match="has been closed"):
         reader.best(PROBLEM, "h200")

@@ -285,7 +285,7 @@ def refused(place: str | Path, folder: Path, *, create: bool = True) -> str:
     before = snapshot(folder)
     with pytest.raises(StoreError) as caught:
         Store.open(place, create=create)
-    assert snapshot(folder) == before, "a refused database must leave the disk as it was"
+    assert snapshot(folder) == before, "a rejected database must not change the disk"
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

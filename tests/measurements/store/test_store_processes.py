@@ -50,7 +50,7 @@ class TestProcesses:
         for attempt in range(12 if nightly else 4):
             writer = self.start(path, 10**6, str(attempt))
             assert writer.stdout is not None
-            acknowledged.append(int(writer.stdout.readline()))  # it has begun
+            acknowledged.append(int(writer.stdout.readline()))  # the writer has started
             time.sleep(random.random() * 0.15)
             writer.send_signal(signal.SIGKILL)
             acknowledged += [int(line) for line in writer.stdout.read().split("\n")[:-1]]
@@ -63,7 +63,7 @@ class TestProcesses:
             assert len(stored) - len(acknowledged) <= attempt + 1, "at most one unacknowledged trial per kill"
             assert len(set(stored)) == len(stored)
         closed_store(path)
-        assert os.listdir(tmp_path) == ["a.db"], "the next one to open and close it tidies up"
+        assert os.listdir(tmp_path) == ["a.db"], "the next process that closes the database removes the log"
 
     def test_a_writer_killed_while_it_makes_the_database(self, tmp_path: Path, nightly: bool) -> None:
         random = Random(6)

@@ -81,7 +81,7 @@ def alive(pid: int) -> bool:
 def wait_until(condition, seconds=10.0):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.01)
 
 

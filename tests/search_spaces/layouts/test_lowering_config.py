@@ -18,8 +18,8 @@ MATVEC = """#iree_gpu.lowering_config<{
  workgroup = [2, 1, 0]}>"""
 SHAPE = (4, 6656, 16384)
 
-# The document's expanded config, to the letter: workgroup has one entry fewer than there are dimensions. It still says
-# thread 0 (untiled) where the code that followed says 1.
+# The document's expanded config, verbatim: workgroup has one entry fewer than there are dimensions. It still has
+# thread 0 (untiled), where the code that followed has 1.
 EXPANDED = """#iree_gpu.lowering_config<{
             lane_basis = [[1, 1, 64, 1], [0, 1, 2, 3]], 
             expand_dims = [0, 0, 0 ,8], 

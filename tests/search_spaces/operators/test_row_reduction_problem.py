@@ -159,7 +159,7 @@ def test_tolerance_admits_sequential_f32_sums_and_refuses_a_missing_element(
     divisor = np.float32(columns if kind == "mean" else 1)
     assert (np.abs(totals[:, -1] / divisor - reference) <= tolerance).all()
     without_last = np.float64(totals[:, -1] - terms[:, -1]) / divisor
-    assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the missing element may be small
+    assert (np.abs(without_last - reference) > tolerance).mean() > 0.6  # the missing element can be small
 
 
 @pytest.mark.parametrize("kind", NORMALIZATIONS)

@@ -61,7 +61,7 @@ def test_fragments_without_a_program_are_refused(title: str) -> None:
 def test_notes_of_the_listings() -> None:
     golden = DOCUMENTS / "notes.golden"
     found = notes_of({title: listing(title) for title in READ})
-    assert found == golden.read_text("utf-8"), "readings have changed: look at each, then renew the file"
+    assert found == golden.read_text("utf-8"), "readings have changed: review each, then update the file"
 
 
 def test_the_attribute_of_vector_ext() -> None:

@@ -42,7 +42,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[3] / "examples"
 A100, H100 = device("a100"), device("h100")
 FEW = dataclasses.replace(A100, sm_count=2)
-OUTSIDE = None  # the moments that lie in no loop
+OUTSIDE = None  # moments outside loops
 
 
 @dataclasses.dataclass(frozen=True)

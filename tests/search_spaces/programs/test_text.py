@@ -61,7 +61,7 @@ def test_every_listing_is_either_read_or_refused() -> None:
 def test_notes_of_the_listings() -> None:
     """Each interpretation of an ambiguous text gives one note; docs/explanation/layouts.md explains them."""
     golden = Path(__file__).parent / "listings" / "notes.golden"
-    assert notes_of(READ) == golden.read_text("utf-8"), "readings have changed: look at each, then renew the file"
+    assert notes_of(READ) == golden.read_text("utf-8"), "readings have changed: review each, then update the file"
 
 
 def test_the_attribute_of_vector_ext() -> None:

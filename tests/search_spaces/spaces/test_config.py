@@ -42,7 +42,7 @@ def test_values_are_had_by_their_type() -> None:
     assert config.integer("tile") == 2 and config.integer("bytes") == 8
     assert config.integers("stages", "area") == (2, 4)
     assert config.text("order") == "col"
-    assert type(config["bytes"]) is int, "no integer of numpy: it is written into source and JSON"
+    assert type(config["bytes"]) is int, "not a numpy integer: it is written into source and JSON"
     with pytest.raises(TypeError, match="order is 'col', not an integer"):
         config.integer("order")
     with pytest.raises(TypeError, match="area is 4, not a string"):

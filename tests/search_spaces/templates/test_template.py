@@ -38,7 +38,7 @@ def test_configs_and_kernels_require_valid_schedules() -> None:
     transposes = TRANSPOSE.space(Transpose(64, 64), H200).sample(1, seed=1)
     space = COPY.space(PROBLEM, H200)
     wasteful = next(s for s in space.valid.sample(200, seed=1) if space.explain(s))
-    assert COPY.config(PROBLEM, wasteful, H200).schedule == wasteful, "it computes the right numbers all the same"
+    assert COPY.config(PROBLEM, wasteful, H200).schedule == wasteful, "the result is correct nevertheless"
     for make in (COPY.config, COPY.kernel):
         with pytest.raises(ValueError, match="this is a schedule of transpose: give one of copy"):
             make(PROBLEM, transposes[0], H200)

@@ -55,7 +55,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
     forward = replace(problem.forward, dtype="f16")
 
     def loss(moved: dict[str, np.ndarray]) -> float:
-        with pytest.MonkeyPatch.context() as patch:  # of float64, where the problem's type would round
+        with pytest.MonkeyPatch.context() as patch:  # computes in float64, since the problem's type rounds
             patch.setattr(type(forward), "loaded", lambda _, given: given)
             return float((forward.reference(moved)["out"] * gradient).sum())
 
@@ -68,7 +68,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
 
 
 SAMPLED = 4  # for each GPU by default; the nightly run has 200
-# The problem of several tests: to count its schedules takes longer than to run a few of them.
+# Problem of several tests, since counting its schedules takes longer than running a few of them.
 SAMPLED_PROBLEM = replace(CASES["window behind a prefix"], batch=1, heads=2, kv_heads=1)
 WGMMA = {"queries_intrinsic": "wgmma_m64k16_f16", "keys_intrinsic": "wgmma_m64k16_f16"}
 

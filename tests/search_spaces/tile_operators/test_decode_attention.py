@@ -131,4 +131,4 @@ def test_infinite_keys_need_no_warning() -> None:
     inputs = SMALL.random_inputs(1)
     inputs["k"] = np.full_like(inputs["k"], np.inf)
     inputs["q"] = np.zeros_like(inputs["q"])
-    assert np.isnan(SMALL.reference(inputs)["out"]).any()  # of 0 times infinity
+    assert np.isnan(SMALL.reference(inputs)["out"]).any()  # from 0 times infinity

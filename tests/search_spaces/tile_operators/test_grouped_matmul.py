@@ -25,7 +25,7 @@ CASES = {
     "masked, silu and up": replace(SMALL, m=70, n=40, groups=3, rows="masked", activation="silu_up"),
 }
 BLOCKS = replace(SMALL, k=272, dtype="e4m3", w_order="col")
-OF_BLOCKS = {  # which Ampere does not multiply
+OF_BLOCKS = {  # a type that Ampere does not multiply
     "e4m3": BLOCKS,
     "e4m3, chosen rows": replace(BLOCKS, tokens=40),
     "e4m3, silu and up": replace(BLOCKS, n=128, activation="silu_up"),

@@ -116,7 +116,7 @@ def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
     half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
     mixed = [
         *make_trials(one),
-        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # the newest times of four of them
+        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # newest results of four schedules
         *make_trials(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
         *make_trials(observations(Copy(64, 65), rows=6), device="gtx970"),
         *make_trials(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
@@ -141,7 +141,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
     ).observations
     times = dict(zip(found.schedules, found.seconds, strict=True))
     assert times[one.schedules[0]] == one.seconds[0] / 2  # re-measured
-    assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of both
+    assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of both times
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_invalid_time_limits_are_rejected(run: Run, seconds: str) -> None:
 
 
 def test_ctrl_c_outside_the_loop_still_gives_the_document(run: Run, fake: FakeTune) -> None:
-    fake.ends_by = KeyboardInterrupt  # while the backend closes, for one
+    fake.ends_by = KeyboardInterrupt  # for example while the backend closes
     status, out, _ = run("tune", "matmul", *SMALL, "--db", "b.db", "--json")
     found = json.loads(out)
     assert (status, found["interrupted"], found["best"]["timing"]["median"]) == (130, True, 1e-6)

@@ -292,7 +292,7 @@ def test_a_missing_compiler_is_reported_in_one_line(run: Run, monkeypatch: pytes
 def test_an_unwritable_cache_is_reported_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object, **__: object) -> Iterator[Verdict]:
         raise PermissionError(13, "Permission denied", "/cache/emulator")
-        yield  # a generator, as the real one
+        yield  # a generator, like the real function
 
     monkeypatch.setattr(command, "emulate_all", refused)
     monkeypatch.setattr(command, "check_ready", lambda: None)
@@ -304,7 +304,7 @@ def test_an_unwritable_cache_is_reported_in_one_line(run: Run, monkeypatch: pyte
 def test_exhausted_memory_is_reported_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object, **__: object) -> Iterator[Verdict]:
         raise MemoryError("Unable to allocate 5.95 MiB")
-        yield  # a generator, as the real one
+        yield  # a generator, like the real function
 
     monkeypatch.setattr(command, "emulate_all", exhausted)
     monkeypatch.setattr(command, "check_ready", lambda: None)

@@ -11,7 +11,7 @@ from autosched.cli.options import kernel, sources, triton
 
 DATABASES = {"db", "into"}
 SOURCES = {"kernel": sources.Kernels, "program": sources.Programs, "triton": sources.TritonKernels}
-NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # of all trials, or of the kernels that a program has
+NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # use all trials, or the kernels of a script
 OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # replaced by --kernel and --program
 READING = [
     name

@@ -85,7 +85,7 @@ def test_the_time_model_is_of_the_device(name: str) -> None:
     assert np.array_equal(fits, np.isfinite(many)) and 0 < fits.sum() < len(space)
     assert (many[fits] > few[fits]).all()
     weights = sum(n * k for n, k in MIXTRAL.matmuls) * 2
-    assert few[fits].min() > 2 * weights / row.dram_bandwidth, "no less than the weights of two experts take"
+    assert few[fits].min() > 2 * weights / row.dram_bandwidth, "at least the time to load the weights of two experts"
     flops = 2 * 4096 * 2 * sum(n * k for n, k in MIXTRAL.matmuls)
     assert many[fits].min() > flops / row.tensor_peak("bf16")
     best = space[int(np.argmin(many))]

@@ -151,7 +151,7 @@ def order(result: TuneResult) -> list[int]:
 
 def test_the_fastest_in_the_final_wins_over_the_fastest_in_screening(store: Store) -> None:
     result = tuned(store, PairedRunner(lambda x: 1e-6 * (1.3 - x / 20)))
-    assert sorted(order(result)) == list(range(paired_timing.FEWEST_ENTRANTS)), "the fastest of screening are let in"
+    assert sorted(order(result)) == list(range(paired_timing.FEWEST_ENTRANTS)), "the fastest of screening are finalists"
     assert order(result) == [5, 4, 3, 2, 1, 0]
     assert result.best is not None and result.best.schedule["x"] == 5
     assert store.best(PROBLEM, "h200") == result.best
@@ -201,7 +201,7 @@ def test_only_plausible_winners_continue_after_the_first_rounds(store: Store) ->
     result = tuned(store, runner)
     many, few = runner.compared[:2]
     assert len(many) == paired_timing.MOST_ENTRANTS and few == [x for x in many if x % 4 == 0]
-    assert order(result)[0] % 4 == 0 and len(order(result)) == len(many), "those that were dropped keep their places"
+    assert order(result)[0] % 4 == 0 and len(order(result)) == len(many), "dropped entrants keep their rank"
     assert result.remeasured is not None
     assert result.remeasured.rounds >= paired_timing.FIRST_ROUNDS + paired_timing.ROUNDS
 
@@ -240,7 +240,7 @@ def test_rounds_are_added_until_the_winner_is_clear_or_a_limit_is_reached(store:
     result = tuned(store, runner, complexity=lambda s: float(-s.integer("x")))
     assert result.remeasured is not None and result.remeasured.clear
     assert paired_timing.ROUNDS < result.remeasured.rounds <= paired_timing.MOST_ROUNDS
-    assert len(runner.compared[0]) > len(runner.compared[-1]) >= 2, "who is shown to be slower drops out"
+    assert len(runner.compared[0]) > len(runner.compared[-1]) >= 2, "entrants shown to be slower are dropped"
     assert order(result)[0] == 0
     lengths = [len(p.seconds) for p in result.remeasured.standings]
     assert lengths[0] == result.remeasured.rounds and min(lengths) < max(lengths)
@@ -270,7 +270,7 @@ def test_a_failure_in_a_later_round_restarts_the_final_without_the_entrant() -> 
     found = paired_timing.remeasure(runner, runner_candidates(5), [4.0, 0.0, 3.0, 2.0, 1.0])
     assert [p.position for p in found.failed] == [1]
     again = next(i for i, xs in enumerate(runner.compared) if i and len(xs) > len(runner.compared[i - 1]))
-    assert runner.compared[again] == [0, 2, 3, 4], "also those who had dropped out"
+    assert runner.compared[again] == [0, 2, 3, 4], "including entrants that had been dropped"
     assert found.standings[0].position in (0, 2)
 
 
@@ -391,7 +391,7 @@ class TestStore:
         self.add(store, 1, 1e-6)
         self.add(store, 2, 2e-6)
         self.add(store, 1, 3e-6, rank=2)
-        assert self.best(store) == (2, 2e-6), "without a winner, the newest time of a entrant"
+        assert self.best(store) == (2, 2e-6), "without a winner, the newest time of an entrant"
         self.add(store, 2, 2.5e-6, rank=1)
         assert self.best(store) == (2, 2.5e-6)
 
@@ -431,7 +431,7 @@ def test_times_of_different_policies_are_not_mixed(store: Store) -> None:
     store.extend(faster)
     warm = str(Policy("warm"))
     assert {s.policy for s in store.problems()} == {DEFAULT, warm}
-    assert store.best(PROBLEM, "h200") == cold.best, "a warm L2 is no better kernel"
+    assert store.best(PROBLEM, "h200") == cold.best, "a time from a warm L2 does not win"
     best = store.best(PROBLEM, "h200", policy=warm)
     assert best is not None and best.seconds == 1e-9 and best.policy == warm
     again = tuned(store, PairedRunner(time_of), 3)
@@ -447,7 +447,7 @@ def test_a_library_that_is_faster_is_the_winner_and_recorded(store: Store) -> No
     assert result.remeasured is not None and result.remeasured.library_won
     again = tuned(store, PairedRunner(time_of, library=0.8e-6))
     assert again.earlier == 40 and again.best is not None and is_library(again.best.schedule)
-    assert order(again) == order(result), "those that the library beat are let in again"
+    assert order(again) == order(result), "schedules beaten by the library compete again"
 
 
 def test_a_losing_library_is_recorded_with_its_rank(store: Store) -> None:
@@ -470,7 +470,7 @@ def test_a_copy_is_the_control_without_a_library(store: Store) -> None:
     result = tuned(store, PairedRunner(time_of, library=None, copy=0.5e-6))
     assert result.best is not None and result.best.control is not None
     assert result.best.control.name == "copy" and result.best.control.timing.median == pytest.approx(0.5e-6, rel=0.06)
-    assert not any(is_library(r.schedule) for r in store.trials(PROBLEM)), "a copy is no way to compute anything"
+    assert not any(is_library(r.schedule) for r in store.trials(PROBLEM)), "a copy never wins"
     then = AtTuning.of((), result.best)
     assert then is not None and then.control == result.best.control
     assert Trial.from_json(result.best.to_json()) == result.best
@@ -502,7 +502,7 @@ def test_the_default_always_enters_the_final(store: Store) -> None:
     assert order(result) == [33, 0, 1]
     assert result.best is not None and result.best.schedule == default
     again = tuned(store, runner, default=Schedule("toy", (("y", 1),)))
-    assert again.best is not None and again.best.schedule == default, "one that has no kernel is left out"
+    assert again.best is not None and again.best.schedule == default, "a default without a kernel is skipped"
 
 
 def test_a_default_that_was_not_screened_enters_the_final(store: Store) -> None:

@@ -33,7 +33,9 @@ def test_division_of_64_bits_and_bit_tricks() -> None:
     x = RNG.integers(-(2**62), 2**62, N)
     y = RNG.integers(1, 2**40, N) * RNG.choice([-1, 1], N)
     zero = np.zeros(N, np.int64)
-    q, r, b, *_ = run(source, zero, zero.copy(), zero.astype(np.uint64), x, y)  # an array passed twice is one
+    q, r, b, *_ = run(
+        source, zero, zero.copy(), zero.astype(np.uint64), x, y
+    )  # an array passed twice is a single array
     wanted = [(abs(int(a)) // abs(int(c))) * (1 if (a < 0) == (c < 0) else -1) for a, c in zip(x, y, strict=True)]
     np.testing.assert_array_equal(q, wanted)
     np.testing.assert_array_equal(r, [int(a) - w * int(c) for a, w, c in zip(x, wanted, y, strict=True)])
@@ -423,7 +425,7 @@ def test_warps_may_write_one_value_together() -> None:
     ("old", "new"),
     [
         ("any = 1", "any = threadIdx.x / 32"),  # several values
-        ("any = 1;\n  __syncthreads();", "any = 1;"),  # read with nothing in between
+        ("any = 1;\n  __syncthreads();", "any = 1;"),  # read without a barrier in between
         ("any = 0;\n  __syncthreads();", "any = 0;"),
         ("if (threadIdx.x == 0) o[0] = any;", "if (threadIdx.x == 0) o[0] = any; if (threadIdx.x == 64) any = 7;"),
     ],
@@ -513,7 +515,7 @@ def test_wmma_of_integers_bits_and_doubles(shape: tuple[int, int, int]) -> None:
         else:
             a, b = (np.unpackbits(p, axis=1, bitorder="little").astype(np.int64) for p in (x, y))
     wanted = (a[:, None] ^ b[None]).sum(-1) if k == 128 else a @ b.T
-    if element == "int":  # which holds parts of a byte
+    if element == "int":  # words contain elements below a byte
         x, y = x.view(np.int32), y.view(np.int32)
     o, *_ = run(source, np.zeros((n, m), z.dtype), x, y, z, block=32, outputs=(0,))
     np.testing.assert_array_equal(o.T, wanted + z)

@@ -201,7 +201,7 @@ MOVED = {  # carries an undefined half of %x, or word %c, to its use; %b is know
 }
 
 
-USED = (  # True if that is a fault
+USED = (  # True if the use is a fault
     ("cvt.u64.u32 %x, %b; st.global.u64 [%p], %x;", False),
     ("cvt.u64.u32 %x, %c; st.global.u64 [%p], %x;", True),
     ("add.u32 %c, %c, %a; cvt.u64.u32 %x, %c; st.global.u64 [%p], %x;", True),
@@ -246,7 +246,7 @@ def test_undefined_bits_in_shared_memory_reach_matrices_and_atomics() -> None:
     store = "st.shared.v4.b32 [%b], {%a, %a, %a, %never};"
     load = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%c}, [%b];"
     assert not kinds(kernel(f"{at} {store} st.shared.b32 [%b+12], %a; bar.sync 0; {load}"))
-    assert not kinds(kernel(f"{at} {store} bar.sync 0; {load}"))  # read ahead, and dropped
+    assert not kinds(kernel(f"{at} {store} bar.sync 0; {load}"))  # prefetched and not used
     assert kinds(kernel(f"{at} {store} bar.sync 0; {load} st.global.b32 [%p], %c;")) == {"undefined_register"}
     assert kinds(kernel(f"{at} {store} atom.shared.add.u32 %c, [%b+12], 1;")) == {"undefined_register"}
     assert not kinds(kernel(f"{at} {store} atom.shared.add.u32 %c, [%b+8], 1;"))
@@ -362,5 +362,5 @@ def test_a_result_that_a_function_never_writes_is_undefined() -> None:
     np.testing.assert_array_equal(whole.arrays[0], np.arange(32))
     (finding,) = run(text).findings
     assert str(finding.kind) == "undefined_register" and "28 times" in str(finding)
-    # An unused result does no harm.
+    # An unused result is no fault.
     assert run(text.replace("st.global.u32 [%rd3], %r2", "st.global.u32 [%rd3], %r1")).ok

@@ -104,7 +104,7 @@ def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_
     try:
         it = runner(fleet, tmp_path)
         assert isinstance(it, Streaming)
-        wait_for(lambda: it.gpus == 2)  # it begins with the first that is ready
+        wait_for(lambda: it.gpus == 2)  # the search begins when the first GPU is ready
         assert it.fingerprint()["device"] == "h200"
         found = dict(it.measure([candidate(name) for name in FATES]))
         assert [found[i].status for i in range(len(FATES))] == list(FATES.values())
@@ -120,7 +120,7 @@ def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_
         until = time.monotonic() + 90
         while it.gpus < 4 and time.monotonic() < until:
             time.sleep(0.1)
-        assert it.gpus == 4, "GPUs of a node that comes later join"
+        assert it.gpus == 4, "GPUs of a node added later are used"
         names = [f"slow_60_{1000 + n}" for n in range(48)]
         threading.Timer(0.5, lambda: cluster.remove_node(node, allow_graceful=False)).start()
         found = dict(it.measure([candidate(name) for name in names]))

@@ -98,7 +98,7 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
         capture_output=True,
         text=True,
         timeout=250,
-        cwd=tmp_path,  # where CuTe leaves files of its own
+        cwd=tmp_path,  # CuTe writes files to it
         env={**environment(), "CUTE_DSL_ARCH": "sm_100a"},
     )
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr

@@ -110,7 +110,7 @@ def test_copy_by_descriptors_made_on_the_device() -> None:
     assert result.ok, result.reason
 
 
-LINE = "(?m)^.*{}.*$"  # which ends empty
+LINE = "(?m)^.*{}.*$"  # a whole line, without its line break
 
 
 @pytest.mark.parametrize(

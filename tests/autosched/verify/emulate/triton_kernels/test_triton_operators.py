@@ -39,7 +39,7 @@ def launch(
         return POINTERS[value.dtype] if isinstance(value, np.ndarray) else "fp32" if isinstance(value, float) else "i32"
 
     signature = {k: kind(v) for k, v in arguments.items()}
-    arrays = sum(isinstance(value, np.ndarray) for value in arguments.values())  # they come first
+    arrays = sum(isinstance(value, np.ndarray) for value in arguments.values())  # arrays are the first arguments
     compiled = triton_kernels.compiled(getattr(triton_operators, name), signature, constants, arrays, sm)
     at = tuple(list(arguments).index(o) for o in outputs)
     return autosched.emulate(compiled, arguments=tuple(arguments.values()), grid=grid, outputs=at)

@@ -96,7 +96,7 @@ def test_columns_of_pixels(
     done = load(x, start, offsets, im2col)
     assert done.ok, (done.reason, done.findings)
     wanted = column(x, pixels_of(x, start, lower, upper, strides, 40), offsets, CHANNELS)
-    assert not wanted.all() and wanted.any()  # some lie outside
+    assert not wanted.all() and wanted.any()  # some pixels are outside
     np.testing.assert_array_equal(np.asarray(done.arrays[1]).view(np.float32).reshape(wanted.shape), wanted)
 
 

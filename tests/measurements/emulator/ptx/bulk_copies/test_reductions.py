@@ -324,8 +324,8 @@ def test_a_reduction_does_not_hide_an_earlier_write(first: str, second: str, fou
     assert kinds(done) == found
 
 
-# All warps write a word, before a barrier; then something comes in to it. Thread 32 reads it when thread 0 has
-# waited for that.
+# All warps write a word before a barrier; then an asynchronous write arrives. Thread 32 reads the word when thread 0
+# has waited for that write.
 WRITTEN_TOGETHER = """
   __shared__ alignas(16) u32 word[4]; __shared__ u64 barrier; __shared__ u32 flag;
   const u32 t = threadIdx.x, b = AT(barrier);

@@ -66,7 +66,7 @@ def test_maps_built_on_the_device_equal_those_of_the_host(tensor_map: TensorMap)
     np.testing.assert_array_equal(done.outputs["made"], done.outputs["given"])
 
 
-# The second half of a box lies outside.
+# The second half of a box is outside the tensor.
 FILLED = """
   __shared__ alignas(128) u32 tile[32]; __shared__ u64 barrier;
   const u32 b = AT(barrier), t = threadIdx.x;

@@ -108,7 +108,7 @@ LOOP: stacksave.u64 %saved; alloca.u64 %p, 4096; st.local.u32 [%p+4092], %i; ld.
   st.global.u32 [%out], %s; ret;
 """
     assert set(results(run(body, 500)).tolist()) == {500 * 499 // 2}
-    assert kinds(run(body.replace("stackrestore.u64 %saved;", ""), 500)) == {"out_of_bounds_local"}  # 512 KiB are left
+    assert kinds(run(body.replace("stackrestore.u64 %saved;", ""), 500)) == {"out_of_bounds_local"}  # 512 KiB remain
 
 
 def test_a_stack_is_only_restored_to_a_saved_pointer() -> None:

@@ -136,7 +136,7 @@ def test_every_integer_mma_matches_numpy() -> None:
         m, n, k = mma.shape
         a, b = drawn(mma.a, (m, k), rng), drawn(mma.b, (k, n), rng)
         c = rng.integers(-(10**6), 10**6, (m, n))
-        c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums leave 32 bits
+        c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums exceed 32 bits
         expected.append(mma(a, b, c))
         words += np.array(registers_of(mma, a, b, c)).T.tolist()
     run = run_ptx(program(ALL), sum(32 * mma.registers()[2] for mma in ALL), np.array(words, np.uint64))
@@ -153,7 +153,7 @@ def test_every_integer_mma_matches_numpy() -> None:
         ends = bool(np.isin(right, (MOST, -MOST - 1)).any())
         saturated += mma.saturates and ends
         wrapped += not mma.saturates and bool((right[0] < 0).any())
-    assert saturated >= 20 and wrapped >= 20  # the sums did leave 32 bits, in all shapes
+    assert saturated >= 20 and wrapped >= 20  # sums exceeded 32 bits in all shapes
 
 
 @pytest.mark.parametrize(

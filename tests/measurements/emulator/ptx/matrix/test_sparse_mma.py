@@ -128,7 +128,7 @@ def metadata_of(mma: SparseMma, fields: npt.NDArray[np.int64], rng: np.random.Ge
     """Return the word of each lane; the words of unselected lanes are ignored."""
     words = rng.integers(0, 2**32, 32).tolist()
     per_row = fields.shape[1]
-    lanes = 16 * per_row * 2 // 32 // 8  # of each four
+    lanes = 16 * per_row * 2 // 32 // 8  # lanes of each four that hold metadata
     for group in range(8):
         low, high = fields[group], fields[group + 8]
         if BITS[mma.a] <= 8:  # a lane has 16 fields of one row: of row g, then of g + 8
@@ -195,7 +195,7 @@ def test_every_sparse_mma_matches_numpy() -> None:
         kept, b = drawn(mma.a, (16, mma.k // 2), rng), drawn(mma.b, (mma.k, 8), rng)
         c = rng.integers(-50, 51, (16, 8)).astype(np.float64)
         if mma.out == "s32":
-            c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums leave 32 bits
+            c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums exceed 32 bits
         elif mma.k == 16:
             b[1] = np.inf  # which many rows do not contain: elements that are not kept are not multiplied by zero
         dense = np.zeros((16, mma.k))

@@ -169,7 +169,7 @@ FAULTS = {
     "an alloc by a part of a warp": ("  if (warp == 0) {\n", "  if (t < 16) {\n", K.MISSING_LANES),
 }  # fmt: skip
 
-# Of A in tensor memory.
+# Faults of A in tensor memory.
 FAULTS_OF_STORES = {
     "a store that is not waited for": ('asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");', "", K.TCGEN05_IN_FLIGHT),
     "no fence behind stores": ('asm volatile("tcgen05.fence::before_thread_sync; // st" ::: "memory");', "", K.MISSING_TCGEN05_FENCE),

@@ -1,4 +1,4 @@
-"""Kernels on a real GPU as a program calls them: on arrays of cupy and torch, on the stream that is current there.
+"""Kernels on a real GPU as a program calls them: on arrays of cupy and torch, on the current stream.
 
 They come from the compiler and from no database, so that this needs no more than cupy and NVRTC.
 """

@@ -208,7 +208,7 @@ def pinned_result_in_a_thread(sound):
 
 
 def read_when_notified(wait_for_notification, notify, sound):
-    """Let one thread copy and read the result; this thread waits for the stream, and tells it."""
+    """Let one thread copy and read the result; this thread waits for the stream, and notifies it."""
     copied, stream, results = threading.Event(), torch.cuda.Stream(), []
 
     def other():

@@ -1,4 +1,4 @@
-"""A check accepts rounding errors, and nothing else."""
+"""A check accepts rounding errors, and rejects all other differences."""
 
 import math
 

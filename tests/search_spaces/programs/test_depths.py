@@ -1,4 +1,4 @@
-"""Products whose depth no instruction divides."""
+"""Products whose depth is not a multiple of an instruction's k."""
 
 from __future__ import annotations
 

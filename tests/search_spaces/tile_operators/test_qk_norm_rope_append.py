@@ -1,4 +1,4 @@
-"""Queries and keys turned, keys and values appended to a paged cache: schedules in the emulator, planted faults."""
+"""Queries and keys rotated, keys and values appended to a paged cache: schedules in the emulator, planted faults."""
 
 from __future__ import annotations
 

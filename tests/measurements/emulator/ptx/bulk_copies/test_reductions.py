@@ -284,7 +284,7 @@ def test_concurrent_reductions_of_one_word_do_not_race(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("places", [("", SET, ""), (SET, GET, "")], ids=["write", "read"])
 def test_reductions_of_other_threads_race_with_earlier_accesses(places: tuple[str, str, str], seed: int) -> None:
-    """Thread 0's own reduction does, since it comes first; those of other threads do not."""
+    """Thread 0's own reduction is ordered after its accesses; reductions of other threads are not."""
     assert "shared_race" in kinds(into_one_word(*places, seed=seed))
 
 

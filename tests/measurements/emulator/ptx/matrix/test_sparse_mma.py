@@ -54,7 +54,7 @@ class SparseMma:
 
 
 def selectors(a: str, k: int) -> range:
-    """One, two or all of each four lanes have 32 bits of metadata: 2 bits for each of what is kept, 4 of tf32."""
+    """One, two or all of each four lanes have 32 bits of metadata: 2 bits for each kept element, 4 for tf32."""
     of_row = {"tf32": 4 * (k // 2), "s4": 2 * (k // 4), "u4": 2 * (k // 4)}.get(a, 2 * (k // 2))
     return range(4 // (16 * of_row // 32 // 8))
 

@@ -180,7 +180,7 @@ def test_signals_to_the_command_reach_its_worker(number: signal.Signals, tmp_pat
 
 @needs_nvrtc
 @needs_compiler
-def test_a_tolerance_that_overflows_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tolerance_that_overflows_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "k.cu").write_text('extern "C" __global__ void big(float* y) { y[threadIdx.x] = threadIdx.x * 1e20f; }')
     (tmp_path / "r.py").write_text("import numpy as np\ndef big():\n    return 2e20 * np.arange(32)\n")
     (tmp_path / "k.toml").write_text(

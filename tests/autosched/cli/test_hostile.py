@@ -70,7 +70,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
         ("best", "matmul", "--db", "FILE"),
     ],
 )
-def test_a_file_without_end_is_refused(run: Run, command: tuple[str, ...], file: str) -> None:
+def test_a_file_without_end_is_rejected(run: Run, command: tuple[str, ...], file: str) -> None:
     status, out, err = run(*(file if part == "FILE" else part for part in command))
     assert (status, out, err.count("\n")) == (2, "", 1), err
     assert "memory" not in err and not Path("b.db").exists()

@@ -113,7 +113,7 @@ def test_results_are_printed_without_a_stderr(tmp_path: Path, redirection: str) 
     assert shell(("space", "matmul", "-m", "0"), redirection, tmp_path)[:2] == (2, "")
 
 
-def test_bad_input_is_reported_once_when_stdout_is_closed(tmp_path: Path) -> None:
+def test_invalid_input_is_reported_once_when_stdout_is_closed(tmp_path: Path) -> None:
     status, _, err = shell(("tune", "matmul", *SMALL, "--db", "b.db", "--trials", "0"), ">&-", tmp_path)
     assert (status, err) == (2, "autosched: --trials must be at least 1, got 0\n")
 

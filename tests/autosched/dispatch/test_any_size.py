@@ -65,7 +65,7 @@ def test_the_kernels_of_the_last_sizes_are_kept() -> None:
     assert requested.sizes[-1]["m"] == 2 and len(requested.sizes) == MOST_KERNELS + 2
 
 
-def test_arrays_that_disagree_are_refused() -> None:
+def test_arrays_that_disagree_are_rejected() -> None:
     kernel = KernelOfAnySize(RequestedSizes(), scaled_product, {"k": 64, "n": 96})
     (a, _, b), (_, v, _) = shapes(7), shapes(8)
     with pytest.raises(ValueError, match="m is 8 in v, but 7 in a"):

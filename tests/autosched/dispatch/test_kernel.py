@@ -440,7 +440,7 @@ class TestTensors:
         with pytest.raises(ValueError, match="a must be dense"):
             kernel(sparse, b)
 
-    def test_a_tensor_of_the_host_is_refused(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
+    def test_a_tensor_of_the_host_is_rejected(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
         a, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
         a.is_cuda = False
         with pytest.raises(ValueError, match=r"a must be an array on the GPU \(cupy or torch\), not Tensor"):

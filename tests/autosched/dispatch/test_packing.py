@@ -85,7 +85,7 @@ class TestPaddedLines:
         maps = [p.item() for p in calls[entries - 1].parameters if isinstance(p, np.ndarray)]
         assert lines.data.ptr in maps and b.data.ptr not in maps
 
-    def test_weights_of_another_shape_are_refused(self, cupy: FakeCupy, tmp_path: Path) -> None:
+    def test_weights_of_another_shape_are_rejected(self, cupy: FakeCupy, tmp_path: Path) -> None:
         kernel = self.kernel(cupy, self.BOTH, tmp_path)
         for wrong in (np.zeros((133, 48), np.float16), np.zeros((41, 133), np.float16)):
             with pytest.raises(ValueError, match="b must have the shape"):

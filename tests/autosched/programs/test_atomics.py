@@ -76,7 +76,7 @@ def test_each_element_is_assigned_by_one_block(type_: str) -> None:
     verified(named, "a100", {"k": 60, "n": 31}, 4)
 
 
-def test_two_blocks_that_assign_an_element_are_refused() -> None:
+def test_two_blocks_that_assign_an_element_are_rejected() -> None:
     made = combining("assign", "f32")
     reason = template(made).why_not(problem(made, k=60, n=32, m=13), device("a100"))
     assert reason is not None

@@ -234,7 +234,7 @@ def test_a_sum_over_a_dynamic_size_requires_neutral_padding() -> None:
         ("q", {"x": Input("m n", "f32"), "out": Output("m n", "f32")}, "q"),
     ],
 )
-def test_other_extents_are_refused(dynamic: str, arrays: dict[str, Argument], token: str) -> None:
+def test_other_extents_are_rejected(dynamic: str, arrays: dict[str, Argument], token: str) -> None:
     with pytest.raises(ProgramError, match=token):
         program(dynamic=dynamic, **arrays)(lambda p, x, out: None)
 

@@ -101,7 +101,7 @@ def test_invalid_fragment_buffers_are_rejected(changes: Values, reason: str) -> 
     assert any(reason in str(t) for t in told), told
 
 
-def test_steps_that_do_not_alternate_are_refused() -> None:
+def test_steps_that_do_not_alternate_are_rejected() -> None:
     """Random programs with a k of 48: three steps of 16."""
     for seed in range(40):
         made = random_program(seed)

@@ -84,7 +84,7 @@ def test_an_array_of_undetermined_order_is_rejected() -> None:
         p.expected(inputs)
 
 
-def test_a_value_that_all_orders_give_is_not_refused() -> None:
+def test_a_value_that_all_orders_give_is_not_rejected() -> None:
     """The last block obtains the sum of all additions, which does not depend on the order."""
 
     def body(p: Builder, x: Array, total: Array, most: Array) -> None:

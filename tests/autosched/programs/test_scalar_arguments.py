@@ -175,11 +175,11 @@ def test_default_values_are_not_in_a_problems_key() -> None:
         {"dtype": "f32", "default": 1e300},
     ],
 )
-def test_declarations_that_are_refused(options: dict[str, object]) -> None:
+def test_declarations_that_are_rejected(options: dict[str, object]) -> None:
     with pytest.raises(ProgramError):
         Scalar(**options)  # type: ignore[arg-type]
 
 
-def test_a_scalar_with_the_name_of_a_size_is_refused() -> None:
+def test_a_scalar_with_the_name_of_a_size_is_rejected() -> None:
     with pytest.raises(ProgramError, match="rename"):
         program(x=Input("m n", "f32"), n=Scalar("f32", 1.0), out=Output("m n", "f32"))(lambda p, x, n, out: None)

@@ -202,7 +202,7 @@ def test_sizes_and_launches_have_the_stride() -> None:
     assert again.operands[0] == first
 
 
-def test_vectors_and_other_names_are_refused() -> None:
+def test_vectors_and_other_names_are_rejected() -> None:
     for declare in (Input, InOut):
         with pytest.raises(ProgramError, match="rows"):
             declare("n", "f16", strided=True)

@@ -100,7 +100,7 @@ def test_every_entry_is_a_test(
     assert only.returncode == 2, "what is selected and not judged does not pass: " + only.stdout
 
 
-def test_a_database_without_entries_or_of_another_kind_is_refused(
+def test_a_database_without_entries_or_of_another_kind_is_rejected(
     run: Callable[..., Done], project: Path, database: MakeDatabase
 ) -> None:
     (project / "test_own.py").write_text("def test_own(): pass\n")
@@ -152,7 +152,7 @@ def test_a_program_that_calls_tuned_kernels_is_tested_without_a_gpu(
     assert "96" in done.stdout or "tune" in done.stdout
 
 
-def test_calls_that_do_not_fit_are_refused(schedules: list[Schedule]) -> None:
+def test_calls_that_do_not_fit_are_rejected(schedules: list[Schedule]) -> None:
     kernel = EmulatedKernel(template("matmul").kernel(PROBLEM, schedules[0], device("h200")))
     a = np.zeros((64, 64), np.float16)
     for arrays, named in (((a,), {}), ((a, a, a), {}), ((a,), {"a": a}), ((a,), {"x": a})):

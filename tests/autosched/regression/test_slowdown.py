@@ -154,6 +154,6 @@ def test_rounds_are_added_until_an_entry_is_decided_or_the_effort_is_spent():
 
 
 @pytest.mark.parametrize("bad", [{"rounds": 7}, {"rounds": 50, "most_rounds": 40}, {"seconds": 0.0}])
-def test_an_effort_that_allows_no_claim_is_refused(bad):
+def test_an_effort_that_allows_no_claim_is_rejected(bad):
     with pytest.raises(ValueError, match=r"the seconds of|must satisfy"):
         ComparisonEffort(**bad)

@@ -275,6 +275,6 @@ def test_a_table_with_only_failures_is_rejected() -> None:
         table_of("d", [Row("k", {"x": 1}, measured(1, 1, 1))])
 
 
-def test_an_emptied_table_is_refused() -> None:
+def test_an_emptied_table_is_rejected() -> None:
     with pytest.raises(TableError):
         Table("k", "d", TABLE.parameters, {})

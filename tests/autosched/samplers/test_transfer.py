@@ -147,7 +147,7 @@ def test_an_estimate_is_the_recorded_time_or_a_tree_prediction() -> None:
     assert estimates.features(schedules[:2]).shape[0] == 2
 
 
-def test_recordings_of_other_kernels_are_refused() -> None:
+def test_recordings_of_other_kernels_are_rejected() -> None:
     here = table("a", (32, 8))
     other = table_of("b", [Row("z", {"x": i}, next(iter(here.measurements.values()))) for i in (1, 2)])
     with pytest.raises(ValueError, match="share no parameter that varies"):

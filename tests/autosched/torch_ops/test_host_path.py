@@ -297,7 +297,7 @@ class TestPython:
         with pytest.raises(RuntimeError, match="dtype"):  # an error of torch about the schema
             operators.reduce(drawn(4, 512), torch.float32)
 
-    def test_a_launch_that_the_driver_refuses(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
+    def test_a_launch_that_the_driver_rejects(self, host: tuple[HostLaunchTable, Driver], tmp_path: Path) -> None:
         path, driver = host
         operators = registered(path)[1]
         autosched.use(Fixed(tmp_path, driver))

@@ -125,7 +125,7 @@ def test_a_script_that_reads_results_of_skipped_blocks_fails(
     assert "the script raised AssertionError" in said and "blocks that did not run (--blocks)" in said
 
 
-def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_input_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify(str(tmp_path / "absent.py"), "--device", "h100") == 2
     assert "absent.py cannot be read" in capsys.readouterr().err
     assert verify(str(program(tmp_path, 0)), "--device", "h1000") == 2

@@ -205,7 +205,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["FILE:run", "--size", "n"], "NAME=A..B"),
     ],
 )
-def test_bad_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str) -> None:
+def test_invalid_sizes_are_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     given = [a.replace("FILE", str(path)) for a in arguments]

@@ -196,7 +196,7 @@ def test_sparse_tensors(session) -> None:
         lambda: torch.ones(64, device="cuda").to("cpu")[::2],
     ],
 )
-def test_a_tensor_on_the_host_is_refused(session, make) -> None:
+def test_a_tensor_on_the_host_is_rejected(session, make) -> None:
     x = make()
     assert x.device == torch.device("cpu") and not x.is_cuda and x.get_device() == -1
     with pytest.raises(ValueError, match="cpu tensor"):

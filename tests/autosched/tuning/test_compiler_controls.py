@@ -149,7 +149,7 @@ class TestRefusals:
             searched(users_kernel(), tmp_path / "a.db", trials=4, compiler_controls=True)
         assert not (tmp_path / "a.db").exists()
 
-    def test_a_missing_control_file_is_refused(self, tmp_path: Path) -> None:
+    def test_a_missing_control_file_is_rejected(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"none\.acf"):
             TuneOptions(control_files=[tmp_path / "none.acf"])
 

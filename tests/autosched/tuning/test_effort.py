@@ -63,7 +63,7 @@ def test_effort_model_only_tries_the_models_choice(tmp_path: Path) -> None:
     assert "nothing has worked yet" in nothing and "0, 0 with a time" in nothing
 
 
-def test_an_unknown_effort_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_effort_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match=r"model, quick, full, .*'most'"):
         autosched.tune(PROBLEM, database=tmp_path / "a.db", effort="most")
     assert (

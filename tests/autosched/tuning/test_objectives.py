@@ -105,7 +105,7 @@ def test_empty_duplicate_and_too_many_objectives_are_rejected(given: tuple[str, 
         Objectives.of(given)
 
 
-def test_a_wrong_direction_and_an_unknown_objective_are_refused() -> None:
+def test_a_wrong_direction_and_an_unknown_objective_are_rejected() -> None:
     with pytest.raises(ValueError, match="must be min or max, got 'up'"):
         Objectives.of("seconds:up")
     with pytest.raises(ValueError, match="unknown objective 'watt': use one of seconds, watts"):
@@ -129,7 +129,7 @@ def test_a_trial_without_an_objective_counts_as_failed() -> None:
     assert len(made.ask(4)) == 4
 
 
-def test_a_negative_objective_is_refused() -> None:
+def test_a_negative_objective_is_rejected() -> None:
     (schedule,) = SPACE.sample(1, 0)
     measured = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.estimate(1.0), watts=-1.0)
     with pytest.raises(ValueError, match="the objective watts is -1: it must be 0 or more"):

@@ -41,6 +41,6 @@ def test_an_unknown_backend_raises_backend_error() -> None:
         TuneOptions(backend="opencl")
 
 
-def test_options_of_another_type_are_refused() -> None:
+def test_options_of_another_type_are_rejected() -> None:
     with pytest.raises(TypeError, match="TuneOptions"):
         tune(Copy(8, 8), 64)  # type: ignore[arg-type]

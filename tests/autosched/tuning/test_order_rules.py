@@ -110,7 +110,7 @@ def test_check_verifies_batch_invariance_again(invariant: Path, capsys: pytest.C
     assert [entry["numbers"]["batch_invariant"] for entry in entries] == ["holds", "holds"]
 
 
-def test_check_refuses_an_entry_that_lost_its_order(invariant: Path, tmp_path: Path) -> None:
+def test_check_rejects_an_entry_that_lost_its_order(invariant: Path, tmp_path: Path) -> None:
     file = tmp_path / "edited.db"
     file.write_bytes(invariant.read_bytes())
     with Store.open(file) as store:
@@ -122,7 +122,7 @@ def test_check_refuses_an_entry_that_lost_its_order(invariant: Path, tmp_path: P
     assert main(["check", "--db", str(file), "--static", "--no-emulate"]) == 1
 
 
-def test_check_refuses_batches_with_several_orders(invariant: Path, tmp_path: Path) -> None:
+def test_check_rejects_batches_with_several_orders(invariant: Path, tmp_path: Path) -> None:
     file = tmp_path / "merged.db"
     file.write_bytes(invariant.read_bytes())
     problem, other = Softmax(3, 512), tmp_path / "other.db"
@@ -141,7 +141,7 @@ def test_check_refuses_batches_with_several_orders(invariant: Path, tmp_path: Pa
     assert main(["check", "--db", str(other), "--static", "--no-emulate"]) == 0
 
 
-def test_problems_without_a_batch_and_unusable_references_are_refused(tmp_path: Path) -> None:
+def test_problems_without_a_batch_and_unusable_references_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "none.db"
     with pytest.raises(ValueError, match="batch"):
         tuned(Transpose(64, 64), file, batch_invariant=True)

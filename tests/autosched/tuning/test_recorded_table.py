@@ -125,7 +125,7 @@ def test_t4_and_csv_hold_metrics_and_every_trial(tmp_path: Path) -> None:
         ("NVIDIA A100-PCIE-40GB", {}, {"block_size_x": [96], "tile": [1]}, "none of the 15 configurations"),
     ],
 )
-def test_a_file_of_another_kernel_is_refused(
+def test_a_file_of_another_kernel_is_rejected(
     tmp_path: Path, device: str, more: dict[str, list[int]], made: dict[str, list[int]] | None, said: str
 ) -> None:
     file = cache(tmp_path / "cache.json", device, **more)

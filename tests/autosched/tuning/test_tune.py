@@ -173,7 +173,7 @@ class TestEndToEnd:
             tune(PROBLEM, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate", templates=only)
         assert os.listdir(tmp_path) == []
 
-    def test_a_problem_larger_than_the_device_s_memory_is_refused(self, tmp_path: Path) -> None:
+    def test_a_problem_larger_than_the_device_s_memory_is_rejected(self, tmp_path: Path) -> None:
         large = Matmul(2**18, 2**18, 2**18)
         assert large.min_bytes > H200.memory_bytes
         with pytest.raises(ValueError, match=f"{large.min_bytes:,} bytes.*{H200.memory_bytes:,} that h200 has"):

@@ -164,7 +164,7 @@ class TestFailures:
         assert len(result.trials) == store.count() >= 6
         assert result.best is not None
 
-    def test_a_database_that_refuses_ends_the_run(self, store: Store) -> None:
+    def test_a_database_that_rejects_ends_the_run(self, store: Store) -> None:
         class Full(Log):
             def trial(self, progress: Progress) -> None:
                 store.close()

@@ -78,7 +78,7 @@ def test_doubtful_transfers_are_reported() -> None:
         assert doubt in warm_start.from_model(changed, "m.json", TASK, estimates_of(TASK)).lines[-1]
 
 
-def test_a_model_that_does_not_fit_is_refused() -> None:
+def test_a_model_that_does_not_fit_is_rejected() -> None:
     softmax = Softmax(256, 1000)
     templates = templates_for(softmax, H200)
     task = SearchTask(softmax, H200, templates, templates.space(softmax, H200))

@@ -54,7 +54,7 @@ def test_problems_survive_json(kernel_file: KernelFile, width: int, height: int)
     assert problem_type(kernel_file).from_json(one.to_json()) == one
 
 
-def test_a_problem_of_another_version_is_refused(kernel_file: KernelFile, write: Write) -> None:
+def test_a_problem_of_another_version_is_rejected(kernel_file: KernelFile, write: Write) -> None:
     data = problem(kernel_file).to_json()
     other = read_file(write(TOML, ("[-1, 1]", "[0, 1]")))
     with pytest.raises(ValueError, match="recorded when scale had other arguments"):

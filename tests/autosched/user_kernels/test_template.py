@@ -134,7 +134,7 @@ def test_a_launch_is_not_both(write: Write) -> None:
         read_file(write(TOML, ("shared_bytes", "dependent = true\ncooperative = true\nshared_bytes")))
 
 
-def test_another_kernels_problem_is_refused(kernel_file: KernelFile, write: Write) -> None:
+def test_another_kernels_problem_is_rejected(kernel_file: KernelFile, write: Write) -> None:
     other = read_file(write(TOML, ("[kernel]", '[kernel]\nname = "other"')))
     assert template(kernel_file).why_not(problem_type(other).of({}), H200) == "scale computes scale, not other"
 

@@ -26,7 +26,7 @@ def test_every_architecture_has_the_limits_of_its_devices() -> None:
         assert (limits.threads_of_sm, limits.blocks_of_sm) == (row.max_threads_per_sm, row.max_blocks_per_sm), row.name
 
 
-def test_a_kernel_of_wgmma_is_refused_by_an_a100_and_not_by_an_h200() -> None:
+def test_a_kernel_of_wgmma_is_rejected_by_an_a100_and_not_by_an_h200() -> None:
     wgmma = template("wgmma_matmul")
     schedule = wgmma.space(PROBLEM, H200).sample(1, 0)[0]
     kernel = wgmma.kernel(PROBLEM, schedule, H200)
@@ -74,7 +74,7 @@ def test_a_schedule_beyond_a_device_limit_fails_verification() -> None:
 
 
 @pytest.mark.parametrize("name", ["a100", "rtx4090", "h200"])
-def test_schedules_of_the_space_are_not_refused(name: str) -> None:
+def test_schedules_of_the_space_are_not_rejected(name: str) -> None:
     matmul, where = template("matmul"), device(name)
     schedule = matmul.space(PROBLEM, where).sample(1, 2)[0]
     assert why_refused(matmul.kernel(PROBLEM, schedule, where), where) == ""

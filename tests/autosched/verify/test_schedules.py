@@ -91,7 +91,7 @@ def test_a_template_without_a_proxy_is_emulated_whole() -> None:
     assert emulated_problem(replace(MATMUL, proxy=None), problem, schedule) is problem
 
 
-def test_a_schedule_that_breaks_a_constraint_is_refused() -> None:
+def test_a_schedule_that_breaks_a_constraint_is_rejected() -> None:
     problem = Matmul(64, 64, 64)
     schedule = next(s for s in space(problem, H200).sample(100, seed=3) if dict(s.items)["tile_m"] == 64)
     with pytest.raises(ValueError, match="wg_map_m"):

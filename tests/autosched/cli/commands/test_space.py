@@ -115,7 +115,7 @@ def test_explain_reads_the_output_of_other_commands(
     assert json.loads(out)["template"] == "matmul"
 
 
-def test_explain_refuses_several_schedules(run: Run) -> None:
+def test_explain_rejects_several_schedules(run: Run) -> None:
     Path("s.json").write_text(run("space", "matmul", *SMALL, "--sample", "3", "--json")[1])
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out, err.count("\n")) == (2, "", 1)
@@ -154,7 +154,7 @@ def test_explain_rejects_invalid_schedules(run: Run, name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [[2], {"a": 1}, None, True, 2.0, "2", 10**30])
-def test_explain_refuses_a_value_of_another_type(run: Run, value: object) -> None:
+def test_explain_rejects_a_value_of_another_type(run: Run, value: object) -> None:
     Path("s.json").write_text(json.dumps({**schedule().to_json(), "stages": value}))
     status, out, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert (status, out, err.count("\n")) == (2, "", 1)
@@ -174,7 +174,7 @@ def test_explain_rejects_binary_files(run: Run, content: bytes) -> None:
     assert (status, err.count("\n")) == (2, 1)
 
 
-def test_explain_refuses_a_value_outside_its_domain(run: Run) -> None:
+def test_explain_rejects_a_value_outside_its_domain(run: Run) -> None:
     Path("s.json").write_text(json.dumps(schedule().replace(tile_m=17).to_json()))
     status, _, err = run("space", "matmul", *SMALL, "--explain", "s.json")
     assert status == 2

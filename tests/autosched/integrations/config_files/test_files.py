@@ -67,7 +67,7 @@ def test_the_file_name_of_a_matmul_has_k_instead_of_experts() -> None:
         "E=8,N=64,device_name=a,block_shape=[128].json",
     ],
 )  # fmt: skip
-def test_names_of_other_files_are_refused(name: str) -> None:
+def test_names_of_other_files_are_rejected(name: str) -> None:
     with pytest.raises(NotAConfigFile) as caught:
         parse_file_name(name)
     assert "\n" not in str(caught.value)

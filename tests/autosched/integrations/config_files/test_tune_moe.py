@@ -114,7 +114,7 @@ DEFAULT = dict(default_config(MIXTRAL, 64, "vllm"))
         ({"quant_method": 7}, "7"),
     ],
 )
-def test_types_without_a_kernel_are_refused(tmp_path, monkeypatch, capsys, settings, dtype: str) -> None:
+def test_types_without_a_kernel_are_rejected(tmp_path, monkeypatch, capsys, settings, dtype: str) -> None:
     """Before, they were treated as 16-bit floats and got the file of another layer."""
     monkeypatch.chdir(tmp_path)
     path = model_file(tmp_path, quantization_config=settings)

@@ -172,7 +172,7 @@ def test_helion_reads_and_writes_that_cache(tmp_path: Path, monkeypatch) -> None
 
 
 @pytest.mark.parametrize(("options", "why"), [({"device": "h1000"}, "h1000"), ({"sampler": "none"}, "sampler")])
-def test_bad_input_is_refused_before_anything_is_tuned(options, why) -> None:
+def test_invalid_input_is_rejected_before_anything_is_tuned(options, why) -> None:
     from autosched.integrations.helion import autotuner
 
     with pytest.raises(ValueError, match=why):

@@ -225,7 +225,7 @@ def test_an_array_may_come_from_a_file(write: Write, tmp_path: Path, kind: str, 
         ("words.txt", "words.txt does not contain the numbers of an array"),
     ],
 )
-def test_a_file_that_holds_no_array_is_refused(write: Write, tmp_path: Path, name: str, said: str) -> None:
+def test_a_file_that_holds_no_array_is_rejected(write: Write, tmp_path: Path, name: str, said: str) -> None:
     (tmp_path / "words.txt").write_text("some words")
     with pytest.raises(KernelFileError, match=said):
         read_t1(write((STATE, f'"FillType": "File", "Size": 16, "DataSource": "{name}"}}')))

@@ -85,6 +85,6 @@ def test_an_alias_refers_to_an_earlier_argument(aliases: dict[int, int]) -> None
         autosched.emulate(ALIASED.source, kernel="kernel", arguments=arguments, grid=1, block=64, aliases=aliases)
 
 
-def test_a_block_of_more_threads_than_the_kernel_is_compiled_for_is_refused() -> None:
+def test_a_block_of_more_threads_than_the_kernel_is_compiled_for_is_rejected() -> None:
     with pytest.raises(ValueError, match=r"at most 32 threads a block \(__launch_bounds__\), not for 64"):
         BOUNDS.run(BOUNDS.broken(BOUNDS.faults[0]), Order())

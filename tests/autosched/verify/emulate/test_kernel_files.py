@@ -115,7 +115,7 @@ def test_files_without_ptx_are_rejected(tmp_path: Path, content: bytes, words: s
         ("import tilelang", "TileLang"), ("from numba import cuda", "numba-cuda"),
     ],
 )  # fmt: skip
-def test_other_front_ends_are_refused_by_name(tmp_path: Path, program: str, name: str, capsys) -> None:  # type: ignore[no-untyped-def]
+def test_other_front_ends_are_rejected_by_name(tmp_path: Path, program: str, name: str, capsys) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "kernel.py"
     path.write_text(program)
     found = front_end_of(path)

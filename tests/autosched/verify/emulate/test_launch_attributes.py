@@ -87,7 +87,7 @@ def test_a_barrier_of_the_grid_needs_a_cooperative_launch() -> None:
 
 
 @needs_cuda_headers
-def test_a_cooperative_grid_that_the_device_cannot_hold_is_refused() -> None:
+def test_a_cooperative_grid_that_the_device_cannot_hold_is_rejected() -> None:
     blocks = 132 * 2048 // 1024
     arrays = np.zeros(4, np.int32), np.zeros(4, np.int32)
     with pytest.raises(ValueError, match=rf"{blocks + 1} blocks, but h200 .* {blocks} "):

@@ -57,7 +57,7 @@ def test_options_define_the_plan_of_the_launch() -> None:
     assert EmulatedLaunchOptions(order=Order("random", 7)).plan.orders == own[:1]
 
 
-def test_unknown_options_and_other_types_are_refused() -> None:
+def test_unknown_options_and_other_types_are_rejected() -> None:
     with pytest.raises(TypeError, match="blocks"):
         emulate(SOURCE, [], grid=1, blocks=32)
     with pytest.raises(TypeError, match="base must be EmulatedLaunchOptions"):
@@ -65,6 +65,6 @@ def test_unknown_options_and_other_types_are_refused() -> None:
 
 
 @pytest.mark.parametrize("options", [{"device": "h100"}, {"schedule": {"tile_m": 16}}, {"block": 32}])
-def test_options_of_a_tile_program_and_a_missing_grid_are_refused(options: dict[str, Any]) -> None:
+def test_options_of_a_tile_program_and_a_missing_grid_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"device|schedule|grid"):
         emulate(SOURCE, [], **options)

@@ -85,7 +85,7 @@ def test_schedules_of_templates(golden: Golden) -> None:
     compared(golden, "schedule: no end", verify_one(endless, LARGE, schedule, H200, time_limit=1.0))
 
 
-def test_a_launch_that_a_device_refuses(golden: Golden) -> None:
+def test_a_launch_that_a_device_rejects(golden: Golden) -> None:
     matmul = template("matmul")
     lower = matmul.lower
     large = replace(matmul, lower=lambda p, c, d: replace(lower(p, c, d), dynamic_shared_bytes=300_000))

@@ -356,7 +356,7 @@ def test_leaving_the_iteration_cancels_pending_compilations(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [{"workers": 0}, {"time_limit": 0}, {"time_limit": float("nan")}])
-def test_bad_arguments_are_refused(tmp_path, arguments):
+def test_invalid_arguments_are_rejected(tmp_path, arguments):
     with pytest.raises(ValueError, match="must be"):
         CompilePool(CompileCache(tmp_path), **arguments)
 

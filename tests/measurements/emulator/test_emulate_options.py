@@ -15,7 +15,7 @@ def test_keywords_build_settings_and_override_options() -> None:
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
-def test_a_time_limit_that_cannot_be_used_is_refused(limit: float) -> None:
+def test_a_time_limit_that_cannot_be_used_is_rejected(limit: float) -> None:
     with pytest.raises(ValueError, match="time_limit"):
         EmulateOptions(time_limit=limit)
     with pytest.raises(TypeError, match="limit"):

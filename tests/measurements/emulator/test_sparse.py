@@ -113,6 +113,6 @@ def test_irrelevant_uninitialised_shared_reads_are_a_note(weight: str, grade: st
 
 
 @pytest.mark.parametrize("blocks", [[], [3], [-1], [0, 0]])
-def test_blocks_outside_the_grid_are_refused(blocks: list[int]) -> None:
+def test_blocks_outside_the_grid_are_rejected(blocks: list[int]) -> None:
     with pytest.raises(ValueError, match="distinct numbers from 0 to 2"):
         emulate_blocks(copy_kernel(U8, 4096, 64, 3), blocks)

@@ -351,7 +351,7 @@ def test_a_kernel_that_is_timed_alone_does_not_overlap_itself(driver, launched_b
     assert len(function.calls) == LAUNCH.launches and not launched_by_driver
 
 
-def test_a_launch_that_the_driver_refuses(driver, launched_by_driver, monkeypatch):
+def test_a_launch_that_the_driver_rejects(driver, launched_by_driver, monkeypatch):
     bindings = pytest.importorskip("cuda.bindings.driver")
     refused = bindings.CUresult.CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     monkeypatch.setattr(bindings, "cuLaunchKernelEx", lambda *_: (refused,))

@@ -285,7 +285,7 @@ class TestCells:
         with pytest.raises(StoreError, match=f"trial {trial} .*{cell}"):
             Store.open(path, create=False).best(PROBLEM, "h200")
 
-    def test_a_winner_of_something_else_is_refused(self, tmp_path: Path) -> None:
+    def test_a_winner_of_something_else_is_rejected(self, tmp_path: Path) -> None:
         path = database(tmp_path / "a.db")
         with Store.open(path) as store:
             other = store.append(dataclasses.replace(make_trial(1), device="a100"))

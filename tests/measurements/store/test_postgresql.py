@@ -48,7 +48,7 @@ def store(url: str) -> Iterator[Store]:
 
 
 class TestTrials(contract.TestTrials):
-    test_the_database_itself_refuses_a_time_of_a_failure = None  # queries SQLite
+    test_the_database_itself_rejects_a_time_of_a_failure = None  # queries SQLite
     test_a_url_and_a_database_in_memory_work = None
 
 

@@ -145,7 +145,7 @@ class TestTrials:
         assert store.devices(PROBLEM) == ("a100", "h200")
         assert store.devices(OTHER) == ()
 
-    def test_the_database_itself_refuses_a_time_of_a_failure(self, store: Store) -> None:
+    def test_the_database_itself_rejects_a_time_of_a_failure(self, store: Store) -> None:
         store.append(make_trial(1, failed()))
         with closing(sqlite3.connect(store.name)) as raw, pytest.raises(sqlite3.IntegrityError):
             raw.execute("UPDATE trials SET median = 1e9, p25 = 1e9, p75 = 1e9, repeats = 1")

@@ -232,7 +232,7 @@ def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
         read_table(tmp_path / "none")
 
 
-def test_rows_with_other_parameters_are_refused() -> None:
+def test_rows_with_other_parameters_are_rejected() -> None:
     failed = Measurement(Status.TIMEOUT, Provenance.MEASURED, "slow")
     with pytest.raises(TableError, match="some have no z"):
         table_of("d", [Row("k", {"x": 1}, failed), Row("k", {"x": 1, "z": 2}, failed)])

@@ -84,7 +84,7 @@ def test_arrays_longer_than_a_chunk_are_checked_to_the_end():
     "outputs",
     [{}, {"out": np.zeros((2, 33, 17), np.float32)}, {"out": np.zeros((2, 17, 33), np.float16)}],
 )
-def test_an_output_of_another_form_is_refused(outputs):
+def test_an_output_of_another_form_is_rejected(outputs):
     with pytest.raises(ValueError, match="output out"):
         check(PROBLEM, INPUTS, outputs)
 

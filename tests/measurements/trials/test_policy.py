@@ -22,7 +22,7 @@ def test_policies_round_trip_as_text(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "cold", "cold graph 0 MHz", "cold graph free ", "cold graph 99999 MHz"])
-def test_another_text_is_refused(text: str) -> None:
+def test_another_text_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"MHz|written like"):
         Policy.of(text)
 
@@ -30,7 +30,7 @@ def test_another_text_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "wrong", [("hot",), ("cold", "stream"), ("cold", "graph", 0), ("cold", "graph", 1.5), ("cold", "graph", True)]
 )
-def test_another_policy_is_refused(wrong: tuple[object, ...]) -> None:
+def test_another_policy_is_rejected(wrong: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"a policy has|a locked clock"):
         Policy(*wrong)  # type: ignore[arg-type]
 

@@ -86,7 +86,7 @@ def test_times_of_a_slowed_gpu_are_excluded_unless_all_are():
         {"target": math.nan},
     ],
 )
-def test_a_stop_rule_that_cannot_stop_is_refused(arguments):
+def test_a_stop_rule_that_cannot_stop_is_rejected(arguments):
     with pytest.raises(ValueError, match="must"):
         StopRule(**arguments)
 

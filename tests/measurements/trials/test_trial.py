@@ -67,7 +67,7 @@ def test_fields_missing_in_older_files_are_unknown() -> None:
         ("control", {"name": "copy", "timing": None, "version": "\x1b[2J"}),
     ],
 )
-def test_malformed_parts_are_refused(part: str, bad: object) -> None:
+def test_malformed_parts_are_rejected(part: str, bad: object) -> None:
     with pytest.raises(ValueError):
         Trial.from_json({**trial_of(ok()).to_json(), part: bad})
 
@@ -135,7 +135,7 @@ def test_an_invalid_time_is_rejected(median: float) -> None:
         trial_of(ok(median))
 
 
-def test_a_median_outside_its_quartiles_is_refused() -> None:
+def test_a_median_outside_its_quartiles_is_rejected() -> None:
     with pytest.raises(ValueError, match="between its quartiles"):
         trial_of(Measurement(Status.OK, Provenance.MEASURED, timing=Timing(3e-6, 1e-6, 2e-6, 9)))
 
@@ -155,7 +155,7 @@ def test_times_are_kept_in_utc_and_need_a_zone() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"status": "great"}, {"timing": {"median": 1.0}}, {"problem": {1, 2}}])
-def test_malformed_json_is_refused(broken: dict[str, object]) -> None:
+def test_malformed_json_is_rejected(broken: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         Trial.from_json({**trial_of(ok()).to_json(), **broken})
 

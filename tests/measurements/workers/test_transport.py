@@ -131,7 +131,7 @@ class TestTransport:
         reversed_blobs(worker, large)
         assert 600 in sent, "a new worker has no blobs"
 
-    def test_bytes_of_another_digest_are_refused(self, worker):
+    def test_bytes_of_another_digest_are_rejected(self, worker):
         wrong = digest_of(b"these")
         with pytest.raises(WorkerFailed, match="does not match its digest"):
             worker.request({"what": "turn", "digests": [wrong]}, 10, {wrong: b"those"})

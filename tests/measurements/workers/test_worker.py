@@ -170,7 +170,7 @@ def test_an_answer_other_than_an_object_ends_the_process(worker):
     assert worker.pid is None
 
 
-def test_memory_beyond_the_limit_is_refused(tmp_path):
+def test_memory_beyond_the_limit_is_rejected(tmp_path):
     (tmp_path / "plain_worker.py").write_text(PLAIN)
     with Worker("plain_worker", python_path=[str(tmp_path)], memory_limit=4 << 30) as worker:
         with pytest.raises(WorkerFailed, match="MemoryError"):

@@ -151,7 +151,7 @@ def test_an_unfilled_constant_is_found() -> None:
         ("-DCLUSTER", "its grid is no multiple of its clusters of 2 x 1 x 1 blocks"),
     ],
 )
-def test_misuse_is_found_and_refused(option: str, said: str) -> None:
+def test_misuse_is_found_and_rejected(option: str, said: str) -> None:
     done = run(build("misuse", option))
     assert done.returncode == 1 and done.stdout == "PASS\n"
     assert said in done.stderr
@@ -178,7 +178,7 @@ def test_unsupported_functions_are_reported_by_name() -> None:
 
 
 @pytest.mark.nightly
-def test_events_within_kernels_are_refused_by_name() -> None:
+def test_events_within_kernels_are_rejected_by_name() -> None:
     program = build("partial_order", *with_driver())
     assert run(program).returncode == 0
     for how in ("programmatic", "completion", "driver"):

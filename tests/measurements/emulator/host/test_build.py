@@ -201,7 +201,7 @@ def test_an_undefined_function_is_unsupported(run: Run) -> None:
     assert emulation.status == "unsupported" and "elsewhere" in emulation.reason
 
 
-def test_launches_from_the_device_are_refused_by_name(run: Run) -> None:
+def test_launches_from_the_device_are_rejected_by_name(run: Run) -> None:
     text = """
     extern "C" void* __cudaCDP2GetParameterBufferV2(void*, dim3, dim3, unsigned);
     """ + source(1.0).replace("st_global(", "__cudaCDP2GetParameterBufferV2(0, dim3(1), dim3(32), 0); st_global(")

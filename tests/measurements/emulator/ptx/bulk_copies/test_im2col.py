@@ -163,7 +163,7 @@ def test_a_map_of_the_other_mode_is_found() -> None:
         (autosched.Im2col((0, 0), (0, 0), 2000, 8), "1 to 1024 pixels"),
     ],
 )
-def test_maps_that_no_driver_makes_are_refused(im2col: autosched.Im2col, message: str) -> None:
+def test_maps_that_no_driver_makes_are_rejected(im2col: autosched.Im2col, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load(np.zeros((2, 5, 6, CHANNELS), np.float32), (0, 0, 0), (0, 0), im2col)
 

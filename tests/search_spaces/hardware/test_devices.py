@@ -138,7 +138,7 @@ def test_json_round_trip_and_hash(row: Device) -> None:
     assert hash(back) == hash(row)
 
 
-def test_json_with_a_missing_or_a_foreign_field_is_refused() -> None:
+def test_json_with_a_missing_or_a_foreign_field_is_rejected() -> None:
     data = device("h200").to_json()
     with pytest.raises(ValueError, match="sm_count"):
         Device.from_json({k: v for k, v in data.items() if k != "sm_count"})
@@ -213,13 +213,13 @@ def test_driver_names_are_exact() -> None:
         ({"tensor_flops_per_cycle": (("f16", 8.0), ("f16", 8.0))}, "named once"),
     ],
 )
-def test_an_inconsistent_row_is_refused_with_its_law(change: dict[str, object], complaint: str) -> None:
+def test_an_inconsistent_row_is_rejected_with_its_law(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match="device") as error:
         dataclasses.replace(device("h200"), **change)  # type: ignore[arg-type]
     assert complaint in str(error.value)
 
 
-def test_a_type_without_tensor_rate_is_refused() -> None:
+def test_a_type_without_tensor_rate_is_rejected() -> None:
     with pytest.raises(ValueError, match="f16, bf16, tf32"):
         device("a100").tensor_rate("f64")
 
@@ -310,7 +310,7 @@ def test_more_resources_never_fit_more_blocks(row: Device, threads: int, registe
 
 
 @pytest.mark.parametrize("bad", [(0, 32, 0), (32, -1, 0), (32, 32, -1)])
-def test_impossible_counts_are_refused(bad: tuple[int, int, int]) -> None:
+def test_impossible_counts_are_rejected(bad: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="at least one thread"):
         occupancy(device("h200"), *bad)
 

@@ -35,7 +35,7 @@ def element_bytes(row):
 # The document's first problem ----------------------------------------------------------------------------------------
 
 
-def test_pad_4_2_is_refused_by_wmma_and_by_ldmatrix_each_with_its_own_reason():
+def test_pad_4_2_is_rejected_by_wmma_and_by_ldmatrix_each_with_its_own_reason():
     layout = SharedLayout.parse("pad(4,2)", DOCUMENT_TILE)
     wmma = intrinsic("wmma_m16n16k16_f16").requirement("a", layout, 2)
     mma = intrinsic("mma_m16n8k16_f16").requirement("a", layout, 2)
@@ -280,7 +280,7 @@ def test_requirements_of_shapes_that_no_row_has():
     assert ragged.reason.endswith("has lines of 12 elements, which 8 does not divide")
 
 
-def test_a_wrong_element_size_is_refused():
+def test_a_wrong_element_size_is_rejected():
     layout = SharedLayout((64, 32))
     with pytest.raises(ValueError, match="mma_m16n8k16_f16 reads f16, not elements of 4 bytes"):
         intrinsic("mma_m16n8k16_f16").requirement("a", layout, 4)

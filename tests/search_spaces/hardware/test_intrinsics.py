@@ -350,7 +350,7 @@ def test_rows_of_a_type():
         intrinsic("mma")
 
 
-def test_rows_that_contradict_themselves_are_refused():
+def test_rows_that_contradict_themselves_are_rejected():
     row = intrinsic("mma_m16n8k16_f16")
     layout = row.a.layout
     for changes, message in (

@@ -99,7 +99,7 @@ def test_boxes_written_by_tma_are_read(swizzle: int, side: str, by_k: bool) -> N
         ("b", "swizzle(3,2,3)", (64, 32), 4, "lie along n"),
     ],
 )
-def test_other_layouts_are_refused_with_the_reason(
+def test_other_layouts_are_rejected_with_the_reason(
     side: str, text: str, shape: tuple[int, int], element_bytes: int, reason: str
 ) -> None:
     row = wgmma_row("f16" if element_bytes == 2 else "tf32", 64)

@@ -43,7 +43,7 @@ def test_a_binary_header_is_reported_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../up.cuh", "a/../b.cuh", "a//b.cuh", "./a.cuh", ".", "", "a\0b"])
-def test_a_name_that_leaves_the_folder_is_refused(name):
+def test_a_name_that_leaves_the_folder_is_rejected(name):
     with pytest.raises(ValueError, match="a path below the include folder"):
         Headers.of({name: ""})
 

@@ -48,7 +48,7 @@ def test_a_grid_shrinks_to_whole_clusters_that_run_at_a_time(clusters):
     assert KERNEL.grid_of(clusters) == KERNEL.grid
 
 
-def test_a_grid_of_no_cluster_is_refused():
+def test_a_grid_of_no_cluster_is_rejected():
     with pytest.raises(ValueError, match="at least one cluster, not 0"):
         SHRINKING.grid_of(0)
 
@@ -125,7 +125,7 @@ def test_the_digest_covers_all_fields():
 
 
 @given(st.sampled_from(["bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]), st.integers(-(2**65), 2**65))
-def test_an_integer_is_stored_exactly_or_refused(name, value):
+def test_an_integer_is_stored_exactly_or_rejected(name, value):
     dtype = SCALAR_DTYPES[name]
     storage = np.dtype(dtype.storage)
     fits = storage.kind in "iu" and np.iinfo(storage).min <= value <= np.iinfo(storage).max
@@ -176,7 +176,7 @@ def test_a_dense_map_has_the_innermost_dimension_first():
         ({"sizes": (256, 129)}, "reaches to byte 66048 of a, which has 65536"),
     ],
 )
-def test_a_map_that_the_driver_would_refuse_is_refused(change, reason):
+def test_a_map_that_the_driver_would_reject_is_rejected(change, reason):
     with pytest.raises(ValueError, match=f"tensor map a_map: .*{reason}"):
         dataclasses.replace(MAP, **change)
 

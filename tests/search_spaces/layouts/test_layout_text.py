@@ -95,7 +95,7 @@ class TestPositions:
 
     @pytest.mark.parametrize("value", [WG_MAP, LAYOUT, CONFIG], ids=["wg_map", "nested_layout", "lowering_config"])
     @given(data=st.data())
-    def test_any_change_is_read_or_refused(self, value, data):
+    def test_any_change_is_read_or_rejected(self, value, data):
         """No other exception is raised, and a parsed text prints and parses to the same value."""
         text = str(value)
         at = data.draw(st.integers(0, len(text) - 1))

@@ -395,7 +395,7 @@ class TestRefusals:
         held = scale.distribute(np.arange(8), replicate_threads=True)
         assert held.reshape(32).tolist() == [t // 4 for t in range(32)]
 
-    def test_differing_copies_are_refused(self):
+    def test_differing_copies_are_rejected(self):
         layout = NestedLayout(**fields())
         held = layout.distribute(np.arange(128.0).reshape(16, 8), subgroups=4)
         held[3, 5] += 1
@@ -404,7 +404,7 @@ class TestRefusals:
         held[3, 5] = held[1, 5] = np.nan
         assert np.isnan(layout.undistribute(held)).sum() == 2
 
-    def test_differing_copies_in_rounds_are_refused(self):
+    def test_differing_copies_in_rounds_are_rejected(self):
         gaps = NestedLayout((2,), (1,), (1,), (1,), (1,), (2,), (0,))  # ids 0 and 1 hold the same, 2 and 3 too
         held = gaps.distribute(np.arange(2), subgroups=1, subgroup_size=1)
         assert held.reshape(4).tolist() == [0, 0, 1, 1]

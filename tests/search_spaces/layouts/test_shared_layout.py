@@ -189,7 +189,7 @@ def test_extent_counts_the_last_pad_and_size_does_not():
     assert (layout.size, layout.extent) == (6 * 64 + 2 * 8, 6 * 64 + 3 * 8)
 
 
-def test_calls_take_scalars_and_arrays_and_refuse_positions_outside():
+def test_calls_take_scalars_and_arrays_and_reject_positions_outside():
     layout = SharedLayout.parse("pad(8,1)", (16, 32))
     assert layout(3, 5) == 3 * 40 + 5
     assert isinstance(layout(3, 5), int)

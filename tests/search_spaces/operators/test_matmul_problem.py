@@ -93,7 +93,7 @@ def test_reference_is_the_definition_element_by_element(order_a: str, order_b: s
 
 @pytest.mark.parametrize("dtype", sorted(FLOAT_DTYPES))
 @pytest.mark.parametrize("k", [1, 64, 4096])
-def test_tolerance_admits_rounding_and_refuses_a_missing_product(dtype: str, k: int) -> None:
+def test_tolerance_admits_rounding_and_rejects_a_missing_product(dtype: str, k: int) -> None:
     problem = Matmul(8, 24, k, a=dtype, b=dtype, out=dtype)
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
@@ -169,7 +169,7 @@ def test_a_reduction_uses_the_final_result(reduction: str, axis: int) -> None:
 
 @pytest.mark.parametrize("dtype", sorted(FLOAT_DTYPES))
 @pytest.mark.parametrize(("n", "k"), [(24, 64), (2048, 64), (64, 2048)])
-def test_tolerance_of_a_sum_admits_rounding_and_refuses_a_missing_element(dtype: str, n: int, k: int) -> None:
+def test_tolerance_of_a_sum_admits_rounding_and_rejects_a_missing_element(dtype: str, n: int, k: int) -> None:
     problem = Matmul(64, n, k, a=dtype, b=dtype, out="f32", reduction="row_sum")
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs), problem.tolerance(inputs)["reduced"][0]

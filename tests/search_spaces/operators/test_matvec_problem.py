@@ -60,7 +60,7 @@ def test_reference_keeps_nan_and_infinity() -> None:
 
 @pytest.mark.parametrize("x", ["f16", "bf16"])
 @pytest.mark.parametrize("k", [1, 64, 4096, 16384])
-def test_tolerance_admits_the_worst_order_and_refuses_a_missing_product(x: str, k: int) -> None:
+def test_tolerance_admits_the_worst_order_and_rejects_a_missing_product(x: str, k: int) -> None:
     problem = Matvec(4, 24, k, x=x, out="f32")
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]

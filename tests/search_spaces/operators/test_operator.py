@@ -65,7 +65,7 @@ def test_annotations_may_be_types_or_their_names() -> None:
     assert Operator.of(typed).options == (Option("n", ("--n",), int, "elements"),)
 
 
-def test_an_option_of_another_type_is_refused() -> None:
+def test_an_option_of_another_type_is_rejected() -> None:
     annotations: dict[str, Any] = {"sizes": tuple[int, ...]}
     odd = dataclass(frozen=True)(type("Odd", (Nothing,), {"__annotations__": annotations, "sizes": option("sizes")}))
     with pytest.raises(ValueError, match="the option sizes of scan must be an int, a float or a str"):

@@ -54,7 +54,7 @@ def test_invalid_reductions_are_rejected(fields: dict[str, object], says: str) -
 
 
 @pytest.mark.parametrize("eps", [-1.0, 1e-46, 1e31, float("nan"), float("inf"), True, "1"])
-def test_bad_eps_is_refused(eps: object) -> None:
+def test_invalid_eps_is_rejected(eps: object) -> None:
     with pytest.raises(ValueError, match="eps must be"):
         RmsNorm(8, 8, eps=eps)  # type: ignore[arg-type]
 
@@ -147,7 +147,7 @@ def test_softmax_does_not_overflow_and_follows_numpy_at_the_ends() -> None:
 @pytest.mark.parametrize("dtype", sorted(FLOAT_DTYPES))
 @pytest.mark.parametrize("columns", [1, 64, 4096])
 @pytest.mark.parametrize("kind", ["sum", "mean", "sumsq"])
-def test_tolerance_admits_sequential_f32_sums_and_refuses_a_missing_element(
+def test_tolerance_admits_sequential_f32_sums_and_rejects_a_missing_element(
     dtype: str, columns: int, kind: str
 ) -> None:
     problem = Reduce(200, columns, dtype=dtype, out="f32", kind=kind)
@@ -164,7 +164,7 @@ def test_tolerance_admits_sequential_f32_sums_and_refuses_a_missing_element(
 
 @pytest.mark.parametrize("kind", NORMALIZATIONS)
 @pytest.mark.parametrize("columns", [2, 1024])
-def test_tolerance_of_normalizations_admits_f32_and_refuses_a_missing_element(
+def test_tolerance_of_normalizations_admits_f32_and_rejects_a_missing_element(
     kind: type[RowProblem], columns: int
 ) -> None:
     problem = kind(100, columns, dtype="f32", out="f32")

@@ -62,7 +62,7 @@ def test_steps_are_cut_at_their_window_inside_the_array(typed: str, depth: int, 
         assert outcome(p, own.kernel(p, schedule, where)) == "ok"
 
 
-def test_a_computed_depth_is_refused_with_its_number() -> None:
+def test_a_computed_depth_is_rejected_with_its_number() -> None:
     @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
     def by_twenty(p: Builder, x: Array, w: Array, out: Array) -> None:
         i, j = p.blocks(out.shape, (32, 32))

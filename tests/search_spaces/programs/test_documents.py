@@ -54,7 +54,7 @@ def test_every_listing_is_read(title: str) -> None:
 
 
 @pytest.mark.parametrize("title", REFUSED, ids=lambda v: v.replace(" ", "_"))
-def test_fragments_without_a_program_are_refused(title: str) -> None:
+def test_fragments_without_a_program_are_rejected(title: str) -> None:
     check_refusal(listing(title), REFUSED[title])
 
 

@@ -232,7 +232,7 @@ def test_a_scalar_of_a_loop_is_rejected_after_the_loop() -> None:
     assert text.startswith("test_scalars.py:")
 
 
-def test_a_matrix_that_a_scalar_may_miss_is_refused() -> None:
+def test_a_matrix_that_a_scalar_may_miss_is_rejected() -> None:
     def body(p: Any, x: Any, index: Any, out: Any) -> None:
         (i,) = p.blocks((40,), (8,))
         page = p.load_scalar(index, 0, high=40)

@@ -50,11 +50,11 @@ def test_every_listing_is_read(title: str) -> None:
 
 
 @pytest.mark.parametrize("title", REFUSED, ids=lambda v: v.replace(" ", "_"))
-def test_fragments_without_a_program_are_refused(title: str) -> None:
+def test_fragments_without_a_program_are_rejected(title: str) -> None:
     check_refusal(LISTINGS[f"refused: {title}"], REFUSED[title])
 
 
-def test_every_listing_is_either_read_or_refused() -> None:
+def test_every_listing_is_either_read_or_rejected() -> None:
     assert {title for title in LISTINGS if title not in READ} == {f"refused: {title}" for title in REFUSED}
 
 

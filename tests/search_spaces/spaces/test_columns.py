@@ -62,6 +62,6 @@ def test_a_missing_column_is_reported_by_name() -> None:
         ({"layout": [-1]}, "column layout has a code outside"),
     ],
 )
-def test_bad_columns_are_refused(arrays: dict[str, object], message: str) -> None:
+def test_invalid_columns_are_rejected(arrays: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Columns(arrays, {"layout": WORDS})  # type: ignore[arg-type]

@@ -145,7 +145,7 @@ def test_no_parents_give_no_children() -> None:
     assert tiles().mutate([], rng) == [] and tiles().crossover([], [], rng) == []
 
 
-def test_bad_requests_are_refused() -> None:
+def test_invalid_requests_are_rejected() -> None:
     space, rng = tiles(), np.random.default_rng(0)
     parents = space.sample(2, seed=0)
     for rate in (0.0, 1.5, -0.1):

@@ -101,7 +101,7 @@ def test_encodings_tell_values_apart_and_match_their_names(p: Parameter) -> None
         ((2**70,), "beyond 62 bits"),
     ],
 )
-def test_a_bad_domain_is_refused(values: tuple[object, ...], message: str) -> None:
+def test_a_bad_domain_is_rejected(values: tuple[object, ...], message: str) -> None:
     with pytest.raises(ValueError, match=f"parameter p .*{message}"):
         Parameter("p", values)  # type: ignore[arg-type]
 

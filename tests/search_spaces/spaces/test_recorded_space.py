@@ -70,7 +70,7 @@ def test_unknown_and_illegal_schedules_are_excluded() -> None:
         RecordedSpace(SPACE, [illegal, unknown, foreign])
 
 
-def test_bad_arguments_are_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="cannot draw -1"):
         SUBSET.sample(-1, 0)

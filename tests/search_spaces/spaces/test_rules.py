@@ -85,13 +85,13 @@ def test_a_rule_may_be_the_reasons_that_it_gives() -> None:
 
 
 @pytest.mark.parametrize("result", [np.array([1]), np.array([0.5, 1.0]), np.array(3)])
-def test_an_attribute_of_the_wrong_shape_or_type_is_refused(result: np.ndarray) -> None:
+def test_an_attribute_of_the_wrong_shape_or_type_is_rejected(result: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"attribute bad gave .*: give 2 integers"):
         Attribute("bad", lambda tile: result).evaluate(COLUMNS)
 
 
 @pytest.mark.parametrize("result", [np.array([1, 0]), np.array([True]), np.array(True)])
-def test_a_rule_of_the_wrong_shape_or_type_is_refused(result: np.ndarray) -> None:
+def test_a_rule_of_the_wrong_shape_or_type_is_rejected(result: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"rule bad gave .*: give 2 bools"):
         Rule("bad", lambda tile: result, "").evaluate(COLUMNS)
 
@@ -109,6 +109,6 @@ def test_a_rule_of_the_wrong_shape_or_type_is_refused(result: np.ndarray) -> Non
         (lambda: Rule("r", lambda tile: tile > 0, lambda tile, size: ""), "rule r mentions 'size'"),
     ],
 )
-def test_bad_declarations_are_refused(make: Callable[[], object], message: str) -> None:
+def test_invalid_declarations_are_rejected(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

@@ -201,18 +201,18 @@ def test_an_older_schedule_has_the_earlier_value_of_a_new_parameter() -> None:
         ({"a": 1, "b": "2", "c": "x"}, "parameter b cannot be '2'"),
     ],
 )
-def test_a_schedule_of_another_space_is_refused(values: dict[str, Value], message: str) -> None:
+def test_a_schedule_of_another_space_is_rejected(values: dict[str, Value], message: str) -> None:
     for ask in (sums(4).explain, sums(4).config, sums(4).validate, lambda v: sums(4).columns([v])):
         with pytest.raises(ValueError, match=message):
             ask(values)
 
 
-def test_a_schedule_of_another_template_is_refused() -> None:
+def test_a_schedule_of_another_template_is_rejected() -> None:
     with pytest.raises(ValueError, match="a schedule of products: give one of sums"):
         sums(4).explain(Schedule("products", (("a", 1), ("b", 1), ("c", "x"))))
 
 
-def test_bad_requests_are_refused() -> None:
+def test_invalid_requests_are_rejected() -> None:
     space = sums(4)
     for n, seed, message in ((-1, 0, "cannot draw -1"), (1, -2, "seed -2 is negative")):
         with pytest.raises(ValueError, match=message):
@@ -225,7 +225,7 @@ def test_bad_requests_are_refused() -> None:
     assert space.sample(0, seed=0) == [] and len(space.unrank([])) == 0
 
 
-def test_bad_spaces_are_refused() -> None:
+def test_invalid_spaces_are_rejected() -> None:
     a, b = ordinal("a", (1, 2)), ordinal("b", (1, 2))
 
     def attribute(name: str, column: str) -> Attribute:

@@ -46,7 +46,7 @@ GOLDEN_SMALL = [652, 277, 43, 19, 836, 939]
 GOLDEN_LARGE = [807444865255427370586668261256, 51940112211182934745360268129]
 
 
-def test_bad_requests_are_refused() -> None:
+def test_invalid_requests_are_rejected() -> None:
     for arguments, message in (((0, 1, 0), "empty range"), ((5, -1, 0), "-1 samples"), ((5, 1, -1), "negative")):
         with pytest.raises(ValueError, match=message):
             draw_ranks(*arguments)

@@ -77,7 +77,7 @@ class TestContract:
         assert set(drawn) <= set(space.sample(10**6, 0))
         assert drawn == space.sample(20 * space.count(), 1, replace=True)
 
-    def test_bad_requests_are_refused(self, space: SearchSpace) -> None:
+    def test_invalid_requests_are_rejected(self, space: SearchSpace) -> None:
         for n, seed in ((-1, 0), (1, -1)):
             with pytest.raises(ValueError):
                 space.sample(n, seed)
@@ -257,7 +257,7 @@ def test_the_fingerprint_follows_the_members() -> None:
     assert BOTH.fingerprint == UnionSpace([ROWS, TILES]).fingerprint
 
 
-def test_bad_unions_are_refused() -> None:
+def test_invalid_unions_are_rejected() -> None:
     with pytest.raises(ValueError, match="needs at least one"):
         UnionSpace([])
     with pytest.raises(ValueError, match="two spaces have the same template: rows, rows"):

@@ -66,7 +66,7 @@ def test_a_kernel_has_the_controls_as_options_and_is_otherwise_the_same() -> Non
         (FILE, "../a.acf:YQ=="),
     ],
 )
-def test_an_edited_control_is_refused_as_an_edited_parameter_is(name: str, value: int | str) -> None:
+def test_an_edited_control_is_rejected_as_an_edited_parameter_is(name: str, value: int | str) -> None:
     edited = Schedule("matmul", (*schedule().items, (name, value)))
     with pytest.raises(ValueError, match=r"ptxas|control file"):
         template("matmul").config(PROBLEM, edited, H100)
@@ -104,6 +104,6 @@ def test_a_control_file_is_shown_by_its_name_and_digest() -> None:
 
 
 @pytest.mark.parametrize(("name", "content"), [("a b", b"x"), ("a", b""), ("a", bytes(MOST_BYTES + 1))])
-def test_a_control_file_that_cannot_be_used_is_refused(name: str, content: bytes) -> None:
+def test_a_control_file_that_cannot_be_used_is_rejected(name: str, content: bytes) -> None:
     with pytest.raises(ValueError, match="control file"):
         ControlFile(name, content)

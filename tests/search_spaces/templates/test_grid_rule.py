@@ -48,7 +48,7 @@ def test_no_legal_schedule_launches_more_blocks_than_a_grid_counts(data: dict[st
         assert all(kernel.grid[1:] == (1, 1) for kernel in kernels)
 
 
-def test_a_grid_that_is_too_large_is_refused_by_name() -> None:
+def test_a_grid_that_is_too_large_is_rejected_by_name() -> None:
     space = template("matmul").space(problem_from_json(LARGEST[0]), H200)
     rng = np.random.default_rng(0)
     values = {p.name: p.random(rng) for p in space.parameters} | {"tile_m": 16, "tile_n": 16, "split_k": 1}

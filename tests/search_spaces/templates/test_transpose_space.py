@@ -80,7 +80,7 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
             assert len(reason) > 20 and "\n" not in reason, rule
 
 
-def test_a_launch_of_too_many_tiles_is_refused() -> None:
+def test_a_launch_of_too_many_tiles_is_rejected() -> None:
     huge = Transpose(2**29, 2**10, dtype="u8")
     schedule = space(huge, H200).sample(1, 0)[0].replace(tile_m=8, tile_n=8)
     assert "grid" in {v.rule for v in space(huge, H200).valid.explain(schedule)}

@@ -159,7 +159,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ),
     ],
 )
-def test_other_schedules_are_refused_with_the_reason(
+def test_other_schedules_are_rejected_with_the_reason(
     changes: dict[str, int], problem: Matmul, rule: str, reason: str
 ) -> None:
     assert not list(space(PROBLEM, H200).explain(GOOD))

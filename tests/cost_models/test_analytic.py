@@ -238,12 +238,12 @@ def test_the_parts_explain_the_whole() -> None:
         ({"unit": "mma", "operand_dtype": "f32"}, "no tensor rate"),
     ],
 )
-def test_impossible_work_is_refused(change: dict[str, object], complaint: str) -> None:
+def test_impossible_work_is_rejected(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         predict(dataclasses.replace(matmul(), **change), H200)  # type: ignore[arg-type]
 
 
-def test_registers_that_do_not_fit_are_refused() -> None:
+def test_registers_that_do_not_fit_are_rejected() -> None:
     with pytest.raises(ValueError, match="does not fit"):
         predict(dataclasses.replace(matmul(), threads=1024), H200, registers=128)
     with pytest.raises(ValueError, match="spill_bytes"):

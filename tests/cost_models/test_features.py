@@ -112,7 +112,7 @@ def test_tables_of_two_problems_join() -> None:
     np.testing.assert_array_equal(align(one, one.names), one.values)
 
 
-def test_a_value_that_the_model_never_saw_is_dropped_and_a_lost_column_is_refused() -> None:
+def test_a_value_that_the_model_never_saw_is_dropped_and_a_lost_column_is_rejected() -> None:
     table = features(TEMPLATES, PROBLEM, [GOOD], H200)
     kept = tuple(n for n in table.names if n != "schedule.matmul.raster=grouped_8")
     assert align(table, kept).shape == (1, len(kept))
@@ -165,7 +165,7 @@ def test_a_template_without_cost_counts_has_no_features() -> None:
         features(silent, PROBLEM, [GOOD, Schedule("toy", (("tile", 2),))], H200)
 
 
-def test_schedules_that_do_not_belong_are_refused() -> None:
+def test_schedules_that_do_not_belong_are_rejected() -> None:
     with pytest.raises(ValueError, match="unknown kernel template 'row_reduction': use one of matmul"):
         features(TEMPLATES, PROBLEM, [Schedule("row_reduction", GOOD.items)], H200)
     with pytest.raises(ValueError, match="lacks tile_m"):
@@ -175,7 +175,7 @@ def test_schedules_that_do_not_belong_are_refused() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_table_without_numbers_is_refused(bad: float) -> None:
+def test_a_table_without_numbers_is_rejected(bad: float) -> None:
     with pytest.raises(ValueError, match="feature b is NaN or infinite"):
         FeatureTable(("a", "b"), np.array([[1, 2], [3, bad]], dtype=np.float32))
     with pytest.raises(ValueError, match=r"feature schedule\.toy\.b is NaN or infinite"):

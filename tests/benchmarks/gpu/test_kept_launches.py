@@ -235,7 +235,7 @@ def test_equal_launches_are_stored_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "ptx").iterdir())) == 2 and len(list((tmp_path / "arrays").iterdir())) == 3
 
 
-def test_launches_of_several_steps_are_refused(tmp_path: Path) -> None:
+def test_launches_of_several_steps_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="only a single launch"):
         keep(tmp_path, "t", ADD_ONE, dataclasses.replace(LAUNCH, then=(LAUNCH,)), {"a": VALUES}, {"o": VALUES})
     assert names(tmp_path) == ()
@@ -368,7 +368,7 @@ def test_a_missing_gpu_is_reported_in_one_line(tmp_path: Path, monkeypatch: pyte
     ],
 )
 @pytest.mark.usefixtures("fake_gpu")
-def test_bad_usage_is_status_2(tmp_path: Path, capsys, change, complaint) -> None:
+def test_invalid_usage_exits_with_2(tmp_path: Path, capsys, change, complaint) -> None:
     name = kept_with(tmp_path, "equal")
     change = [word.format(folder=tmp_path).replace("NAME", name) for word in change]
     with pytest.raises(SystemExit) as ended:

@@ -182,7 +182,7 @@ def test_hangs_faults_and_refusals_are_distinguished(kept: KeptLaunch, monkeypat
     assert came_of(kept, HostGpu(refuse, status=700))["status"] == "fault"
 
 
-def test_a_map_that_the_driver_refuses_is_refused(kept: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_that_the_driver_rejects_is_rejected(kept: KeptLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
     def encode(tensor_map: TensorMap, address: int) -> Any:
         raise LaunchRefused("the driver rejects tensor map m")
 

@@ -146,7 +146,7 @@ def test_a_search_stops_at_the_optimum_and_its_curve_is_extended(folder: Path) -
     assert made.quality == whole.quality
 
 
-def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_folder_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert search_quality.main([str(tmp_path)]) == search_clock.main([str(tmp_path)]) == 2
     assert capsys.readouterr().err.count("\n") == 2
 

@@ -47,6 +47,6 @@ def test_two_configurations_are_verified(path) -> None:  # type: ignore[no-untyp
 
 
 @needs_nvrtc
-def test_none_of_thirty_is_refused() -> None:
+def test_none_of_thirty_is_rejected() -> None:
     assert len(files()) == 30
     assert {path.parent.name for path in files()} == {"bat", "hub", "kernel_tuner"}

@@ -120,7 +120,7 @@ def test_contributions_add_up_to_the_prediction() -> None:
     assert model.gain().sum() == pytest.approx(1.0)
 
 
-def test_rows_of_another_width_are_refused() -> None:
+def test_rows_of_another_width_are_rejected() -> None:
     x, seconds = kernels(30, seed=15)
     model = BoostedModel.fit(x, seconds, settings=QUICK)
     with pytest.raises(ModelMismatch, match="knows 6 features, the rows have 5"):
@@ -159,7 +159,7 @@ def test_invalid_times_are_rejected(bad: float) -> None:
         BoostedModel.fit(x, seconds, settings=QUICK)
 
 
-def test_shapes_that_do_not_match_are_refused() -> None:
+def test_shapes_that_do_not_match_are_rejected() -> None:
     x, seconds = kernels(30, seed=18)
     with pytest.raises(ValueError, match="a time for each row"):
         BoostedModel.fit(x, seconds[:-1], settings=QUICK)

@@ -66,7 +66,7 @@ def test_group_codes_number_groups_as_they_appear() -> None:
         ([1.0], [0.0], "times must be positive"),
     ],
 )
-def test_bad_columns_are_refused(predicted: list[float], seconds: list[float], complaint: str) -> None:
+def test_invalid_columns_are_rejected(predicted: list[float], seconds: list[float], complaint: str) -> None:
     for metric in (rank_correlation, regret):
         with pytest.raises(ValueError, match=complaint):
             metric(predicted, seconds)

@@ -54,7 +54,8 @@ def load_program(place: str) -> Program:
 def _load(place: str) -> Program | Beside:
     path, name = _split(place)
     if not path.is_file():
-        raise ProgramError(f"no such file: {path}; write --program FILE[:NAME]")
+        problem = f"{path} is not a regular file" if path.exists() else f"no such file: {path}"
+        raise ProgramError(f"{problem}; write --program FILE[:NAME]")
     if path.suffix in TEXTS:
         return _read(path, name)
     module_name = f"autosched_program_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"

@@ -50,6 +50,7 @@ Result = int | float | str
 
 MOST_CHARACTERS = 2000
 MOST_DEPTH = 60
+QUOTED = 120  # maximum number of characters of an expression that a message quotes
 MOST_VALUES = 1 << 16  # maximum number of values of a list
 
 
@@ -207,11 +208,18 @@ class _ExpressionParser:
                 said = "write == to compare"
         except (ValueError, RecursionError, MemoryError):
             said = "it is nested too deeply, or has invalid characters"
-        shown = self.text.replace("\0", "\\0")
+        shown = self.excerpt(0).replace("\0", "\\0")
         raise ExpressionError(f'"{shown}" is not an expression: {said}')
 
+    def excerpt(self, column: int) -> str:
+        """Return the text around a column."""
+        first = max(0, min(column - QUOTED // 2, len(self.text) - QUOTED))
+        end = first + QUOTED
+        return f"{'...' if first else ''}{self.text[first:end]}{'...' if end < len(self.text) else ''}"
+
     def error(self, node: ast.AST, message: str) -> ExpressionError:
-        return ExpressionError(f'{message} (column {getattr(node, "col_offset", 0) + 1} of "{self.text}")')
+        column = getattr(node, "col_offset", 0)
+        return ExpressionError(f'{message} (column {column + 1} of "{self.excerpt(column)}")')
 
     def term(self, node: ast.expr, depth: int) -> _Term:
         if depth > MOST_DEPTH:
@@ -307,7 +315,7 @@ class _ExpressionParser:
         function, arguments = known[name], [self._number(a, depth) for a in given]
         least, most = function.arguments
         if not least <= len(arguments) <= most:
-            wanted = f"{least}" if least == most else f"{least} or more"
+            wanted = f"{least}" if least == most else f"{least} to {most}"
             raise self.error(node, f"{name} takes {wanted} argument{'s' * (most > 1)}, not {len(arguments)}")
         wide = _widest(*arguments)
         if function.integers and wide == "float":

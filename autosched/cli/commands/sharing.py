@@ -217,7 +217,7 @@ def _expanded(path: Path) -> list[Path]:
         if not found:
             raise InputError(f"the folder {path} contains no export (*.json): name another one")
         return found
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"{path} does not exist: check the path")
     return [path]
 

@@ -10,6 +10,7 @@ out data.npy      array that the kernel fills, with the shape and type of that f
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -63,13 +64,16 @@ def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, 
     except ValueError:
         pass
     try:
-        return float(text), False
+        number = float(text)
     except ValueError:
         known = ", ".join(SCALAR_DTYPES)
         raise InputError(
             f'invalid {flag} "{shortened(text)}": write 5, 2.5, null, f32[64,32], '
             f"'out f32[64]', 'zeros f32[64]' (or ones, range, fill=7) or data.npy (types: {known})"
         ) from None
+    if math.isinf(number) and "inf" not in text.lower():
+        raise InputError(f'invalid {flag} "{shortened(text)}": the number is too large; for infinity write inf')
+    return number, False
 
 
 def _array_of_match(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDArray[Any]:

@@ -30,7 +30,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.row_reduction import Softmax
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
-from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.ir import Array, ProgramError
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.template import template
@@ -304,6 +304,13 @@ def test_a_listing_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["tune", "--program", place, *sizes, "--trials", "1", "--db", database]) == 0
     assert main(["best", "--program", place, *sizes, "--db", database]) == 0
     assert re.search(r"verification\s+ok", capsys.readouterr().out)
+
+
+def test_only_regular_files_hold_programs(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError, match="not a regular file"):
+        load_program("/dev/zero")
+    with pytest.raises(ProgramError, match="no such file"):
+        load_program(str(tmp_path / "none.py"))
 
 
 def test_the_proxy_keeps_remainders() -> None:

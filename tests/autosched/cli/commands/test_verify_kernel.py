@@ -128,6 +128,8 @@ def test_full_finds_faults_of_a_second_launch(folder: Path, capsys: pytest.Captu
     [
         (["verify", "nothing.cu"], "nothing.cu cannot be read"),
         (["verify", "whole.cu", "-a", "f33[4]"], 'invalid --argument "f33[4]"'),
+        (["verify", "whole.cu", "-a", "1e400"], "too large"),
+        (["verify", "whole.cu", "-a", "9" * 5000], "too large"),
         (["verify", "whole.cu", "-a", "none.npy"], "none.npy cannot be read"),
         (["verify", "whole.cu", "-a", "f32[4]", "--expect", "3=x.npy"], "invalid --expect"),
         (["verify", "whole.cu", "--symbol", "taps"], "invalid --symbol"),
@@ -159,6 +161,7 @@ def test_arrays_are_read_from_text() -> None:
     assert made("fill=7 u8[2]").tolist() == [7, 7]
     assert made("ones f16[2]").dtype == np.float16
     assert made("f32[100]").std() > 0.5
+    assert [made(text) for text in ("1e30", "-inf", "0x10", "9" * 30)] == [1e30, -np.inf, 16, 10**30 - 1]
     assert read_argument("out f32[4]", rng, "--argument")[1] is True
     assert read_argument("null", rng, "--argument") == (None, False)
     assert read_argument("0x10", rng, "--argument") == (16, False)

@@ -78,7 +78,7 @@ FIRST: tuple[Fault, ...] = (
           "ptx::st_global(out + out_row * C::n + out_col,"),
     Fault("the last band of tiles is as high as the others", "indices", "matmul", Matmul(4000, 4096, 512, a="f16"),
           {"raster": ("grouped_4", "grouped_8", "grouped_16"), "split_k": 1, "stream_k": 0, "tile_m": (96, 160)}, "common/raster.cuh",
-          "if (first + Group > TilesM) return", "if (first + Group > TilesM + Group) return"),
+          "if (lower < 1 << launch.order) return", "if (lower < 1) return"),
     Fault("rows summed over 48 tiles at most", "sizes", "matmul", Matmul(2048, 8192, 256, a="f16", reduction="row_sum"),
           {"tile_n": (32, 64, 128)}, MATMUL, "for (int i = 0; i < R::across; ++i) {",
           "for (int i = 0; i < (R::across < 48 ? R::across : 48); ++i) {"),

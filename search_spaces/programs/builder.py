@@ -166,8 +166,8 @@ class Program:
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(f"{self.place}: the program does not call p.blocks, which cuts its result into blocks")
-        operations = ir.without_unused_values(tuple(builder.scopes[0]))
-        operations = pad_depths(operations, builder.unused_id)
+        written = ir.without_unused_values(tuple(builder.scopes[0]))
+        operations = pad_depths(written, builder.unused_id)
         return ir.Trace(
             self.name,
             arrays,
@@ -177,6 +177,7 @@ class Program:
             tuple(sorted(builder.chosen.items())),
             builder.dynamic,
             self.place,
+            () if operations is written else written,
         )
 
     def _size(self, name: str, sizes: Mapping[str, Number]) -> Index | None:

@@ -136,7 +136,7 @@ def _is_light(found: Inference, operation: ir.Computing) -> bool:
     match operation:
         case ir.Broadcast():
             return not _cuts_across(found, operation)
-        case ir.Fill() | ir.PassedScalar() | ir.Coordinates():
+        case ir.Fill() | ir.PassedScalar() | ir.Coordinates() | ir.Pad():
             return True
         case ir.LoadTile() | ir.Map() | ir.TransposeTile() | ir.Reshape():
             return all(found.light[v.id] for v in ir.inputs(operation))
@@ -179,6 +179,10 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
                 own = _anchored(found, value.shape, 1)
                 _settle(found, value, own)
             return own
+        case ir.Pad(_, value):
+            if operation.wide is None and value.id not in found.natural:
+                _settle(found, value, _anchored(found, value.shape, 1))
+            return None
         case ir.Broadcast(_, value, dimension):
             own = found.natural.get(value.id)
             if _cuts_across(found, operation):
@@ -338,6 +342,11 @@ def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> N
             _want(found, value, spread.reshape(value.shape))
         case ir.Convert(_, value):
             _want(found, value, found.natural.get(value.id, spread))
+        case ir.Pad(_, value):
+            if operation.wide is not None:
+                _want(found, operation.wide, spread)
+            else:
+                _want(found, value, found.natural[value.id])
         case ir.Map():
             for value in ir.inputs(operation):
                 _want(found, value, spread)

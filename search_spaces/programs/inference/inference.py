@@ -228,11 +228,6 @@ class Inference:
         return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
 
     @cached_property
-    def moving(self) -> list[int]:
-        """Reductions and conversions, whose values may move between threads."""
-        return [id_ for id_, o in self.made.items() if isinstance(o, ir.ReduceTile | ir.Scan | ir.Convert)]
-
-    @cached_property
     def depths(self) -> set[int]:
         """The depths (k) of all products."""
         return {o.a.shape[1] for o in self.made.values() if isinstance(o, ir.Mma)}
@@ -270,11 +265,13 @@ class Inference:
 
     @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
-        """(value, from, to) of every conversion, in program order."""
-        return [
-            (operation.result, self.natural[id_], spread)
-            for id_, operation in self.made.items()
-            if not self.light[id_]
-            for spread in self.wanted.get(id_, [])
-            if spread != self.natural[id_]
-        ]
+        """(value, from, to) of every conversion, in program order; zeros are appended to a value on its way."""
+        found = list[tuple[ir.Value, Spread, Spread]]()
+        for id_, operation in self.made.items():
+            wanted = self.wanted.get(id_, [])
+            if isinstance(operation, ir.Pad) and operation.wide is None:
+                found += [(operation.result, self.natural[operation.value.id], spread) for spread in wanted]
+            elif not self.light[id_]:
+                own = self.natural[id_]
+                found += [(operation.result, own, spread) for spread in wanted if spread != own]
+        return found

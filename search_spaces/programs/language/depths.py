@@ -1,7 +1,10 @@
-"""Pad the depth of products to a multiple of the instruction's: both operands are loaded wider, with trailing zeros.
+"""Pad the depth of products to a multiple of the instruction's, with trailing zeros in both operands.
 
-If a window ends where its array ends, the load fills in the zeros. If the array continues, as in a loop with step 40,
-the surplus elements are replaced by zeros in registers.
+- A loaded operand is loaded wider. If its window ends where its array ends, the load fills in the zeros. If the array
+  continues, as in a loop with step 40, the surplus elements are replaced by zeros in registers.
+- An operand that is computed from loads element by element is computed wider, from wider loads. Its surplus elements
+  are then replaced by zeros, as the function of a padded element may be anything.
+- Zeros are appended to any other operand, such as a function of another product (``Pad``).
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from search_spaces.programs.language.index import ZERO
 STEP_BYTES = 32  # bytes along k per instruction for 16-bit and 8-bit types
 STEP_TF32 = 8  # elements along k per instruction
 
+Side = tuple[int, int]  # id of a value, and the dimension that is padded
+
 
 def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.Operation, ...]:
     """Return a program in which the depth of each product is a multiple of the instruction's.
@@ -30,50 +35,80 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
     for operation in ir.walk_body(operations):
         if isinstance(operation, ir.Move):
             found.moved |= {(operation.window.id, d) for d in (0, 1) if operation.by[d]}
-        elif isinstance(operation, ir.LoadTile | ir.TransposeTile):
+        elif isinstance(operation, ir.Computing):
             found.made[operation.result.id] = operation
     for operation in ir.walk_body(operations):
         if isinstance(operation, ir.Mma):
             found.widen(operation)
-    return found.rebuilt(operations) if found.wider else operations
+    return found.rebuilt(operations) if found.products else operations
 
 
 @dataclass
 class _Depths:
-    """Widened values and loads of a program.
+    """Padded values of a program.
 
     Attributes:
-        wider: The widened copy of a value, by the value's id and the widened dimension.
-        cut: Loads, by the same keys, whose window ends before the end of its array.
+        made: The operation of each value.
+        wider: Wider copies of values.
+        cut: Loads that are operands, and whose window ends before the end of its array.
+        ending: Other operands, which end in zeros.
+        products: Products whose operands are padded.
     """
 
     ids: Iterator[int]
-    made: dict[int, ir.LoadTile | ir.TransposeTile] = field(default_factory=dict)
-    moved: set[tuple[int, int]] = field(default_factory=set)
-    wider: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
-    cut: set[tuple[int, int]] = field(default_factory=set)
+    made: dict[int, ir.Computing] = field(default_factory=dict)
+    moved: set[Side] = field(default_factory=set)  # windows and the dimensions along which they move
+    wider: dict[Side, ir.Value] = field(default_factory=dict)
+    cut: set[Side] = field(default_factory=set)
+    ending: dict[Side, ir.Value] = field(default_factory=dict)
+    products: set[int] = field(default_factory=set)
 
     def widen(self, product: ir.Mma) -> None:
-        """Widen the operands of a product whose depth is not a multiple of the instruction's."""
+        """Pad the operands of a product whose depth is not a multiple of the instruction's."""
         depth, type_ = product.a.shape[1], product.a.dtype
-        if type_ == F32 and not product.tf32:
-            return  # FMA accepts any depth
+        if product.scales is not None or (type_ == F32 and not product.tf32):
+            return  # blocks with scales are whole steps, and FMA accepts any depth
         step = STEP_TF32 if type_ == F32 else STEP_BYTES // type_.bytes
         size = -(-depth // step) * step
-        if size != depth and self._is_loaded(product.a) and self._is_loaded(product.b):
-            self._add(product.a, 1, size)
-            self._add(product.b, 0, size)
+        if size == depth:
+            return
+        self.products.add(product.result.id)
+        for value, d in ((product.a, 1), (product.b, 0)):
+            loaded = self._is_loaded(value, d)
+            if loaded or self._is_widened(value, d):
+                self._add(value, d, size, loaded)
+            if not loaded and (value.id, d) not in self.ending:
+                self.ending[value.id, d] = self._new(value, d, size)
 
-    def _is_loaded(self, value: ir.Value) -> bool:
+    def _is_loaded(self, value: ir.Value, d: int) -> bool:
         """Return True if a value is loaded from an input with zero padding, so that a wider load is possible."""
-        operation = self.made.get(value.id)
+        operation = self.made[value.id]
         if isinstance(operation, ir.TransposeTile):
-            return self._is_loaded(operation.value)
-        if operation is None:
-            return False
-        window = operation.window
-        plain = window.map is None and window.index is None
-        return operation.padding == 0.0 and window.array.role == "input" and plain
+            return self._is_loaded(operation.value, 1 - d)
+        return isinstance(operation, ir.LoadTile) and operation.padding == 0.0 and self._is_longer(operation.window, d)
+
+    def _is_longer(self, window: ir.Window, d: int) -> bool:
+        """Return True if a load of more elements along ``d`` has the same elements at its beginning."""
+        plain = window.map is None and window.array.order is None and d not in window.indexed
+        return window.array.role == "input" and plain
+
+    def _is_widened(self, value: ir.Value, d: int) -> bool:
+        """Return True if a value is computed from loads element by element, so that a wider one can be."""
+        operation = self.made[value.id]
+        match operation:
+            case ir.LoadTile(_, window):
+                return self._is_longer(window, d)
+            case ir.TransposeTile(_, inner):
+                return self._is_widened(inner, 1 - d)
+            case ir.Broadcast(result, inner, dimension) if result.map is None:
+                return inner.shape[d] == 1 if dimension == d else self._is_widened(inner, d)
+            case ir.Map():
+                return all(self._is_widened(inner, d) for inner in ir.inputs(operation))
+            case ir.Fill():
+                return True
+            case ir.Coordinates(_, dimension):
+                return dimension == d
+        return False
 
     def _ends(self, window: ir.Window, d: int) -> bool:
         """Return True if a window ends along ``d`` at or beyond the end of its array."""
@@ -81,56 +116,82 @@ class _Depths:
         fixed = place.kind == "constant" and (window.id, d) not in self.moved and window.dynamic(d) is None
         return fixed and place.number + window.shape[d] >= window.extent[d]
 
-    def _add(self, value: ir.Value, d: int, size: int) -> None:
-        operation = self.made[value.id]
-        if isinstance(operation, ir.TransposeTile):
-            self._add(operation.value, 1 - d, size)
-        elif not self._ends(operation.window, d):
-            self.cut.add((value.id, d))
+    def _new(self, value: ir.Value, d: int, size: int) -> ir.Value:
         shape = (size, value.shape[1]) if d == 0 else (value.shape[0], size)
-        before = self.wider.get((value.id, d))
-        self.wider[value.id, d] = before or ir.Value(next(self.ids), shape, value.dtype)
+        return ir.Value(next(self.ids), shape, value.dtype)
+
+    def _add(self, value: ir.Value, d: int, size: int, cut: bool) -> None:
+        """Add the wider copy of a value, and those that it is computed from; ``cut``: loads must end in zeros."""
+        operation = self.made[value.id]
+        match operation:
+            case ir.TransposeTile(_, inner):
+                self._add(inner, 1 - d, size, cut)
+            case ir.Map():
+                for inner in ir.inputs(operation):
+                    self._add(inner, d, size, cut)
+            case ir.Broadcast(_, inner, dimension) if dimension != d:
+                self._add(inner, d, size, cut)
+            case ir.LoadTile(_, window) if cut and not self._ends(window, d):
+                self.cut.add((value.id, d))
+        if (value.id, d) not in self.wider:
+            self.wider[value.id, d] = self._new(value, d, size)
+
+    def _operand(self, value: ir.Value, d: int) -> ir.Value:
+        return self.ending.get((value.id, d)) or self.wider[value.id, d]
 
     def rebuilt(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
-        """Return the operations with widened loads and products."""
+        """Return the operations with padded values and products."""
         found: list[ir.Operation] = []
         for operation in operations:
-            match operation:
-                case ir.Loop() | ir.If():
-                    found.append(replace(operation, body=self.rebuilt(operation.body)))
-                case ir.Mma(_, a, b):
-                    both = self.wider.get((a.id, 1)), self.wider.get((b.id, 0))
-                    if both[0] is not None and both[1] is not None and both[0].shape[1] == both[1].shape[0]:
-                        operation = replace(operation, a=both[0], b=both[1])
-                    found.append(operation)
-                case ir.LoadTile() | ir.TransposeTile():
-                    found += [operation, *self._second(operation)]
-                case _:
-                    found.append(operation)
+            if isinstance(operation, ir.Region):
+                operation = replace(operation, body=self.rebuilt(operation.body))
+            elif isinstance(operation, ir.Mma) and operation.result.id in self.products:
+                operation = replace(operation, a=self._operand(operation.a, 1), b=self._operand(operation.b, 0))
+            found.append(operation)
+            if isinstance(operation, ir.Computing):
+                found += self._padded(operation)
         return tuple(found)
 
-    def _second(self, operation: ir.LoadTile | ir.TransposeTile) -> Iterator[ir.Operation]:
+    def _padded(self, operation: ir.Computing) -> Iterator[ir.Operation]:
+        """Yield the operations that make the padded copies of an operation's result."""
+        result, source = operation.result, operation.source
         for d in (0, 1):
-            value = self.wider.get((operation.result.id, d))
-            if value is None:
-                continue
-            if isinstance(operation, ir.TransposeTile):
-                yield replace(operation, result=value, value=self.wider[operation.value.id, 1 - d])
-            else:
+            side = result.id, d
+            if side in self.wider:
+                yield from self._widened(operation, self.wider[side], d)
+            if side in self.ending:
+                yield ir.Pad(self.ending[side], result, d, source, self.wider.get(side))
+
+    def _widened(self, operation: ir.Computing, value: ir.Value, d: int) -> Iterator[ir.Operation]:
+        """Yield the operations that make the wider copy ``value`` of an operation's result."""
+        match operation:
+            case ir.TransposeTile(_, inner):
+                yield replace(operation, result=value, value=self.wider[inner.id, 1 - d])
+            case ir.Map(_, _, arguments):
+                wide = (self.wider[a.id, d] if isinstance(a, ir.Value) else a for a in arguments)
+                yield replace(operation, result=value, arguments=tuple(wide))
+            case ir.Broadcast(_, inner, dimension):
+                yield replace(operation, result=value, value=inner if dimension == d else self.wider[inner.id, d])
+            case ir.LoadTile():
                 # Both windows have the same id, so that one ``Move`` shifts both.
                 load = replace(operation, result=value, window=replace(operation.window, shape=value.shape))
-                depth = operation.window.shape[d]
-                yield from self._zeroed(load, d, depth) if (operation.result.id, d) in self.cut else (load,)
+                if (operation.result.id, d) in self.cut:
+                    loaded = ir.Value(next(self.ids), value.shape, value.dtype)
+                    yield replace(load, result=loaded)
+                    yield from self._zeroed(loaded, value, d, operation.window.shape[d], operation.source)
+                else:
+                    yield load
+            case ir.Fill() | ir.Coordinates():
+                yield replace(operation, result=value)
 
-    def _zeroed(self, load: ir.LoadTile, d: int, depth: int) -> Iterator[ir.Operation]:
-        """Yield a wide load and the operations that zero its elements beyond the program's own depth."""
-        result, source = load.result, load.source
+    def _zeroed(
+        self, value: ir.Value, result: ir.Value, d: int, depth: int, source: ir.Source
+    ) -> Iterator[ir.Operation]:
+        """Yield the operations that replace the elements of a value beyond ``depth`` with zeros."""
         line = (result.shape[0], 1) if d == 0 else (1, result.shape[1])
-        loaded = ir.Value(next(self.ids), result.shape, result.dtype)
         place, inside = ir.Value(next(self.ids), line, I32), ir.Value(next(self.ids), line, BOOL)
         mask = ir.Value(next(self.ids), result.shape, BOOL)
-        yield replace(load, result=loaded)
         yield ir.Coordinates(place, d, ZERO, source)
         yield ir.Map(inside, "less", (place, float(depth)), source)
         yield ir.Broadcast(mask, inside, 1 - d, source)
-        yield ir.Map(result, "where", (mask, loaded, 0.0), source)
+        yield ir.Map(result, "where", (mask, value, 0.0), source)

@@ -104,7 +104,7 @@ class _Along:
                 if own == dimension:
                     raise _Mixed
                 return own
-            case ir.Broadcast(_, value, dimension):
+            case ir.Broadcast(_, value, dimension) | ir.Pad(_, value, dimension):
                 own = self.axes[value.id]
                 if own == dimension:
                     raise _Mixed

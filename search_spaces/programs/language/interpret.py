@@ -189,6 +189,10 @@ class _Block:
                 return values.reshape(result.shape), bounds.reshape(result.shape)
             case ir.Convert(_, value):
                 return self.values[value.id]
+            case ir.Pad(result, value):
+                more = [(0, after - before) for before, after in zip(value.shape, result.shape, strict=True)]
+                values, bounds = self.values[value.id]
+                return np.pad(values, more), np.pad(bounds, more)
             case ir.Broadcast(_, value, dimension):
                 values, bounds = self.values[value.id]
                 return values.repeat(operation.size, dimension), bounds.repeat(operation.size, dimension)

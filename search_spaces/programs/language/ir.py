@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from search_spaces.programs.language.arrays import (
@@ -40,6 +40,7 @@ from search_spaces.programs.language.operations import (
     Mma,
     Move,
     Operation,
+    Pad,
     PassedScalar,
     Prefetch,
     Read,
@@ -76,6 +77,7 @@ __all__ = [
     "Mma",
     "Move",
     "Operation",
+    "Pad",
     "PassedScalar",
     "Prefetch",
     "ProgramError",
@@ -104,7 +106,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Trace:
-    """A program at one problem and one choice of tile sizes. Blocks cut ``extent`` into tiles of ``tile``."""
+    """A program at one problem and one choice of tile sizes. Blocks cut ``extent`` into tiles of ``tile``.
+
+    ``written`` are the operations before the depths of products were padded; empty if none was.
+    """
 
     name: str
     arrays: tuple[Array, ...]
@@ -114,6 +119,7 @@ class Trace:
     chosen: tuple[tuple[str, int], ...]
     dynamic: tuple[Index | None, ...] = ()  # the extents that each launch passes
     place: str = ""  # file and line of the program, for messages
+    written: tuple[Operation, ...] = field(default=(), compare=False)
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:

@@ -32,8 +32,13 @@ Move = Renamed | Shuffled
 
 @lru_cache(maxsize=2**14)
 def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
-    """Return the register moves between two distributions of one shape; None if they need shared memory."""
+    """Return the register moves between two distributions; None if they need shared memory.
+
+    The target may have additional rows or columns, whose registers then hold arbitrary elements.
+    """
     have, want = source.elements(warps), target.elements(warps)
+    if source.shape != target.shape:
+        return _move_to_larger(source, target, warps)
     threads, lanes = np.arange(len(have)), np.arange(WARP)
     places = np.full((WARP, math.prod(source.shape)), -1)  # warp 0: first register by lane and element, or -1
     registers = np.arange(source.registers)[::-1]
@@ -52,3 +57,24 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
             return None
         found.append((int(held[mask, 0]), mask))
     return Shuffled(tuple(r for r, _ in found), tuple(m for _, m in found))
+
+
+def _move_to_larger(source: Distribution, target: Distribution, warps: int) -> Move | None:
+    """Return the register moves to a larger tile; None if they need shared memory."""
+    have, threads = source.elements(warps), np.arange(warps * WARP)
+    rows, columns = np.divmod(target.elements(warps), target.shape[1])
+    inside = (rows < source.shape[0]) & (columns < source.shape[1])
+    want, found = rows * source.shape[1] + columns, list[tuple[int, int]]()
+    for r in range(target.registers):
+        one = int(inside[:, r].argmax())  # a thread whose register is inside, if there is one
+        if not inside[one, r]:
+            found.append((0, 0))
+            continue
+        held = ((int(q), m) for m in range(WARP) for q in np.flatnonzero(have[one ^ m] == want[one, r])[:1])
+        fits = ((q, m) for q, m in held if ((have[threads ^ m, q] == want[:, r]) | ~inside[:, r]).all())
+        pair = next(fits, None)
+        if pair is None:
+            return None
+        found.append(pair)
+    table, masks = tuple(q for q, _ in found), tuple(m for _, m in found)
+    return Shuffled(table, masks) if any(masks) else Renamed(table)

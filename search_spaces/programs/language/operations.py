@@ -120,6 +120,25 @@ class Reshape:
 
 
 @dataclass(frozen=True)
+class Pad:
+    """Append zeros to ``value`` along ``dimension``.
+
+    ``wide``: a value of the result's shape that begins with the elements of ``value``, which is then not computed.
+    """
+
+    result: Value
+    value: Value
+    dimension: int
+    source: Source
+    wide: Value | None = None
+
+    @property
+    def depth(self) -> int:
+        """Number of elements along ``dimension`` before the zeros."""
+        return self.value.shape[self.dimension]
+
+
+@dataclass(frozen=True)
 class Mma:
     """``result = a @ b + c``, or ``a @ b`` without ``c`` (tile_mma).
 
@@ -305,15 +324,15 @@ class If:
 
 
 Operation = (
-    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Mma | Fill
+    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Pad | Mma | Fill
     | PassedScalar
     | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | LoadScalar | Uniform
     | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = (
-    LoadTile | AtomicFetch | TransposeTile | Reshape | Mma | Fill | PassedScalar | Coordinates | Map | ReduceTile | Scan
-    | Broadcast | Convert | Read
+    LoadTile | AtomicFetch | TransposeTile | Reshape | Pad | Mma | Fill | PassedScalar | Coordinates | Map | ReduceTile
+    | Scan | Broadcast | Convert | Read
 )  # fmt: skip
 
 
@@ -341,8 +360,10 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
             return () if window.index is None else (window.index,)
         case StoreTile(value, window) | AtomicRmw(_, value, window):
             return (value,) if window.index is None else (value, window.index)
+        case Pad() if operation.wide is not None:
+            return (operation.wide,)
         case ReduceTile(_, _, value) if operation.index is not None:
             return (value, operation.index)
-        case TransposeTile() | Reshape() | ReduceTile() | Scan() | Broadcast() | Convert() | Set() | Uniform():
+        case TransposeTile() | Reshape() | Pad() | ReduceTile() | Scan() | Broadcast() | Convert() | Set() | Uniform():
             return (operation.value,)
     return ()

@@ -17,7 +17,7 @@ from search_spaces.programs.language.functions import REDUCTIONS
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.lowering.contraction import is_product
 from search_spaces.programs.lowering.emit_base import EmitterBase
-from search_spaces.programs.lowering.refs import Ref, register_type
+from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.exchange import access_width, steps
 from search_spaces.programs.planning.memory import across_bytes, exchange_layout
 
@@ -52,11 +52,42 @@ class Moves(EmitterBase):
         )
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
-    def _exchanged(self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source) -> Ref:
-        """Redistribute through shared memory: barrier, write, barrier, read."""
+    def _padded(self, operation: ir.Pad, spread: Spread) -> Ref:
+        """Return a value with zeros behind it. Registers of the zeros may hold anything before."""
+        value, line, target = operation.value, operation.source, self.of(spread)
+        if operation.wide is not None:
+            ref = moved = self.ref(operation.wide, spread)
+        else:
+            own = self.found.natural[value.id]
+            ref, source = self.ref(value, own), self.of(own)
+            if ref.kind != "constant" and move(source, target, self.numbers.warps) is None:
+                return self._exchanged(ref, source, target, line, operation)
+            moved = self._moved(ref, source, target, line)
+        given = moved.raw() if moved.kind == "array" else moved
+        name, dtype = self.declare("v", register_type(ref.dtype), target.registers), ref.dtype
+        inside = self._before_zeros(operation, target)
+        zero = constant(0.0, dtype).name
+        self.code.each(
+            target.registers,
+            lambda r: f"{name}[{r}] = {inside(r)} ? {given.text(self.code, r)} : {zero};",
+            line,
+            writes=name,
+            scattered=given.scattered,
+        )
+        return Ref("array", name, dtype, rough=moved.rough and moved.kind == "array")
+
+    def _before_zeros(self, operation: ir.Pad, of: Distribution) -> Callable[[str], str]:
+        """Return a function from a register to the condition that it holds an element before the zeros."""
+        start, offsets = self.coordinate(of, operation.dimension), of.of_registers(operation.dimension)
+        return lambda r: f"{start} + {self.code.at(offsets, r)} < {operation.depth}"
+
+    def _exchanged(
+        self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, pad: ir.Pad | None = None
+    ) -> Ref:
+        """Redistribute through shared memory: barrier, write, barrier, read. ``pad``: append zeros on the way."""
         text = str(self.values["exchange"])
-        layout = exchange_layout(text, source.shape)
-        place = self.memory.exchange(self.loop, source.shape)
+        layout = exchange_layout(text, target.shape)
+        place = self.memory.exchange(self.loop, target.shape)
         given = ref.raw() if ref.kind == "array" else ref
         given = given if given.kind == "array" and given.table is None else self._array(given, source.registers, line)
         register = register_type(ref.dtype)
@@ -69,15 +100,28 @@ class Moves(EmitterBase):
             self._leave()
         self.code.add(self.barrier, line)
         name = self.declare("v", register, target.registers)
-        self._words(name, target, layout, place, "get", line)
+        if pad is not None:
+            zero = constant(0.0, ref.dtype).name
+            self.code.each(target.registers, lambda r: f"{name}[{r}] = {zero};", line, writes=name)
+        self._words(name, target, layout, place, "get", line, pad)
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
     def _words(
-        self, name: str, of: Distribution, layout: SharedLayout, place: int, function: str, line: ir.Source
+        self,
+        name: str,
+        of: Distribution,
+        layout: SharedLayout,
+        place: int,
+        function: str,
+        line: ir.Source,
+        pad: ir.Pad | None = None,
     ) -> None:
-        """Move all registers of an array to or from shared memory, in the widest pieces."""
+        """Move all registers of an array to or from shared memory, in the widest pieces; not those of the zeros."""
         starts = [self.coordinate(of, d) for d in (0, 1)]
         width = access_width(of, layout)
+        inside = None if pad is None else self._before_zeros(pad, of)
+        if pad is not None:
+            width = math.gcd(width, pad.depth)
         registers = of.of_registers(0), of.of_registers(1)
         between = steps(layout, of, self.numbers.warps)
         if between is not None:
@@ -93,7 +137,8 @@ class Moves(EmitterBase):
                 place_of_r = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
             address, array = f"shared + {place}u + 4u * unsigned({place_of_r})", f"&{name}[{r}]"
             given = f"{address}, {array}" if function == "put" else f"{array}, {address}"
-            return f"tile::{function}<{width}>({given});"
+            access = f"tile::{function}<{width}>({given});"
+            return access if inside is None else f"if ({inside(r)}) {access}"
 
         self.code.each(of.registers, text, line, width=width, writes=name if function == "get" else "")
         self.code.flush()

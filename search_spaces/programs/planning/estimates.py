@@ -290,7 +290,7 @@ def _exchanges(
     for place, from_, to, forced in used.moved:
         source, target = made.of(from_), made.of(to)
         if forced or (source != target and move(source, target, made.warps) is None):
-            shapes.setdefault(place, set()).add(source.shape)
+            shapes.setdefault(place, set()).add(target.shape)
     for place, result, spread, dimension in used.scanned:
         needed = scan_bytes(made.of(spread), dimension, made.warps)
         if needed:

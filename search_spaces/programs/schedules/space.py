@@ -138,10 +138,7 @@ def _intrinsic_rule(device: Device, product: Product) -> Rule:
     def why_not(tile_k: int, intrinsic: str) -> str | None:
         row = fragments(intrinsic)
         if tile_k % row.k:
-            return (
-                f"the mma at {product.source} has a depth of {tile_k}, not a multiple of {row.k} ({intrinsic}): "
-                "only operands that are loaded are padded with zeros"
-            )
+            return f"the mma at {product.source} has a depth of {tile_k}, not a multiple of {row.k} ({intrinsic})"
         return row.why_not(device)
 
     return Rule.refusing(

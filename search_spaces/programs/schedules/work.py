@@ -256,6 +256,10 @@ class _Counter(BlockWork):
                     self.instructions += scan_instructions(of, operation.dimension) * warps * times
                 case ir.Convert(_, value, shared):
                     self._move(self.made.of(self.found.natural.get(value.id, spread)), of, times, shared)
+                case ir.Pad(_, value):
+                    if operation.wide is None:
+                        self._move(self.made.of(self.found.natural[value.id]), of, times)
+                    self.instructions += of.registers * warps * times  # zeros
                 case _:
                     pass
         if not self.found.light[result.id]:
@@ -279,7 +283,7 @@ class _Counter(BlockWork):
         if layout not in self._exchanged:
             found, warps = 0.0, self.made.warps
             for source, target, times in self.exchanges:
-                tile = exchange_layout(layout, source.shape)
+                tile = exchange_layout(layout, target.shape)
                 found += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
             self._exchanged[layout] = found
         return self._exchanged[layout]

@@ -46,7 +46,7 @@ def listing(trace: ir.Trace) -> Listing:
         "scf.forall",
         names,
         index=((0,) * len(names), trace.extent, trace.tile),
-        body=tuple(printer.body(trace.operations)),
+        body=tuple(printer.body(trace.written or trace.operations)),
     )
     return Listing(trace.name, parameters, (*shared, grid), trace.chosen)
 
@@ -171,6 +171,8 @@ class _Printer:
                 return self.number(operation)
             case ir.Scan() | ir.ReduceTile() if isinstance(operation, ir.Scan) or operation.index is not None:
                 raise ir.ProgramError(f"{operation.source}: {operation.kind}: listings do not support this operation")
+            case ir.Pad():
+                raise TypeError("depths are padded in a trace, and not in its text")
             case ir.FetchPart():
                 raise ir.ProgramError(
                     f"{operation.source}: split: listings only support states that are combined after the loop"

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from cases import representative
 from program_outcome import outcome
+from random_schedules import random_start
 
 from autosched.programs.loading import load_program, problem
+from autosched.verify.schedules import ScheduleVerifier
 from search_spaces.hardware.devices import device
-from search_spaces.programs.builder import Builder, Input, Output, program
+from search_spaces.hardware.dtypes import F16
+from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.ir import Array
+from search_spaces.programs.language.values import Tile
+from search_spaces.programs.schedules.describe import conversions
 from search_spaces.programs.template import template
+from search_spaces.spaces.parameters import Value
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 A100 = device("a100")
@@ -62,15 +70,116 @@ def test_steps_are_cut_at_their_window_inside_the_array(typed: str, depth: int, 
         assert outcome(p, own.kernel(p, schedule, where)) == "ok"
 
 
-def test_a_computed_depth_is_rejected_with_its_number() -> None:
-    @program(x=Input("m k", "f16"), w=Input("k n", "f16"), out=Output("m n", "f32"))
-    def by_twenty(p: Builder, x: Array, w: Array, out: Array) -> None:
-        i, j = p.blocks(out.shape, (32, 32))
-        left = (p.load(p.window(x, (i, 0), (32, 20))).cast("f32") * 2.0).cast("f16")
-        p.store(p.mma(left, p.load(p.window(w, (0, j), (20, 32)))), p.window(out, (i, j), (32, 32)))
+def computed(p: Builder, form: str, x: Tile, typed: str) -> Tile:
+    """Return a function of a tile, element by element or with a reduction of its rows, in the tile's type."""
+    if typed == "i8":
+        wide = x.cast("i32")
+        return (wide + 3 if form == "each" else wide - (p.reduction("add", wide, dim=1) >> 5)).cast(typed)
+    wide = x.cast("f32")
+    scale = 1.0 if form == "each" else p.reduction("maximumf", wide, dim=1)
+    return p.exp2(wide * 0.25 - scale).cast(typed)
 
-    with pytest.raises(ValueError, match=r"test_depths\.py:\d+ has a depth of 20"):
-        template(by_twenty).space(problem(by_twenty, m=32, n=32, k=20), A100).sample(1, 1)
+
+def by_steps(typed: str, depth: int, left: str, right: str) -> Program:
+    """Return a product in steps of ``depth``, with operands that are "loaded", or of a form of ``computed``."""
+    sums = "i32" if typed == "i8" else "f32"
+
+    @program(x=Input("m k", typed), w=Input("n k", typed), out=Output("m n", sums))
+    def computed_depths(p: Builder, x: Array, w: Array, out: Array) -> None:
+        i, j = p.blocks(out.shape, (32, 32))
+        acc = p.state(p.zeros((32, 32), sums))
+        for s in p.steps(x.shape[1], depth):
+            a, b = p.load(p.window(x, (i, s), (32, depth))), p.load(p.window(w, (j, s), (32, depth)))
+            a = a if left == "loaded" else computed(p, left, a, typed)
+            b = b if right == "loaded" else computed(p, right, b, typed)
+            acc.set(p.mma(a, p.transpose(b), acc, tf32=typed == "f32"))
+        p.store(acc, p.window(out, (i, j), (32, 32)))
+
+    return computed_depths
+
+
+FORMS = [("each", "loaded"), ("loaded", "reduced"), ("reduced", "each"), ("reduced", "reduced")]
+DEPTHS = [
+    f"{name}-{typed}-{depth}-{left}-{right}"
+    for name in ("a100", "h100", "t4", "b200")
+    for typed in ("f16", "bf16", "i8", "f32")
+    for depth in (20, 24, 33, 40, 72)
+    for left, right in FORMS
+    if (name, typed) != ("t4", "bf16")
+]
+
+
+@pytest.mark.parametrize(
+    "case",
+    representative(
+        DEPTHS, "a100-f16-40-reduced-each", "h100-bf16-33-each", "t4-i8-24-loaded", "b200-f32-20-reduced-reduced"
+    ),
+)
+def test_computed_operands(case: str) -> None:
+    name, typed, depth, left, right = case.split("-")
+    made = by_steps(typed, int(depth), left, right)
+    p, own, gpu = problem(made, m=40, n=33, k=2 * int(depth)), template(made), device(name)
+    assert own.why_not(p, gpu) is None
+    assert outcome(p, own.kernel(p, own.space(p, gpu).sample(1, 1)[0], gpu)) == "ok"
+
+
+@program(q=Input("m d", "f16"), k=Input("s d", "f16"), v=Input("s e", "f16"), out=Output("m e", "f32"))
+def short_keys(p: Builder, q: Array, k: Array, v: Array, out: Array) -> None:
+    """Attention over few keys, which are the depth of the second product."""
+    (m, d), (s, e), bm = q.shape, v.shape, p.choose(bm=(64, 128))
+    (i,) = p.blocks((m,), (bm,))
+    left, right = p.load(p.window(q, (i, 0), (bm, d))), p.load(p.window(k, (0, 0), (s, d)))  # type: ignore[arg-type]
+    z = p.mma(left, p.transpose(right)) * 0.2
+    weights = p.exp2(z - p.reduction("maximumf", z, dim=1))
+    total = p.reduction("add", weights, dim=1)
+    acc = p.mma(weights.cast("f16"), p.load(p.window(v, (0, 0), (s, e))))  # type: ignore[arg-type]
+    p.store(acc / total, p.window(out, (i, 0), (bm, e)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("t4", "mma_m16n8k8_f16"),
+        ("a100", "mma_m16n8k16_f16"),
+        ("h100", "wgmma_m64k16_f16"),
+        ("b200", "tcgen05_m64k16_f16"),
+    ],
+    ids=lambda text: text.split("_")[0],
+)
+def test_a_function_of_a_product_is_an_operand(name: str, way: str) -> None:
+    """Warps that have whole rows of the first product keep them in registers, with zeros behind the last key."""
+    p, own, gpu = problem(short_keys, m=130, s=40, d=64, e=64), template(short_keys), device(name)
+    rows: dict[str, Value] = {"subgroups_n_1": 1, "subgroups_n_2": 1} if way.startswith("mma") else {}
+    schedule = random_start(own.space(p, gpu), 1, {"intrinsic": way, **rows})
+    assert schedule is not None
+    moved = [row for row in conversions(p, schedule.values) if "x48" in row.shape]
+    assert [row.route for row in moved] == ["other registers"]
+    kernel = own.kernel(p, schedule, gpu)
+    assert outcome(p, kernel) == "ok"
+
+
+def test_infinities_and_nans_next_to_the_zeros() -> None:
+    """The elements behind a step belong to the next one: whatever they are, they are replaced, not multiplied by 0."""
+    made = by_steps("f16", 40, "each", "loaded")
+    p, own = problem(made, m=32, n=32, k=80), template(made)
+    inputs = dict(p.random_inputs(1))
+    x, w = inputs["x"].copy(), inputs["w"].copy()
+    x[0, 40:48], x[1, 40], x[2, 79] = (F16.store(np.float32(n)) for n in (np.inf, np.nan, np.inf))
+    w[3, 40:48] = F16.store(np.float32(-np.inf))
+    for schedule in own.space(p, A100).sample(2, 3):
+        assert outcome(p, own.kernel(p, schedule, A100), {**inputs, "x": x, "w": w}) == "ok"
+
+
+@pytest.mark.parametrize("forms", [("each", "loaded"), ("reduced", "reduced")], ids="-".join)
+def test_computed_depths_have_exact_counts_and_verdicts(forms: tuple[str, str]) -> None:
+    made = by_steps("f16", 40, *forms)
+    p, own = problem(made, m=70, n=70, k=120), template(made)
+    space = own.space(p, A100)
+    drawn = space.sample(20, 5)
+    for schedule in drawn:
+        own.kernel(p, schedule, A100)
+    verdict = ScheduleVerifier(own, p, A100).verify(drawn[0])
+    assert verdict.ok, verdict.reason
 
 
 def test_products_by_fma_are_unrolled_in_part() -> None:

@@ -1,0 +1,63 @@
+"""Random programs with products of any depth: the emulator's results are within the interpreter's bounds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from random_depths import FACTORS, random_depths
+from random_schedules import random_schedule
+
+from autosched.programs.loading import problem
+from measurements.emulator import Order, emulate
+from measurements.trials.comparison import check
+from search_spaces.hardware.devices import device
+from search_spaces.hardware.dtypes import F32
+from search_spaces.programs.template import template
+from search_spaces.spaces.space import EmptySpace
+
+DEVICES = ("a100", "h100", "t4", "b200")
+FEW, MANY = 5, 40  # schedules of a program that are lowered, by day and nightly
+
+
+def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> None:
+    """Lower some schedules of a program, and compare the results of the first one."""
+    rng, made = random.Random(-seed), random_depths(seed, typed)
+    k = rng.choice((rng.randint(1, 200), 80, 160))
+    p, gpu, own = (
+        problem(made, m=rng.randint(1, 70), n=rng.randint(1, 70), k=k, n2=40, n3=40),
+        device(where),
+        template(made),
+    )
+    reason = own.why_not(p, gpu)
+    if where == "t4" and reason is not None:
+        assert "sm_80" in reason
+        return
+    assert reason is None, reason
+    space = own.space(p, gpu)
+    try:
+        schedules = [random_schedule(space, seed + number) for number in range(lowered)]
+    except EmptySpace as error:  # FMA reads all of an operand from registers
+        assert made.arguments[0][1].dtype == F32 and "registers" in str(error)
+        return
+    kernels = [own.kernel(p, schedule, gpu) for schedule in schedules]
+    inputs = p.random_inputs(seed)
+    done = emulate(kernels[0], inputs, time_limit=60.0, order=Order("random", seed=seed))
+    told = f"seed {seed}, {where}, {p.sizes}, {schedules[0]}"
+    assert done.status == "ok", (done.reason, told)
+    assert not done.notes, (done.notes, told)
+    judged = check(p, inputs, done.outputs)
+    assert judged.ok, (judged.reason, told)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_depths(seed: int) -> None:
+    run(seed, DEVICES[seed % len(DEVICES)])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("where", DEVICES)
+@pytest.mark.parametrize("typed", FACTORS)
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_many_random_depths(seed: int, typed: str, where: str) -> None:
+    run(seed, where, typed, MANY)

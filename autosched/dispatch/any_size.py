@@ -65,10 +65,11 @@ class KernelOfAnySize:
             names, shape = declared[operand.name].sizes, tuple(arrays_by_name[operand.name].shape)
             if len(shape) == len(names) - 1:
                 shape = (1, *shape)
-            if names[0] in self._program.dynamic and len(shape) == len(names):
-                size, by = found.setdefault(names[0], (shape[0], operand.name))
-                if size != shape[0]:
-                    raise ValueError(f"{names[0]} is {shape[0]} in {operand.name}, but {size} in {by}")
+            for name, extent in zip(names, shape, strict=False):
+                if name in self._program.dynamic and len(shape) == len(names):
+                    size, by = found.setdefault(name, (extent, operand.name))
+                    if size != extent:
+                        raise ValueError(f"{name} is {extent} in {operand.name}, but {size} in {by}")
             if declared[operand.name].strided and len(arrays_by_name[operand.name].shape) == len(names):
                 stride = _stride(operand.name, arrays_by_name[operand.name])
                 found[self._program.strides[operand.name]] = stride, operand.name

@@ -187,6 +187,20 @@ class Program:
         value = int(sizes[name])
         return Index("size", self.sizes.index(name), (constant(value), constant(divisor_of(value))))
 
+    def _array(self, name: str, argument: Argument, sizes: Mapping[str, Number]) -> ir.Array:
+        """Return the array that represents an argument in the function."""
+        line = self._size(argument.sizes[-1], sizes) if len(argument.sizes) > 1 else None
+        return ir.Array(
+            name,
+            argument.role,
+            argument.dtype,
+            argument.sizes,
+            tuple(int(sizes[s]) for s in argument.sizes),
+            dynamic=self._size(argument.sizes[0], sizes),
+            line=line,
+            pitch=self._size(self.strides[name], sizes) if argument.strided else line,
+        )
+
     def _scalar(self, builder: Builder, number: int, sizes: Mapping[str, Number]) -> Tile | Index:
         """Return the tile or index that represents a scalar in the function."""
         name, scalar = self.scalars[number]
@@ -198,18 +212,7 @@ class Program:
 
     def _run(self, sizes: Mapping[str, Number], chosen: Mapping[str, int]) -> tuple[Builder, tuple[ir.Array, ...]]:
         builder = Builder(chosen)
-        arrays = tuple(
-            ir.Array(
-                name,
-                a.role,
-                a.dtype,
-                a.sizes,
-                tuple(int(sizes[s]) for s in a.sizes),
-                dynamic=self._size(a.sizes[0], sizes),
-                pitch=self._size(self.strides[name], sizes) if a.strided else None,
-            )
-            for name, a in self.arguments
-        )
+        arrays = tuple(self._array(name, a, sizes) for name, a in self.arguments)
         passed: dict[str, object] = {a.name: a for a in arrays}
         passed |= {name: self._scalar(builder, at, sizes) for at, (name, _) in enumerate(self.scalars)}
         try:
@@ -227,12 +230,12 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
     The function is called with ``p`` and the parameters in this order.
 
     Args:
-        dynamic: Names of sizes, such as "m", for which one kernel serves every value. Each is the first extent of its
-            arrays, which have at most two. In the function such a size is an index, not a whole number.
+        dynamic: Names of sizes, such as "m", for which one kernel serves every value. Arrays with such a size have at
+            most two extents. In the function such a size is an index, not a whole number.
         parameters: The arrays, and the scalars that each launch passes by value.
 
     Raises:
-        ProgramError: Without an output, for a dynamic size of another extent, or for a scalar with the name of a size.
+        ProgramError: Without an output, for a dynamic size of a larger array, or for a scalar with the name of a size.
     """
     sizes = tuple(dynamic.split())
     arguments = {name: a for name, a in parameters.items() if isinstance(a, Argument)}
@@ -245,10 +248,10 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
             raise ProgramError(f"the scalar {name} has the name of a size: rename one of them")
     for name, argument in arguments.items():
         for size in sizes:
-            if size in argument.sizes[1:] or (size in argument.sizes and len(argument.sizes) > 2):
+            if size in argument.sizes and len(argument.sizes) > 2:
                 raise ProgramError(
-                    f"{name}: a dynamic size must be the first extent of an array of at most two, and {size} is not: "
-                    "transpose the array, or make the size a constant"
+                    f"{name}: a dynamic size must be an extent of an array of at most two, and {name} has "
+                    f"{len(argument.sizes)}: make {size} a constant"
                 )
     strides = {name: f"{name}_stride" for name, a in arguments.items() if a.strided}
     for name, size in strides.items():

@@ -29,15 +29,9 @@ from search_spaces.programs.language.place_inputs import PlaceInput, place_input
 from search_spaces.programs.language.product_flops import product_flops
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
-AROUND_TILES = (
-    (0, 1),
-    (1, -1),
-    (1, 0),
-    (1, 1),
-    (3, 5),
-)  # dynamic sizes to verify: whole tiles, and additional elements
-
-
+# Dynamic sizes to verify: whole tiles, and additional elements. Lines also have lengths for wide accesses.
+AROUND_TILES = ((0, 1), (1, -1), (1, 0), (1, 1), (3, 5))
+AROUND_LINES = ((0, 1), (1, -8), (1, 0), (1, 16), (3, 5))
 MORE_COLUMNS = (0, 1, 8, 16, 5)  # gaps between lines in verification; each gives lines another alignment
 
 
@@ -154,6 +148,9 @@ class ProgramProblem(Problem):
         chosen = {name: values[name] for name in self.program.domains(self.values) if name in values}
         trace = self.program.trace(self.values, chosen)
         tiles = {size.number: tile for size, tile in zip(trace.dynamic, trace.tile, strict=False) if size is not None}
+        loops = [o for o, _ in trace.walk() if isinstance(o, ir.Loop) and o.stop.kind == "size"]
+        tiles = {**{loop.stop.number: loop.step for loop in loops}, **tiles}
+        lines = {a.sizes[-1] for _, a in self.program.arguments if len(a.sizes) > 1}
         edges = {name: scalar.edges for name, scalar in self.program.scalars}
         found = list[Self]()
         for at in range(len(AROUND_TILES)):
@@ -161,10 +158,12 @@ class ProgramProblem(Problem):
             strides = {stride: array for array, stride in self.program.strides.items()}
             for place, name in enumerate(self.program.dynamic):  # a different edge case for each size
                 if name in strides:
-                    least = getattr(self, self._sizes_of(strides[name])[-1])
+                    columns = self._sizes_of(strides[name])[-1]
+                    least = int(other.get(columns, getattr(self, columns)))
                     other[name] = -(-least // 16) * 16 + MORE_COLUMNS[(at + place) % len(MORE_COLUMNS)]
                     continue
-                tiles_, more = AROUND_TILES[(at + place) % len(AROUND_TILES)]
+                around = AROUND_LINES if name in lines else AROUND_TILES
+                tiles_, more = around[(at + place) % len(around)]
                 other[name] = max(1, tiles_ * tiles.get(self.program.sizes.index(name), 1) + more)
             for place, (name, ends) in enumerate(edges.items()):
                 other[name] = ends[(at + place) % len(ends)]

@@ -73,7 +73,7 @@ def _staged(
     window, around = load.window, found.inside[load.result.id]
     if window.array.role != "input" or any(number not in found.loops for number in around):
         return None
-    if load.padding != 0.0 or len(around) > 1 or window.dynamic(line_dimension(window)) is not None:
+    if load.padding != 0.0 or len(around) > 1 or (len(window.array.full) == 1 and window.array.dynamic is not None):
         return None
     indices = _indices(found, window)
     if indices is None or (window.index is not None and not around):

@@ -54,6 +54,7 @@ class Array:
     full: tuple[int, ...]
     lead: tuple[Index, ...] = ()
     dynamic: Index | None = None  # the first extent if each launch passes it
+    line: Index | None = None  # the last extent of a matrix if each launch passes it
     pitch: Index | None = None  # elements from one line to the next if each launch passes it
     order: MemoryOrder | None = None
 
@@ -72,14 +73,16 @@ class Array:
         """The dimensions that are not indexed yet; a dynamic size is an index."""
         full: tuple[Index | int, ...] = self.full
         if self.dynamic is not None:
-            full = (self.dynamic, *self.full[1:])
+            full = (self.dynamic, *full[1:])
+        if self.line is not None:
+            full = (*full[:-1], self.line)
         return full[len(self.lead) :]
 
     @property
     def places_of_line(self) -> int:
         """A number that divides, in every launch, both the elements per line and the distance between lines."""
         if self.pitch is not None:
-            return math.gcd(self.matrix[1], self.pitch.divisor)
+            return math.gcd(self.matrix[1] if self.line is None else self.line.divisor, self.pitch.divisor)
         return self.matrix[1] if self.dynamic is None or len(self.full) > 1 else self.dynamic.divisor
 
     @property
@@ -128,9 +131,9 @@ class Window:
 
     def dynamic(self, dimension: int) -> Index | None:
         """Return the array's extent along a dimension if each launch passes it, else None."""
-        size = self.array.dynamic
-        along = 1 if len(self.array.full) == 1 else 0
-        return size if size is not None and (1 - along if self.turned else along) == dimension else None
+        vector = len(self.array.full) == 1
+        sizes = (None, self.array.dynamic) if vector else (self.array.dynamic, self.array.line)
+        return sizes[1 - dimension if self.turned else dimension]
 
     @property
     def least(self) -> Shape:

@@ -80,7 +80,7 @@ def interpret(
 
 def _without_gaps(array: ir.Array, given: Array) -> Array:
     """Return the columns of a strided array; any other array may have any shape with the same number of elements."""
-    return given if array.pitch is None else given[..., : array.full[-1]]
+    return given if array.pitch in (None, array.line) else given[..., : array.full[-1]]
 
 
 def _numbers(dtype: DType, stored: Array) -> FloatArray:

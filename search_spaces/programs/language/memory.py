@@ -100,7 +100,7 @@ class ArrayOperations(NamedFunctions, Recorder):
             ProgramError: If the array does not qualify.
         """
         rows, columns = array.matrix
-        if array.role != "input" or len(array.full) != 2 or array.dynamic is not None:
+        if array.role != "input" or len(array.full) != 2 or array.dynamic is not None or array.line is not None:
             fail("ordered", f"{array.name} must be a matrix of fixed sizes that the program only loads")
         if rows % order.rows or columns % order.columns:
             fail("ordered", f"{array.name} must have whole tiles of {order.rows}x{order.columns}, not {rows}x{columns}")

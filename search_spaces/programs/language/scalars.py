@@ -53,7 +53,10 @@ class Scalars(NamedFunctions):
         if array.role != "input" or array.dtype != I32:
             fail("load_scalar", f"{array.name} must be an Input of i32, not {array.role} {array.dtype.name}")
         if array.pitch is not None:
-            fail("load_scalar", f"{array.name} is strided: load numbers from a dense array")
+            fail(
+                "load_scalar",
+                f"the launch passes the row stride of {array.name}: load from another array",
+            )
         at = (*array.lead, *(place_of("load_scalar", place) for place in position))
         if len(at) != len(array.full):
             fail("load_scalar", f"{array.name} needs {len(array.shape)} positions, not {len(position)}")

@@ -67,14 +67,18 @@ class MemoryAccess(SharedTiles):
     def _tile_place(self, staged: Staged) -> tuple[str, str, str]:
         """Return a pointer to an operand's matrix, and the line and position along it at which its first tile begins.
 
-        If the number of lines is dynamic, lines are numbered so that the first one outside is FIRST_OUTSIDE.
+        If the number of lines is dynamic, lines are numbered so that the first one outside is FIRST_OUTSIDE. The same
+        holds for the positions along a line.
         """
         array = staged.load.window.array
         base, (lines, along) = self.base(array), self.places(staged)
-        if array.dynamic is None:
-            return base, lines, along
-        before = f"({FIRST_OUTSIDE} - {array.dynamic.code})"
-        return f"{base} - static_cast<long long>({before}) * {array.pitch_code}", f"{before} + {lines}", along
+        if array.dynamic is not None:
+            before = f"({FIRST_OUTSIDE} - {array.dynamic.code})"
+            base, lines = f"{base} - static_cast<long long>({before}) * {array.pitch_code}", f"{before} + {lines}"
+        if array.line is not None:
+            before = f"({FIRST_OUTSIDE} - {array.line.code})"
+            base, along = f"{base} - {before}", f"{before} + {along}"
+        return base, lines, along
 
     def _access(self, window: ir.Window, of: Distribution, source: ir.Source) -> tuple[str, Distances, list[str]]:
         """Return the expressions with which a thread accesses a window.

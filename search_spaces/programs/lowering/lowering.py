@@ -68,7 +68,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         for n in operands.values()
         if isinstance(n, BoxedNumbers) and n.tma
     ]
-    said = [size for a in trace.arrays for size in (a.dynamic, a.pitch) if size is not None]
+    said = [size for a in trace.arrays for size in (a.dynamic, a.line, a.pitch) if size is not None]
     sizes = {size.number: size for size in said}
     scalars = [
         ScalarArgument(f"size_{problem.program.sizes[number]}", I32, size.args[0].number)

@@ -150,7 +150,7 @@ def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
         "int depth": staged.shape[1 if left else 0],
         "int swizzle": n.swizzle,
         "int array_major": array.matrix[0] if array.dynamic is None else FIRST_OUTSIDE,
-        "int array_minor": array.matrix[1],
+        "int array_minor": array.matrix[1] if array.line is None else FIRST_OUTSIDE,
         "int threads": numbers.warps * 32,
         "bool tma": n.tma,
         "bool anywhere": staged.anywhere,

@@ -141,7 +141,7 @@ def operand_struct(
         "int rows": staged.shape[0],
         "int columns": staged.shape[1],
         "int array_major": array.stored[0] if array.dynamic is None else FIRST_OUTSIDE,
-        "int array_minor": array.stored[1],
+        "int array_minor": array.stored[1] if array.line is None else FIRST_OUTSIDE,
         "int threads": numbers.warps * 32,
         "bool copy_async": n.copy.method == "cp.async",
         "bool anywhere": staged.anywhere,

@@ -65,6 +65,24 @@ def test_the_kernels_of_the_last_sizes_are_kept() -> None:
     assert requested.sizes[-1]["m"] == 2 and len(requested.sizes) == MOST_KERNELS + 2
 
 
+@program(dynamic="m k", a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def product_of_any_depth(p: Builder, a: Array, b: Array, out: Array) -> None:
+    i, j = p.blocks(out.shape, (32, 32))
+    acc = p.state(p.zeros((32, 32)))
+    for at in p.steps(a.shape[1], 32):
+        acc.set(p.mma(p.load(p.window(a, (i, at), (32, 32))), p.load(p.window(b, (at, j), (32, 32))), acc))
+    p.store(acc, p.window(out, (i, j), (32, 32)))
+
+
+def test_any_dimension_gives_a_size() -> None:
+    requested = RequestedSizes()
+    kernel = KernelOfAnySize(requested, product_of_any_depth, {"n": 96})
+    assert kernel(np.zeros((7, 40), np.float16), np.zeros((40, 96), np.float16)) == (7, 2, None)
+    assert requested.sizes == [{"n": 96, "m": 7, "k": 40}]
+    with pytest.raises(ValueError, match="k is 41 in b, but 40 in a"):
+        kernel(np.zeros((7, 40), np.float16), np.zeros((41, 96), np.float16))
+
+
 def test_arrays_that_disagree_are_rejected() -> None:
     kernel = KernelOfAnySize(RequestedSizes(), scaled_product, {"k": 64, "n": 96})
     (a, _, b), (_, v, _) = shapes(7), shapes(8)

@@ -240,7 +240,7 @@ FUNCTIONS = {
     "bit_xor": _integers(np.bitwise_xor, "^"),
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
-    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # of numbers >= 0
+    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # code for dividends >= 0
     # (four bits of a word - zero point) * 1 or 16, exact in 16 bits. Four pairs take 11 instructions with bf16.
     **{
         f"nibble_{t.name}": ElementFunction(

@@ -205,6 +205,8 @@ class Arithmetic(ABC):
         return self.builder.map("shift_left", self, other)
 
     def __mod__(self, other: int) -> Tile:
+        if type(other) is int and other < 1:
+            fail("%", f"the divisor must be a positive whole number, not {other}")
         return self.builder.map("modulo", self, other)
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -13,6 +13,7 @@ from search_spaces.programs.language.distribution import fold
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.lowering.contraction import fused_products, fused_sum, is_power_of_two, product
 from search_spaces.programs.lowering.emit_loops import PipelinedLoops
+from search_spaces.programs.lowering.function_code import function_code
 from search_spaces.programs.lowering.in_place import read_in_place
 from search_spaces.programs.lowering.packed_numbers import fours, stored_bytes, widened
 from search_spaces.programs.lowering.refs import Ref, argument_name, constant, register_type
@@ -148,7 +149,7 @@ class Emitter(PipelinedLoops):
         ]
         if operation.function == "cast":
             return self._cast(given[0], result.dtype, spread, source)
-        code, divisor = FUNCTIONS[operation.function].code, operation.arguments[-1]
+        code, divisor = function_code(operation, self.found, self.turns), operation.arguments[-1]
         if operation.function == "divide" and isinstance(divisor, float | int) and is_power_of_two(divisor):
             code, given[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
         if result.id in fused_products(self.found):

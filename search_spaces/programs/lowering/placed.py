@@ -5,9 +5,10 @@ from __future__ import annotations
 from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.inference.row_numbers import indices_of_rows
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.functions import FUNCTIONS, number_code
+from search_spaces.programs.language.functions import number_code
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.lowering.emit_base import EmitterBase
+from search_spaces.programs.lowering.function_code import function_code
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.staging import StagedNumbers
 
@@ -89,10 +90,10 @@ class RowCode:
                 return self.of(inner, f"({row} / {operation.size})" if dimension == self.dimension else row)
             case ir.LoadTile(_, window, padding):
                 return self._loaded(window, padding, row)
-            case ir.Map(_, function, arguments):
+            case ir.Map(_, _, arguments):
                 of_number = next(a.dtype for a in reversed(arguments) if isinstance(a, ir.Value))
                 given = [self.of(a, row) if isinstance(a, ir.Value) else number_code(a, of_number) for a in arguments]
-                return FUNCTIONS[function].code.format(*given)
+                return function_code(operation, self.found, self.found.trace.turns()).format(*given)
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:

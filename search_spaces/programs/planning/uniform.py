@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from search_spaces.programs.inference.inference import Inference
@@ -32,6 +33,12 @@ def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | 
         if not (most < least if strict else most <= least):
             open_tests.append(f"{low.code} {'<' if strict else '<='} {high.code}")
     return " && ".join(open_tests) or "true"
+
+
+def is_never_negative(value: ir.Value, found: Inference, turns: Mapping[int, int]) -> bool:
+    """Return True if a tile consists of positions of which none is negative."""
+    positions = _range(value, found)
+    return positions is not None and positions.low.interval(found.trace.most_blocks, turns)[0] >= 0
 
 
 def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]] | None:

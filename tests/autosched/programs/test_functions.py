@@ -67,6 +67,48 @@ def test_division(where: Device) -> None:
     assert np.array_equal(run.outputs["half"], x / np.float32(4.0))  # exact: a multiplication
 
 
+@program(x=Input("m n", "i32"), quotient=Output("m n", "i32"), rest=Output("m n", "i32"), place=Output("m n", "i32"))
+def whole_quotients(p: Builder, x: Array, quotient: Array, rest: Array, place: Array) -> None:
+    i, j = p.blocks(x.shape, (4, 64))
+    a = p.load(p.window(x, (i, j), (4, 64)))
+    p.store(a // 7, p.window(quotient, (i, j), (4, 64)))
+    p.store(a % 7, p.window(rest, (i, j), (4, 64)))
+    p.store(p.columns(j, 64) % 7 + (p.rows(i, 4) - 2) % 3 + a * 0, p.window(place, (i, j), (4, 64)))
+
+
+def test_remainders_of_negative_numbers_are_pythons() -> None:
+    p, where = problem(whole_quotients, m=4, n=64), device("a100")
+    (schedule,) = template(whole_quotients).space(p, where).sample(1, 1)
+    x = np.arange(-128, 128, dtype=np.int32).reshape(4, 64)
+    x[0, :2] = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    run = emulate(template(whole_quotients).kernel(p, schedule, where), {"x": x}, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    assert np.array_equal(run.outputs["quotient"], x // 7)
+    assert np.array_equal(run.outputs["rest"], x % 7)
+    wanted = np.arange(64)[None, :] % 7 + (np.arange(4)[:, None] - 2) % 3
+    assert np.array_equal(run.outputs["place"], wanted)
+
+
+@program(x=Input("m k", "f16"), ids=Input("r", "i32"), w=Input("k n", "f16"), out=Output("r n", "f32"))
+def rows_in_a_circle(p: Builder, x: Array, ids: Array, w: Array, out: Array) -> None:
+    i, j = p.blocks(out.shape, (32, 32))
+    rows = (p.load(p.window(ids, (i, 0), (32, 1), column=True)) - 40) % x.full[0]
+    acc = p.state(p.zeros((32, 32)))
+    for at in p.steps(x.shape[1], 32):
+        acc.set(p.mma(p.load(p.window(x, (rows, at), (32, 32))), p.load(p.window(w, (at, j), (32, 32))), acc))
+    p.store(acc, p.window(out, (i, j), (32, 32)))
+
+
+def test_copies_compute_the_same_remainders() -> None:
+    p, where = problem(rows_in_a_circle, m=50, k=64, r=32, n=32), device("a100")
+    own = template(rows_in_a_circle)
+    kernel = own.kernel(p, own.space(p, where).sample(1, 1)[0], where)
+    inputs = p.random_inputs(1)
+    run = emulate(kernel, inputs, time_limit=60.0)
+    assert run.status == "ok", run.reason
+    assert check(p, inputs, run.outputs).ok
+
+
 @program(x=Input("m n", "f32"), half=Output("m n", "f32"), short=Output("m n", "f32"))
 def casts(p: Builder, x: Array, half: Array, short: Array) -> None:
     i, j = p.blocks(half.shape, (4, 64))

@@ -42,6 +42,7 @@ MISTAKES: dict[str, tuple[str, Mistake]] = {
     "a slice": ("equal parts", lambda p, t, x, numbers, stack: t[:, 0:3]),
     "a list of elements": ("for", lambda p, t, x, numbers, stack: list(t)),
     "a condition": ("p.where", lambda p, t, x, numbers, stack: 1 if t else 0),
+    "a remainder of nothing": ("positive whole number", lambda p, t, x, numbers, stack: p.rows(0, 8) % 0),
     "a quotient of whole numbers": ("use //", lambda p, t, x, numbers, stack: p.rows(0, 8) / 3),
     "a product": ("p.mma", lambda p, t, x, numbers, stack: t @ t),
     "an unknown argument": ("mask", lambda p, t, x, numbers, stack: p.load(p.window(x, (0, 0), (8, 8)), mask=t)),

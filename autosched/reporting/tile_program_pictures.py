@@ -43,7 +43,7 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
     target, drawn, paths = Path(folder), set[tuple[str, Distribution]](), []
     target.mkdir(parents=True, exist_ok=True)
     for operation in found.made.values():
-        name = operation.function if isinstance(operation, ir.Map) else ir.spelled(operation)
+        name = ir.spelled(operation)
         for spread in found.computed_in(operation.result):
             of, identifier = distributions.of(spread), f"line_{operation.source.line}_{name}"
             if (identifier, of) in drawn:

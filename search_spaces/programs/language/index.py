@@ -199,6 +199,10 @@ class Index:
     def __str__(self) -> str:
         return self.code.replace("tile::", "")
 
+    def __repr__(self) -> str:
+        """Return a short text, as error messages contain values of users."""
+        return f"the index {self}"
+
 
 def constant(number: int) -> Index:
     """Return the index of a whole number."""

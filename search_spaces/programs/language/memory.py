@@ -21,6 +21,7 @@ from search_spaces.programs.language.values import (
     Tile,
     WindowHandle,
     caller,
+    constant_text,
     fail,
     shape_text,
     tile_of,
@@ -57,7 +58,7 @@ def shape_of(operation: str, shape: object) -> Shape:
         fail(operation, f"a shape is a pair, (rows, columns), not {shape!r}")
     for size in shape:
         if type(size) is not int:
-            fail(operation, f"rows and columns of a shape are whole numbers, not {size!r}")
+            fail(operation, f"rows and columns of a shape are whole numbers, not {constant_text(size)}")
     if min(shape) < 1:
         fail(operation, f"a tile has at least one element, not {shape_text((shape[0], shape[1]))}")
     return shape[0], shape[1]

@@ -345,7 +345,9 @@ def block_format(factor: Value, scale: Value) -> BlockFormat | None:
 
 
 def spelled(operation: Operation) -> str:
-    """Return the name of an operation in messages and listings, such as "load"."""
+    """Return the name of an operation or of an element-wise function in messages, such as "load" or "exp"."""
+    if isinstance(operation, Map):
+        return operation.function
     return "atomic_rmw" if isinstance(operation, AtomicRmw) else type(operation).__name__.removesuffix("Tile").lower()
 
 

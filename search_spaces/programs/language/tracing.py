@@ -28,6 +28,7 @@ from search_spaces.programs.language.values import (
     State,
     Tile,
     caller,
+    constant_text,
     fail,
     nearest,
     shape_text,
@@ -91,7 +92,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             if not name.isidentifier() or name in self.domains:
                 fail("choose", f"{name} is chosen twice")
             if not isinstance(values, tuple | list) or not values or any(type(v) is not int or v < 0 for v in values):
-                fail("choose", f"{name} needs whole numbers from 0 up, not {values!r}")
+                fail("choose", f"{name} needs a tuple of whole numbers from 0 up, such as (64, 128), not {values!r}")
             self.domains[name] = tuple(sorted(set(values)))
         found = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
         return found[0] if len(found) == 1 else found
@@ -108,7 +109,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         here = tuple(n.args[0].number if isinstance(n, Index) and n.kind == "size" else n for n in extent)
         for size in (*here, *tile):
             if type(size) is not int:
-                fail("blocks", f"extents and tiles are whole numbers, not {size!r}")
+                fail("blocks", f"extents and tiles are whole numbers, not {constant_text(size)}")
         if min(tile) < 1:
             fail("blocks", f"a tile has at least one element, not {'x'.join(map(str, tile))}")
         self.extent, self.tile = tuple(n for n in here if isinstance(n, int)), tuple(tile)

@@ -114,6 +114,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"use {', '.join(public)}"
 
 
+def constant_text(value: object) -> str:
+    """Return the text of a value that is no constant whole number, for messages."""
+    return f"{value!r}" + (", whose value is only known at run time" if isinstance(value, Index) else "")
+
+
 def shape_text(shape: Shape) -> str:
     """Return a shape as text."""
     return f"{shape[0]}x{shape[1]}"

@@ -54,9 +54,10 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
             if wmma and is_staged(found, result, spread):
                 continue  # wmma reads it from shared memory
             of = made.of(spread)
-            name = operation.function if isinstance(operation, ir.Map) else ir.spelled(operation)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
-            rows.append(ValueRow(str(operation.source), name, shape, str(spread), str(of), of.registers))
+            rows.append(
+                ValueRow(str(operation.source), ir.spelled(operation), shape, str(spread), str(of), of.registers)
+            )
     return tuple(rows)
 
 

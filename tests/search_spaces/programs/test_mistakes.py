@@ -24,6 +24,10 @@ def first_number(p: Any, numbers: Any) -> Any:
     return p.load(p.window(numbers, (0, 0), (1, 1)))
 
 
+def first_index(p: Any, numbers: Any) -> Any:
+    return p.load_scalar(numbers, 0, high=8)
+
+
 MISTAKES: dict[str, tuple[str, Mistake]] = {
     "unknown operation": ("did you mean sigmoid", lambda p, t, x, numbers, stack: p.sigmoyd(t)),
     "unknown method": ("did you mean cast", lambda p, t, x, numbers, stack: t.casted("f16")),
@@ -35,6 +39,8 @@ MISTAKES: dict[str, tuple[str, Mistake]] = {
     "half a size": ("4.0", lambda p, t, x, numbers, stack: p.window(x, (0, 0), (8, 8 / 2))),
     "a tile for an array": ("array", lambda p, t, x, numbers, stack: p.window(t, (0, 0), (8, 8))),
     "an array for a tile": ("load a window", lambda p, t, x, numbers, stack: t + x),
+    "an index for a size": ("run time", lambda p, t, x, numbers, stack: p.zeros((8, first_index(p, numbers)))),
+    "one size to choose": ("(64, 128)", lambda p, t, x, numbers, stack: p.choose(bm=64)),
     "half a step": ("0.5", lambda p, t, x, numbers, stack: list(p.steps(24, 0.5))),
     "a loaded end": ("steps", lambda p, t, x, numbers, stack: list(p.steps(first_number(p, numbers), 8))),
     "a loaded index": ("stack", lambda p, t, x, numbers, stack: stack[first_number(p, numbers)]),

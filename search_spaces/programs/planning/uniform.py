@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
 
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index, constant
+
+MOST_BLOCKS, MOST_TURNS = 8, 32  # positions at which conditions are evaluated, to estimate how often masks are needed
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,62 @@ def is_never_negative(value: ir.Value, found: Inference, turns: Mapping[int, int
     """Return True if a tile consists of positions of which none is negative."""
     positions = _range(value, found)
     return positions is not None and positions.low.interval(found.trace.most_blocks, turns)[0] >= 0
+
+
+@cache
+def masking(found: Inference) -> Mapping[int, float]:
+    """Return the fraction of its executions in which a mask is needed, by the id of its result.
+
+    The conditions of a mask, which are computed only with it, have the same fraction. Other values are missing.
+    """
+    shares, users = dict[int, float](), dict[int, list[int]]()
+    operations = [o for o, _ in found.trace.walk() if isinstance(o, ir.Computing)]
+    for operation in operations:
+        for value in ir.inputs(operation):
+            users.setdefault(value.id, []).append(operation.result.id)
+        if (
+            isinstance(operation, ir.Map)
+            and operation.function == "where"
+            and _is_constant(operation.arguments[2], found)
+        ):
+            share = _needed(operation, found)
+            if share is not None:
+                shares[operation.result.id] = share
+    for operation in reversed(operations):
+        of_users = users.get(operation.result.id, [])
+        if operation.result.dtype.name == "bool" and of_users and all(user in shares for user in of_users):
+            shares[operation.result.id] = max(shares[user] for user in of_users)
+    return shares
+
+
+def _is_constant(argument: ir.Value | float, found: Inference) -> bool:
+    return not isinstance(argument, ir.Value) or isinstance(found.made[argument.id], ir.Fill)
+
+
+def _needed(operation: ir.Map, found: Inference) -> float | None:
+    """Return the fraction of blocks and iterations in which a condition does not hold everywhere in the tile.
+
+    Returns None if it depends on data, or for a mask in nested loops.
+    """
+    condition, around = operation.arguments[0], found.inside[operation.result.id]
+    assert isinstance(condition, ir.Value)
+    tests = _tests(condition, found)
+    if tests is None or len(around) > 1:
+        return None
+    trace, needed, executed = found.trace, 0, 0
+    for place in np.linspace(0.0, 1.0, MOST_BLOCKS):
+        block = tuple(round(place * (count - 1)) for count in trace.blocks)
+        loops = [found.loops[number] for number in around]
+        count = loops[0].turns(block, {}) if loops else 1
+        step = max(1, count // MOST_TURNS)
+        for turn in range(count - 1, -1, -step):  # the last iterations often need masks
+            at = {around[0]: turn} if loops else {}
+            executed += 1
+            needed += not all(
+                low.at(block, at) < high.at(block, at) if strict else low.at(block, at) <= high.at(block, at)
+                for low, high, strict in tests
+            )
+    return needed / executed if executed else 1.0
 
 
 def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]] | None:

@@ -29,6 +29,7 @@ from search_spaces.programs.planning.splits import TILES, combining_loop, split_
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
 from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
+from search_spaces.programs.planning.uniform import masking
 from search_spaces.programs.planning.ways import WARPS, fragments, in_tensor_memory, is_boxed, is_wmma, rows_of
 from search_spaces.programs.planning.wmma import loop_to_read_after
 from search_spaces.spaces.config import Config
@@ -92,6 +93,7 @@ class _Counter(BlockWork):
         self.read: set[tuple[int, str]] = set()
         self.turns = found.trace.turns()
         self.peeled = peeled(found, values)
+        self.masking = masking(found)
         self.inside = False  # inside of a loop
         self.unstaged_bytes = 0.0  # bytes that loops load to registers and wait for in every iteration
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # source, target, repetitions
@@ -239,11 +241,12 @@ class _Counter(BlockWork):
             of = self.made.of(spread)
             match operation:
                 case ir.Map(_, function):
+                    executed = of.registers * warps * times * self.masking.get(result.id, 1.0)
                     rounding = 0.5 if result.dtype.bits == 16 else 0.0
                     cost = rounding if function == "cast" else FUNCTIONS[function].cost
-                    self.instructions += cost * of.registers * warps * times
+                    self.instructions += cost * executed
                     if function != "cast":
-                        self.special += FUNCTIONS[function].special * of.registers * warps * times
+                        self.special += FUNCTIONS[function].special * executed
                 case ir.LoadTile(_, window):
                     self._direct(of, window, times, False)
                 case ir.ReduceTile():

@@ -9,9 +9,11 @@ from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
 from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import device
+from search_spaces.programs.language import ir
 from search_spaces.programs.planning.block_order import uneven
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.numbers import numbers
+from search_spaces.programs.planning.uniform import masking
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.schedules.work import work_of_values
 from search_spaces.programs.template import template
@@ -67,6 +69,26 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
         assert work.iterations * work.longest > 1.5 * mean
     for work, _ in counted("gated_mlp.py", {"m": 256, "n": 256, "k": 256}):
         assert not work.chained and work.longest == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "s", "needed"),
+    [
+        ("full_attention", 1024, 0.0),  # the mask is never needed
+        ("full_attention", 1000, 1 / 32),  # in the last iteration
+        ("causal_attention", 1024, 2 / 17),  # in the last 2 of 2 to 32 iterations
+    ],
+)
+def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: float) -> None:
+    made = load_program(f"examples/programs/attention.py:{name}")
+    p = problem(made, h=2, g=2, s=s, d=64)
+    found = choices(p).inference({"bm": 64, "bn": 32})
+    masks = [o.result.id for o in found.made.values() if isinstance(o, ir.Map) and o.function == "where"]
+    shares = masking(found)
+    counted = [shares[id_] for id_ in masks if id_ in shares]
+    assert counted == [pytest.approx(needed, rel=0.3)]
+    conditions = {o.function for o in found.made.values() if o.result.id in shares and isinstance(o, ir.Map)}
+    assert conditions == {"where", "less"} | ({"and", "less_equal"} if name.startswith("causal") else set())
 
 
 def test_sums_of_a_split_go_to_dram() -> None:

@@ -393,10 +393,10 @@ def test_ping_pong_is_predicted_faster_for_large_tiles() -> None:
     sizes = {"heads": 64, "kv_heads": 64, "queries": 2048, "keys": 2048, "head_size": 128, "value_size": 128}
     chip, problem = device("h100"), replace(TURNS, **sizes)
     template = tile_template(Attention)
-    schedule = next(s for s in ping_pong(problem, 40) if s.values["bn"] == 128)
+    schedules = [s for s in ping_pong(problem, 40) if s.values["bn"] == 128]
     assert template.counts is not None
     apart, together = (
-        predict(template.counts(problem, template.config(problem, s, chip), chip), chip)
-        for s in (schedule, schedule.replace(ping_pong=0))
+        min(predict(template.counts(problem, template.config(problem, s, chip), chip), chip) for s in of)
+        for of in (schedules, [s.replace(ping_pong=0) for s in schedules])
     )
     assert apart < together

@@ -173,9 +173,9 @@ def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator
             assert shared is not None
             # Blocks without iterations have neutral states, which change nothing.
             turns = inference.trace.turns()[shared[0].number]
-            count = min(shared[0].parts, turns)
-            if count > 1 and values.get(TILES, ALL) == LONG:
-                return f"a block for every {-(-turns // shared[0].parts)} iterations"
+            count, each = min(shared[0].parts, turns), -(-turns // shared[0].parts)
+            if count > 1 and each > 1 and values.get(TILES, ALL) == LONG:
+                return f"a block for every {each} iterations"
             return f"{count} blocks share the loop" if count > 1 else ""
 
         long = any(may_share_long_tiles(i) for i in found.inferences.values())

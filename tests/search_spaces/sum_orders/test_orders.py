@@ -216,3 +216,4 @@ def test_blocks_that_share_long_tiles_have_an_order_of_their_own() -> None:
         return found
 
     assert len({order(parts=parts, split_tiles=tiles) for parts in (2, 4) for tiles in ("all", "long")}) == 4
+    assert order(parts=16, split_tiles="long") == order(parts=16, split_tiles="all")  # a block for each iteration

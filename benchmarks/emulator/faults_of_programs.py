@@ -77,6 +77,10 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           "place = (j + half) // BLOCK, at // BLOCK", "place = j // BLOCK, at // BLOCK", device="h200"),
     Fault("tiles count from the group's first row of all", "indices", "grouped_matmul", GROUPED, {}, PROGRAM,
           "begin + (tile - begun) * bm", "begin + tile * bm", device="a100"),
+    Fault("a group ends with the tile behind its last", "indices", "grouped_matmul", GROUPED, {}, "tile/find_tile.cuh",
+          "inside && upto <= tile", "inside && upto < tile", device="a100"),
+    Fault("groups beyond 32 count tiles from the first", "indices", "grouped_matmul", GroupedMatmul(m=1000, n=512, k=256, groups=40), {}, "tile/find_tile.cuh",
+          "    upto += before;\n", "", device="a100"),
     Fault("a token's scale is that of its sorted row", "scales", "grouped_matmul", GroupedMatmul(m=300, n=512, k=512, groups=4, tokens=400, dtype="e4m3", w_order="col"), {}, PROGRAM,
           '(chosen, at // BLOCK), (bm, 1)', '(row, at // BLOCK), (bm, 1)', device="h200"),
     # Rows

@@ -384,15 +384,8 @@ def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, b
         return group, i, count, p.minimum(p.maximum(count - i, 0), 1), j, x[group], out[group]
     m = out.shape[0]
     i, j = p.blocks((m + groups * (bm - 1), n), (bm, bn))  # enough tiles for any offsets
-    tile, c = i // bm, p.cover(groups)
-    first, last = (p.load(p.window(ends, (at, 0), (c, 1), column=True)) for at in (0, 1))
-    tiles = p.where(p.rows(0, c) < groups, (last - first + (bm - 1)) // bm, 0)
-    upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
-    done = upto <= tile  # groups before this block's; all groups if the block is beyond the last tile
-    found = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
-    before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
-    number = p.uniform(found, high=groups, usual=p.minimum(tile * bm * groups // m, groups))
-    begun = p.uniform(before, high=m + groups, usual=tile)
+    tile = i // bm
+    number, begun = p.find_tile(ends, tile, bm, high=m)
     begin, end = (p.load_scalar(ends, number + at, high=m, ordered=True) for at in (0, 1))
     row = p.minimum(p.maximum(begin + (tile - begun) * bm, 0), m)
     return p.minimum(number, groups - 1), row, end, p.minimum(p.maximum(end - row, 0), 1), j, x, out

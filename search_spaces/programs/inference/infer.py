@@ -119,6 +119,8 @@ def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tup
             case ir.LoadScalar():
                 found.scalars[operation.index.number] = operation
                 found.scalars_in[operation.index.number] = around
+            case ir.FindTile():
+                found.scalars_in |= {operation.group.number: around, operation.first.number: around}
             case ir.Prefetch() | ir.Move():
                 pass
             case _:
@@ -297,7 +299,7 @@ def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
                 _want(found, value, found.states[state])
             case ir.Uniform(index, value):
                 _want(found, value, found.uniform[index.number])
-            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.LoadScalar() | ir.FetchPart():
+            case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.LoadScalar() | ir.FindTile() | ir.FetchPart():
                 pass
             case _:
                 for spread in found.computed_in(operation.result):

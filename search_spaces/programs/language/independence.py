@@ -71,6 +71,8 @@ class _Along:
                 case ir.Uniform(_, value):
                     if self.axes[value.id] is not None:
                         raise _Mixed
+                case ir.FindTile():
+                    raise _Mixed
                 case ir.LoadScalar():
                     if self.name in operation.array.sizes:
                         raise _Mixed

@@ -131,6 +131,8 @@ class _Block:
                 case ir.Uniform(index, value):
                     number = int(self.values[value.id][0][0, 0])
                     self.loops[index.number] = min(max(number, index.args[0].number), index.args[1].number)
+                case ir.FindTile():
+                    self._find_tile(operation)
                 case ir.Prefetch() | ir.Move():
                     pass
                 case _:
@@ -304,6 +306,13 @@ class _Block:
         inside = all(0 <= place < extent for place, extent in zip(at, operation.array.full, strict=True))
         number = int(self.arrays[operation.array.name][at]) if inside else operation.low
         return min(max(number, operation.low), operation.high)
+
+    def _find_tile(self, operation: ir.FindTile) -> None:
+        offsets = np.clip(self.arrays[operation.array.name], 0, operation.high).astype(np.int64)
+        upto = np.cumsum(np.maximum(-(-np.diff(offsets) // operation.size), 0))
+        before = upto[upto <= operation.tile.at(self.block, self.loops)]
+        self.loops[operation.group.number] = len(before)
+        self.loops[operation.first.number] = int(before[-1]) if len(before) else 0
 
     def _to_store(self, value: ir.Value, window: ir.Window) -> Bounded:
         """Return the value to store: if the program casts it to the output's type, the value before the cast.

@@ -32,6 +32,7 @@ from search_spaces.programs.language.operations import (
     Coordinates,
     FetchPart,
     Fill,
+    FindTile,
     If,
     LoadScalar,
     LoadTile,
@@ -67,6 +68,7 @@ __all__ = [
     "Coordinates",
     "FetchPart",
     "Fill",
+    "FindTile",
     "Given",
     "If",
     "LoadScalar",
@@ -151,7 +153,8 @@ class Trace:
             o.result.map is not None
             for o, _ in self.walk()
             if not isinstance(
-                o, StoreTile | AtomicRmw | Prefetch | Move | Set | Loop | If | LoadScalar | Uniform | FetchPart
+                o,
+                StoreTile | AtomicRmw | Prefetch | Move | Set | Loop | If | LoadScalar | Uniform | FindTile | FetchPart,
             )
         )
 

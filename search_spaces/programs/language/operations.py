@@ -93,6 +93,32 @@ class Uniform:
 
 
 @dataclass(frozen=True)
+class FindTile:
+    """Find the group of tile number ``tile`` if each group of elements is cut into tiles of ``size``.
+
+    Group g has the elements from ``array[g]`` to ``array[g + 1]``. ``group`` becomes the number of the group, and
+    ``first`` that of its first tile. Beyond the last tile they are the numbers of groups and of tiles.
+    """
+
+    group: Index
+    first: Index
+    array: Array
+    tile: Index
+    size: int
+    source: Source
+
+    @property
+    def high(self) -> int:
+        """The largest offset."""
+        return self.first.args[3].number
+
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return self.array.full[0] - 1
+
+
+@dataclass(frozen=True)
 class Move:
     """Shift a window by rows and columns relative to its position (update_tile_offset)."""
 
@@ -327,7 +353,7 @@ Operation = (
     LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Pad | Mma | Fill
     | PassedScalar
     | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | LoadScalar | Uniform
-    | FetchPart
+    | FindTile | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = (

@@ -63,7 +63,9 @@ class _Walk:
                     self._fetched(operation)
                 case ir.AtomicFetch():
                     self._fetched(operation)
-                case ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch() | ir.Move() | ir.LoadScalar() | ir.Uniform():
+                case ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch() | ir.Move():
+                    pass
+                case ir.LoadScalar() | ir.Uniform() | ir.FindTile():
                     pass
                 case _:
                     self.made[operation.result.id] = operation

@@ -30,6 +30,8 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
             return (operation.base,)
         case ir.LoadScalar():
             return operation.at
+        case ir.FindTile():
+            return (operation.tile,)
         case ir.FetchPart():
             return (operation.part,)
     return ()

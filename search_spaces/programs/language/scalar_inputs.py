@@ -65,9 +65,13 @@ def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
     """
     found: dict[str, ScalarInput] = {}
     for operation, _ in trace.walk():
-        if not isinstance(operation, ir.LoadScalar):
+        if isinstance(operation, ir.FindTile):
+            low, ordered = 0, True
+        elif isinstance(operation, ir.LoadScalar):
+            low, ordered = operation.low, operation.ordered
+        else:
             continue
-        name, low, high, ordered = operation.array.name, operation.low, operation.high, operation.ordered
+        name, high = operation.array.name, operation.high
         if name in found:
             before = found[name]
             low, high, ordered = max(low, before.low), min(high, before.high), ordered or before.ordered

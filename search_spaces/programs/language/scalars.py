@@ -91,6 +91,42 @@ class Scalars(NamedFunctions):
         self.add(ir.Uniform(index, tile.value, caller()))
         return index
 
+    def find_tile(self, offsets: ir.Array, tile: Index | int, size: int, *, high: int) -> tuple[Index, Index]:
+        """Find the group of a tile, for groups of different sizes that are each cut into tiles of ``size`` elements.
+
+        Group g has the elements from ``offsets[g]`` to ``offsets[g + 1]``, and may be empty. Each warp searches on its
+        own, so the result may be the start of a window, an array index or a loop bound.
+
+        Args:
+            offsets: A vector of i32, an input: one more than there are groups, ascending from 0 to ``high``.
+            tile: Number of the tile, counted over all groups.
+            size: Elements of a tile. The last tile of a group may be partial.
+            high: The largest offset, to which offsets are clamped.
+
+        Returns:
+            The number of the tile's group, and the number of this group's first tile. For a tile beyond the last one,
+            the number of groups and the number of all tiles.
+
+        Raises:
+            ProgramError: For another array, a size below 1, or an empty range.
+        """
+        if not isinstance(offsets, ir.Array):
+            fail("find_tile", f"it takes an array of the program, not {offsets!r}")
+        if offsets.role != "input" or offsets.dtype != I32 or len(offsets.full) != 1 or offsets.dynamic is not None:
+            fail("find_tile", f"{offsets.name} must be an Input of i32 with one extent of a fixed size")
+        if type(size) is not int or size < 1:
+            fail("find_tile", f"tiles have at least one element, not {size!r}")
+        _check_range("find_tile", 0, high)
+        place, groups = place_of("find_tile", tile), offsets.full[0] - 1
+        if groups < 1:
+            fail("find_tile", f"{offsets.name} must have an offset more than there are groups, not {offsets.full[0]}")
+        most = high // size + groups  # each group has at most one partial tile
+        usual = minimum(place * size * groups // max(high, 1), groups)
+        group = Index("scalar", self.new_id(), (constant(0), constant(groups), usual))
+        first = Index("scalar", self.new_id(), (constant(0), constant(most), minimum(place, most), constant(high)))
+        self.add(ir.FindTile(group, first, offsets, place, size, caller()))
+        return group, first
+
 
 def _check_range(operation: str, low: object, high: object) -> None:
     """Raise ProgramError for a range without a 32-bit number."""

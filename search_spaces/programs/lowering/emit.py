@@ -67,6 +67,11 @@ class Emitter(PipelinedLoops):
                 self.code.add(self.scalar(operation), operation.source)
                 if not self.loops:
                     self.producer.append(self.scalar(operation))
+            case ir.FindTile():
+                for line in self.found_tile(operation):
+                    self.code.add(line, operation.source)
+                    if not self.loops:
+                        self.producer.append(line)
             case ir.Uniform(index, value):
                 number = self.ref(value, self.found.uniform[index.number]).text(self.code, "0")
                 low, high = (bound.number for bound in index.args[:2])

@@ -233,6 +233,16 @@ class EmitterBase:
         value = f"tile::load_scalar({pointer}, {inside}, {operation.low}, {operation.high})"
         return f"[[maybe_unused]] const int {operation.index.code} = {value};"
 
+    def found_tile(self, operation: ir.FindTile) -> tuple[str, ...]:
+        """Return the statements that find the group of a tile."""
+        name = f"found_{operation.group.number}"
+        arguments = f"{operation.array.name}_array, {operation.tile.code}, {operation.high}, int(threadIdx.x) % 32"
+        return (
+            f"const tile::FoundTile {name} = tile::find_tile<{operation.groups}, {operation.size}>({arguments});",
+            f"[[maybe_unused]] const int {operation.group.code} = {name}.group;",
+            f"[[maybe_unused]] const int {operation.first.code} = {name}.first;",
+        )
+
     @property
     def barrier(self) -> str:
         """Barrier of all computing threads."""

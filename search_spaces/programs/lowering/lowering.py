@@ -44,6 +44,7 @@ THREAD_ANEW = THREAD.replace("int(threadIdx.x)", "int(ptx::thread_anew())")
 OF_TENSOR_MEMORY = "autosched/tile/tensor.cuh"
 OF_PLACES = "autosched/tile/placed.cuh"
 OF_ATOMICS = "autosched/tile/atomics.cuh"
+OF_SEARCHES = "autosched/tile/find_tile.cuh"
 OF_SPLITS = "autosched/tile/split.cuh"
 OF_UNITS = {
     "mma": "autosched/intrinsics/mma_sync.cuh",
@@ -107,6 +108,8 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         includes.append(OF_ATOMICS)
     if emitter.split is not None:
         includes.append(OF_SPLITS)
+    if any(isinstance(o, ir.FindTile) for o, _ in trace.walk()):
+        includes.append(OF_SEARCHES)
     if any(by_turn(n.staged) for n in operands.values()):
         includes.append(OF_PLACES)
     structs = "".join(

@@ -37,6 +37,7 @@ from search_spaces.spaces.parameters import Value
 
 ISSUED_PER_COPY = 4  # warp instructions per piece that cp.async copies to a box, including the address
 PICK_INSTRUCTIONS = 4  # instructions that compare two elements with indices and select the better one
+SEARCH = 30  # warp instructions that load 32 offsets, count the tiles of their groups and add these up
 SCALAR = 8  # warp instructions that load a scalar and clamp it, including its address
 LINE_BYTES = 128  # bytes of shared memory per cycle
 PLACING = ("layout", "copy", "vector", "copy_columns")  # prefixes of the decisions on how an operand is copied and read
@@ -127,6 +128,10 @@ class _Counter(BlockWork):
                     self.run(operation.body, times)
                 case ir.Set() | ir.Move() | ir.FetchPart():
                     pass
+                case ir.FindTile():
+                    if self.of_values:
+                        searched = SEARCH * -(-operation.groups // WARP)
+                        self.instructions += (SCALAR + searched) * self.made.warps * times
                 case ir.LoadScalar() | ir.Uniform():
                     if self.of_values:
                         self.instructions += SCALAR * self.made.warps * times

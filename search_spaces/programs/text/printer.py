@@ -173,6 +173,8 @@ class _Printer:
                 raise ir.ProgramError(f"{operation.source}: {operation.kind}: listings do not support this operation")
             case ir.Pad():
                 raise TypeError("depths are padded in a trace, and not in its text")
+            case ir.FindTile():
+                raise ir.ProgramError(f"{operation.source}: find_tile: listings do not support this operation")
             case ir.FetchPart():
                 raise ir.ProgramError(
                     f"{operation.source}: split: listings only support states that are combined after the loop"

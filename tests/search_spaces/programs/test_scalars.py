@@ -165,6 +165,55 @@ def test_offsets_of_rows_and_stores_that_end_in_a_tile() -> None:
     verified(problem(numbered_rows, total=45, n=16, ends=5), "a100", 3)
 
 
+@program(x=Input("total n", "f32"), offsets=Input("ends", "i32"), out=Output("total n", "f32"))
+def numbered_tiles(p: Any, x: Any, offsets: Any, out: Any) -> None:
+    """Add the number of each group, and in each tile the number of the group's first tile, to the group's rows."""
+    (total, n), groups = x.shape, offsets.shape[0] - 1
+    (i,) = p.blocks((total + groups * 7,), (8,))
+    group, first = p.find_tile(offsets, i // 8, 8, high=total)
+    begin, end = (p.load_scalar(offsets, group + at, high=total, ordered=True) for at in (0, 1))
+    row = p.minimum(p.maximum(begin + (i // 8 - first) * 8, 0), total)
+    numbers = p.rows(group, 1).cast("f32") + p.rows(first, 1).cast("f32") * 1024.0
+    p.store(p.load(p.window(x, (row, 0), (8, n))) + numbers, p.window(out, (row, 0), (8, n)), rows_below=end)
+
+
+@pytest.mark.parametrize("groups", [1, 5, 32, 70])
+def test_the_group_of_a_tile(groups: int) -> None:
+    """Groups may be empty, and more than the lanes of a warp."""
+    p = problem(numbered_tiles, total=90, n=16, ends=groups + 1)
+    verified(p, "a100", 2)
+    cuts = np.sort(np.random.default_rng(groups).integers(0, 91, groups - 1))
+    offsets = np.concatenate([[0], cuts, [90]]).astype(np.int32)
+    values, _ = p.expected({"x": np.zeros((90, 16), np.float32), "offsets": offsets})
+    sizes = np.diff(offsets)
+    tiles = np.concatenate([[0], np.cumsum(-(-sizes // 8))])
+    assert values["out"][:, 0].tolist() == np.repeat(np.arange(groups) + 1024 * tiles[:-1], sizes).tolist()
+
+
+def test_a_dedicated_warp_finds_tiles_too() -> None:
+    """Their numbers are no results of tiles, so the warp that copies computes them itself."""
+
+    @program(a=Input("m k", "f16"), b=Input("g k n", "f16"), offsets=Input("ends", "i32"), out=Output("m n", "f32"))
+    def product(p: Any, a: Any, b: Any, offsets: Any, out: Any) -> None:
+        """Multiply the rows of each group by its matrix."""
+        i, j = p.blocks((a.shape[0] + b.shape[0] * 63, out.shape[1]), (64, 64))
+        group, first = p.find_tile(offsets, i // 64, 64, high=a.shape[0])
+        begin, end = (p.load_scalar(offsets, group + at, high=a.shape[0], ordered=True) for at in (0, 1))
+        row = p.minimum(p.maximum(begin + (i // 64 - first) * 64, 0), a.shape[0])
+        acc = p.state(p.zeros((64, 64)))
+        own = b[p.minimum(group, b.shape[0] - 1)]
+        for k in p.steps(a.shape[1], 64):
+            acc.set(p.mma(p.load(p.window(a, (row, k), (64, 64))), p.load(p.window(own, (k, j), (64, 64))), acc))
+        p.store(acc, p.window(out, (row, j), (64, 64)), rows_below=end)
+
+    made = problem(product, m=150, k=192, n=72, g=3, ends=4)
+    own, gpu = template(made.program), device("h100")
+    schedules = [s for s in own.space(made, gpu).sample(3000, 1) if s["filled_by"] == "warp"][:2]
+    assert schedules
+    for schedule in schedules:
+        assert outcome(made, own.kernel(made, schedule, gpu)) == "ok", schedule
+
+
 def shifted_product() -> Program:
     @program(a=Input("m k", "f16"), b=Input("k n", "f16"), at=Input("one", "i32"), out=Output("m n", "f32"))
     def shifted(p: Any, a: Any, b: Any, at: Any, out: Any) -> None:
@@ -207,6 +256,10 @@ def refused(body: Any, **arrays: Any) -> str:
         (lambda p, x, index: p.load_scalar(index, 0, high=2**31), "32 bits"),
         (lambda p, x, index: p.load_scalar("index", 0, high=3), "array"),
         (lambda p, x, index: p.load_scalar(index, 0.5, high=3), "0.5"),
+        (lambda p, x, index: p.find_tile(x, 0, 8, high=3), "i32"),
+        (lambda p, x, index: p.find_tile("index", 0, 8, high=3), "array"),
+        (lambda p, x, index: p.find_tile(index, 0, 0, high=3), "not 0"),
+        (lambda p, x, index: p.find_tile(index, 0, 8, high=-1), "0 to -1"),
     ],
 )
 def test_refusals_of_scalars_name_the_line(load: Any, told: str) -> None:

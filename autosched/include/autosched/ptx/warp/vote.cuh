@@ -20,4 +20,18 @@ __device__ __forceinline__ bool vote_all(bool predicate) {
   return all != 0;
 }
 
+// Returns the predicates of all lanes of the warp, which must all call it, as bits.
+__device__ __forceinline__ unsigned vote_ballot(bool predicate) {
+  unsigned lanes;
+  asm volatile(
+      "{\n\t"
+      ".reg .pred p;\n\t"
+      "setp.ne.u32 p, %1, 0;\n\t"
+      "vote.sync.ballot.b32 %0, p, 0xffffffff;\n\t"
+      "}"
+      : "=r"(lanes)
+      : "r"(unsigned(predicate)));
+  return lanes;
+}
+
 }  // namespace autosched::ptx

@@ -146,8 +146,8 @@ def predict(work: CostCounts, device: Device, *, registers: int | None = None, s
     Raises:
         ValueError: The block does not fit on the device, or a count is negative, NaN or infinite.
     """
-    given = None if registers is None else [registers]
-    return float(analyse([work], device, registers=given, spill_bytes=[spill_bytes]).seconds[0])
+    register_counts = None if registers is None else [registers]
+    return float(analyse([work], device, registers=register_counts, spill_bytes=[spill_bytes]).seconds[0])
 
 
 def busy(work: CostCounts, device: Device, *, registers: int | None = None, spill_bytes: int = 0) -> dict[str, float]:
@@ -369,8 +369,8 @@ def _pipe_cycles(
 def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
     """Compute the stall cycles of a step's barriers and of the pipes that refill after them."""
     refill = np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0)
-    turns = w.ping_pong * 2.0 * TURN
-    stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill) + turns
+    cycles = w.ping_pong * 2.0 * TURN
+    stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill) + cycles
     return stalled
 
 

@@ -74,9 +74,9 @@ def _squared(apart: Columns) -> Columns:
     return apart
 
 
-def covariance(a: Columns, b: Columns, given: Hyperparameters) -> Columns:
+def covariance(a: Columns, b: Columns, hyperparameters: Hyperparameters) -> Columns:
     """Return the covariance of the values at the columns of ``a`` [d, n] and ``b`` [d, m], without noise, [n, m]."""
-    return _matern(_scaled_squares(a, b, given.lengths), given.variance, given.offset)
+    return _matern(_scaled_squares(a, b, hyperparameters.lengths), hyperparameters.variance, hyperparameters.offset)
 
 
 class Grid:
@@ -103,17 +103,17 @@ class Grid:
         first = np.unique(codes, return_index=True)[1]
         self._groups.append((group, np.ascontiguousarray(places[group][:, first]), codes))
 
-    def covariance(self, columns: Columns, given: Hyperparameters) -> Columns:
+    def covariance(self, columns: Columns, hyperparameters: Hyperparameters) -> Columns:
         """Return the covariance of the values at ``columns`` [d, n] and at the fixed points, [n, m]."""
         tables = [
-            (_scaled_squares(columns[group], combinations, [given.lengths[i] for i in group]), codes)
+            (_scaled_squares(columns[group], combinations, [hyperparameters.lengths[i] for i in group]), codes)
             for group, combinations, codes in self._groups
         ]
         found = np.empty((columns.shape[1], self._count), dtype=np.float32)
         for start in range(0, len(found), _BLOCK):
             rows = slice(start, start + _BLOCK)
             squares = sum(table[rows].take(codes, axis=1) for table, codes in tables)
-            found[rows] = _matern(np.asarray(squares), given.variance, given.offset)
+            found[rows] = _matern(np.asarray(squares), hyperparameters.variance, hyperparameters.offset)
         return found
 
 

@@ -171,7 +171,7 @@ def launch_time(
     found = launch_times(table, device, exposed=exposed, cold=cold)
     if not np.isfinite(found.seconds[0]):
         raise ValueError(
-            f"a block of {counts.threads} threads, {_held(table, device)[0]:.0f} registers a thread and "
+            f"a block of {counts.threads} threads, {_resident_bytes(table, device)[0]:.0f} registers a thread and "
             f"{table.shared_bytes[0]:.0f} bytes of shared memory does not fit on {device.name}"
         )
     return LaunchTime(
@@ -198,11 +198,11 @@ def launch_times(launches: LaunchTable, device: Device, *, exposed: float = EXPO
     """
     t = launches
     fits = t.shared_bytes <= device.shared_per_block
-    whole = (t.threads, _held(t, device), np.where(fits, t.shared_bytes, 0.0))
-    held = np.asarray(occupancy(device, *(np.ceil(n).astype(np.int64) for n in whole)), np.float64)
-    fits &= held >= 1
+    whole = (t.threads, _resident_bytes(t, device), np.where(fits, t.shared_bytes, 0.0))
+    resident_blocks = np.asarray(occupancy(device, *(np.ceil(n).astype(np.int64) for n in whole)), np.float64)
+    fits &= resident_blocks >= 1
     per_sm = np.ceil(t.blocks / device.sm_count)
-    resident = np.minimum(np.maximum(held, 1.0), per_sm)
+    resident = np.minimum(np.maximum(resident_blocks, 1.0), per_sm)
     pipes = _pipes(t, device)
     busy = sum(cycles**OVERLAP for cycles in pipes.values()) ** (1.0 / OVERLAP)
     chain = t.chain_cycles
@@ -239,7 +239,7 @@ def least_seconds(counts: LaunchCounts, stated: CostCounts, device: Device) -> f
     return max(stated.flops * stated.blocks / peak, stated.dram_bytes / device.dram_bandwidth)
 
 
-def _held(t: LaunchTable, device: Device) -> Floats:
+def _resident_bytes(t: LaunchTable, device: Device) -> Floats:
     """Return the registers per thread. Registers above the device's maximum are spilled."""
     return np.minimum(t.registers, device.max_registers_per_thread)
 
@@ -261,7 +261,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
     fma_rate = device.fma_flops_per_cycle / 2
     port = np.minimum(SM_PORT_BYTES, device.l2_bandwidth / device.clock_hz / np.minimum(device.sm_count, t.blocks))
     sectors = t.unique_sectors + t.store_sectors + ATOMIC_SECTORS * t.atomic_sectors + SPILL_SECTORS * spills
-    held = nothing if device.sm in WIDE_L1 else HELD_LINE * t.held_lines
+    held_bytes = nothing if device.sm in WIDE_L1 else HELD_LINE * t.held_lines
     addresses = lanes / (WIDE_UNITS if device.sm in WIDE_L1 else UNITS)  # cycles of an instruction's
     of_shared = sum((n for operation, n in t.executed.items() if reaches_shared(operation)), nothing)
     return {
@@ -272,7 +272,7 @@ def _pipes(t: LaunchTable, device: Device) -> dict[str, Floats]:
         "f64": of("f64") * lanes / f64_rate(device.sm),
         "tensor": _tensor_cycles(t, device),
         "shared": np.maximum(t.shared_wavefronts, addresses * of_shared),
-        "L1": np.maximum(t.wavefronts + held, addresses * (of("memory") - of_shared)) + spills + of("constant"),
+        "L1": np.maximum(t.wavefronts + held_bytes, addresses * (of("memory") - of_shared)) + spills + of("constant"),
         "L2": sectors * SECTOR_BYTES / port,
     }
 

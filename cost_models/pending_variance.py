@@ -26,7 +26,7 @@ class PendingVariance:
     """
 
     def __init__(self, posterior: IncrementalPosterior, positions: IntArray, most: int) -> None:
-        self._given = posterior.hyperparameters
+        self._hyperparameters = posterior.hyperparameters
         self._places = posterior.places[:, positions]
         self._count = posterior.count
         self._solved = np.empty((self._count + most, len(positions)), dtype=np.float32)
@@ -36,8 +36,8 @@ class PendingVariance:
     def observe(self, i: int) -> None:
         """Make the point with this number, from 0 to n - 1, pending."""
         solved = self._solved[: self._count]
-        row = covariance(self._places[:, i : i + 1], self._places, self._given)[0] - solved[:, i] @ solved
-        row /= math.sqrt(max(float(row[i]), 0.0) + self._given.noise + JITTER)
+        row = covariance(self._places[:, i : i + 1], self._places, self._hyperparameters)[0] - solved[:, i] @ solved
+        row /= math.sqrt(max(float(row[i]), 0.0) + self._hyperparameters.noise + JITTER)
         self._solved[self._count] = row
         self._count += 1
         self.reduction += row.astype(np.float64) ** 2

@@ -169,8 +169,8 @@ class _Catalogue:
                 raise ValueError(f"only an Operator or a KernelTemplate can be registered, not {entry!r}")
             gives_way = replace and (type(entry), entry.name) in self._replaceable
             if self._known(entry) not in (None, entry) and not gives_way:
-                what = "operator" if isinstance(entry, Operator) else "kernel template"
-                raise ValueError(f"another {what} is already called {entry.name!r}: choose a different name")
+                kind = "operator" if isinstance(entry, Operator) else "kernel template"
+                raise ValueError(f"another {kind} is already called {entry.name!r}: choose a different name")
         for entry in entries:
             if self._known(entry) != entry:
                 table: dict[str, Any] = self._operators if isinstance(entry, Operator) else self._templates
@@ -256,9 +256,9 @@ def template(name: str) -> KernelTemplate:
     return _catalogue().template(name)
 
 
-def _check_name(name: str, known: Collection[str], what: str) -> None:
+def _check_name(name: str, known: Collection[str], kind: str) -> None:
     if name not in known:
-        raise ValueError(f"unknown {what} {name!r}: use one of {', '.join(known)}")
+        raise ValueError(f"unknown {kind} {name!r}: use one of {', '.join(known)}")
 
 
 def candidates(problem: Problem, device: Device) -> tuple[tuple[KernelTemplate, str | None], ...]:

@@ -53,12 +53,12 @@ class UnusableEntryPoint(UserWarning):
     """An installed package has an entry point that cannot be loaded."""
 
 
-def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
+def load_offers(group: str, kind: str, add: Callable[[Any], None]) -> None:
     """Load the entry points of a group, sorted by name, and pass each object to ``add``. Errors only cause a warning.
 
     Args:
         group: Group of entry points, each of which names an object or a function without arguments that returns one.
-        what: Name of the offered objects, for the warning.
+        kind: Name of the offered objects, for the warning.
         add: Receives one object; its exceptions are treated as errors of the package.
     """
     for point in sorted(entry_points(group=group), key=lambda p: (p.name, p.value)):
@@ -70,7 +70,7 @@ def load_offers(group: str, what: str, add: Callable[[Any], None]) -> None:
                 1:-1
             ]  # escaped, so that it cannot control a terminal
             warnings.warn(
-                f"the entry point {point.name} ({point.value}) provides no {what} ({text}): fix its package",
+                f"the entry point {point.name} ({point.value}) provides no {kind} ({text}): fix its package",
                 UnusableEntryPoint,
                 stacklevel=3,
             )
@@ -80,7 +80,7 @@ def _may_offer(group: str) -> bool:
     """Return True if a package may have entry points of a group; True if the folders are not sufficient to decide."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return True
-    if any(os.path.isfile(place) for place in sys.path):  # a zip file
+    if any(os.path.isfile(entry) for entry in sys.path):  # a zip file
         return True
     for name, folder in metadata_folders():
         with suppress(OSError), open(os.path.join(folder, name, "entry_points.txt"), "rb") as file:

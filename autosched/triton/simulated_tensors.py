@@ -180,7 +180,7 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
 
     def _created(self, name: str, tensor: torch.Tensor) -> None:
         """Register a tensor that the program creates on the device."""
-        self._streams.made(tensor)
+        self._streams.memory_allocated(tensor)
         if name in ("tensor", "as_tensor", "asarray"):
             self._streams.synchronize(self._streams.current)  # copied from the host
         elif name not in _FACTORIES:
@@ -269,7 +269,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
             return result
         for tensor in new if streams.is_active else ():
             if self._storages.host_of(tensor) is None:
-                streams.made(tensor)
+                streams.memory_allocated(tensor)
         if name == "copy_" and isinstance(args[1], torch.Tensor) and self._on_both_sides(args[0], args[1]):
             streams.copy(args[1], args[0], non_blocking=bool(args[2] if len(args) > 2 else kwargs.get("non_blocking")))
             return result

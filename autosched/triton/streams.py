@@ -229,7 +229,7 @@ class StreamOrder:
                 self._use(HOST, tensor, Use.READ, Work("the host", *call_site()))
                 self._host_threads.note_action()
 
-    def made(self, tensor: torch.Tensor) -> None:
+    def memory_allocated(self, tensor: torch.Tensor) -> None:
         """Register a new tensor of the device, which may reuse memory freed on the current stream."""
         if not self.is_active:
             return

@@ -123,7 +123,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
         )
     for number, (parameter, argument) in enumerate(zip(takes, listed, strict=True), 1):
         if not _fits(parameter, argument):
-            dtype_text = _given(argument)
+            dtype_text = _dtype_text(argument)
             raise KernelFileError(
                 f"{argument.place}: {argument.name} is {dtype_text}, but parameter {number} of {step.entry} is "
                 f"{_described(parameter)}"
@@ -190,7 +190,7 @@ def _fits(parameter: Variable, argument: KernelArgument) -> bool:
     return (parameter.type[0] == "f") == (is_scalar and argument.dtype.is_float)
 
 
-def _given(argument: KernelArgument) -> str:
+def _dtype_text(argument: KernelArgument) -> str:
     if argument.struct is not None:
         return f"a struct of {len(argument.struct.content)} bytes"
     return argument.dtype.name if argument.kind == "scalar" else "a pointer"

@@ -77,8 +77,8 @@ class Expression:
         """Return the value for one value of each name. Raises ExpressionError if it is undefined."""
         found, defined = self._evaluate(lambda name: _array(values[name]))
         if not bool(np.all(defined)):
-            given = ", ".join(f"{name} = {values[name]}" for name in self.names)
-            raise ExpressionError(f'"{self.text}" has no value{" for " if given else ""}{given}')
+            assignments = ", ".join(f"{name} = {values[name]}" for name in self.names)
+            raise ExpressionError(f'"{self.text}" has no value{" for " if assignments else ""}{assignments}')
         result: Result = found.item()
         return result
 
@@ -140,9 +140,9 @@ def from_function(
         rows = zip(*(np.broadcast_to(c, shape).reshape(-1).tolist() for c in columns), strict=True)
         values, defined = [], []
         for row in rows:
-            given = {n: float(v) if names[n] == "float" else v for n, v in zip(names, row, strict=True)}
+            arguments = {n: float(v) if names[n] == "float" else v for n, v in zip(names, row, strict=True)}
             try:
-                values.append(STORAGE[kind](function(given)))
+                values.append(STORAGE[kind](function(arguments)))
                 defined.append(True)
             except Exception:  # the user's code may raise anything
                 values.append(STORAGE[kind](0))
@@ -203,13 +203,13 @@ class _ExpressionParser:
                 return ast.parse(self.text, mode="eval").body
         except (SyntaxError, Warning) as error:
             foreign = any(sign in self.text for sign in ("&&", "||", "!"))
-            said = "write and, or, not" if foreign else getattr(error, "msg", str(error))
+            message = "write and, or, not" if foreign else getattr(error, "msg", str(error))
             if re.search(r"(?<![=!<>:])=(?!=)", self.text):
-                said = "write == to compare"
+                message = "write == to compare"
         except (ValueError, RecursionError, MemoryError):
-            said = "it is nested too deeply, or has invalid characters"
+            message = "it is nested too deeply, or has invalid characters"
         shown = self.excerpt(0).replace("\0", "\\0")
-        raise ExpressionError(f'"{shown}" is not an expression: {said}')
+        raise ExpressionError(f'"{shown}" is not an expression: {message}')
 
     def excerpt(self, column: int) -> str:
         """Return the text around a column."""
@@ -261,9 +261,9 @@ class _ExpressionParser:
                 joined = self._joined(node, terms)
                 return _Term(joined, either([t.evaluate for t in terms], isinstance(op, ast.Or), joined))
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                asked, then, otherwise = (self.term(part, depth) for part in (test, body, orelse))
+                condition, then, otherwise = (self.term(part, depth) for part in (test, body, orelse))
                 joined = self._joined(node, (then, otherwise))
-                return _Term(joined, choice(asked.evaluate, then.evaluate, otherwise.evaluate, joined))
+                return _Term(joined, choice(condition.evaluate, then.evaluate, otherwise.evaluate, joined))
             case ast.Compare(left=left, ops=[ast.In() | ast.NotIn() as op], comparators=[right]):
                 return self._membership(node, self.term(left, depth), op, right, depth)
             case ast.Compare(left=left, ops=ops, comparators=rights) if all(type(op) in COMPARISONS for op in ops):
@@ -308,11 +308,16 @@ class _ExpressionParser:
         return term
 
     def _call(
-        self, node: ast.AST, name: str, known: Mapping[str, ExpressionFunction], given: Sequence[ast.expr], depth: int
+        self,
+        node: ast.AST,
+        name: str,
+        known: Mapping[str, ExpressionFunction],
+        operands: Sequence[ast.expr],
+        depth: int,
     ) -> _Term:
         if name not in known:
             raise self.error(node, f"unknown function {name}, {suggestion(name, known)}")
-        function, arguments = known[name], [self._number(a, depth) for a in given]
+        function, arguments = known[name], [self._number(a, depth) for a in operands]
         least, most = function.arguments
         if not least <= len(arguments) <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
@@ -344,7 +349,7 @@ class _ExpressionParser:
                 kept = self.listed(each.iter, depth + 1)
                 for test in each.ifs:
                     holds = self._mapped(test, name, kept)
-                    kept = [value for value, held in zip(kept, holds, strict=True) if held]
+                    kept = [value for value, condition in zip(kept, holds, strict=True) if condition]
                 values = self._mapped(element, name, kept)
             case _:
                 raise self.error(node, f"{_described(node)} is not a list of values: write [1, 2, 4] or range(1, 9)")
@@ -356,15 +361,15 @@ class _ExpressionParser:
         """Return an evaluator of an expression for each value of ``name``. It is parsed once per type of value."""
         found: dict[int, Result] = {}
         for kind in dict.fromkeys(map(type_of, values)):
-            places = [place for place, value in enumerate(values) if type_of(value) == kind]
+            places = [position for position, value in enumerate(values) if type_of(value) == kind]
             storage = object if kind == "text" else STORAGE[kind]
-            column = np.array([values[place] for place in places], dtype=storage)
+            column = np.array([values[position] for position in places], dtype=storage)
             inner = _ExpressionParser(self.text, {name: kind})
             results, defined = inner.term(node, 0).evaluate(lambda _, column=column: column)  # type: ignore[misc]
             if not bool(np.all(defined)):
                 raise self.error(node, "this has no value")
             found |= zip(places, np.broadcast_to(results, len(places)).tolist(), strict=True)
-        return [found[place] for place in range(len(values))]
+        return [found[position] for position in range(len(values))]
 
     def _scalar(self, node: ast.expr, values: Mapping[str, Result]) -> Result:
         inner = _ExpressionParser(self.text, {name: type_of(value) for name, value in values.items()})

@@ -24,7 +24,7 @@ _AXES = ("x", "y", "z")
 def arguments_of(
     entry: str,
     source: str,
-    given: Sequence[Any],
+    arguments: Sequence[Any],
     answer: Sequence[Any] | None,
     outputs: Sequence[int] | None,
     constants: Mapping[str, Any],
@@ -36,7 +36,7 @@ def arguments_of(
     Args:
         entry: Name of the kernel.
         source: Its source, which names the arguments.
-        given: Arrays and numbers, in the order of the parameters.
+        arguments: Arrays and numbers, in the order of the parameters.
         answer: Expected contents of each argument after the launch (None: not checked); None if there is no answer.
         outputs: Positions of the outputs; None to infer them.
         constants: Arrays in constant memory, by symbol name.
@@ -49,7 +49,7 @@ def arguments_of(
     """
     parameters = declared_parameters(entry, (source,))
     tables: list[dict[str, Any]] = []
-    for i, value in enumerate(given):
+    for i, value in enumerate(arguments):
         text, name = parameters[i][:2] if i < len(parameters) else ("", "")
         if not name or any(t["name"] == name for t in tables):
             name = f"argument_{i}"
@@ -81,8 +81,8 @@ def arguments_of(
     return [*tables, *(_array(name, "constant", np.asarray(value)) for name, value in constants.items())]
 
 
-def _array(name: str, kind: str, given: np.ndarray[Any, Any]) -> dict[str, Any]:
-    value = as_pairs(given)
+def _array(name: str, kind: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    value = as_pairs(array)
     shape = [str(n) for n in value.shape] or ["1"]
     return {
         "name": name,
@@ -104,12 +104,12 @@ def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array).reshape(*array.shape, 1).view(part)
 
 
-def as_given(array: Any, given: Any) -> Any:
+def as_given(array: Any, original: Any) -> Any:
     """Return a kernel's array, converted to the type of the user's argument."""
-    if not isinstance(given, np.ndarray) or given.dtype.kind not in "cV" or array is None:
+    if not isinstance(original, np.ndarray) or original.dtype.kind not in "cV" or array is None:
         return array
-    part = as_pairs(given).dtype
-    return np.ascontiguousarray(array).astype(part).view(given.dtype).reshape(given.shape)
+    part = as_pairs(original).dtype
+    return np.ascontiguousarray(array).astype(part).view(original.dtype).reshape(original.shape)
 
 
 def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:
@@ -181,11 +181,11 @@ def launch_of(
     if callable(problem_size):
         return {"block": block, "problem_size": [_axis(problem_size, i) for i in range(3)], **divisors}
     sizes = [problem_size] if isinstance(problem_size, (int, str, np.integer)) else list(problem_size)
-    made: dict[str, Any] = {"block": block, "problem_size": [s if isinstance(s, str) else int(s) for s in sizes]}
+    launch: dict[str, Any] = {"block": block, "problem_size": [s if isinstance(s, str) else int(s) for s in sizes]}
     for axis, name in zip(_AXES, block, strict=True):
         key = f"grid_div_{axis}"
-        made[key] = divisors.get(key, [name])
-    return made
+        launch[key] = divisors.get(key, [name])
+    return launch
 
 
 def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dict[str, Any]], int]:

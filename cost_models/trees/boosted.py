@@ -328,14 +328,14 @@ def _rounds(
     """Return the number of trees, chosen on held-out rows."""
     import xgboost
 
-    held = held_out_rows(codes, settings.held_out, seed)
-    if int(held.sum()) < _FEWEST_HELD_OUT or held.all():
+    validation = held_out_rows(codes, settings.held_out, seed)
+    if int(validation.sum()) < _FEWEST_HELD_OUT or validation.all():
         return min(settings.rounds, _FIXED_ROUNDS)
     booster = xgboost.train(
         _parameters(settings, seed),
-        _data(matrix[~held], labels[~held], weights[~held], settings),
+        _data(matrix[~validation], labels[~validation], weights[~validation], settings),
         settings.rounds,
-        evals=[(_data(matrix[held], labels[held], weights[held], settings), "held_out")],
+        evals=[(_data(matrix[validation], labels[validation], weights[validation], settings), "held_out")],
         early_stopping_rounds=settings.patience,
         verbose_eval=False,
     )

@@ -63,11 +63,11 @@ def explain(model: OperatorModel) -> tuple[Importance, ...]:
     gains, moves = model.boosted.gain(), np.abs(share).mean(axis=0)
     found = []
     for column, name in enumerate(model.boosted.names):
-        there = np.isfinite(value[:, column])
+        finite = np.isfinite(value[:, column])
         agrees = 0.0
-        if moves[column] > 0 and there.any():
-            shifted = share[there, column] - share[there, column].min() + 1.0  # ranks of positive numbers
-            agrees = rank_correlation(value[there, column], shifted)
+        if moves[column] > 0 and finite.any():
+            shifted = share[finite, column] - share[finite, column].min() + 1.0  # ranks of positive numbers
+            agrees = rank_correlation(value[finite, column], shifted)
         larger = "slower" if agrees > _CLEAR else "faster" if agrees < -_CLEAR else ""
         found.append(Importance(name, float(gains[column]), float(moves[column]), larger))
     return tuple(sorted(found, key=lambda i: (-i.moves, -i.gain, i.name)))

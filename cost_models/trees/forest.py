@@ -144,9 +144,9 @@ class Forest:
         }
         import xgboost  # the import takes a second
 
-        made = xgboost.Booster({"nthread": threads})
-        made.load_model(bytearray(json.dumps({"learner": learner, "version": [3, 0, 0]}).encode()))
-        return made
+        booster = xgboost.Booster({"nthread": threads})
+        booster.load_model(bytearray(json.dumps({"learner": learner, "version": [3, 0, 0]}).encode()))
+        return booster
 
     def _tree(self, number: int, start: int, end: int) -> dict[str, Any]:
         left = self.left[start:end]

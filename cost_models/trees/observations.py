@@ -61,19 +61,19 @@ class Observations:
             The other observations (None if no schedule remains), and the number of removed schedules.
         """
         templates = self.templates()
-        kept = {}
+        usable = {}
         for schedule, seconds in zip(self.schedules, self.seconds, strict=True):
             try:
                 template = templates.of(schedule)
                 config = template.config(self.problem, schedule, self.device)
                 if template.counts is not None:
                     template.counts(self.problem, config, self.device)
-                    kept[schedule] = seconds
+                    usable[schedule] = seconds
             except ValueError:
                 continue
-        if not kept:
+        if not usable:
             return None, len(self)
-        found = dataclasses.replace(self, schedules=tuple(kept), seconds=tuple(kept.values()))
+        found = dataclasses.replace(self, schedules=tuple(usable), seconds=tuple(usable.values()))
         return found, len(self) - len(found)
 
     def templates(self) -> TemplateSet:

@@ -121,7 +121,7 @@ class OperatorModel:
         boosted = data.get("boosted")
         if not isinstance(boosted, Mapping):
             raise ValueError("its trees are missing")
-        made = cls(
+        model = cls(
             operator=operator,
             boosted=BoostedModel.from_json(boosted),
             noise=float(noise),
@@ -129,9 +129,9 @@ class OperatorModel:
             held_out=tuple(map(HeldOut.from_json, lists["held_out"] or ())),
             observations=tuple(map(Observations.from_json, lists["observations"] or ())),
         )
-        if any(one.problem.operator != operator for one in made.observations):
+        if any(one.problem.operator != operator for one in model.observations):
             raise ValueError(f"its observations are not of {operator}")
-        return made
+        return model
 
 
 @dataclass(frozen=True)

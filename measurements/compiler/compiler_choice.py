@@ -77,8 +77,8 @@ def may_lack_headers(source: str, headers: Headers) -> bool:
     Returns:
         False if all are in ``headers`` or in CUDA's folders, and no CUDA header may include host headers.
     """
-    given = dict(headers.files)
-    names = {name for text in (source, *given.values()) for name in included(text)} - given.keys()
+    texts = dict(headers.files)
+    names = {name for text in (source, *texts.values()) for name in included(text)} - texts.keys()
     folders = cuda_include_folders() if names else ()
     return any(n.startswith(_OF_HOST) or not any(Path(f, n).is_file() for f in folders) for n in names)
 

@@ -151,13 +151,13 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
         files = [PurePath(row["file"]).name for table in sources for row in table["files"]]
         body = next(f["sass-instructions"] for f in functions if f["function-name"] == entry)
         found = []
-        place = ("", 0)
+        position = ("", 0)
         for i, row in enumerate(body):
             if "source-line" in row:  # the following instructions have the same source line
-                place = (files[row["source-file-id"]], row["source-line"])
+                position = (files[row["source-file-id"]], row["source-line"])
             operands = row.get("operands", "")
             found.append(
-                SassInstruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], operands, place)
+                SassInstruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], operands, position)
             )
     except StopIteration:
         raise NotDisassembled(f"the cubin has no function {entry}") from None
@@ -205,8 +205,8 @@ def _run(program: Path, cubin: bytes) -> bytes:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise NotDisassembled(f"nvdisasm: {first_line(error)}") from None
     if done.returncode:
-        said = one_line(done.stderr.decode(errors="replace"))
-        raise NotDisassembled(f"nvdisasm: {said or f'exit status {done.returncode}'}")
+        message = one_line(done.stderr.decode(errors="replace"))
+        raise NotDisassembled(f"nvdisasm: {message or f'exit status {done.returncode}'}")
     return done.stdout
 
 

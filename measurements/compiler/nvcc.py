@@ -141,17 +141,17 @@ def _compiled(
     nvcc, started = find_nvcc(), time.perf_counter()
     # Taking the address of a template function instantiates it.
     instances = [e for e in dict.fromkeys(entries) if "<" in e]
-    taken = ", ".join(f"reinterpret_cast<const void*>(&{e})" for e in instances)
+    references = ", ".join(f"reinterpret_cast<const void*>(&{e})" for e in instances)
     text = source + (
-        f"\n__attribute__((used)) static const void* autosched_instances[] = {{{taken}}};\n" if taken else ""
+        f"\n__attribute__((used)) static const void* autosched_instances[] = {{{references}}};\n" if references else ""
     )
     with temporary_folder("nvcc") as folder:
         for header, given_text in headers.files:
-            place = PurePosixPath(header)
-            if place.is_absolute() or ".." in place.parts:
+            header_path = PurePosixPath(header)
+            if header_path.is_absolute() or ".." in header_path.parts:
                 return None, list(entries), f"error: the header {header} leads out of the folder", 0.0
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            (folder / place).write_text(given_text)
+            (folder / header_path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / header_path).write_text(given_text)
         (folder / PROGRAM_NAME).write_text(text)
         # A file, not /dev/stdout: for some architectures nvcc lets ptxas read its output.
         command = [nvcc, kind, f"-arch={arch}", "-I.", *_options_for_nvcc(options), "-o", "out", PROGRAM_NAME]
@@ -166,8 +166,8 @@ def _compiled(
         content = (folder / "out").read_bytes() if (folder / "out").is_file() else b""
         if done.returncode != 0 or not content:
             return None, list(entries), log or f"error: nvcc ended with status {done.returncode}, no output", seconds
-    there = _functions(content, log, kind)
-    names = [_lowered(entry, there) for entry in entries]
+    listed_functions = _functions(content, log, kind)
+    names = [_lowered(entry, listed_functions) for entry in entries]
     missing = next((e for e, n in zip(entries, names, strict=True) if e and not n), None)
     if missing is not None:
         return None, list(entries), f"error: no function {missing} was compiled", seconds
@@ -187,13 +187,13 @@ def _functions(content: bytes, log: str, kind: str) -> list[str]:
     return re.findall(r"Compiling entry function '([^']+)'", log)
 
 
-def _lowered(entry: str, there: Sequence[str]) -> str:
+def _lowered(entry: str, entries: Sequence[str]) -> str:
     """Return the name of an entry in the code; "" if it is missing or ambiguous."""
     plain = re.sub(r"\s+", "", entry)
-    if plain in there:
+    if plain in entries:
         return plain
     named = [
-        name for name in there if re.search(rf"(^|[\s:]){re.escape(entry.partition('<')[0])}[<(]", demangled(name))
+        name for name in entries if re.search(rf"(^|[\s:]){re.escape(entry.partition('<')[0])}[<(]", demangled(name))
     ]
     exact = [name for name in named if re.sub(r"\s+", "", demangled(name)).rpartition("(")[0].endswith(plain)]
     found = exact or named

@@ -113,9 +113,9 @@ def _compiled(
 
 def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
     """Return the options with which NVRTC finds CUDA's headers; none if ``headers`` contains every included file."""
-    given = dict(headers.files)
-    names = {name for text in (source, *given.values()) for name in included(text)}
-    return () if names <= given.keys() else tuple(f"-I{folder}" for folder in cuda_include_folders())
+    texts = dict(headers.files)
+    names = {name for text in (source, *texts.values()) for name in included(text)}
+    return () if names <= texts.keys() else tuple(f"-I{folder}" for folder in cuda_include_folders())
 
 
 def cuda_include_folders() -> tuple[str, ...]:
@@ -129,9 +129,9 @@ def cuda_include_folders() -> tuple[str, ...]:
     wheels = [Path(root) / "nvidia" for root in sys.path if root]
     folders += [folder for root in wheels for folder in sorted(root.glob("*/include"))]
     toolkit = next((folder for folder in folders if (folder / "cuda_fp16.h").is_file()), None)
-    libraries = [place for folder in folders for place in (folder / "cccl", folder)]
-    cccl = next((place for place in libraries if (place / "cuda" / "std" / "limits").is_file()), None)
-    return (*(str(place) for place in (toolkit, cccl) if place is not None), *package_folders())
+    libraries = [path for folder in folders for path in (folder / "cccl", folder)]
+    cccl = next((path for path in libraries if (path / "cuda" / "std" / "limits").is_file()), None)
+    return (*(str(path) for path in (toolkit, cccl) if path is not None), *package_folders())
 
 
 class PtxOutput(NamedTuple):
@@ -235,8 +235,8 @@ def _wheel_version() -> str | None:
         files = [line.partition(",")[0] for line in (folder / "RECORD").read_text().splitlines()]
     except (OSError, ValueError):
         return None
-    there = any(name.endswith(f"/libnvrtc.so.{major}") and (folder.parent / name).is_file() for name in files)
-    return version if there else None
+    exists = any(name.endswith(f"/libnvrtc.so.{major}") and (folder.parent / name).is_file() for name in files)
+    return version if exists else None
 
 
 @cache

@@ -113,8 +113,8 @@ def emulate(
             raise ValueError("a pipeline has several launches: leave out the options blocks and memory")
         arrays = _check(kernel, inputs)
 
-        def run(step: GeneratedKernel, given: Mapping[str, Array], memory: Memory) -> Emulation:
-            return _emulate(step, partial(compile_to_bytecode, step), given, replace(settings, calls=1, memory=memory))
+        def run(step: GeneratedKernel, inputs: Mapping[str, Array], memory: Memory) -> Emulation:
+            return _emulate(step, partial(compile_to_bytecode, step), inputs, replace(settings, calls=1, memory=memory))
 
         return run_steps(kernel, arrays, settings.calls, run)
 
@@ -288,15 +288,15 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
             timeout=BUSY * time_limit + GRACE_SECONDS,
             check=False,
         )
-        code, said = done.returncode, harmless(done.stderr)
+        code, stderr = done.returncode, harmless(done.stderr)
     except subprocess.TimeoutExpired:  # subprocess.run has killed it
-        killed, code, said = True, 0, ""
+        killed, code, stderr = True, 0, ""
     if code == 5:
-        return _refused(compiled, said)
+        return _refused(compiled, stderr)
     events = RunnerReport(report.read_text(errors="replace"), read_places(compiled.path))
     if events.end is None and not killed and -code not in _CRASHES:  # with exit status 0 or 2, the report is truncated
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        why = f": {last_line(said)}" if said.strip() else ""
+        why = f": {last_line(stderr)}" if stderr.strip() else ""
         raise HostFailure(f"an emulated launch {how}{why}; make room in memory and on disk, and try again")
     status, reason = events.status(killed, code, time_limit)
     return Emulation(
@@ -321,13 +321,13 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
     )
 
 
-def _refused(compiled: CompiledBytecode, said: str) -> Emulation:
+def _refused(compiled: CompiledBytecode, stderr: str) -> Emulation:
     """Return the result for bytecode that the runner cannot execute, or whose parameters do not match the arguments."""
-    what, _, detail = last_line(said).partition(": ")
-    if what == "lacking":
+    kind, _, detail = last_line(stderr).partition(": ")
+    if kind == "lacking":
         return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
-    if what == "arguments":
+    if kind == "arguments":
         return Emulation("compile_error", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
-    place = read_places(compiled.path).get(detail)
-    reason = f"{place.source}: not supported: {place.ptx}" if place else f"not supported: {said}"
+    position = read_places(compiled.path).get(detail)
+    reason = f"{position.source}: not supported: {position.ptx}" if position else f"not supported: {stderr}"
     return Emulation("unsupported", {}, (), (), (), reason=reason, compile_seconds=compiled.seconds)

@@ -55,8 +55,8 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
         for content in contents.values():
             content.written[:] = False
         for step in kernel.steps:
-            given, memory = _given(step, kernel, inputs, contents)
-            found = run(_in_place(step, kernel), given, memory)
+            arrays, memory = _arrays_of_step(step, kernel, inputs, contents)
+            found = run(_in_place(step, kernel), arrays, memory)
             done.append(_named(found, step))
             if found.status not in _ENDED:
                 return replace(_together(done), status=found.status, reason=f"{step.name}: {found.reason}")
@@ -91,8 +91,8 @@ def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel
     """Return the launch with all arrays that other launches share as inout arrays."""
 
     def seen(operand: Operand) -> Operand:
-        kept = operand.role == "input" or _alone(operand, kernel)
-        return operand if kept else replace(operand, role="inout", zeroed=False)
+        unchanged = operand.role == "input" or _alone(operand, kernel)
+        return operand if unchanged else replace(operand, role="inout", zeroed=False)
 
     def passed(argument: Argument) -> Argument:
         if isinstance(argument, TensorMap | LinearTexture):
@@ -102,17 +102,17 @@ def _in_place(step: GeneratedKernel, kernel: GeneratedKernel) -> GeneratedKernel
     return replace(step, arguments=tuple(map(passed, step.arguments)))
 
 
-def _given(
+def _arrays_of_step(
     step: Launch, kernel: GeneratedKernel, inputs: Mapping[str, Array], contents: Mapping[str, _Content]
 ) -> tuple[dict[str, Array], Memory]:
-    given, defined = {}, {}
+    arrays, defined = {}, {}
     for operand in step.operands:
         if operand.role == "input":
-            given[operand.name] = inputs[operand.name]
+            arrays[operand.name] = inputs[operand.name]
         elif not _alone(operand, kernel):
-            given[operand.name] = contents[operand.name].array
+            arrays[operand.name] = contents[operand.name].array
             defined[operand.name] = contents[operand.name].defined
-    return given, Memory(defined=defined)
+    return arrays, Memory(defined=defined)
 
 
 def _named(found: Emulation, step: GeneratedKernel) -> Emulation:

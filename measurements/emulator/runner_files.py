@@ -248,13 +248,13 @@ class RunnerReport:
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
-                    place = places.get(event["function"])
+                    position = places.get(event["function"])
                     other = f"{event['other_file']}:{event['other_line']}" if "other_file" in event else ""
                     found = Finding(
                         kind, event["message"], event["file"], event["line"], grade=event["grade"], other=other
                     )
-                    if place is not None:
-                        found = replace(found, instruction=place.ptx, callers=place.callers)
+                    if position is not None:
+                        found = replace(found, instruction=position.ptx, callers=position.callers)
                     self.findings.append(found)
                     ids.append(event["id"])
                 case "note":
@@ -266,8 +266,8 @@ class RunnerReport:
                 case "global":
                     global_.append(GlobalSite(callers=places.callers(event.pop("function")), **event))
                 case "executed":
-                    place = places.get(event["function"])
-                    operation = "" if place is None else _operation(place.ptx)
+                    position = places.get(event["function"])
+                    operation = "" if position is None else _operation(position.ptx)
                     if event["shape"]:
                         operation = f"{operation}.{event['shape']}"
                     self.executed[operation] = self.executed.get(operation, 0) + event["times"]

@@ -48,11 +48,11 @@ def generated(dtype: DType, seed: int, places: Indices) -> Array:
     (Wellons, "Prospecting for Hash Functions").
     """
     flat = places.reshape(-1)
-    made: Array = np.empty(flat.size, dtype.storage)
+    array: Array = np.empty(flat.size, dtype.storage)
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        made[part] = _generated(dtype, seed, flat[part])
-    return made.reshape(places.shape)
+        array[part] = _generated(dtype, seed, flat[part])
+    return array.reshape(places.shape)
 
 
 def _generated(dtype: DType, seed: int, places: Indices) -> Array:
@@ -241,9 +241,9 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElemen
 
     def take(dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
         nonlocal at
-        taken = np.frombuffer(content, dtype, count, at)
-        at += taken.nbytes
-        return taken
+        elements = np.frombuffer(content, dtype, count, at)
+        at += elements.nbytes
+        return elements
 
     while at < len(content):
         number, stretches = take(np.int64, 2).tolist()
@@ -253,8 +253,8 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElemen
         places = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
         places += np.arange(size)
         if writers.max(initial=0) == _NOBODY:
-            there = np.flatnonzero(writers != _NOBODY)
-            places, values, writers = places[there], values[there], writers[there]
+            written_positions = np.flatnonzero(writers != _NOBODY)
+            places, values, writers = places[written_positions], values[written_positions], writers[written_positions]
         found[number] = WrittenElements(places, values, writers)
     blocks, places = np.zeros(0, np.uint32), np.zeros(0, np.int64)
     return {

@@ -55,11 +55,11 @@ def suppress(emulation: Emulation, suppressions: Sequence[Suppression]) -> Emula
     """
     if emulation.status not in ("ok", "findings") or not suppressions:
         return emulation
-    kept, taken = [], []
+    remaining, suppressed = [], []
     for finding in emulation.findings:
         reason = next((s.reason for s in suppressions if s.matches(finding)), None)
         if reason is None:
-            kept.append(finding)
+            remaining.append(finding)
         else:
-            taken.append((finding, reason))
-    return replace(emulation.with_findings(kept), suppressed=(*emulation.suppressed, *taken))
+            suppressed.append((finding, reason))
+    return replace(emulation.with_findings(remaining), suppressed=(*emulation.suppressed, *suppressed))

@@ -23,10 +23,13 @@ def default_database() -> str:
         raise ValueError(f"there is no home folder for a database: name one, or set {VARIABLE}") from error
 
 
-def database_or_default(given: str | Path | None) -> str:
-    """Return ``given`` (a path or URL), or the user's database, whose folder is created. Raises ValueError, OSError."""
-    if given is not None:
-        return str(given)
+def database_or_default(database: str | Path | None) -> str:
+    """Return ``database`` (a path or URL), or the user's own database; create its folder.
+
+    Raises ValueError or OSError.
+    """
+    if database is not None:
+        return str(database)
     chosen = default_database()
     if "://" not in chosen:
         Path(chosen).parent.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,6 @@ def first_line(error: BaseException) -> str:
     return line.replace("\t", " ")
 
 
-def without_password(place: str) -> str:
+def without_password(location: str) -> str:
     """Return a path or the URL of a database without its password, for messages and logs."""
-    return _PASSWORDS.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***", place)
+    return _PASSWORDS.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***", location)

@@ -36,18 +36,18 @@ def build_folder(parent: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_folder(what: str = "emulator") -> Iterator[Path]:
+def temporary_folder(purpose: str = "emulator") -> Iterator[Path]:
     """Yield an empty folder in the system's temporary folder, for arrays of launches, which may take gigabytes.
 
     Args:
-        what: Part of its name.
+        purpose: Part of its name.
 
     Raises:
         OSError: The folder cannot be created.
     """
     parent = Path(tempfile.gettempdir())
     _look_once(parent)
-    with _locked(parent, f"{_TEMPORARY}{what}-") as folder:
+    with _locked(parent, f"{_TEMPORARY}{purpose}-") as folder:
         _own.add(folder)
         try:
             yield folder
@@ -55,16 +55,16 @@ def temporary_folder(what: str = "emulator") -> Iterator[Path]:
             _own.discard(folder)
 
 
-def process_folder(what: str) -> Path:
+def process_folder(purpose: str) -> Path:
     """Return a folder like ``temporary_folder`` that lasts as long as this process. Raises OSError."""
-    return _folder_of(os.getpid(), what)
+    return _folder_of(os.getpid(), purpose)
 
 
 @cache
-def _folder_of(process: int, what: str) -> Path:
+def _folder_of(process: int, purpose: str) -> Path:
     parent = Path(tempfile.gettempdir())
     _look_once(parent)
-    folder = Path(tempfile.mkdtemp(dir=parent, prefix=f"{_TEMPORARY}{what}-"))
+    folder = Path(tempfile.mkdtemp(dir=parent, prefix=f"{_TEMPORARY}{purpose}-"))
     file = _lock_of(folder)
     _own.add(folder)
 

@@ -100,11 +100,11 @@ def _parameters(
     loaded: LoadedLaunch, step: LoadedStep, names: Sequence[str], starts: Sequence[int], varying: int
 ) -> tuple[DriverParameter, ...] | None:
     parameters = []
-    for name, maps, given in step.slots:
-        if name is None or (maps is None and given is not None):  # a scalar, which is the same in every call
-            parameters.append(DriverParameter("value", content=given.tobytes()))
+    for name, maps, scalar in step.slots:
+        if name is None or (maps is None and scalar is not None):  # a scalar, which is the same in every call
+            parameters.append(DriverParameter("value", content=scalar.tobytes()))
             continue
-        if isinstance(given, LinearTexture):
+        if isinstance(scalar, LinearTexture):
             return None
         array = names.index(name)
         start = starts[array]
@@ -115,7 +115,7 @@ def _parameters(
             )
             continue
         encoded = maps.get(start)
-        content = (loaded.encoded(maps, given, start) if encoded is None else encoded).tobytes()
+        content = (loaded.encoded(maps, scalar, start) if encoded is None else encoded).tobytes()
         parameters.append(
             DriverParameter("tensor_map", array, content, start)
             if array < varying

@@ -99,9 +99,9 @@ class LoadedLaunch:
 
     def _parameters(self, slots: Sequence[_Slot], arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         found = []
-        for name, maps, given in slots:
-            if name is None or (maps is None and given is not None and name not in arrays):
-                found.append(given)
+        for name, maps, scalar in slots:
+            if name is None or (maps is None and scalar is not None and name not in arrays):
+                found.append(scalar)
                 continue
             array = arrays[name]
             if maps is None:
@@ -109,7 +109,7 @@ class LoadedLaunch:
                 continue
             address = array if isinstance(array, int) else int(array.data.ptr)
             known = maps.get(address)
-            found.append(self.encoded(maps, given, address) if known is None else known)
+            found.append(self.encoded(maps, scalar, address) if known is None else known)
         return tuple(found)
 
     def encoder(self, names: Sequence[str]) -> Encoder:
@@ -125,9 +125,9 @@ class LoadedLaunch:
 
     def _encoder(self, slots_by_name: Sequence[_Slot], names: Sequence[str]) -> Encoder:
         slots = [
-            (None if name is None or (maps is None and given is not None and name not in names) else names.index(name),
-             maps, given)
-            for name, maps, given in slots_by_name
+            (None if name is None or (maps is None and scalar is not None and name not in names) else names.index(name),
+             maps, scalar)
+            for name, maps, scalar in slots_by_name
         ]  # fmt: skip
         at = [position for position, maps, _ in slots if position is not None and maps is None]
         if len(at) == len(slots) > 1:  # a fast path for launches whose parameters are all pointers
@@ -135,14 +135,14 @@ class LoadedLaunch:
 
         def encoded(starts: Sequence[Any]) -> tuple[Any, ...]:
             found = []
-            for position, maps, given in slots:
+            for position, maps, scalar in slots:
                 if position is None:
-                    found.append(given)
+                    found.append(scalar)
                     continue
                 value: Any = starts[position]
                 if maps is not None:
                     known = maps.get(value)
-                    value = self.encoded(maps, given, value) if known is None else known
+                    value = self.encoded(maps, scalar, value) if known is None else known
                 found.append(value)
             return tuple(found)
 
@@ -202,10 +202,10 @@ class LoadedLaunch:
         except NoEncoder as missing:
             _check_address(tensor_map, address)
             try:
-                made = build_tensor_map(self._cupy, tensor_map, address)
+                array = build_tensor_map(self._cupy, tensor_map, address)
             except (NvrtcMissing, ValueError) as error:
                 raise LaunchRefused(f"{missing}, and a kernel on the GPU cannot encode it: {error}") from error
-            return _passed(made)
+            return _passed(array)
         return encode_tensor_map(tensor_map, address)
 
 

@@ -71,10 +71,10 @@ def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
 
     Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors unless the GPU is an sm_90.
     """
-    made = cp.zeros(128, np.uint8)  # the address must be a multiple of 128; cupy's are multiples of 512
+    tensor_map_bytes = cp.zeros(128, np.uint8)  # the address must be a multiple of 128; cupy's are multiples of 512
     fields = fields_of(tensor_map, address).view(np.dtype((np.void, FIELDS.itemsize)))
-    _builder(cp, int(cp.cuda.Device().id))((1,), (1,), (made, fields))
-    return np.asarray(cp.asnumpy(made), np.uint8)
+    _builder(cp, int(cp.cuda.Device().id))((1,), (1,), (tensor_map_bytes, fields))
+    return np.asarray(cp.asnumpy(tensor_map_bytes), np.uint8)
 
 
 @cache

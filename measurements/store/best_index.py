@@ -72,7 +72,7 @@ class IndexEntry:
     winner: Winner | None
 
 
-def kept(connection: Connection, key: Mapping[str, Any]) -> IndexEntry | None:
+def stored_entry(connection: Connection, key: Mapping[str, Any]) -> IndexEntry | None:
     """Return the entry of a key, or None."""
     row = connection.execute(_KEPT, {name: key[name] for name in _KEY}).one_or_none()
     return None if row is None else _entry(row)
@@ -109,15 +109,15 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
         connection.execute(sa.select(ENTRIES.c.device).where(same_problem).order_by(*_ORDER).with_for_update()).all()
         connection.execute(ENTRIES.update().where(same_problem).values(ranked_id=None))
     entry = _locked(connection, key)
-    if entry is None and not _made(connection, {**key, "operator": row["operator"], "problem": row["problem"]}):
+    if entry is None and not _changed_best(connection, {**key, "operator": row["operator"], "problem": row["problem"]}):
         entry = _locked(connection, key)
     of_schedule = (*_matches(TRIALS, key), t.schedule_digest == row["schedule_digest"])
     count = sa.select(sa.func.count(), sa.func.count(t.median)).select_from(TRIALS).where(*of_schedule)
     tried, worked = connection.execute(count).one() if entry is not None else (0, 0)
-    made = connection.execute(TRIALS.insert(), row).inserted_primary_key
-    if made is None:
+    primary_key = connection.execute(TRIALS.insert(), row).inserted_primary_key
+    if primary_key is None:
         return None
-    new = int(made[0])
+    new = int(primary_key[0])
     changed: dict[str, Any] = {"newest_id": new}
     if entry is None:
         changed |= {"first_id": new}
@@ -227,7 +227,7 @@ def _locked(connection: Connection, key: Mapping[str, Any]) -> Any:
     return connection.execute(sa.select(ENTRIES).where(*_matches(ENTRIES, key)).with_for_update()).one_or_none()
 
 
-def _made(connection: Connection, row: Mapping[str, Any]) -> bool:
+def _changed_best(connection: Connection, row: Mapping[str, Any]) -> bool:
     """Create an empty entry; return False if another process has just created it."""
     try:
         with connection.begin_nested():
@@ -324,4 +324,15 @@ class _Ranked:
     tried_alone: int
 
 
-__all__ = ["IndexEntry", "Winner", "counted", "digest_of", "insert", "keep", "kept", "kept_of", "rank", "rebuild"]
+__all__ = [
+    "IndexEntry",
+    "Winner",
+    "counted",
+    "digest_of",
+    "insert",
+    "keep",
+    "kept_of",
+    "rank",
+    "rebuild",
+    "stored_entry",
+]

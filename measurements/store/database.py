@@ -145,8 +145,8 @@ class StoreDatabase:
         if self._file is None:
             return []
         with self.transaction() as connection:
-            said = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
-        return [f"the file is damaged: {one_line(str(line))}" for line in said if line != "ok"]
+            lines = connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+        return [f"the file is damaged: {one_line(str(line))}" for line in lines if line != "ok"]
 
     def compact(self) -> None:
         """Shrink the file by the space of removed trials. Raises StoreError."""

@@ -105,7 +105,7 @@ def write(
         ExportError: ``folder`` is not a folder, or a trial cannot be exported.
         OSError: A file cannot be written.
     """
-    made = []
+    written = []
     target = Path(folder)
     for name, document in documents(store, operator, device).items():
         try:
@@ -114,19 +114,19 @@ def write(
             raise ExportError(
                 f"{one_line(str(target))} is not a folder, or its parent does not exist: name a folder for the files"
             ) from error
-        made.append(target / name)
+        written.append(target / name)
         try:
-            publish(made[-1], text(document).encode())
+            publish(written[-1], text(document).encode())
         except IsADirectoryError as error:
-            raise ExportError(f"{one_line(str(made[-1]))} is a folder: remove it, or export elsewhere") from error
-    return made
+            raise ExportError(f"{one_line(str(written[-1]))} is a folder: remove it, or export elsewhere") from error
+    return written
 
 
 def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
     """Return the entries of export files as an in-memory database. Raises ExportError that names the file."""
     store = Store.open("sqlite://")
-    for given in paths:
-        path = Path(given)
+    for file_name in paths:
+        path = Path(file_name)
         try:
             found = path.stat()
             if not stat.S_ISREG(found.st_mode):  # opening a pipe would block, and a device has no end

@@ -63,17 +63,17 @@ def check(store: Store) -> list[str]:
                 found.append(f"trial {trial.id} is stored under {row[width + 2]!a:.60}, which is not its operator")
             if row[width + 3] != trial.policy:
                 found.append(f"trial {trial.id} is stored under another policy than its own, {trial.policy}")
-        kept = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
+        stored = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not found:
             for counted in best_index.counted(connection):
-                entry, where = kept.pop(_key(counted), None), f"{counted['problem']:.200} on {counted['device']}"
+                entry, where = stored.pop(_key(counted), None), f"{counted['problem']:.200} on {counted['device']}"
                 if entry is None or any(entry[name] != counted[name] for name in counted):
                     found.append(f"the entry of {where} ({counted['provenance']}) does not match its trials")
                 elif entry["ranked_id"] == entry["newest_id"]:
                     winner = best_index.rank(connection, counted, store.name)
                     if entry["winner_id"] != (None if winner is None else winner.id):
                         found.append(f"the best of {where} ({counted['provenance']}) is not the fastest of its trials")
-            found += [f"an entry has no trials: {entry['problem']:.200}" for entry in kept.values()]
+            found += [f"an entry has no trials: {entry['problem']:.200}" for entry in stored.values()]
     return found
 
 
@@ -112,13 +112,13 @@ def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> 
         )
         fastest = sorted((r.seconds or 0.0, i, r.schedule) for i, r in enumerate(trials) if r.ok)
         chosen = list(dict.fromkeys(schedule for _, _, schedule in fastest))[:keep]
-        kept = {*chosen, *(r.schedule for r in trials if r.rank is not None), *([best.schedule] if best else [])}
+        retained = {*chosen, *(r.schedule for r in trials if r.rank is not None), *([best.schedule] if best else [])}
         for trial in trials:
             if trial.status.value == "wrong_result" or trial.id is None:
                 continue
             if trial.kernel_digest != newest[trial.schedule]:
                 removed["of an older kernel"] += 1
-            elif keep is not None and trial.schedule not in kept:
+            elif keep is not None and trial.schedule not in retained:
                 removed["slower than those kept, or failed"] += 1
             else:
                 continue

@@ -86,8 +86,8 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: ""
         best = source.best_of(summary)
         why = "" if best is None else doubt(summary, best)
         if why:
-            there = [] if mine is None else target.entry(mine)
-            known = set(map(_identity, there))
+            existing = [] if mine is None else target.entry(mine)
+            known = set(map(_identity, existing))
             wrong = [r for r in trials if r.status is Status.WRONG_RESULT and _identity(r) not in known]
             entries.append(MergedEntry(summary, MergeOutcome.REFUSED, why, len(wrong)))
             taken += wrong
@@ -96,10 +96,10 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: ""
             entries.append(MergedEntry(summary, MergeOutcome.NEW, "", len(trials)))
             taken += trials
             continue
-        there = target.entry(mine)
-        known = set(map(_identity, there))
+        existing = target.entry(mine)
+        known = set(map(_identity, existing))
         new = [trial for trial in trials if _identity(trial) not in known]
-        verdict, why = _judged(best, target.best_of(mine), trials, there)
+        verdict, why = _judged(best, target.best_of(mine), trials, existing)
         if verdict is not MergeOutcome.REPLACED:
             new = [trial for trial in new if trial.status is Status.WRONG_RESULT]
         entries.append(MergedEntry(summary, verdict, why, len(new)))

@@ -91,8 +91,8 @@ _TOLD_APART_BY = (
 def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
     """Return those ``rows`` that do not duplicate a trial stored after the id ``since``."""
     columns = [TRIALS.c[name] for name in _TOLD_APART_BY]
-    there = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
-    return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in there]
+    stored = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
+    return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in stored]
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Trial:
@@ -142,10 +142,10 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
     """Return a value that several cells form; None if all are empty. Raises ValueError if only some are empty."""
-    there = {name: cells[name] for name in names if cells[name] is not None}
-    if there and len(there) != len(names):
-        raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(there)}")
-    return kind(**there) if there else None
+    cells_present = {name: cells[name] for name in names if cells[name] is not None}
+    if cells_present and len(cells_present) != len(names):
+        raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(cells_present)}")
+    return kind(**cells_present) if cells_present else None
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:

@@ -70,10 +70,10 @@ def locate(text: str) -> Path:
 def check(path: Path, create: bool) -> None:
     """Raise StoreError for a file that cannot be autosched's database, with nothing changed on disk."""
     with _system_errors(path, "be used"):
-        there = _exists(path)
+        exists = _exists(path)
         # The journal, which SQLite creates for writing, must not have too long a name either.
         _exists(Path(f"{path}-journal"))
-        if not there:
+        if not exists:
             if not create:
                 raise StoreError(f"there is no database {path}: check the path, or tune into it first")
             if not path.parent.is_dir():
@@ -258,9 +258,9 @@ def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
 def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """Return a connection to an existing file; the file is never created."""
     uri = f"{path.absolute().as_uri()}?{mode}"
-    made = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
-    made.execute("PRAGMA trusted_schema = OFF")  # no side effects from the schema of an untrusted file
-    return made
+    connection = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA trusted_schema = OFF")  # no side effects from the schema of an untrusted file
+    return connection
 
 
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
@@ -268,7 +268,7 @@ def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
 
     Unlike statements, this request does not wait for other processes: it fails while one enters or leaves the mode.
     """
-    began, told = time.monotonic(), False
+    began, reported = time.monotonic(), False
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -277,8 +277,8 @@ def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
             waited = time.monotonic() - began
             if not _is_busy(error) or waited > BUSY_SECONDS:
                 raise
-            if waited > NOTICE_SECONDS and not told:
-                told = True
+            if waited > NOTICE_SECONDS and not reported:
+                reported = True
                 _log_waiting(path)
             time.sleep(0.01)
 
@@ -293,9 +293,9 @@ def _exists(path: Path) -> bool:
 
 
 @contextmanager
-def _system_errors(path: Path, what: str) -> Iterator[None]:
+def _system_errors(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         todo = _SYSTEM_ADVICE.get(error.errno or 0, "choose another path")
-        raise StoreError(f"the database {path} cannot {what} ({error.strerror}): {todo}") from error
+        raise StoreError(f"the database {path} cannot {action} ({error.strerror}): {todo}") from error

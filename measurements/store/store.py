@@ -134,12 +134,12 @@ class Store:
         """
         row = to_row(trial)
         with self._database.writing() as connection:
-            made = best_index.insert(connection, row)
-            if made is None:
+            primary_key = best_index.insert(connection, row)
+            if primary_key is None:
                 raise StoreError(f"the database {self.name} assigns no ids to new rows: use another one")
         with self._lock:
             self._grown.add((row["problem_digest"], row["device"]))
-        return replace(trial, id=made)
+        return replace(trial, id=primary_key)
 
     def set_verification(self, trial: Trial, verification: str) -> None:
         """Store ``verification`` (canonical JSON of an object) with every trial of the same schedule and kernel.
@@ -247,10 +247,10 @@ class Store:
             for row in connection.execute(query).mappings():
                 cells = read_cells(row, columns.values(), self.name)
                 cells["problem_key"] = cells.pop("problem")
-                beside = bool(row["library"])
-                cells["trials"] -= beside
-                cells["ok"] -= beside
-                summaries.append(ProblemSummary(row["id"], **cells, library=beside))
+                has_library = bool(row["library"])
+                cells["trials"] -= has_library
+                cells["ok"] -= has_library
+                summaries.append(ProblemSummary(row["id"], **cells, library=has_library))
         return summaries
 
     def problem(self, summary: ProblemSummary) -> Problem:
@@ -381,16 +381,16 @@ class Store:
         """
         self._database.refuse_closed()
         problem_key = problem.key()
-        asked = problem_key, device, provenance, policy
+        key = problem_key, device, provenance, policy
         state = self._database.settled_state()
         known, answers = self._answers
-        if state is not None and state == known and asked in answers:
-            return answers[asked]
+        if state is not None and state == known and key in answers:
+            return answers[key]
         answer = self._best(problem_key, device, provenance, policy)
         if state is not None:
             if state != known or len(answers) == _MOST_ANSWERS:
                 self._answers = state, answers = state, {}
-            answers[asked] = answer
+            answers[key] = answer
         return answer
 
     def _best(self, problem_key: str, device: str, provenance: Provenance | None, policy: str | None) -> Trial | None:

@@ -85,9 +85,9 @@ def read_cache(path: str | Path, text: str) -> Table:
         raise TableError(f"{path} is not a cache of Kernel Tuner: tune_params_keys does not name its parameters")
     kernel = _named(document, "kernel_name", "kernel")
     rows = []
-    for place, entry in cache.items():
+    for number, entry in cache.items():
         if not isinstance(entry, dict) or any(key not in entry for key in keys):
-            raise TableError(f"{path}: the configuration {place!r} has no value for some parameter")
+            raise TableError(f"{path}: the configuration {number!r} has no value for some parameter")
         rows.append(Row(kernel, _configuration(path, {key: entry[key] for key in keys}), _cached(entry)))
     notes = (f"{path} is truncated: {len(rows)} complete configurations were read",) if cut else ()
     return _table(path, _named(document, "device_name", "unknown device"), rows, notes)
@@ -102,8 +102,8 @@ def read_t4(path: str | Path, text: str) -> Table:
     results = document.get("results") if isinstance(document, dict) else None
     if not isinstance(results, list) or not results:
         raise TableError(f"{path} is not a T4 file: it has no results")
-    given = document.get("metadata")
-    metadata = given if isinstance(given, dict) else {}
+    t4_metadata = document.get("metadata")
+    metadata = t4_metadata if isinstance(t4_metadata, dict) else {}
     kernel = _named(metadata, "kernel", "kernel")
     rows = []
     for number, result in enumerate(results, 1):
@@ -167,11 +167,11 @@ def _named(document: Mapping[str, Any], key: str, otherwise: str) -> str:
     return one_line(value) if isinstance(value, str) and value.strip() else otherwise
 
 
-def _configuration(path: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in given.items():
+def _configuration(path: str | Path, raw: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in raw.items():
         if not isinstance(value, (bool, int, float, str)) or (isinstance(value, float) and not math.isfinite(value)):
             raise TableError(f"{path}: the parameter {name} cannot be {value!r}: use a number or a text")
-    return dict(given)
+    return dict(raw)
 
 
 def _cached(entry: Mapping[str, Any]) -> Measurement:
@@ -204,9 +204,9 @@ def _result(result: Mapping[str, Any]) -> Measurement:
     Raises:
         ValueError: The objective is not a time.
     """
-    wanted, given = result.get("objectives"), result.get("measurements")
+    wanted, measurements = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
-    measured = [m for m in given if isinstance(m, dict)] if isinstance(given, list) else []
+    measured = [m for m in measurements if isinstance(m, dict)] if isinstance(measurements, list) else []
     found = next((m for name in ("time", objective) for m in measured if m.get("name") == name), {})
     invalidity = result.get("invalidity", "correct")
     unit = str(found.get("unit") or ("ms" if found.get("name", "time") == "time" else "no unit"))

@@ -61,10 +61,11 @@ def _database(path: Path) -> Table:
 
     try:
         with Store.open(path, create=False) as store:
-            held = store.problems()
-            if len(held) != 1:
+            problems = store.problems()
+            if len(problems) != 1:
                 raise TableError(
-                    f"{path} has trials of {len(held)} problems, devices or provenances: give a database with only one"
+                    f"{path} has trials of {len(problems)} problems, devices or provenances: "
+                    "give a database with only one"
                 )
             trials = store.trials()
     except StoreError as error:

@@ -75,9 +75,9 @@ class Table:
         floats = {p.name for p in self.parameters[schedule.template] if is_float(p)}
         return {name: float(value) if name in floats else value for name, value in schedule.items}
 
-    def only(self, kept: Sequence[Schedule], note: str) -> Table:
+    def only(self, schedules: Sequence[Schedule], note: str) -> Table:
         """Return the table with only these schedules. Raises TableError as the constructor."""
-        wanted = set(kept)
+        wanted = set(schedules)
         measurements = {s: m for s, m in self.measurements.items() if s in wanted}
         return Table(self.kernel, self.device, self.parameters, measurements, (*self.notes, note))
 
@@ -112,8 +112,8 @@ def _parameters(kernel: str, rows: Sequence[Row]) -> tuple[Parameter, ...]:
     return tuple(_parameter(name, [row.configuration[name] for row in rows]) for name in names)
 
 
-def _parameter(name: str, given: Sequence[RawValue]) -> Parameter:
-    values = list(dict.fromkeys(given))
+def _parameter(name: str, raw_values: Sequence[RawValue]) -> Parameter:
+    values = list(dict.fromkeys(raw_values))
     if all(isinstance(v, (bool, int)) or (isinstance(v, float) and v.is_integer()) for v in values):
         return Parameter(name, tuple(sorted({int(v) for v in values})))
     if all(isinstance(v, (bool, int, float)) for v in values):
@@ -126,10 +126,10 @@ def _parameter(name: str, given: Sequence[RawValue]) -> Parameter:
     return Parameter(name, tuple(dict.fromkeys(str(v) for v in values)), kind="categorical")
 
 
-def _value(given: RawValue, parameter: Parameter) -> Value:
+def _value(raw: RawValue, parameter: Parameter) -> Value:
     if not parameter.is_text:
-        return int(given)
-    return repr(float(given)) if is_float(parameter) else str(given)
+        return int(raw)
+    return repr(float(raw)) if is_float(parameter) else str(raw)
 
 
 def is_float(parameter: Parameter) -> bool:

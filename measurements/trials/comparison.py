@@ -63,7 +63,7 @@ def check(
         reference, tolerance = problem.expected(inputs)
     reference = problem.reference(inputs) if reference is None else reference
     tolerance = problem.tolerance(inputs) if tolerance is None else tolerance
-    worst, kept = 0.0, problem.kept(inputs)
+    worst, unchanged = 0.0, problem.kept(inputs)
     for operand in problem.operands():
         if operand.role not in ("output", "inout"):
             continue
@@ -81,19 +81,19 @@ def check(
         )  # fmt: skip
         if not result.ok:
             return result
-        if operand.name in kept and (
-            changed := _changed(operand.name, found, inputs[operand.name], kept[operand.name])
+        if operand.name in unchanged and (
+            changed := _changed(operand.name, found, inputs[operand.name], unchanged[operand.name])
         ):
             return Check(False, math.inf, changed)
         worst = max(worst, result.worst)
     return Check(True, worst)
 
 
-def _changed(name: str, found: Array, before: Array, kept: BoolArray) -> str:
-    """Return a message on the first element of ``kept`` whose bits changed; "" for none."""
+def _changed(name: str, found: Array, before: Array, unchanged: BoolArray) -> str:
+    """Return a message on the first element of ``unchanged`` whose bits changed; "" for none."""
     bits = np.dtype(f"u{found.dtype.itemsize}")
     one, other = (np.ascontiguousarray(a).reshape(found.shape).view(bits) for a in (found, before))
-    wrong = (one != other) & kept
+    wrong = (one != other) & unchanged
     if not wrong.any():
         return ""
     at = np.unravel_index(int(wrong.argmax()), wrong.shape)

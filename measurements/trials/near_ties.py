@@ -91,31 +91,31 @@ def choose(
     if incumbent is not None and not 0 <= incumbent < len(times):
         raise ValueError(f"the incumbent {incumbent} is not the position of an entrant")
     fastest = _fastest(times)
-    behind = tuple(Behind.of(t, times[fastest]) for t in times)
+    slowdowns = tuple(Behind.of(t, times[fastest]) for t in times)
     edge, places = math.log1p(tie), range(len(times))
 
     def simplicity(i: int) -> tuple[float, bool]:
         return complexity[i], i != fastest
 
-    tied = tuple(i for i in places if behind[i].centre <= edge)
-    sure = min((i for i in places if i == fastest or behind[i].high <= edge), key=simplicity)
+    tied = tuple(i for i in places if slowdowns[i].centre <= edge)
+    sure = min((i for i in places if i == fastest or slowdowns[i].high <= edge), key=simplicity)
     simpler = [i for i in places if i != fastest and simplicity(i) < simplicity(sure)]
-    faster = {i for i in places if behind[i].low < -edge}
-    undecided = faster.union(i for i in simpler if behind[i].low <= edge < behind[i].high)
+    faster = {i for i in places if slowdowns[i].low < -edge}
+    undecided = faster.union(i for i in simpler if slowdowns[i].low <= edge < slowdowns[i].high)
     winner = min(tied, key=simplicity)
-    kept: list[int] = []
+    candidates: list[int] = []
     if incumbent is not None:
         far = math.log1p(2 * tie)
-        kept = [incumbent]
-        if behind[incumbent].high <= far or incumbent == fastest:
+        candidates = [incumbent]
+        if slowdowns[incumbent].high <= far or incumbent == fastest:
             undecided = faster
-        elif behind[incumbent].low <= far:
+        elif slowdowns[incumbent].low <= far:
             undecided = {*undecided, incumbent}
-        if behind[incumbent].low <= far:
+        if slowdowns[incumbent].low <= far:
             winner = incumbent
-    near = sorted((i for i in places if behind[i].low <= 0), key=lambda i: behind[i].centre)[:REFERENCES]
-    contenders = sorted({fastest, winner, sure, *near, *undecided, *kept})
-    return WinnerChoice(winner, fastest, behind, tied, tuple(sorted(undecided)), tuple(contenders))
+    near = sorted((i for i in places if slowdowns[i].low <= 0), key=lambda i: slowdowns[i].centre)[:REFERENCES]
+    contenders = sorted({fastest, winner, sure, *near, *undecided, *candidates})
+    return WinnerChoice(winner, fastest, slowdowns, tied, tuple(sorted(undecided)), tuple(contenders))
 
 
 def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
@@ -137,10 +137,10 @@ def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
     if entrants < 2 or rounds < 2:
         return list(range(entrants))
     fastest = _fastest(times)
-    behind = np.stack([log_ratios(t, [1.0] * rounds) for t in times])
-    behind -= np.median(behind, axis=0)
-    centres = behind.mean(axis=1)
-    residuals = behind - centres[:, np.newaxis]
+    ratios = np.stack([log_ratios(t, [1.0] * rounds) for t in times])
+    ratios -= np.median(ratios, axis=0)
+    centres = ratios.mean(axis=1)
+    residuals = ratios - centres[:, np.newaxis]
     residuals -= np.median(residuals, axis=0)
     deviation = 1.4826 * float(np.median(np.abs(residuals))) * math.sqrt(rounds / (rounds - 1))  # robust to outliers
     bound = centres[fastest] + math.log1p(tie) + ERRORS * deviation * math.sqrt(2 / rounds)
@@ -151,9 +151,9 @@ def _fastest(times: Sequence[Sequence[float]]) -> int:
     """Return the fastest entrant. Times are relative to each round's median, so effects on whole rounds cancel."""
     if any(len(t) != len(times[0]) for t in times):
         raise ValueError(f"all entrants need the same number of times, not {', '.join(str(len(t)) for t in times)}")
-    behind = np.stack([log_ratios(t, [1.0] * len(t)) for t in times])
-    behind -= np.median(behind, axis=0)
-    return min(range(len(times)), key=lambda i: trimmed_mean(behind[i]))
+    ratios = np.stack([log_ratios(t, [1.0] * len(t)) for t in times])
+    ratios -= np.median(ratios, axis=0)
+    return min(range(len(times)), key=lambda i: trimmed_mean(ratios[i]))
 
 
 def trimmed_mean(values: FloatArray) -> float:

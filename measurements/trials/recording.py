@@ -287,8 +287,8 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
     for recording in read(path):
         by_place.setdefault(place(recording.problem_key, recording.device, folder), []).append(recording)
     for target, new in by_place.items():
-        there = read(target) if target.is_file() else ()
-        write(target, [*there, *(r for r in new if r not in there)])
+        existing = read(target) if target.is_file() else ()
+        write(target, [*existing, *(r for r in new if r not in existing)])
     return tuple(by_place)
 
 
@@ -341,9 +341,9 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         if len(trials) < count:
             raise ValueError(f"it is truncated: it should contain {count} trials")
         recording = Recording(trials)
-        said = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
+        canonical = {name: canonical_json(header[name]) for name in ("problem", "fingerprint")}
         for name, value in _origin(recording.trials[0]).items():
-            if value != said.get(name, header[name]):
+            if value != canonical.get(name, header[name]):
                 raise ValueError(f"its header and its trials differ in {name}")
         if recording.spaces != header["spaces"]:
             raise ValueError("its header and its trials differ in spaces")
@@ -366,10 +366,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m measurements.trials.recording", description="Install recordings.")
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
     parser.add_argument("--folder", default=str(RECORDED), help="target folder (default: the one that autosched reads)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        for file in given.files:
-            for path in install(file, given.folder):
+        for file in options.files:
+            for path in install(file, options.folder):
                 print(path)
     except (RecordingError, OSError) as error:
         print(f"recording: {error}", file=sys.stderr)

@@ -68,14 +68,14 @@ def stated_of(fingerprint: str) -> dict[str, str]:
 
 
 def _object(fingerprint: str) -> Mapping[str, Any]:
-    said = json.loads(fingerprint)
-    if not isinstance(said, Mapping):
+    content = json.loads(fingerprint)
+    if not isinstance(content, Mapping):
         raise ValueError(f"a fingerprint is a JSON object, not {fingerprint!r:.60}")
-    return said
+    return content
 
 
 @lru_cache(maxsize=256)
 def _read(fingerprint: str) -> RunnerInfo:
-    said = _object(fingerprint)
+    content = _object(fingerprint)
     named = {"arch": "sm", **{name: name for name in _FIELDS}}
-    return RunnerInfo(**{field: str(said.get(name, "") or "") for field, name in named.items()})
+    return RunnerInfo(**{field: str(content.get(name, "") or "") for field, name in named.items()})

@@ -35,11 +35,11 @@ def checked_tolerance(value: Any, name: str, *, most: float = math.inf) -> float
     return number
 
 
-def check_tolerances(given: Sequence[Any] | None) -> None:
-    """Raise ToleranceError unless ``given`` is None or a pair of a relative and an absolute tolerance."""
-    if given is None:
+def check_tolerances(tolerances: Sequence[Any] | None) -> None:
+    """Raise ToleranceError unless ``tolerances`` is None or a pair of a relative and an absolute tolerance."""
+    if tolerances is None:
         return
-    if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
-        raise ToleranceError(f"invalid tolerance {str(given)[:60]}: write (relative, absolute)")
-    for value, kind in zip(given, ("relative", "absolute"), strict=True):
+    if isinstance(tolerances, str) or not isinstance(tolerances, Sequence) or len(tolerances) != 2:
+        raise ToleranceError(f"invalid tolerance {str(tolerances)[:60]}: write (relative, absolute)")
+    for value, kind in zip(tolerances, ("relative", "absolute"), strict=True):
         checked_tolerance(value, f"{kind} tolerance")

@@ -134,13 +134,13 @@ class ResourceWatch:
                 continue
             if limited and written_bytes(pid) > self._memory:
                 self.exceeded = "memory"
-            elif self._seconds < math.inf and self._taken(pid) > self._seconds:
+            elif self._seconds < math.inf and self._used_seconds(pid) > self._seconds:
                 self.exceeded = "time"
             else:
                 continue
             self._worker.kill()
             return
 
-    def _taken(self, pid: int) -> float:
+    def _used_seconds(self, pid: int) -> float:
         known, before = self._before
         return cpu_seconds(pid) - (before if pid == known else 0.0)

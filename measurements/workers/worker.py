@@ -193,9 +193,9 @@ class Worker:
             limit = self._memory_limit if hard == resource.RLIM_INFINITY else min(self._memory_limit, hard)
             resource.prlimit(pid, resource.RLIMIT_AS, (limit, hard))
 
-    def _exchange(self, what: Callable[[float], Message], timeout: float, complaint: str) -> Message:
+    def _exchange(self, exchange: Callable[[float], Message], timeout: float, complaint: str) -> Message:
         try:
-            return what(time.monotonic() + timeout)
+            return exchange(time.monotonic() + timeout)
         except TimeoutError:
             self._reap()
             if self._closed:
@@ -223,9 +223,11 @@ class Worker:
         returncode = self._reap()
         if self._closed:
             return WorkerClosed(f"{self.module} was closed")
-        what = complaint or _describe_exit(returncode)
+        description = complaint or _describe_exit(returncode)
         last = tail.strip().splitlines()[-1:] or [""]
-        return WorkerDied(f"{self.module} {what}" + (f": {one_line(last[0])}" if last[0] else ""), returncode, tail)
+        return WorkerDied(
+            f"{self.module} {description}" + (f": {one_line(last[0])}" if last[0] else ""), returncode, tail
+        )
 
     def _reap(self) -> int | None:
         """Kill the group, reap the child, close the pipes, and return the exit status. None if there is no child."""

@@ -395,11 +395,11 @@ def occupancy(
     Raises:
         ValueError: For negative counts, or fewer than one thread.
     """
-    given = (threads, registers, shared_bytes)
-    if all(isinstance(count, int) for count in given):  # fast path for single schedules
-        blocks = _blocks(device, *given, min, max, bool)
+    sizes = (threads, registers, shared_bytes)
+    if all(isinstance(count, int) for count in sizes):  # fast path for single schedules
+        blocks = _blocks(device, *sizes, min, max, bool)
     else:
-        t, r, s = (np.asarray(count, dtype=np.int64) for count in given)
+        t, r, s = (np.asarray(count, dtype=np.int64) for count in sizes)
         blocks = _blocks(device, t, r, s, np.minimum, np.maximum, np.any)
     if tensor_memory or named_barriers:
         blocks = np.minimum(blocks, _shared_resources(device.architecture, named_barriers, tensor_memory))

@@ -56,9 +56,11 @@ class Fragment:
         """(row, col) of every value, each of shape (lanes, values of a lane in the instruction's order)."""
         if self.layout is None:
             raise ValueError("fragment: the instruction leaves the mapping of elements to lanes open")
-        held = self.layout.coordinates(self.lanes // WARP, WARP, replicate_threads=True).reshape(self.lanes, -1, 2)
-        order = list(self.register_order or range(held.shape[1]))
-        return held[:, order, 0], held[:, order, 1]
+        coordinates = self.layout.coordinates(self.lanes // WARP, WARP, replicate_threads=True).reshape(
+            self.lanes, -1, 2
+        )
+        order = list(self.register_order or range(coordinates.shape[1]))
+        return coordinates[:, order, 0], coordinates[:, order, 1]
 
     @property
     def values(self) -> int:
@@ -76,12 +78,14 @@ class Fragment:
             raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
         return tile[self.positions]
 
-    def collect(self, held: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def collect(self, fragments: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
         """Return the tile from lanes' values, (lanes, values). Raises ValueError if copies of an element differ."""
-        if held.shape != (self.lanes, self.values):
-            raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {held.shape}")
-        tile = np.empty(self.shape, dtype=held.dtype)
-        tile[self.positions] = held
-        if self.holders > 1 and not np.array_equal(tile[self.positions], held, equal_nan=held.dtype.kind == "f"):
+        if fragments.shape != (self.lanes, self.values):
+            raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {fragments.shape}")
+        tile = np.empty(self.shape, dtype=fragments.dtype)
+        tile[self.positions] = fragments
+        if self.holders > 1 and not np.array_equal(
+            tile[self.positions], fragments, equal_nan=fragments.dtype.kind == "f"
+        ):
             raise ValueError("fragment: lanes hold different copies of one element")
         return tile

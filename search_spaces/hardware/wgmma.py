@@ -53,25 +53,26 @@ class SwizzledBoxes:
     ) -> Access | Refusal:
         """Return the access by descriptors, or why the layout is not that of a box."""
         along_k: Axis = "cols" if operand == "a" else "rows"
-        what = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
+        subject = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
         if layout.line_axis != along_k and element_bytes != TRANSPOSED_BYTES:
             other = "m" if operand == "a" else "n"
             return Refusal(
-                f"wgmma reads elements of {element_bytes} bytes along k only, but lines of {what} lie along {other}"
+                f"wgmma reads elements of {element_bytes} bytes along k only, but lines of {subject} lie along {other}"
             )
         line_bytes = layout.line * element_bytes
         swizzle = next((s for s in SWIZZLES if (s or NO_SWIZZLE_BYTES) == line_bytes), None)
         if swizzle is None:
-            return Refusal(f"wgmma reads lines of 16, 32, 64 or 128 bytes, but those of {what} have {line_bytes}")
+            return Refusal(f"wgmma reads lines of 16, 32, 64 or 128 bytes, but those of {subject} have {line_bytes}")
         if layout.lines % CORE_LINES:
-            return Refusal(f"wgmma reads {CORE_LINES} lines at a time, but {what} has {layout.lines}")
+            return Refusal(f"wgmma reads {CORE_LINES} lines at a time, but {subject} has {layout.lines}")
         canonical = box_layout(layout.shape, layout.transposed, swizzle, element_bytes)
         wrong = np.argwhere(layout.offsets() != canonical.offsets())
         if wrong.size:
             row, col = (int(i) for i in wrong[0])
             return Refusal(
                 f"wgmma reads lines of {line_bytes} bytes as {canonical.text}, with element ({row}, {col}) at byte "
-                f"{canonical(row, col) * element_bytes}, but {what} puts it at byte {layout(row, col) * element_bytes}"
+                f"{canonical(row, col) * element_bytes}, but {subject} puts it at byte "
+                f"{layout(row, col) * element_bytes}"
             )
         return Access("boxes", layout.line_axis, NO_SWIZZLE_BYTES // element_bytes)
 

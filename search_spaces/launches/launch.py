@@ -184,8 +184,8 @@ class Launch:
         if not self.then:
             return (self,)
         own = [f.name for f in dataclasses.fields(Launch) if f.name not in ("symbols", "unpassed")]
-        behind = (replace(self, **{name: getattr(step, name) for name in own}) for step in self.then)
-        return (replace(self, then=()), *behind)
+        later = (replace(self, **{name: getattr(step, name) for name in own}) for step in self.then)
+        return (replace(self, then=()), *later)
 
     def with_entries(self, entries: Sequence[str]) -> Self:
         """Return the same launches with these function names. Raises ValueError for another number of names."""

@@ -133,9 +133,9 @@ def to_layout(
     Raises:
         ValueError: ``shared`` is needed and missing, gives two elements one offset, or the layouts do not fit.
     """
-    held = np.asarray(distributed)
-    tile = source.undistribute(held, replicate_threads)
-    subgroups, subgroup_size = held.shape[:2]
+    array = np.asarray(distributed)
+    tile = source.undistribute(array, replicate_threads)
+    subgroups, subgroup_size = array.shape[:2]
     distance = exchange(source, target, subgroups, subgroup_size, replicate_threads)
     if distance in (Exchange.NONE, Exchange.REGISTERS):
         values = target.distribute(tile, subgroups, subgroup_size, replicate_threads)
@@ -146,8 +146,8 @@ def to_layout(
             "they go through"
         )
     offsets = _offsets(shared, source.shape)
-    memory = np.zeros(int(offsets.max()) + 1, dtype=held.dtype)
-    memory[source.distribute(offsets, subgroups, subgroup_size, replicate_threads)] = held
+    memory = np.zeros(int(offsets.max()) + 1, dtype=array.dtype)
+    memory[source.distribute(offsets, subgroups, subgroup_size, replicate_threads)] = array
     loads = target.distribute(offsets, subgroups, subgroup_size, replicate_threads)
     return Converted(memory[loads], distance, memory.size)
 

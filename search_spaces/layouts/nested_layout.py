@@ -95,7 +95,9 @@ class NestedLayout:
     @property
     def distributed_shape(self) -> tuple[int, ...]:
         """Shape of one thread's elements as a tile of the original rank (2x16 in the document's 64x64 example)."""
-        return tuple(math.prod(held) for held in zip(self.batch_tile, self.outer_tile, self.element_tile, strict=True))
+        return tuple(
+            math.prod(tiles) for tiles in zip(self.batch_tile, self.outer_tile, self.element_tile, strict=True)
+        )
 
     @property
     def elements_per_thread(self) -> int:
@@ -249,27 +251,27 @@ class NestedLayout:
         ids = np.arange(rounds * count).reshape(rounds, count).T
         subgroup = _ravel(self.virtual_subgroup_ids(ids), self.subgroup_tile)[:, None, :]
         thread = _ravel(self.virtual_thread_ids(np.arange(subgroup_size)), self.thread_tile)[None, :, None]
-        held: AnyArray = self._pack(values)[subgroup, thread]
-        return held if rounds > 1 else held[:, :, 0]
+        distributed: AnyArray = self._pack(values)[subgroup, thread]
+        return distributed if rounds > 1 else distributed[:, :, 0]
 
     def undistribute(self, distributed: npt.ArrayLike, replicate_threads: bool = False) -> AnyArray:
         """Return the inverse of ``distribute``: the tile. Raises ValueError if two copies of one element differ."""
-        held = np.asarray(distributed)
-        count, threads = held.shape[:2] if held.ndim >= 2 else (1, 1)
+        array = np.asarray(distributed)
+        count, threads = array.shape[:2] if array.ndim >= 2 else (1, 1)
         self.verify(None, threads, count, replicate_threads)
         rounds = self.rounds(count)
         expected = (() if rounds == 1 else (rounds,)) + self.distributed_packed_shape
-        if held.ndim < 2 or held.shape[2:] != expected:
+        if array.ndim < 2 or array.shape[2:] != expected:
             raise ValueError(
-                f"the distributed array has shape {list(held.shape)}: give [subgroups, threads, "
+                f"the distributed array has shape {list(array.shape)}: give [subgroups, threads, "
                 f"{', '.join(map(str, expected))}]"
             )
         subgroup, thread = self._ids_of_slots()
-        by_round = held.reshape(count, threads, rounds, *self.distributed_packed_shape)
+        by_round = array.reshape(count, threads, rounds, *self.distributed_packed_shape)
         round_ = (subgroup // count if rounds > 1 else 0 * subgroup)[:, None]
         tile = self._unpack(by_round[subgroup[:, None] % count, thread[None, :], round_])
         again = self.distribute(tile, count, threads, replicate_threads)
-        differs = (again != held) & ((again == again) | (held == held))  # a NaN equals its copy
+        differs = (again != array) & ((again == again) | (array == array))  # a NaN equals its copy
         if differs.any():
             at = np.argwhere(differs)[0]
             raise ValueError(
@@ -297,17 +299,17 @@ class NestedLayout:
     ) -> IntArray:
         """Return the row-major number in the tile of every held element: ``[subgroups, threads, elements]``."""
         tile = np.arange(math.prod(self.shape)).reshape(self.shape)
-        held = self.distribute(tile, subgroups, subgroup_size, replicate_threads)
-        return held.reshape(*held.shape[:2], -1)
+        distributed = self.distribute(tile, subgroups, subgroup_size, replicate_threads)
+        return distributed.reshape(*distributed.shape[:2], -1)
 
     def indices(self, subgroup: int, thread: int) -> IntArray:
         """Return the tile coordinates ``[elements, rank]`` of one thread's elements, in distributed order."""
         ids = np.concatenate([self.virtual_subgroup_ids(subgroup), self.virtual_thread_ids(thread)])
-        held = np.indices(self.distributed_packed_shape).reshape(3, self.rank, self.elements_per_thread)
+        indices = np.indices(self.distributed_packed_shape).reshape(3, self.rank, self.elements_per_thread)
         subgroup_id, thread_id = ids[: self.rank, None], ids[self.rank :, None]
         _, batches, outers, threads, elements = (np.array(tile, dtype=np.int64)[:, None] for tile in self.tiles)
-        outer = (subgroup_id * batches + held[0]) * outers + held[1]
-        coordinates: IntArray = ((outer * threads + thread_id) * elements + held[2]).T.astype(np.int64)
+        outer = (subgroup_id * batches + indices[0]) * outers + indices[1]
+        coordinates: IntArray = ((outer * threads + thread_id) * elements + indices[2]).T.astype(np.int64)
         return coordinates
 
     def owners(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -318,10 +320,10 @@ class NestedLayout:
             position in that thread's distributed order.
         """
         subgroup_ids, thread_ids = self._ids_of_slots()
-        held = self.distributed_packed_shape
-        full = (len(subgroup_ids), len(thread_ids), *held)
-        ones = (1,) * len(held)
-        places = np.arange(self.elements_per_thread).reshape(held)
+        shape = self.distributed_packed_shape
+        full = (len(subgroup_ids), len(thread_ids), *shape)
+        ones = (1,) * len(shape)
+        places = np.arange(self.elements_per_thread).reshape(shape)
         return (
             self._unpack(np.broadcast_to(subgroup_ids.reshape(-1, 1, *ones), full)),
             self._unpack(np.broadcast_to(thread_ids.reshape(1, -1, *ones), full)),

@@ -25,9 +25,9 @@ OffsetArray = npt.NDArray[np.int32]
 _MOST_ELEMENTS = 2**26  # offsets and their sums fit into int32; shared memory has at most about 2^17 elements
 
 
-def _check_int(value: object, least: int, most: int, what: str) -> None:
+def _check_int(value: object, least: int, most: int, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,9 @@ class SharedLayout:
             raise ValueError(f"layout {self.text} has no inverse: it is not injective")
         table = np.full(self.size, -1, dtype=np.int32)
         table[self.offsets().ravel()] = np.arange(self.shape[0] * self.shape[1], dtype=np.int32)
-        held = table >= 0
-        row = np.where(held, table // np.int32(self.shape[1]), np.int32(-1))
-        col = np.where(held, table % np.int32(self.shape[1]), np.int32(-1))
+        used = table >= 0
+        row = np.where(used, table // np.int32(self.shape[1]), np.int32(-1))
+        col = np.where(used, table % np.int32(self.shape[1]), np.int32(-1))
         return row, col
 
     def then(self, *steps: Step) -> "SharedLayout":
@@ -403,9 +403,9 @@ def _contiguity(offsets: OffsetArray) -> int:
 
 
 def _is_injective(offsets: OffsetArray) -> bool:
-    taken = np.zeros(int(offsets.max()) + 1, dtype=np.bool_)
-    taken[offsets.ravel()] = True
-    return int(np.count_nonzero(taken)) == offsets.size
+    used = np.zeros(int(offsets.max()) + 1, dtype=np.bool_)
+    used[offsets.ravel()] = True
+    return int(np.count_nonzero(used)) == offsets.size
 
 
 @lru_cache(maxsize=128)

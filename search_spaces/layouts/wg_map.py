@@ -144,17 +144,17 @@ class WgMap:
 
     def undistribute(self, distributed: npt.ArrayLike, shape: Sequence[int]) -> AnyArray:
         """Return the inverse of ``distribute`` for a tile of ``shape``. Raises ValueError if shared copies differ."""
-        held = np.asarray(distributed)
+        array = np.asarray(distributed)
         rounds = self.rounds(shape)
         expected = (self.subgroups, rounds[0] * rounds[1], *self.sg_data)
-        if held.shape != expected:
-            raise ValueError(f"the distributed array has shape {list(held.shape)}: give {list(expected)}")
+        if array.shape != expected:
+            raise ValueError(f"the distributed array has shape {list(array.shape)}: give {list(expected)}")
         n = self.sub_tiles(shape)
         origins = self.all_offsets(shape) // np.array(self.sg_data)
-        cut = np.empty((*n, *self.sg_data), dtype=held.dtype)
-        cut[origins[..., 0], origins[..., 1]] = held
+        cut = np.empty((*n, *self.sg_data), dtype=array.dtype)
+        cut[origins[..., 0], origins[..., 1]] = array
         again = cut[origins[..., 0], origins[..., 1]]
-        differs = (again != held) & ((again == again) | (held == held))  # a NaN equals its copy
+        differs = (again != array) & ((again == again) | (array == array))  # a NaN equals its copy
         if differs.any():
             raise ValueError(
                 f"subgroup {np.argwhere(differs)[0][0]} holds a copy that differs from another's: "
@@ -164,9 +164,9 @@ class WgMap:
 
     def _offsets(self, shape: Sequence[int], subgroup_ids: IntArray) -> IntArray:
         n = self.sub_tiles(shape)
-        place = self.subgroup_coordinates(subgroup_ids)
+        coordinates = self.subgroup_coordinates(subgroup_ids)
         rows, columns = (
-            (np.arange(0, n[d], self.sg_layout[d]) + place[:, d, None]) % n[d] * self.sg_data[d] for d in (0, 1)
+            (np.arange(0, n[d], self.sg_layout[d]) + coordinates[:, d, None]) % n[d] * self.sg_data[d] for d in (0, 1)
         )
         pairs = np.broadcast_arrays(rows[:, :, None], columns[:, None, :])
         return np.stack(pairs, axis=-1).reshape(len(subgroup_ids), -1, 2).astype(np.int64)

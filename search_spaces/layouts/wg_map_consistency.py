@@ -45,10 +45,10 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
         found.append(f"A has sg_data {a.sg_data[1]} along k but B has {b.sg_data[0]}")
     if not found:
         for name, operand, d, shape in (("A", a, 1, (m, k)), ("B", b, 0, (k, n))):
-            held = operand.rounds(shape)[d] * operand.sg_data[d]
-            if held < k:
+            extent = operand.rounds(shape)[d] * operand.sg_data[d]
+            if extent < k:
                 found.append(
-                    f"{name} gives a subgroup {held} of the {k} elements along k: subgroups with the same rows or "
+                    f"{name} gives a subgroup {extent} of the {k} elements along k: subgroups with the same rows or "
                     "columns of C must share all of k"
                 )
     return tuple(found)
@@ -125,7 +125,7 @@ def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> 
     return tuple(found)
 
 
-def held(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
+def owners_along(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
     """Return the rows and the columns of a tile of ``shape`` that each subgroup owns.
 
     Returns:
@@ -145,7 +145,9 @@ def transposes_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> b
 
     It does if every subgroup already holds, transposed, all elements that ``result`` assigns to it.
     """
-    return source.subgroups == result.subgroups and _holds(held(source, shape[::-1])[::-1], held(result, shape))
+    return source.subgroups == result.subgroups and _holds(
+        owners_along(source, shape[::-1])[::-1], owners_along(result, shape)
+    )
 
 
 def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> bool:
@@ -153,7 +155,7 @@ def converts_in_place(source: WgMap, result: WgMap, shape: Sequence[int]) -> boo
 
     It does if every subgroup already holds all elements that ``result`` assigns to it.
     """
-    return source.subgroups == result.subgroups and _holds(held(source, shape), held(result, shape))
+    return source.subgroups == result.subgroups and _holds(owners_along(source, shape), owners_along(result, shape))
 
 
 def _holds(has: tuple[BoolArray, ...], needs: tuple[BoolArray, ...]) -> bool:
@@ -176,10 +178,10 @@ def _check_shapes(*operands: tuple[str, WgMap, Sequence[int]]) -> list[str]:
 
 def _check_derived(source: WgMap, derived: WgMap) -> list[str]:
     return [
-        f"the source has {field} {list(given)} but the result's map derives {list(wanted)}"
-        for field, given, wanted in (
+        f"the source has {field} {list(actual)} but the result's map derives {list(wanted)}"
+        for field, actual, wanted in (
             ("sg_layout", source.sg_layout, derived.sg_layout),
             ("sg_data", source.sg_data, derived.sg_data),
         )
-        if given != wanted
+        if actual != wanted
     ]

@@ -42,17 +42,17 @@ class ProblemDistance:
         return self.doublings <= MAX_DOUBLINGS
 
 
-def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDistance:
+def problem_distance(problem: Problem, recorded: Mapping[str, Any]) -> ProblemDistance:
     """Return the distance from the requested problem to a recorded one, given as its JSON."""
-    wanted = asked.to_json()
-    sizes = {f.name for f in dataclasses.fields(asked) if f.type in ("int", int)}
+    wanted = problem.to_json()
+    sizes = {f.name for f in dataclasses.fields(problem) if f.type in ("int", int)}
     total, differences = 0.0, []
     for name in sorted(wanted.keys() | recorded.keys()):
         ours, theirs = wanted.get(name), recorded.get(name)
         if ours == theirs:
             continue
         is_size = name in sizes and type(ours) is int and type(theirs) is int and min(ours, theirs) > 0
-        if is_size and name in asked.dynamic_sizes:
+        if is_size and name in problem.dynamic_sizes:
             total += DYNAMIC_DOUBLING * abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
             total += OTHER_DIVISOR * (divisor_of(ours) != divisor_of(theirs))  # type: ignore[arg-type]
             continue
@@ -64,14 +64,14 @@ def problem_distance(asked: Problem, recorded: Mapping[str, Any]) -> ProblemDist
     return ProblemDistance(total, tuple(differences))
 
 
-def device_distance(asked: Device, recorded: str, row: Device | None) -> ProblemDistance:
+def device_distance(device: Device, recorded: str, row: Device | None) -> ProblemDistance:
     """Return the distance from the requested device to the recorded one, whose row is ``row`` (None if unknown)."""
-    if asked.name == recorded:
+    if device.name == recorded:
         return ProblemDistance(0.0, ())
-    difference = (f"device is {asked.name}, recorded {recorded}",)
+    difference = (f"device is {device.name}, recorded {recorded}",)
     if row is None:
         return ProblemDistance(UNKNOWN_DEVICE, difference)
-    if row.arch != asked.arch:
+    if row.arch != device.arch:
         return ProblemDistance(math.inf, difference)
-    ratios = (asked.sm_count / row.sm_count, asked.dram_bandwidth / row.dram_bandwidth)
+    ratios = (device.sm_count / row.sm_count, device.dram_bandwidth / row.dram_bandwidth)
     return ProblemDistance(max(sum(abs(math.log2(r)) for r in ratios), OTHER_DEVICE), difference)

@@ -342,9 +342,9 @@ class Matmul(Problem):
         """Yield products in which one operand has the input cases and the other one small integers."""
         rng = np.random.default_rng((seed, 1))
         dtype, columns = self.input_dtype, self.reduced_axis == -2
-        kept, other = (self.n, self.m) if columns else (self.m, self.n)
-        for names, lines in cases.mixed(self.input_cases(), rng, self.batch * kept, self.k, dtype):
-            lines = lines.reshape(self.batch, kept, self.k)
+        extent, other = (self.n, self.m) if columns else (self.m, self.n)
+        for names, lines in cases.mixed(self.input_cases(), rng, self.batch * extent, self.k, dtype):
+            lines = lines.reshape(self.batch, extent, self.k)
             counts = rng.integers(1, 4, (self.batch, other, self.k)) * self._smaller()
             at = counts if other > 1 and self.reduced_axis is None else lines
             if at.shape[1] > 1 and dtype.holds_nan:  # NaN at the end: an out-of-bounds read must not contribute
@@ -401,17 +401,17 @@ class Matmul(Problem):
         or NaN. The other factor consists of ones and twos.
         """
         dtype = self.input_dtype
-        kept, other = (self.n, self.m) if columns else (self.m, self.n)
+        extent, other = (self.n, self.m) if columns else (self.m, self.n)
         codes = np.arange(256).astype(np.uint8)
         finite = np.isfinite(dtype.load(codes.view(dtype.storage)))
-        begins = rng.integers(0, 256, (self.batch, kept, 1))
+        begins = rng.integers(0, 256, (self.batch, extent, 1))
         lines = np.resize(codes[finite], 256)[(begins + np.arange(self.k)) % 256]
         special = codes[~finite]
         if special.size:
-            chosen = np.resize(special, self.batch * kept)
-            at = cases.places(rng, self.batch * kept, self.k)
+            chosen = np.resize(special, self.batch * extent)
+            at = cases.places(rng, self.batch * extent, self.k)
             flat = lines.reshape(-1, self.k)
-            every = slice(0, None, 2) if kept > 1 else slice(None)  # in the other lines all products are finite
+            every = slice(0, None, 2) if extent > 1 else slice(None)  # in the other lines all products are finite
             flat[np.arange(len(flat))[every], at[every]] = chosen[: len(flat[every])]
         stored = lines.view(dtype.storage)
         ones = dtype.store(rng.integers(1, 3, (self.batch, other, self.k)).astype(np.float64))
@@ -443,14 +443,14 @@ class Matmul(Problem):
         """Yield parts of the reduction: whole reduced rows, or columns, of out, some at a time."""
         if name != "reduced":
             return
-        kept, along = (self.m, np.arange(self.n)) if self.reduced_axis == -1 else (self.n, np.arange(self.m))
+        extent, along = (self.m, np.arange(self.n)) if self.reduced_axis == -1 else (self.n, np.arange(self.m))
         together = max(1, _PART_ELEMENTS // (along.size + self.k))
-        for batch in np.unique(places // kept):
-            here = places[places // kept == batch] % kept
+        for batch in np.unique(places // extent):
+            here = places[places // extent == batch] % extent
             for some in np.split(here, range(together, here.size, together)):
                 rows, columns = (some, along) if self.reduced_axis == -1 else (along, some)
                 for part in (self._part(int(batch), rows, columns),) if self.scale != "block" else ():
-                    reduced = (int(batch) * kept + some)[None]
+                    reduced = (int(batch) * extent + some)[None]
                     problem = replace(self, m=rows.size, n=columns.size, batch=1)
                     yield ProblemPart(problem, part.inputs, {**part.outputs, name: reduced})
 
@@ -526,18 +526,18 @@ class Matmul(Problem):
             return self._results(a @ b, bias, scale)
 
     def _results(self, product: FloatArray, bias: FloatArray, scale: FloatArray) -> dict[str, FloatArray]:
-        result = _activate(self.activation, self._held(product) * scale + bias)
+        result = _activate(self.activation, self._saturated(product) * scale + bias)
         if self.reduced_axis is None:
             return {"out": result}
         reduce = np.sum if self.reduction.endswith("sum") else np.max
         return {"out": result, "reduced": reduce(result, axis=self.reduced_axis)}
 
-    def _held(self, sums: FloatArray) -> FloatArray:
+    def _saturated(self, sums: FloatArray) -> FloatArray:
         """Return sums as accumulators represent them, except for rounding: in f16 large sums are infinite."""
         if self.acc != "f16":
             return sums
-        held: FloatArray = np.where(np.abs(sums) >= F16_INFINITY, np.copysign(np.inf, sums), sums)
-        return held
+        saturated: FloatArray = np.where(np.abs(sums) >= F16_INFINITY, np.copysign(np.inf, sums), sums)
+        return saturated
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return the rounding-error bound per element of each output.

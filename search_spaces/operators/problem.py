@@ -188,10 +188,10 @@ class Problem(ABC):
         Raises:
             ValueError: Both are given and differ.
         """
-        given, default = canonical(getattr(self, name)), type(self).__dataclass_fields__[name].default
-        if dtype and given not in (default, canonical(dtype)):
-            raise ValueError(f"{name} is {given!r} and dtype {canonical(dtype)!r}: give one of them")
-        object.__setattr__(self, name, canonical(dtype) if dtype else given)
+        value, default = canonical(getattr(self, name)), type(self).__dataclass_fields__[name].default
+        if dtype and value not in (default, canonical(dtype)):
+            raise ValueError(f"{name} is {value!r} and dtype {canonical(dtype)!r}: give one of them")
+        object.__setattr__(self, name, canonical(dtype) if dtype else value)
 
     def _take_sizes(self, *names: str, least: int = 1) -> None:
         """Convert these fields to ints. Raises ValueError for one that is not an integer or is too small."""
@@ -291,15 +291,15 @@ class Problem(ABC):
 
         Raises ValueError for missing, unknown or wrong fields.
         """
-        given = {k: v for k, v in data.items() if k != "operator"}
+        fields_given = {k: v for k, v in data.items() if k != "operator"}
         fields = {f.name: f for f in dataclasses.fields(cls) if f.init}
         needed = [n for n, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING]
-        missing = [name for name in needed if name not in given]
-        for what, names in (("needs", missing), ("has no", [name for name in given if name not in fields])):
+        missing = [name for name in needed if name not in fields_given]
+        for complaint, names in (("needs", missing), ("has no", [name for name in fields_given if name not in fields])):
             if names:
-                raise ValueError(f"this is not the JSON of a {cls.operator} problem: it {what} {', '.join(names)}")
+                raise ValueError(f"this is not the JSON of a {cls.operator} problem: it {complaint} {', '.join(names)}")
         try:
-            return cls(**given)
+            return cls(**fields_given)
         except TypeError as error:
             raise ValueError(f"this is not the JSON of a {cls.operator} problem: {error}") from error
 

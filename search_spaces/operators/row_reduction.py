@@ -136,8 +136,8 @@ class RowProblem(Problem):
         """Return x and the optional weight and bias, then out of x's shape."""
         extra = tuple(
             Operand(name, "input", self.input_dtype, (self.columns,))
-            for name, there in (("weight", self.has_weight), ("bias", self.has_bias))
-            if there
+            for name, exists in (("weight", self.has_weight), ("bias", self.has_bias))
+            if exists
         )
         return (
             Operand("x", "input", self.input_dtype, (self.rows, self.columns)),

@@ -88,10 +88,10 @@ class Columns:
 
         Integers are decoded on first use.
         """
-        return cls._made(dict(codes), {name: values[name] for name in codes}, {}, length)
+        return cls._of_arrays(dict(codes), {name: values[name] for name in codes}, {}, length)
 
     @classmethod
-    def _made(
+    def _of_arrays(
         cls,
         codes: dict[str, npt.NDArray[Any]],
         values: dict[str, Values],
@@ -146,7 +146,7 @@ class Columns:
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         codes = {n: c[rows] for n, c in self._codes.items()}
         integers = {n: a[rows] for n, a in self._integers.items() if n not in codes}
-        return self._made(codes, self._values, integers, count)
+        return self._of_arrays(codes, self._values, integers, count)
 
     def select(self, names: Sequence[str]) -> Columns:
         """Return only the named columns. Raises KeyError for an unknown one."""
@@ -159,10 +159,10 @@ class Columns:
                 raise KeyError(f"no column {name!r} here, only {', '.join(self.names)}")
             if name in self._integers:
                 integers[name] = self._integers[name]
-        return self._made(codes, self._values, integers, len(self))
+        return self._of_arrays(codes, self._values, integers, len(self))
 
     def with_integers(self, name: str, array: IntArray) -> Columns:
         """Return these columns and one more integer column of the same length."""
         if len(array) != len(self):
             raise ValueError(f"column {name} has {len(array)} rows, the others {len(self)}")
-        return self._made(self._codes, self._values, {**self._integers, name: array}, len(self))
+        return self._of_arrays(self._codes, self._values, {**self._integers, name: array}, len(self))

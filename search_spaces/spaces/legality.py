@@ -47,8 +47,8 @@ class Legality:
 
     def __init__(self, parameters: Sequence[Parameter], constraints: Constraints, rules: Sequence[Rule]) -> None:
         self._code = []
-        for whole, kept in zip(parameters, constraints.parameters, strict=True):
-            codes = {value: code for code, value in enumerate(kept.values)}
+        for whole, remaining in zip(parameters, constraints.parameters, strict=True):
+            codes = {value: code for code, value in enumerate(remaining.values)}
             self._code.append(np.array([codes.get(value, -1) for value in whole.values]))
         self._row = {name: i for i, name in enumerate(constraints.index)}
         self._domains: dict[str, Values] = {p.name: p.values for p in constraints.parameters + constraints.fixed}
@@ -91,28 +91,28 @@ class Legality:
             variables[i] = code[codes[:, i]]
         rows = np.flatnonzero((variables >= 0).all(axis=0))
         variables = variables[:, rows]
-        kept = np.ones(len(rows), dtype=np.bool_)
+        is_legal = np.ones(len(rows), dtype=np.bool_)
         for lookup in self._lookups:
             entries = lookup.of(variables)
             if lookup.output is not None:
                 variables[lookup.output] = entries
                 continue
-            kept &= entries.astype(np.bool_, copy=False)
-            if 2 * np.count_nonzero(kept) < len(kept):
-                rows, variables = rows[kept], variables[:, kept]
-                kept = np.ones(len(rows), dtype=np.bool_)
-        rows = self._evaluate(rows[kept], variables[:, kept])
+            is_legal &= entries.astype(np.bool_, copy=False)
+            if 2 * np.count_nonzero(is_legal) < len(is_legal):
+                rows, variables = rows[is_legal], variables[:, is_legal]
+                is_legal = np.ones(len(rows), dtype=np.bool_)
+        rows = self._evaluate(rows[is_legal], variables[:, is_legal])
         allowed = np.zeros(len(codes), dtype=np.bool_)
         allowed[rows] = True
         return allowed
 
     def _evaluate(self, rows: IntArray, variables: IntArray) -> IntArray:
         """Return the rows that the rules without a relation also allow."""
-        given = {name: variables[self._row[name]] for name in self._domains}
-        columns = Columns.coded(given, self._domains, len(rows))
-        for what in self._evaluated:
-            if isinstance(what, Attribute):
-                columns = columns.with_integers(what.name, what.evaluate(columns))
-            elif not (kept := what.evaluate(columns)).all():
-                rows, columns = rows[kept], columns.take(kept)
+        columns_by_name = {name: variables[self._row[name]] for name in self._domains}
+        columns = Columns.coded(columns_by_name, self._domains, len(rows))
+        for item in self._evaluated:
+            if isinstance(item, Attribute):
+                columns = columns.with_integers(item.name, item.evaluate(columns))
+            elif not (passing := item.evaluate(columns)).all():
+                rows, columns = rows[passing], columns.take(passing)
         return rows

@@ -67,15 +67,15 @@ class _OfColumns:
     def _by_name(self) -> bool:
         return any(kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD) for _, kind, _ in _parameters(self.function))
 
-    def _evaluated(self, columns: Columns, kinds: str, what: str) -> npt.NDArray[Any]:
+    def _evaluated(self, columns: Columns, kinds: str, expected: str) -> npt.NDArray[Any]:
         if not len(columns):
             return np.zeros(0, dtype=np.int64 if "i" in kinds else np.bool_)
-        given = {name: columns.column(column) for name, column in self.inputs.items()}
-        array = np.asarray(self.function(**given) if self._by_name else self.function(*given.values()))
+        arguments = {name: columns.column(column) for name, column in self.inputs.items()}
+        array = np.asarray(self.function(**arguments) if self._by_name else self.function(*arguments.values()))
         if array.shape != (len(columns),) or array.dtype.kind not in kinds:
             raise ValueError(
                 f"{type(self).__name__.lower()} {self.name} gave {array.dtype} {array.shape}: give {len(columns)} "
-                f"{what}, one for each row"
+                f"{expected}, one for each row"
             )
         return array
 
@@ -143,8 +143,8 @@ class Rule(_OfColumns):
 
     def why_not(self, values: Mapping[str, Value]) -> str:
         """Return the reason for one refused configuration with these values of ``needs``."""
-        given = {name: values[self.inputs[name]] for name in self._mentioned}
-        return (self.reason(**given) or "") if callable(self.reason) else self.reason.format_map(given)
+        mentioned = {name: values[self.inputs[name]] for name in self._mentioned}
+        return (self.reason(**mentioned) or "") if callable(self.reason) else self.reason.format_map(mentioned)
 
 
 class Violation(NamedTuple):

@@ -148,8 +148,10 @@ class Space:
                     {parameter.name: parameter.values},
                     len(parameter.values),
                 )
-                kept = tuple(value for value, keep in zip(parameter.values, rule.evaluate(whole), strict=True) if keep)
-                narrowed[parameter.name] = replace(parameter, values=kept or parameter.values, chosen_default=None)
+                values = tuple(
+                    value for value, keep in zip(parameter.values, rule.evaluate(whole), strict=True) if keep
+                )
+                narrowed[parameter.name] = replace(parameter, values=values or parameter.values, chosen_default=None)
         return narrowed
 
     @cached_property
@@ -268,15 +270,15 @@ class Space:
         broken = self.explain(self.schedules(self._from_codes(closest[None, :]))[0])
         needed = {rule.name for rule in self.constraints}  # pruning rules are less important reasons
         reasons = [violation for violation in broken if violation.rule in needed] or broken
-        told = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
-        return EmptySpace(f"no schedule of {self.described} is legal: {told}", tuple(v.rule for v in reasons))
+        reasons_text = "; ".join(f"{violation.reason} ({violation.rule})" for violation in reasons)
+        return EmptySpace(f"no schedule of {self.described} is legal: {reasons_text}", tuple(v.rule for v in reasons))
 
     def _broken_rules(self, codes: IntArray) -> IntArray:
         """Return a number per row that is smaller for rows that break fewer rules, or later (more specific) rules."""
         whole = self._with_attributes(self._from_codes(codes), [a.name for a in self.attributes])
         count, total = len(self.rules), np.zeros(len(codes), dtype=np.int64)
-        for place, rule in enumerate(self.rules):
-            weight = count * (3 * count - place) if rule in self.constraints else 1
+        for position, rule in enumerate(self.rules):
+            weight = count * (3 * count - position) if rule in self.constraints else 1
             total += ~rule.evaluate(whole) * weight
         return total
 
@@ -294,18 +296,18 @@ class Space:
 
     def attributes_of(self, columns: Columns) -> dict[str, IntArray]:
         """Return every attribute of every row."""
-        whole = self._with_attributes(self._given(columns), [a.name for a in self.attributes])
+        whole = self._with_attributes(self._checked_columns(columns), [a.name for a in self.attributes])
         return {a.name: whole[a.name] for a in self.attributes}
 
     def allowed(self, columns: Columns) -> BoolArray:
         """Return which rows satisfy every rule; ``columns`` holds all parameters, with values of their domains."""
         rows = np.arange(len(columns))  # rows that no rule has rejected yet
-        whole = self._given(columns)
+        whole = self._checked_columns(columns)
         for rule, attributes in self._rules_in_order:
             whole = self._with_attributes(whole, attributes)
-            kept = rule.evaluate(whole)
-            if not kept.all():
-                rows, whole = rows[kept], whole.take(kept)
+            is_allowed = rule.evaluate(whole)
+            if not is_allowed.all():
+                rows, whole = rows[is_allowed], whole.take(is_allowed)
         allowed = np.zeros(len(columns), dtype=np.bool_)
         allowed[rows] = True
         return allowed
@@ -381,13 +383,13 @@ class Space:
         rows = zip(*(array.tolist() for array in found.values()), strict=True) if found else ((),) * len(schedules)
         names = self._parameter.keys()
         complete = [s if isinstance(s, Schedule) and s.values.keys() == names else None for s in schedules]
-        made = self.schedules(whole) if None in complete else []
+        filled = self.schedules(whole) if None in complete else []
         return [
-            Config(schedule or made[i], (*zip(found, row, strict=True), *self.constants.items()))
+            Config(schedule or filled[i], (*zip(found, row, strict=True), *self.constants.items()))
             for i, (schedule, row) in enumerate(zip(complete, rows, strict=True))
         ]
 
-    def _given(self, columns: Columns) -> Columns:
+    def _checked_columns(self, columns: Columns) -> Columns:
         """Return the parameters of ``columns``, and the constants."""
         whole = columns.select([p.name for p in self.parameters])
         for name, value in self.constants.items():
@@ -421,7 +423,7 @@ class Space:
     def _from_codes(self, codes: IntArray) -> Columns:
         """Return the columns of a matrix [n, parameters] of codes."""
         by_name = {p.name: codes[:, i] for i, p in enumerate(self.parameters)}
-        return self._given(Columns.coded(by_name, {p.name: p.values for p in self.parameters}, len(codes)))
+        return self._checked_columns(Columns.coded(by_name, {p.name: p.values for p in self.parameters}, len(codes)))
 
     # -- moves ---------------------------------------------------------------------------------------------------
 
@@ -519,10 +521,10 @@ class Space:
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()
 
 
-def _refuse_twice(what: str, names: Sequence[str]) -> None:
+def _refuse_twice(kind: str, names: Sequence[str]) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise ValueError(f"{what} {name} is defined twice: give each its own name")
+            raise ValueError(f"{kind} {name} is defined twice: give each its own name")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -63,14 +63,14 @@ class UnionSpace:
         ValueError for a negative ``n`` or ``seed``.
         """
         self._refuse_empty()
-        turns = self._turns(n, seed, replace)
+        order = self._stratum_order(n, seed, replace)
         drawn_of = []
         for i, stratum in enumerate(self.strata):
             own_seed = np.random.SeedSequence([seed, i]).generate_state(1, np.uint64)
-            drawn_of.append(iter(draw_ranks(stratum.count, turns.count(i), int(own_seed[0]), replace)))
-        return self._at([(i, next(drawn_of[i])) for i in turns])
+            drawn_of.append(iter(draw_ranks(stratum.count, order.count(i), int(own_seed[0]), replace)))
+        return self._at([(i, next(drawn_of[i])) for i in order])
 
-    def _turns(self, n: int, seed: int, replace: bool) -> list[int]:
+    def _stratum_order(self, n: int, seed: int, replace: bool) -> list[int]:
         """Return the stratum of each of ``n`` draws.
 
         Draw j of a stratum comes at the time j / its share + a random start.
@@ -79,14 +79,14 @@ class UnionSpace:
         starts = (np.random.PCG64(seed).random_raw(len(self.strata)) >> np.uint64(11)) * 2.0**-53
         waiting = [(float(start), i) for i, start in enumerate(starts)]
         heapq.heapify(waiting)
-        taken, turns = [0] * len(waiting), list[int]()
-        while waiting and len(turns) < n:
+        num_taken, order = [0] * len(waiting), list[int]()
+        while waiting and len(order) < n:
             _, i = heapq.heappop(waiting)
-            turns.append(i)
-            taken[i] += 1
-            if replace or taken[i] < self.strata[i].count:
-                heapq.heappush(waiting, (taken[i] / self.strata[i].share + float(starts[i]), i))
-        return turns
+            order.append(i)
+            num_taken[i] += 1
+            if replace or num_taken[i] < self.strata[i].count:
+                heapq.heappush(waiting, (num_taken[i] / self.strata[i].share + float(starts[i]), i))
+        return order
 
     def _at(self, places: Sequence[tuple[int, int]]) -> list[Schedule]:
         """Return the schedules at these positions: (stratum, rank in it)."""
@@ -175,9 +175,9 @@ class UnionSpace:
         others = [i for i, s in enumerate(self.strata) if (s.template, s.values) != (schedule.template, values)]
         if not others:
             return schedule
-        place = others[int(len(others) * rng.random())]
-        (rank,) = draw_ranks(self.strata[place].count, 1, int(rng.integers(2**62)))
-        return self._at([(place, rank)])[0]
+        stratum = others[int(len(others) * rng.random())]
+        (rank,) = draw_ranks(self.strata[stratum].count, 1, int(rng.integers(2**62)))
+        return self._at([(stratum, rank)])[0]
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
         """Return one child of each pair; if the parents' templates differ, a mutant of the parent in ``a``."""

@@ -74,8 +74,8 @@ def _of_program(template: KernelTemplate, problem: Problem, device: Device) -> t
     from search_spaces.sum_orders.programs import program_parts
 
     own = getattr(template.space, "__self__", None)
-    made = own.problem(problem) if isinstance(own, Beside) else problem
-    return program_parts(made, device) if isinstance(made, ProgramProblem) else None
+    tile_problem = own.problem(problem) if isinstance(own, Beside) else problem
+    return program_parts(tile_problem, device) if isinstance(tile_problem, ProgramProblem) else None
 
 
 def sum_order(template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device) -> SumOrder | None:
@@ -114,7 +114,7 @@ def restricted(templates: TemplateSet, problem: Problem, device: Device, rule: O
         TemplateSet([_with_rule(t, problem, rule, parts[t.name], valid=valid) for t in known])
         for valid in (False, True)
     )
-    return next((kept for kept in (pruned, whole) if kept.space(problem, device).count()), pruned)
+    return next((usable for usable in (pruned, whole) if usable.space(problem, device).count()), pruned)
 
 
 def _with_rule(
@@ -126,7 +126,7 @@ def _with_rule(
         return rule.restricted(space.valid if valid else space, parts)
 
     @wraps(template.space)  # the version of a template names the module of this function
-    def space(asked: Problem, device: Device) -> Space:
-        return of_problem(device) if asked == problem else template.space(asked, device)
+    def space(wanted_problem: Problem, device: Device) -> Space:
+        return of_problem(device) if wanted_problem == problem else template.space(wanted_problem, device)
 
     return replace(template, space=space)

@@ -92,18 +92,20 @@ def _products(found: Choices) -> Callable[..., str]:
 def _sum(found: Choices, number: int) -> Callable[..., str]:
     def value(**values: Value) -> str:
         inference = found.inference(values)
-        made = fitting(inference, values)
-        if made is None:
+        distributions = fitting(inference, values)
+        if distributions is None:
             return ""
         operation = list(_sums(inference))[number]
         if has_one_term(inference, operation):
             return f"{EXACT}, one term"
-        return _joined(inference, made, operation, values)
+        return _joined(inference, distributions, operation, values)
 
     return value
 
 
-def _joined(found: Inference, made: Numbers, operation: ir.ReduceTile | ir.Scan, values: Mapping[str, Value]) -> str:
+def _joined(
+    found: Inference, distributions: Numbers, operation: ir.ReduceTile | ir.Scan, values: Mapping[str, Value]
+) -> str:
     size = ""
     if isinstance(operation, ir.Scan):
         spread = found.natural[operation.result.id]
@@ -111,7 +113,7 @@ def _joined(found: Inference, made: Numbers, operation: ir.ReduceTile | ir.Scan,
         spread = found.sources[operation.result.id]
         size = "" if operation.size == operation.value.shape[operation.dimension] else f" of {operation.size}"
     try:
-        of = made.of(spread)
+        of = distributions.of(spread)
     except ValueError:
         return ""
     after = ""
@@ -141,8 +143,8 @@ def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
     """
     weighted = [(digit, weight) for digit, weight in of.weighted(dimension) if digit.size > 1]
     registers, lanes, warps = (
-        sorted(((d, w) for d, w in weighted if d.place == place), key=lambda one: one[0].stride)
-        for place in ("register", "lane", "warp")
+        sorted(((d, w) for d, w in weighted if d.place == unit), key=lambda one: one[0].stride)
+        for unit in ("register", "lane", "warp")
     )
     in_pairs = in_pairs and all(digit.size & (digit.size - 1) == 0 for digit, _ in lanes)
     if in_pairs and prod(digit.size for digit, _ in warps) == 2:
@@ -189,9 +191,9 @@ def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator
         assert loop is not None
         if stream_k:
             return f"stream-K in steps of {loop.step}"
-        turns = inference.trace.turns()[loop.number]
-        each = -(-turns // split_k)
-        return "one range" if each >= turns else f"ranges of {each * loop.step}"
+        iterations = inference.trace.turns()[loop.number]
+        each = -(-iterations // split_k)
+        return "one range" if each >= iterations else f"ranges of {each * loop.step}"
 
     yield OrderPart(RANGES, ("split_k", "stream_k", *domains), ranges, lambda split_k, stream_k, **values: stream_k > 0)
     names = {p.name for p in parameters(problem, device)}

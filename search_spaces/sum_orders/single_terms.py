@@ -36,8 +36,8 @@ def has_one_term(found: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
 
 def _is_zero(found: Inference, value: ir.Value | float) -> bool:
     if isinstance(value, ir.Value):
-        made = found.made.get(value.id)
-        return isinstance(made, ir.Fill) and made.number == 0.0
+        operation = found.made.get(value.id)
+        return isinstance(operation, ir.Fill) and operation.number == 0.0
     return value == 0.0
 
 
@@ -48,15 +48,15 @@ def _matches(
 
     The operand is the same for all positions; None for a literal.
     """
-    made = found.made.get(condition.id) if isinstance(condition, ir.Value) else None
-    if not isinstance(made, ir.Map):
+    operation = found.made.get(condition.id) if isinstance(condition, ir.Value) else None
+    if not isinstance(operation, ir.Map):
         return
-    if made.function == "and":
-        for part in made.arguments:
+    if operation.function == "and":
+        for part in operation.arguments:
             yield from _matches(found, part, dimension)
-    if made.function != "equal":
+    if operation.function != "equal":
         return
-    for one, other in (made.arguments, made.arguments[::-1]):
+    for one, other in (operation.arguments, operation.arguments[::-1]):
         positions = found.made.get(one.id) if isinstance(one, ir.Value) else None
         while isinstance(positions, ir.Broadcast) and positions.dimension != dimension:
             positions = found.made.get(positions.value.id)

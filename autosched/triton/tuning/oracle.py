@@ -59,7 +59,7 @@ class WholeGrid:
     """Oracle for a run of all blocks."""
 
     outputs: ExpectedOutputs
-    made: CompiledCandidate
+    candidate: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
         """Compare every output, and the set of its bytes that were written."""
@@ -67,10 +67,10 @@ class WholeGrid:
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]
             if expected.written is not None:
-                reason = other_part(name, expected.written, emulation.written[operand_of(self.made, tensor)])
+                reason = other_part(name, expected.written, emulation.written[operand_of(self.candidate, tensor)])
                 if reason:
                     return Comparison(math.inf, reason)
-            values = values_of(self.made, emulation.outputs, tensor)
+            values = values_of(self.candidate, emulation.outputs, tensor)
             error, reason = self.outputs.error(name, tensor, values, expected)
             if reason:
                 return Comparison(error, reason)
@@ -83,7 +83,7 @@ class SomeBlocks:
     """Oracle for a run of some blocks."""
 
     outputs: ExpectedOutputs
-    made: CompiledCandidate
+    candidate: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
         """Compare the elements that the blocks wrote.
@@ -93,7 +93,7 @@ class SomeBlocks:
         worst, compared, tensors = 0.0, 0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]
-            written = emulation.elements.get(operand_of(self.made, tensor))
+            written = emulation.elements.get(operand_of(self.candidate, tensor))
             if written is None or written.values.dtype.itemsize != tensor.element_size():
                 continue
             values, where = values_at_places(written, tensor)

@@ -80,10 +80,10 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
             objects = list(pool.map(lambda part: _object(compiler, part, work), _SHARED_PARTS))
             list(pool.map(runtime, RUNTIMES))
             driver.result()
-        made = folder.with_suffix(".new")
-        shutil.rmtree(made, ignore_errors=True)
-        shutil.copytree(work, made, ignore=shutil.ignore_patterns("*.map", "*.o", "*.cpp", "lock"))
-        made.rename(folder)
+        new_folder = folder.with_suffix(".new")
+        shutil.rmtree(new_folder, ignore_errors=True)
+        shutil.copytree(work, new_folder, ignore=shutil.ignore_patterns("*.map", "*.o", "*.cpp", "lock"))
+        new_folder.rename(folder)
 
 
 def _compiled_files(work: Path) -> int:

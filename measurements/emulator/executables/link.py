@@ -49,13 +49,13 @@ def link(texts: Sequence[str]) -> str:
     modules = [list(_statements(body)) for body in bodies]
     strong = {s.name for module in modules for s in module if s.defines and s.linkage == "visible"}
     defined = {s.name for module in modules for s in module if s.defines and s.linkage}
-    taken = set(defined)
+    symbols = set(defined)
     lines = [head, *(line for of_module in files for line in of_module)]
     weak: set[str] = set()
     for k, module in enumerate(modules):
         own = {s.name for s in module if not s.linkage and s.defines and s.name}
-        renamed = {name: f"{name}$file{k}" for name in own & taken}
-        taken |= own
+        renamed = {name: f"{name}$file{k}" for name in own & symbols}
+        symbols |= own
         for s in module:
             if s.linkage == "extern" and s.name in defined:
                 continue

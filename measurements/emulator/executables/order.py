@@ -180,8 +180,8 @@ class ExecutableOrder:
     def follow(self, lines: Iterable[str]) -> None:
         """Process the operations that the program submitted since the last call, one per line."""
         for line in lines:
-            what, *rest = line.split(" ")
-            match what:
+            event, *rest = line.split(" ")
+            match event:
                 case "allocated":
                     self._blocks[int(rest[0])] = _Allocation(" ".join(rest[2:]), int(rest[1]) in _KINDS_OF_HOST)
                 case "free":
@@ -320,7 +320,7 @@ class ExecutableOrder:
             f"{self._who(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"
         )
 
-    def _who(self, access: HostAccess, place: tuple[str, str, int]) -> str:
+    def _who(self, access: HostAccess, call_site: tuple[str, str, int]) -> str:
         stream = ""
         if access.timeline == LEGACY:
             stream = " on the default stream"
@@ -330,7 +330,7 @@ class ExecutableOrder:
             stream = f" on stream {numbers[0] - LEGACY}" if numbers else " on a destroyed stream"
         if access.by.node is not None:
             stream = f" in a graph{stream}"
-        function, file, line = place
+        function, file, line = call_site
         return f"{access.by.what}{stream}{where(function, file, line)}"
 
 

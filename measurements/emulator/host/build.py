@@ -100,11 +100,11 @@ def check_ready(*, source: bool = True) -> None:
     Callers with their own progress display call this first. Raises HostFailure.
     """
     try:
-        there = brings_runner() or intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
+        is_ready = brings_runner() or intact(emulator_folder() / _name_of(host_compiler(), RUNTIME_FLAGS))
         check_writable(emulator_folder())
     except (CacheUnusable, OSError):
-        there = False
-    if there:
+        is_ready = False
+    if is_ready:
         if source:
             check_nvrtc()
         return
@@ -130,7 +130,7 @@ def _digest_of(folder: Path) -> str:
 
     # os.walk instead of pathlib, which takes longer than reading and hashing the files; every command waits for this.
     places = os.walk(folder, onerror=fail)
-    files = (os.path.join(place, name) for place, _, names in places for name in names)
+    files = (os.path.join(directory, name) for directory, _, names in places for name in names)
     for file in sorted(file for file in files if file.endswith(SUFFIXES)):
         with open(file, "rb") as source:
             content = source.read()
@@ -191,28 +191,33 @@ def _build(path: Path, compiler: HostCompiler, flags: tuple[str, ...]) -> None:
 
     Each object is stored as soon as it is compiled, so an interrupted build continues where it stopped.
     """
-    objects = {part: _kept(compiler, part, flags) for part in parts_of(RUNTIME)}
+    objects = {part: _object_path(compiler, part, flags) for part in parts_of(RUNTIME)}
     with (
-        CompileStatus("the emulator", len(objects), lambda: sum(kept.exists() for kept in objects.values())),
+        CompileStatus("the emulator", len(objects), lambda: sum(file.exists() for file in objects.values())),
         one_at_a_time(path.parent / "runner.lock"),
     ):
         if intact(path):
             return
         with build_folder(path.parent) as folder:
-            _compile_parts(compiler, flags, folder, {part: kept for part, kept in objects.items() if not intact(kept)})
+            _compile_parts(
+                compiler,
+                flags,
+                folder,
+                {part: file for part, file in objects.items() if not intact(file)},
+            )
             built = folder / "runner"
             try:
                 _link_runtime(compiler, built, flags, tuple(map(str, objects.values())))
                 seal(built)
                 _check_runs(built, compiler)
             except HostFailure:
-                for kept in objects.values():  # an object may be damaged: compile all of them again next time
-                    kept.unlink(missing_ok=True)
+                for object_path in objects.values():  # an object may be damaged: compile all of them again next time
+                    object_path.unlink(missing_ok=True)
                 raise
             put(built, path)
 
 
-def _kept(compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...]) -> Path:
+def _object_path(compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...]) -> Path:
     """Return the path of a part's cached object. Its name is a digest of the sources that the part includes."""
     return cache_folder() / f"{part.name}-{_digest(compiler, flags, *part.contents(RUNTIME))}.o"
 
@@ -251,15 +256,20 @@ def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Pa
 
 
 def _compile_part(
-    compiler: HostCompiler, part: RuntimePart, flags: tuple[str, ...], folder: Path, ready: tuple[str, ...], kept: Path
+    compiler: HostCompiler,
+    part: RuntimePart,
+    flags: tuple[str, ...],
+    folder: Path,
+    ready: tuple[str, ...],
+    target: Path,
 ) -> None:
     """Compile a part in ``folder`` and store its object in the cache. ``ready`` are options for precompiled headers."""
-    made = folder / f"{part.name}.o"
-    _compile_runtime(compiler, made, [*flags, *ready, "-I", str(RUNTIME), "-c", *FROM_STDIN], part.text)
-    if _kept(compiler, part, flags) != kept:
+    compiled = folder / f"{part.name}.o"
+    _compile_runtime(compiler, compiled, [*flags, *ready, "-I", str(RUNTIME), "-c", *FROM_STDIN], part.text)
+    if _object_path(compiler, part, flags) != target:
         raise HostFailure("the emulator's sources changed during compilation: try again")
-    seal(made)  # linkers ignore trailing bytes
-    put(made, kept)
+    seal(compiled)  # linkers ignore trailing bytes
+    put(compiled, target)
 
 
 def _link_runtime(compiler: HostCompiler, built: Path, flags: tuple[str, ...], parts: tuple[str, ...]) -> None:
@@ -288,10 +298,10 @@ def _check_runs(program: Path, compiler: HostCompiler) -> None:
     Raises:
         HostFailure: If it does not run.
     """
-    said = _complaint(program)
-    if said:
+    complaint = _complaint(program)
+    if complaint:
         raise HostFailure(
-            f"programs compiled by {compiler.path} do not run ({main_complaint(said)}): repair it, or set "
+            f"programs compiled by {compiler.path} do not run ({main_complaint(complaint)}): repair it, or set "
             "AUTOSCHED_CACHE_DIR to a folder that is not mounted noexec"
         )
 
@@ -309,8 +319,8 @@ def _complaint(program: Path) -> str:
                 return str(error)
             time.sleep(0.01)
         else:
-            said = harmless(done.stderr)
-            return "" if "usage: runner" in said else said or f"exit status {done.returncode}"
+            stderr = harmless(done.stderr)
+            return "" if "usage: runner" in stderr else stderr or f"exit status {done.returncode}"
 
 
 def _digest(compiler: HostCompiler, flags: tuple[str, ...], *parts: str) -> str:

@@ -170,8 +170,8 @@ def last_line(text: str) -> str:
 
 def machine_sentence(error: OSError) -> str:
     """Return the message for an OSError."""
-    place = f" at {error.filename}" if error.filename else ""
-    return f"the emulator cannot work on this machine ({error.strerror or error}{place}): free disk space, or fix it"
+    location = f" at {error.filename}" if error.filename else ""
+    return f"the emulator cannot work on this machine ({error.strerror or error}{location}): free disk space, or fix it"
 
 
 def emulator_folder() -> Path:
@@ -192,8 +192,8 @@ def _answer(path: str, question: str) -> str:
     except subprocess.TimeoutExpired:
         raise HostFailure(f"{path} {question} did not end within {_ANSWER_SECONDS:.0f} s: {_REPAIR}") from None
     if done.returncode != 0 or not done.stdout.strip():
-        said = last_line(done.stderr) or f"exit status {done.returncode}, nothing printed"
-        raise HostFailure(f"{path} {question} failed ({said}): {_REPAIR}")
+        message = last_line(done.stderr) or f"exit status {done.returncode}, nothing printed"
+        raise HostFailure(f"{path} {question} failed ({message}): {_REPAIR}")
     return done.stdout.strip()
 
 
@@ -226,13 +226,13 @@ def _run(
         try:
             if scratch in _ended:  # terminated while this process was starting
                 _kill_group(process.pid)
-            said, complained = process.communicate(text, seconds)
+            stdout, complained = process.communicate(text, seconds)
         except BaseException:
             _kill_group(process.pid)
             raise
         finally:
             del _running[process.pid]
-    return subprocess.CompletedProcess(command, process.returncode, harmless(said), harmless(complained))
+    return subprocess.CompletedProcess(command, process.returncode, harmless(stdout), harmless(complained))
 
 
 def end_compilers(folder: Path) -> None:

@@ -15,13 +15,13 @@ _ERASE_LINE = "\r\x1b[K"
 
 
 class CompileStatus:
-    """Context manager that reports how many of ``total`` files of ``what`` are compiled.
+    """Context manager that reports how many of ``total`` files of ``subject`` are compiled.
 
     ``count`` returns that number. A process that waits for another one's compilation reports the same.
     """
 
-    def __init__(self, what: str, total: int, count: Callable[[], int]) -> None:
-        self._what = what
+    def __init__(self, subject: str, total: int, count: Callable[[], int]) -> None:
+        self._what = subject
         self._total, self._count, self._started = total, count, time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._report, daemon=True)

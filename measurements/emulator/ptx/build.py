@@ -78,7 +78,9 @@ def compile_to_bytecode(kernel: GeneratedKernel) -> CompiledBytecode:
     """
     started = time.monotonic()
     toolchain = _toolchain(kernel)
-    path = _place(toolchain, ptx_arch(kernel), *_options(kernel), kernel.entry, kernel.source, kernel.headers.digest)
+    path = _cache_path(
+        toolchain, ptx_arch(kernel), *_options(kernel), kernel.entry, kernel.source, kernel.headers.digest
+    )
     if intact(path):
         used(path)
         return CompiledBytecode(path, time.monotonic() - started, True)
@@ -154,7 +156,7 @@ def ptx_to_bytecode(text: str, entry: str = "", module: Module | None = None) ->
         HostFailure: If the cache cannot be written.
     """
     started = time.monotonic()
-    path = _place("text", entry, text)
+    path = _cache_path("text", entry, text)
     if intact(path):
         used(path)
         return CompiledBytecode(path, time.monotonic() - started, True)
@@ -177,7 +179,7 @@ def _publish(path: Path, text: str, entry: str, started: float, module: Module |
     return CompiledBytecode(path, time.monotonic() - started, False)
 
 
-def _place(*parts: str) -> Path:
+def _cache_path(*parts: str) -> Path:
     h = hashlib.sha256(_translator().encode())
     for part in parts:
         h.update(f"{len(part)}:".encode())
@@ -208,8 +210,8 @@ class SitePositions(NamedTuple):
 
     def callers(self, site: str) -> tuple[str, ...]:
         """Return the lines into which the site is inlined."""
-        place = self.get(site)
-        return () if place is None else place.callers
+        position = self.get(site)
+        return () if position is None else position.callers
 
 
 class ProgramFacts(NamedTuple):

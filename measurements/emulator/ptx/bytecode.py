@@ -339,9 +339,9 @@ class _Translation:
             except NotExecutable:
                 raise
             except Exception as error:  # a form without a table entry is unsupported
-                what = f"{error}: " if isinstance(error, Unsupported) and error.args else ""
+                reason = f"{error}: " if isinstance(error, Unsupported) and error.args else ""
                 raise NotExecutable(
-                    f"{shown_frame(i.frames, i.line)}: not supported: {what}PTX line {i.line}: {i.text}"
+                    f"{shown_frame(i.frames, i.line)}: not supported: {reason}PTX line {i.line}: {i.text}"
                 ) from error
         for label in places.get(len(f.function.body), ()):
             self.labels[f.index, label] = len(self.code)
@@ -478,10 +478,10 @@ class _Translation:
         A pointer to such a function, or to a table of them (of a class with virtual functions), may come from another
         launch.
         """
-        held = [value for v in self.module.variables for value in v.initial]
+        values = [value for v in self.module.variables for value in v.initial]
         for f in self.module.functions.values():
-            held += [operand for i in f.body if i.opcode.startswith("mov") for operand in i.operands]
-        names = dict.fromkeys(value.name for value in held if isinstance(value, Symbol))
+            values += [operand for i in f.body if i.opcode.startswith("mov") for operand in i.operands]
+        names = dict.fromkeys(value.name for value in values if isinstance(value, Symbol))
         return [n for n in names if n in self.module.functions and self.module.functions[n].is_defined]
 
     def variable_lines(self) -> list[str]:

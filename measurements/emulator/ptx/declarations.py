@@ -47,7 +47,7 @@ def variables(found: re.Match[str]) -> list[Variable]:
     element = max(TYPE_BYTES[kind], 1)
     vector = 4 if re.search(r"\.v4\b", found[2]) else 2 if re.search(r"\.v2\b", found[2]) else 1
     declared, _, value = found[3].partition("=")
-    made: list[Variable] = []
+    variables: list[Variable] = []
     initial = _initials(value)
     for one in declared.split(","):
         name = re.match(r"\s*([%$\w]+)\s*((?:\[\s*\d*\s*\])*)", one)
@@ -57,8 +57,8 @@ def variables(found: re.Match[str]) -> list[Variable]:
         if not count and initial:
             count = len(initial)
         alignment = _alignment(found[2], element)
-        made.append(_checked(Variable(name[1], found[1], kind, element * count, element, alignment, initial)))
-    return made
+        variables.append(_checked(Variable(name[1], found[1], kind, element * count, element, alignment, initial)))
+    return variables
 
 
 def _checked(variable: Variable) -> Variable:

@@ -518,9 +518,9 @@ _WMMA_LIKE = {"s8": ("s8", "u8"), "u8": ("s8", "u8"), "s4": ("s4", "u4"), "u4": 
 
 
 def _wmma(i: Instruction) -> Form:
-    what, *q = i.qualifiers
+    action, *q = i.qualifiers
     shape = _shape(q)
-    if what == "mma":
+    if action == "mma":
         layouts = [x for x in q if x in ("row", "col")]
         # f16 multiplicands are not named: wmma.mma...dtype.ctype
         types = [x for x in q if x in MULTIPLIED]
@@ -533,7 +533,7 @@ def _wmma(i: Instruction) -> Form:
         immediates = [1, *shape, *codes, *(int(x == "row") for x in layouts), len(a), len(b), len(c), differ]
         flags = FLAGS["satfinite"] if "satfinite" in q else 0
         return Form("wmma.mma", flags, d, _all((*a, *b, *c), TYPE_BYTES["f64"] if a_type == "f64" else 4), immediates)
-    load = what == "load"
+    load = action == "load"
     operand = ("a", "b", "c", "d").index(q[0])
     row = "row" in q
     kind = i.qualifiers[-1]

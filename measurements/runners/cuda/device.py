@@ -171,9 +171,13 @@ def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: in
     integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
     clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
     # Two transfers per clock. For memory shared with the CPU the driver reports other rates, or none.
-    told = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
-    bandwidth = near.dram_bandwidth if integrated else told or near.dram_bandwidth
-    guessed = [what for what, known in (("clock", clock != near.clock_hz), ("bandwidth", told)) if not known]
+    reported_bandwidth = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
+    bandwidth = near.dram_bandwidth if integrated else reported_bandwidth or near.dram_bandwidth
+    guessed = [
+        quantity
+        for quantity, known in (("clock", clock != near.clock_hz), ("bandwidth", reported_bandwidth))
+        if not known
+    ]
     product = GpuProduct(
         "_".join(name.lower().removeprefix("nvidia ").split()),
         sm,

@@ -321,14 +321,14 @@ def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopR
     """
     times: list[float] = []
     slowed: list[bool] = []
-    kept: list[float] = []  # times while the GPU was not throttled
+    seconds: list[float] = []  # times while the GPU was not throttled
     why: set[str] = set()
     began = timer.host.perf_counter()
 
     def over() -> bool:
         elapsed = timer.host.perf_counter() - began
         late = bool(times) and elapsed >= rule.max_seconds
-        return late or len(times) >= 2 * rule.max_repeats or rule.done(kept, elapsed) or rule.hopeless(kept, best)
+        return late or len(times) >= 2 * rule.max_repeats or rule.done(seconds, elapsed) or rule.hopeless(seconds, best)
 
     while not over():
         timer.slowdowns.clear()
@@ -336,23 +336,23 @@ def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopR
         times += new
         slowed += [bool(timer.slowdowns)] * len(new)
         why |= timer.slowdowns
-        kept += [] if timer.slowdowns else new
-    kept = unslowed(times, slowed)
+        seconds += [] if timer.slowdowns else new
+    seconds = unslowed(times, slowed)
     notes = []
     if any(slowed):
-        what = "are left out" if len(kept) < len(times) else "are kept: none was not"
-        notes.append(f"{sum(slowed)} of {len(times)} repeats, slowed by {' and '.join(sorted(why))}, {what}")
-    if rule.hopeless(kept, best):
-        notes.append(f"repeated {len(kept)} times only: over {rule.hopeless_factor:g} times slower than the best")
-    return Repeats(kept, timer.clock, "; ".join(notes))
+        outcome = "are left out" if len(seconds) < len(times) else "are kept: none was not"
+        notes.append(f"{sum(slowed)} of {len(times)} repeats, slowed by {' and '.join(sorted(why))}, {outcome}")
+    if rule.hopeless(seconds, best):
+        notes.append(f"repeated {len(seconds)} times only: over {rule.hopeless_factor:g} times slower than the best")
+    return Repeats(seconds, timer.clock, "; ".join(notes))
 
 
 def _in_turn(launch: Callable[[int], None], copies: int) -> Work:
-    turn = 0
+    next_index = 0
 
     def next_launch() -> None:
-        nonlocal turn
-        launch(turn % copies)
-        turn += 1
+        nonlocal next_index
+        launch(next_index % copies)
+        next_index += 1
 
     return next_launch

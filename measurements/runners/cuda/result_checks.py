@@ -98,18 +98,18 @@ class ResultChecks:
         for slot in program.slots:
             operand = slot.operand
             if operand.role == "input":
-                inside, behind = self._differences(slot, MODE_EQUAL, data.inputs[operand.name])
+                inside, after = self._differences(slot, MODE_EQUAL, data.inputs[operand.name])
                 complaint = f"{inside} bytes of input {operand.name} were changed"
             elif operand.zeroed:
-                inside, behind = self._differences(slot, MODE_ZERO, None)
+                inside, after = self._differences(slot, MODE_ZERO, None)
                 complaint = f"{inside} bytes of workspace {operand.name} were not left zero"
             else:
-                inside, behind = self._differences(slot, MODE_ANY, None)
+                inside, after = self._differences(slot, MODE_ANY, None)
                 complaint = ""
             if inside:
                 raise WrongResult(complaint, math.inf, damage=True)
-            if behind:
-                raise WrongResult(f"{behind} bytes after {operand.name} were written", math.inf, damage=True)
+            if after:
+                raise WrongResult(f"{after} bytes after {operand.name} were written", math.inf, damage=True)
 
     def _differences(self, slots: Slots, mode: int, wanted: Any) -> tuple[int, int]:
         """Count bytes that differ inside and after the arrays of all copies."""

@@ -224,15 +224,15 @@ class CudaRunner(PoolRunner):
 
         outcome: Outcome = self._ask(run)
         self._refuse_other_clock(outcome.answer.get("clock_mhz"))
-        told = outcome.answer.get("entrants", [])
+        answers = outcome.answer.get("entrants", [])
         entrants = []
         for i, program in enumerate(compiled):
             if isinstance(program, Measurement):
                 entrants.append(Entrant(f"candidate {i}", program.status, program.reason, ()))
             else:
-                entrants.append(_entrant(f"candidate {i}", told, able.index(i), outcome))
+                entrants.append(_entrant(f"candidate {i}", answers, able.index(i), outcome))
         for i, name in enumerate(baselines):
-            entrants.append(_entrant(name, told, len(able) + i, outcome))
+            entrants.append(_entrant(name, answers, len(able) + i, outcome))
         return tuple(entrants)
 
     def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
@@ -429,10 +429,10 @@ class CudaRunner(PoolRunner):
 
     def _refuse_other_clock(self, clock: float | None) -> None:
         """Raise RunnerStopped if the GPU does not run at its locked clock."""
-        said = self.options.policy.clock_mhz
-        if said is not None and clock is not None and abs(float(clock) / said - 1.0) > _CLOCK_TOLERANCE:
+        clock_mhz = self.options.policy.clock_mhz
+        if clock_mhz is not None and clock is not None and abs(float(clock) / clock_mhz - 1.0) > _CLOCK_TOLERANCE:
             raise RunnerStopped(
-                f"the GPU runs at {float(clock):g} MHz, not at {said}: lock it (nvidia-smi -lgc {said}), "
+                f"the GPU runs at {float(clock):g} MHz, not at {clock_mhz}: lock it (nvidia-smi -lgc {clock_mhz}), "
                 "or leave --clocks out"
             )
 
@@ -509,10 +509,10 @@ def _sent(candidate: Candidate, program: Compiled) -> SentKernel:
     return SentKernel(program.digest, candidate.kernel.with_entries(program.entries).launch_json())
 
 
-def _entrant(label: str, told: Sequence[Mapping[str, Any]], place: int, outcome: Outcome) -> Entrant:
+def _entrant(label: str, answers: Sequence[Mapping[str, Any]], position: int, outcome: Outcome) -> Entrant:
     if outcome.status is not Status.OK:
         return Entrant(label, outcome.status, outcome.reason, ())
-    entrant = told[place] if place < len(told) else {}
+    entrant = answers[position] if position < len(answers) else {}
     if not entrant or (entrant["status"] == Status.OK.value and not entrant["seconds"]):
         return Entrant(label, Status.CRASHED, "another entrant crashed the GPU worker", ())
     seconds, error, clock = entrant["seconds"], entrant.get("error"), outcome.answer.get("clock_mhz")

@@ -312,10 +312,10 @@ class GpuWorker:
                 return {"status": Status.OK.value, "entrants": entrants, "poisoned": True}
         indices = list(samplers)
         for order in interleaved(len(indices), request.rounds):
-            for place in order:
+            for position in order:
                 reset_persisting_lines()  # lines that one kernel made persist in L2 would be unavailable to the next
-                times = sorted(samplers[indices[place]]())
-                entrants[indices[place]]["seconds"].append(times[len(times) // 2])
+                times = sorted(samplers[indices[position]]())
+                entrants[indices[position]]["seconds"].append(times[len(times) // 2])
         return {"status": Status.OK.value, "entrants": entrants, "clock_mhz": self._timer.clock}
 
     def _baseline(

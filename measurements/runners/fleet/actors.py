@@ -182,15 +182,15 @@ class _SentReferences(References):
 
     def __init__(self) -> None:
         super().__init__()
-        self._given: dict[str, SentArrays] = {}
+        self._sent_arrays: dict[str, SentArrays] = {}
         self._giving = threading.Lock()
 
     def give(self, arrays: Arrays) -> None:
         with self._giving:
-            self._given = {**dict(list(self._given.items())[1 - DATA_SETS :]), arrays.key: arrays.sent}
+            self._sent_arrays = {**dict(list(self._sent_arrays.items())[1 - DATA_SETS :]), arrays.key: arrays.sent}
 
     def known(self, data: DataSet) -> SentArrays:
-        return self._given.get(data.key, NOTHING_SENT)
+        return self._sent_arrays.get(data.key, NOTHING_SENT)
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
         known = self.known(data)

@@ -107,10 +107,10 @@ class FleetRunner(PoolRunner):
         able = [i for i, module in enumerate(modules) if isinstance(module, Compiled)]
         options = {"rounds": rounds, "library": library, "others": tuple(others), "seed": seed}
         works = [self._work(candidates[i], modules[i]) for i in able]
-        told: Sequence[Entrant] = self._answer(
-            candidates[0].problem, "compare", lambda actor, *given: actor.compare.remote(*given, works, options)
+        entrants: Sequence[Entrant] = self._answer(
+            candidates[0].problem, "compare", lambda actor, *arguments: actor.compare.remote(*arguments, works, options)
         ).result()
-        of_able = iter(told)
+        of_able = iter(entrants)
         first = [
             next(of_able) if isinstance(p, Compiled) else Entrant(f"candidate {i}", p.status, p.reason, ())
             for i, p in enumerate(modules)
@@ -125,7 +125,7 @@ class FleetRunner(PoolRunner):
             return ready
         work = self._work(candidate, ready)
         found: dict[str, Array] | Measurement = self._answer(
-            candidate.problem, "outputs", lambda actor, *given: actor.outputs.remote(*given, work)
+            candidate.problem, "outputs", lambda actor, *arguments: actor.outputs.remote(*arguments, work)
         ).result()
         return found
 
@@ -148,7 +148,9 @@ class FleetRunner(PoolRunner):
             stream.results.put((position, Measurement(Status.CRASHED, self.provenance, _JUDGED), 0.0))
             return
         work = self._work(candidate, module)
-        answer = self._answer(candidate.problem, "measure", lambda actor, *given: actor.measure.remote(*given, work))
+        answer = self._answer(
+            candidate.problem, "measure", lambda actor, *arguments: actor.measure.remote(*arguments, work)
+        )
 
         def done(found: Future[Any]) -> None:
             try:
@@ -177,7 +179,7 @@ class FleetRunner(PoolRunner):
                 self._checks = self._fleet.put(SentModule.of(compiled))
             return self._checks
 
-    def _answer(self, problem: Problem, what: str, call: Callable[..., Any]) -> Future[Any]:
+    def _answer(self, problem: Problem, method: str, call: Callable[..., Any]) -> Future[Any]:
         """Return the reply of any GPU. If that GPU lacks arrays, it is called again with them.
 
         If no GPU remains, the future raises RunnerStopped.
@@ -194,7 +196,7 @@ class FleetRunner(PoolRunner):
             except CancelledError:
                 result.cancel()
             except JobLost as error:
-                if what == "measure" and "was lost with" in str(error):  # the candidate may be the cause
+                if method == "measure" and "was lost with" in str(error):  # the candidate may be the cause
                     crashed = Measurement(Status.CRASHED, self.provenance, f"the GPU's machine: {error}")
                     result.set_result((crashed, 0.0))
                 else:

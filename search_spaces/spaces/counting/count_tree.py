@@ -166,9 +166,9 @@ class CountTree:
 
     def _checked(self, ranks: Sequence[int] | npt.NDArray[Any]) -> Counts:
         count = self.count
-        given = ranks if isinstance(ranks, np.ndarray) else np.array([index(r) for r in ranks], dtype=object)
-        if given.ndim != 1 or given.dtype.kind not in "iuO":
-            raise ValueError(f"ranks must be a list of whole numbers, not {given.dtype} {given.shape}")
-        if bool(np.any((given < 0) | (given >= count))):
+        array = ranks if isinstance(ranks, np.ndarray) else np.array([index(r) for r in ranks], dtype=object)
+        if array.ndim != 1 or array.dtype.kind not in "iuO":
+            raise ValueError(f"ranks must be a list of whole numbers, not {array.dtype} {array.shape}")
+        if bool(np.any((array < 0) | (array >= count))):
             raise ValueError(f"a rank must lie in 0..{count - 1}: the space has {count} legal configurations")
-        return given.astype(np.int64) if count <= _SAFE else given.astype(object)
+        return array.astype(np.int64) if count <= _SAFE else array.astype(object)

@@ -92,15 +92,15 @@ class _Tables:
                 self._domains[name] = domain
         self._names = list(constraints.index)
         self._relations = dict(enumerate(relations))
-        self._evaluations = {i: (what, output) for i, (what, output, _) in enumerate(evaluations)}
+        self._evaluations = {i: (item, output) for i, (item, output, _) in enumerate(evaluations)}
         self._found: dict[str, dict[int, int]] = {}
         self._steps: list[Step] = []
         mask = constraints.mask
         self._plan = EliminationPlan(
             relations={i: RelationSize(mask(r.columns), float(r.length)) for i, r in self._relations.items()},
             evaluations={
-                i: Evaluated(mask(self._open_names(what.needs)), 0 if output is None else mask([output]), share)
-                for i, (what, output, share) in enumerate(evaluations)
+                i: Evaluated(mask(self._open_names(item.needs)), 0 if output is None else mask([output]), share)
+                for i, (item, output, share) in enumerate(evaluations)
             },
             waiting=mask((*self._parameters, *attributes)),
             undefined=mask(name for name in attributes if name not in self._domains),
@@ -125,11 +125,11 @@ class _Tables:
                 *(self._names[i] for i in bits(step.keeps)),
             }  # drops unused attributes
             pieces: list[Relation] = []
-            kept = 0
+            rows = 0
             for piece in self._pieces(UNIT, step.actions):
                 pieces.append(piece.select(needed))
-                kept += piece.length
-                if kept > TABLE_ROWS:
+                rows += piece.length
+                if rows > TABLE_ROWS:
                     raise TooTightlyTied(
                         f"the rules tie {', '.join(piece.columns)} so tightly that counting needs a table of more than "
                         f"{TABLE_ROWS} rows: split them into rules with fewer inputs, or state them on attributes with "
@@ -167,12 +167,12 @@ class _Tables:
         size = len(self._domains[name])
         return Relation({name: np.arange(size, dtype=code_type(size))}, size)
 
-    def _evaluate(self, table: Relation, what: Attribute | Rule, output: str | None) -> Relation:
-        domains = {name: self._domains[name] for name in what.needs}
+    def _evaluate(self, table: Relation, item: Attribute | Rule, output: str | None) -> Relation:
+        domains = {name: self._domains[name] for name in item.needs}
         fixed = np.zeros(table.length, dtype=np.int64)
-        codes = {name: fixed if name in self._fixed else table.columns[name] for name in what.needs}
+        codes = {name: fixed if name in self._fixed else table.columns[name] for name in item.needs}
         columns = Columns.coded(codes, domains, table.length)
-        result: npt.NDArray[Any] = what.evaluate(columns)
+        result: npt.NDArray[Any] = item.evaluate(columns)
         if output is None:
             return table if bool(result.all()) else table.take(np.flatnonzero(result))
         return Relation({**table.columns, output: self._codes(output, result)}, table.length, table.steps)

@@ -42,8 +42,8 @@ class Relation:
 
     def select(self, names: Container[str]) -> Relation:
         """Return every row with only the columns of these names: rows may become equal."""
-        kept = {name: codes for name, codes in self.columns.items() if name in names}
-        return Relation(kept, self.length, self.steps)
+        columns = {name: codes for name, codes in self.columns.items() if name in names}
+        return Relation(columns, self.length, self.steps)
 
 
 UNIT = Relation({}, 1)
@@ -74,18 +74,18 @@ def keys(tables: Sequence[Relation], sizes: Mapping[str, int]) -> tuple[list[Int
 
     The keys of the tables can be compared with each other. Also returns the exclusive upper bound of the keys.
     """
-    made = [np.zeros(t.length, dtype=np.int64) for t in tables]
+    codes = [np.zeros(t.length, dtype=np.int64) for t in tables]
     bound = 1
     for name, size in sizes.items():
         if bound * size >= _KEY_LIMIT:  # compress the keys to those that occur, in the same order
-            distinct, dense = np.unique(np.concatenate(made), return_inverse=True)
-            ends = np.cumsum([len(m) for m in made])[:-1]
-            made, bound = np.split(dense.astype(np.int64), ends), max(len(distinct), 1)
-        for key, table in zip(made, tables, strict=True):
+            distinct, dense = np.unique(np.concatenate(codes), return_inverse=True)
+            ends = np.cumsum([len(m) for m in codes])[:-1]
+            codes, bound = np.split(dense.astype(np.int64), ends), max(len(distinct), 1)
+        for key, table in zip(codes, tables, strict=True):
             key *= size
             key += table.columns[name]
         bound *= size
-    return made, bound
+    return codes, bound
 
 
 def sorted_order(key: IntArray, bound: int) -> IntArray | None:
@@ -134,8 +134,8 @@ class Join:
         """Return the joined rows of the left rows start..stop."""
         counts, first = self.counts[start:stop], self._first[start:stop]
         if len(counts) and int(counts.max()) <= 1:
-            kept = np.flatnonzero(counts)
-            left_rows, right_rows = kept + start, first[kept]
+            matching = np.flatnonzero(counts)
+            left_rows, right_rows = matching + start, first[matching]
         else:
             total = int(counts.sum())
             left_rows = np.repeat(np.arange(start, stop), counts)

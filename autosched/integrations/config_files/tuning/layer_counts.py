@@ -143,7 +143,7 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
     weights = (tokens > 0).sum() * n * k * layer.weight_bytes
     moved = weights + rows * layer.top_k * n * 2 + rows * k * layer.row_bytes
     memory = MEMORY_SECONDS * device.clock_hz
-    waiting, cold = (iterations * tile.turn(c.stages, load) for load in (CHAIN_LOAD, memory))
+    waiting, cold = (iterations * tile.cycles_of_iteration(c.stages, load) for load in (CHAIN_LOAD, memory))
     return LaunchTable(
         blocks=blocks,
         threads=32 * c.warps,
@@ -215,7 +215,7 @@ class _Tile:
     converted: Floats
     chain: Floats
 
-    def turn(self, stages: Floats, load: float) -> Floats:
+    def cycles_of_iteration(self, stages: Floats, load: float) -> Floats:
         """Return the cycles of an iteration if copies take ``load`` cycles and are issued several iterations ahead."""
         return np.maximum(self.chain, (self.chain + load) / np.maximum(stages - 1, 1))
 

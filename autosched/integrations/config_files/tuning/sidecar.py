@@ -110,7 +110,7 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
     document: dict[str, Any] = {"triton_version": tuned.triton} if format == "vllm" and tuned.triton else {}
     ordered = sorted(tuned.choices, key=lambda c: c.rows)
     document |= {str(c.rows): dict(c.config) for c in ordered}
-    beside = {
+    sidecar_content = {
         "autosched_sidecar": _VERSION,
         "hidden_size": tuned.layer.hidden,
         "top_k": tuned.layer.top_k,
@@ -127,7 +127,7 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
             for c in ordered
         },
     }
-    publish(path.with_name(path.stem + SIDECAR), _json(beside))
+    publish(path.with_name(path.stem + SIDECAR), _json(sidecar_content))
     publish(path, _json(document))
     return path
 
@@ -138,32 +138,32 @@ def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
     Raises ModelError.
     """
     name, device = file.name, file.name.device
-    beside = _sidecar(file.path)
+    sidecar = _sidecar(file.path)
     if file.faults or not name.is_moe:
         raise ModelError(f"{file.path}: {file.faults[0] if file.faults else 'not of a mixture of experts'}")
     if device is None:
         raise ModelError(f"{file.path}: {name.device_name} is not a known NVIDIA GPU")
-    if beside is None and model is None:
+    if sidecar is None and model is None:
         raise ModelError(f"{file.path} has no {SIDECAR[1:]} next to it: give --model config.json of its model")
     try:
-        hidden = int(beside["hidden_size"]) if beside is not None else model.hidden  # type: ignore[union-attr]
-        top_k = int(beside["top_k"]) if beside is not None else model.top_k  # type: ignore[union-attr]
-        entries = {int(rows): value for rows, value in (beside or {}).get("entries", {}).items()}
+        hidden = int(sidecar["hidden_size"]) if sidecar is not None else model.hidden  # type: ignore[union-attr]
+        top_k = int(sidecar["top_k"]) if sidecar is not None else model.top_k  # type: ignore[union-attr]
+        entries = {int(rows): value for rows, value in (sidecar or {}).get("entries", {}).items()}
         layer = Layer(name.experts, hidden, name.n, top_k, name.dtype, name.block_shape)
         choices = tuple(_choice(e.size, e.config, entries.get(e.size, {})) for e in file.entries if not e.fault)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{file.path.stem}{SIDECAR} is damaged: {error}") from error
-    return TunedLayer(layer, device, choices, file.triton, str((beside or {}).get("kernel", "")))
+    return TunedLayer(layer, device, choices, file.triton, str((sidecar or {}).get("kernel", "")))
 
 
-def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice:
-    seconds = beside.get("seconds")
+def _choice(rows: int, config: Config, sidecar: Mapping[str, Any]) -> LayerChoice:
+    seconds = sidecar.get("seconds")
     if seconds is not None and not 0 < float(seconds) < float("inf"):
         raise ValueError(f"invalid time {seconds}")
-    provenance = str(beside.get("provenance", "estimated"))
+    provenance = str(sidecar.get("provenance", "estimated"))
     if provenance not in ("estimated", "measured"):
         raise ValueError(f"invalid provenance {provenance[:40]}")
-    compared = beside.get("comparison")
+    compared = sidecar.get("comparison")
     comparison = None if compared is None else DefaultComparison.from_document(compared)
     if comparison is not None and comparison.taken.config != config:
         comparison = None  # ignore the sidecar's data if the file was changed later
@@ -172,7 +172,7 @@ def _choice(rows: int, config: Config, beside: Mapping[str, Any]) -> LayerChoice
         config,
         None if seconds is None else float(seconds),
         provenance,
-        dict(beside.get("verification", {})),
+        dict(sidecar.get("verification", {})),
         comparison,
     )
 
@@ -192,15 +192,15 @@ def _summary(comparison: DefaultComparison | None) -> dict[str, Any]:
 
 
 def _sidecar(path: Path) -> dict[str, Any] | None:
-    beside = path.with_name(path.stem + SIDECAR)
-    if not beside.exists():
+    path_of_sidecar = path.with_name(path.stem + SIDECAR)
+    if not path_of_sidecar.exists():
         return None
     try:
-        document = read_json(beside, _MOST_BYTES)
+        document = read_json(path_of_sidecar, _MOST_BYTES)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{beside} cannot be read as JSON: {error}") from error
+        raise ModelError(f"{path_of_sidecar} cannot be read as JSON: {error}") from error
     if not isinstance(document, dict) or document.get("autosched_sidecar") != _VERSION:
-        raise ModelError(f"{beside} is not a sidecar of this version")
+        raise ModelError(f"{path_of_sidecar} is not a sidecar of this version")
     return document
 
 

@@ -35,32 +35,34 @@ def _relaxed(i: Instruction) -> int:
 
 
 def _mbarrier(i: Instruction) -> Form:
-    what = i.qualifiers[0]
+    action = i.qualifiers[0]
     flags = _relaxed(i)
-    if what in ("init", "inval"):
+    if action in ("init", "inval"):
         at = address_of(i.operands[0])
-        count = [SourceOperand(i.operands[1], 4)] if what == "init" else []
-        return Form(f"mbarrier.{what}", 0, (), [SourceOperand(at.base, 8), *count], [at.offset])
-    if what in ("arrive", "arrive_drop"):
+        count = [SourceOperand(i.operands[1], 4)] if action == "init" else []
+        return Form(f"mbarrier.{action}", 0, (), [SourceOperand(at.base, 8), *count], [at.offset])
+    if action in ("arrive", "arrive_drop"):
         to, *rest = i.operands
         if isinstance(to, Address):  # .shared::cluster has no result
             to, rest = Register("_"), [to, *rest]
         at = address_of(rest[0])
         kind = next((q for q in i.qualifiers if q in _ARRIVALS), "plain")
         counts = [SourceOperand(rest[1], 4)] if len(rest) > 1 else []
-        immediates = [at.offset, _ARRIVALS.index(kind), len(counts), int(what == "arrive_drop")]
+        immediates = [at.offset, _ARRIVALS.index(kind), len(counts), int(action == "arrive_drop")]
         return Form("mbarrier.arrive", flags, _sink(to), [SourceOperand(at.base, 8), *counts], immediates)
-    if what in ("expect_tx", "complete_tx"):
+    if action in ("expect_tx", "complete_tx"):
         at = address_of(i.operands[0])
-        immediates = [at.offset, int(what == "complete_tx")]
+        immediates = [at.offset, int(action == "complete_tx")]
         return Form("mbarrier.tx", flags, (), [SourceOperand(at.base, 8), SourceOperand(i.operands[1], 4)], immediates)
-    if what == "pending_count":
+    if action == "pending_count":
         return Form("mbarrier.pending_count", 0, [i.operands[0]], [SourceOperand(i.operands[1], 8)])
-    if what in ("test_wait", "try_wait"):
+    if action in ("test_wait", "try_wait"):
         at = address_of(i.operands[1])
         parity = "parity" in i.qualifiers
         sources = [SourceOperand(at.base, 8), SourceOperand(i.operands[2], 4 if parity else 8)]
-        return Form("mbarrier.wait", flags, [i.operands[0]], sources, [at.offset, int(parity), int(what == "try_wait")])
+        return Form(
+            "mbarrier.wait", flags, [i.operands[0]], sources, [at.offset, int(parity), int(action == "try_wait")]
+        )
     raise Unsupported
 
 
@@ -100,9 +102,9 @@ def _tensormap(i: Instruction) -> Form:
 
     ``cp_fenceproxy`` has ``[to], [from], 128``.
     """
-    what, *q = i.qualifiers
+    action, *q = i.qualifiers
     at = address_of(i.operands[0])
-    if what == "cp_fenceproxy":
+    if action == "cp_fenceproxy":
         from_ = address_of(i.operands[1])
         if number(i.operands[2]) != _MAP_BYTES:
             raise Unsupported  # ptxas rejects it
@@ -111,7 +113,7 @@ def _tensormap(i: Instruction) -> Form:
             "tensormap.cp_fenceproxy", FLAGS["cta"] if "cta" in q else 0, (), sources, [1, at.offset, from_.offset]
         )
     field = q[1] if len(q) > 1 and q[0] == "tile" else ""
-    if what != "replace" or field not in _FIELDS:
+    if action != "replace" or field not in _FIELDS:
         raise Unsupported
     *dimension, value = i.operands[1:]
     dimensions = _FIELDS[field]
@@ -341,8 +343,8 @@ def _setmaxnreg(i: Instruction) -> Form:
 
 def _launch_control(i: Instruction) -> Form:
     """Return the form of ``try_cancel [answer], [mbarrier]``, or of a query of its answer."""
-    what, *q = i.qualifiers
-    if what == "try_cancel":
+    action, *q = i.qualifiers
+    if action == "try_cancel":
         to, barrier = (address_of(o) for o in i.operands)
         immediates = [to.offset, barrier.offset, int("multicast::cluster::all" in q)]
         return Form(
@@ -358,8 +360,8 @@ def _launch_control(i: Instruction) -> Form:
     first, _, axis = q[0].partition("::")
     if first != "get_first_ctaid":
         raise Unsupported
-    asked = [("xyz".index(axis), i.operands[0])] if axis else list(enumerate(values_of(i.operands[0])))[:3]
-    wanted = [(k, o) for k, o in asked if _sink(o)]
+    axes = [("xyz".index(axis), i.operands[0])] if axis else list(enumerate(values_of(i.operands[0])))[:3]
+    wanted = [(k, o) for k, o in axes if _sink(o)]
     return Form("clusterlaunchcontrol.first_block", 0, [o for _, o in wanted], answer, [k for k, _ in wanted])
 
 

@@ -30,14 +30,14 @@ def block_scaled_form(i: Instruction) -> Form | None:
     if kind is None or i.qualifiers[:2] != ("sync", "aligned") or {"sp", "sp::ordered_metadata"} & set(i.qualifiers):
         raise Unsupported
     shape, elements, scales, usual = _KINDS[kind]
-    said = next((int(q[len("scale_vec::")]) for q in i.qualifiers if q.startswith("scale_vec::")), usual)
+    num_scales = next((int(q[len("scale_vec::")]) for q in i.qualifiers if q.startswith("scale_vec::")), usual)
     types = [q for q in i.qualifiers if q in _ELEMENTS]
     scale = i.qualifiers[-1]
     if (
         shape not in i.qualifiers
         or len(types) != 2
         or not set(types) <= set(elements)
-        or scale not in scales.get(said, ())
+        or scale not in scales.get(num_scales, ())
     ):
         raise Unsupported
     if "row" not in i.qualifiers or "col" not in i.qualifiers or i.qualifiers.count("f32") != 2 or len(i.operands) != 8:
@@ -46,8 +46,15 @@ def block_scaled_form(i: Instruction) -> Form | None:
     if (len(d), len(a), len(b), len(c)) != (4, 4, 2, 4):
         raise Unsupported
     scale_a, where_a, scale_b, where_b = i.operands[4:]
-    selected = [*_selector(where_a, said, 2), *_selector(where_b, said, 4)]
-    immediates = [1, int(shape.partition("k")[2]), *map(_ELEMENTS.index, types), said, int(scale == "ue4m3"), *selected]
+    selected = [*_selector(where_a, num_scales, 2), *_selector(where_b, num_scales, 4)]
+    immediates = [
+        1,
+        int(shape.partition("k")[2]),
+        *map(_ELEMENTS.index, types),
+        num_scales,
+        int(scale == "ue4m3"),
+        *selected,
+    ]
     return Form("mma.block_scale", 0, d, [SourceOperand(o, 4) for o in (*a, *b, *c, scale_a, scale_b)], immediates)
 
 
@@ -91,7 +98,12 @@ def sparse_mma_form(i: Instruction) -> Form | None:
         raise Unsupported
     d, a, b, c = (_items(operand) for operand in i.operands[:4])
     metadata, selector = i.operands[4:]
-    if [len(x) for x in (d, a, b, c)] != [held := 2 if d_type == "f16" else 4, k * bits // 128, k * bits // 128, held]:
+    if [len(x) for x in (d, a, b, c)] != [
+        num_registers := 2 if d_type == "f16" else 4,
+        k * bits // 128,
+        k * bits // 128,
+        num_registers,
+    ]:
         raise Unsupported
     selectors = 32 * of_field // k  # all lanes have metadata, or one or two lanes of each four
     if not isinstance(selector, Number) or selector.kind != "i" or selector.bits >= selectors:

@@ -31,9 +31,9 @@ def multimem_form(i: Instruction) -> Form | None:
     """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode != "multimem":
         return None
-    what, *named, kind = i.qualifiers
-    opcode, semantics = _ACCESSES[what]
-    operations = () if what == "st" else _OPERATIONS[kind]
+    action, *named, kind = i.qualifiers
+    opcode, semantics = _ACCESSES[action]
+    operations = () if action == "st" else _OPERATIONS[kind]
     groups = (semantics, _SCOPES, ("global",), operations, tuple(_ACCUMULATORS), tuple(_VECTORS))
     chosen = [next((q for q in named if q in group), "") for group in groups]
     semantic, scope, _, operation, accumulator, vector = chosen
@@ -41,14 +41,14 @@ def multimem_form(i: Instruction) -> Form | None:
         raise Unsupported
     if bool(scope) != (semantic not in ("", "weak")):
         raise Unsupported
-    if accumulator and (what != "ld_reduce" or operation != "add" or kind not in _ACCUMULATORS[accumulator]):
+    if accumulator and (action != "ld_reduce" or operation != "add" or kind not in _ACCUMULATORS[accumulator]):
         raise Unsupported
     each, count = _BYTES.get(kind) or TYPE_BYTES[kind], _VECTORS.get(vector, 1)
-    address, values = reversed(i.operands) if what == "ld_reduce" else i.operands
+    address, values = reversed(i.operands) if action == "ld_reduce" else i.operands
     if not isinstance(address, Address) or len(values_of(values)) != count:
         raise Unsupported
     if each * count not in (4, 8, 16) or kind not in (_FLOATS if vector else _OPERATIONS):
         raise Unsupported
-    moved = [operation, kind] if what == "red" else [f"b{8 * each}"]
+    moved = [operation, kind] if action == "red" else [f"b{8 * each}"]
     qualifiers = [semantic or semantics[0], scope, "global", *moved[:-1], vector, moved[-1]]
     return form_of(replace(i, opcode=opcode, qualifiers=tuple(filter(None, qualifiers))))

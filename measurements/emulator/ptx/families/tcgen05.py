@@ -22,8 +22,8 @@ def tcgen05_form(i: Instruction) -> Form | None:
     """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode != "tcgen05":
         return None
-    what, *rest = i.qualifiers
-    form = _FORMS.get(what.partition("::")[0])
+    action, *rest = i.qualifiers
+    form = _FORMS.get(action.partition("::")[0])
     if form is None:
         raise Unsupported
     return form(i, rest)

@@ -74,11 +74,11 @@ def _surface(i: Instruction) -> Form:
 
 
 def _query(i: Instruction) -> Form:
-    what = i.qualifiers[0]
-    if what not in _QUERIES[:3]:
+    attribute = i.qualifiers[0]
+    if attribute not in _QUERIES[:3]:
         raise Unsupported
     at, _ = _place(i.operands[1])
-    return Form("txq", 0, [i.operands[0]], [SourceOperand(at.base, 8)], [_QUERIES.index(what)])
+    return Form("txq", 0, [i.operands[0]], [SourceOperand(at.base, 8)], [_QUERIES.index(attribute)])
 
 
 _TEXTURES: dict[str, Callable[[Instruction], Form]] = {

@@ -16,15 +16,15 @@ def wgmma_form(i: Instruction) -> Form | None:
     """Return the form; None for another instruction. Raises Unsupported."""
     if i.opcode != "wgmma":
         return None
-    what, *q = i.qualifiers
-    if what in ("fence", "commit_group"):
-        return Form(f"wgmma.{what}", immediates=[1])
-    if what == "wait_group":
+    action, *q = i.qualifiers
+    if action in ("fence", "commit_group"):
+        return Form(f"wgmma.{action}", immediates=[1])
+    if action == "wait_group":
         pending = number(i.operands[0])
         if pending < 0:  # ptxas rejects it
             raise Unsupported
         return Form("wgmma.wait_group", immediates=[1, min(pending, _MOST_PENDING)])
-    if what != "mma_async":
+    if action != "mma_async":
         raise Unsupported
     return _multiply(i, q)
 

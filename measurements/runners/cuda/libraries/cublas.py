@@ -125,14 +125,14 @@ _handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}
 def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
     """Return the handle of a stream of a GPU, which exists until the process ends."""
     address = int(stream.ptr)
-    place = int(cp.cuda.runtime.getDevice()), address
-    if place not in _handles:
+    key = int(cp.cuda.runtime.getDevice()), address
+    if key not in _handles:
         library, handle, workspace = _library(), ctypes.c_void_p(), cp.cuda.alloc(WORKSPACE)
         _check(library.cublasCreate_v2(ctypes.byref(handle)))
         _check(library.cublasSetStream_v2(handle, ctypes.c_void_p(address)))
         _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(int(workspace.ptr)), ctypes.c_size_t(WORKSPACE)))
-        _handles[place] = handle, workspace
-    return _handles[place][0]
+        _handles[key] = handle, workspace
+    return _handles[key][0]
 
 
 def _check(status: int) -> None:

@@ -154,7 +154,7 @@ def _fastest(
         return float(cp.cuda.get_elapsed_time(start, stop))
 
     times: list[tuple[float, int]] = []
-    for place, algorithm in enumerate(algorithms):
+    for rank, algorithm in enumerate(algorithms):
         with suppress(CublasError, NoGraph):  # a heuristic may return algorithms that this chip then rejects
             once = partial(launch, algorithm)
             once()
@@ -162,27 +162,27 @@ def _fastest(
             captured = capture(stream, [once] * together)
             replay = partial(captured.graph.launch, stream)
             replay()
-            times.append((statistics.median(elapsed(replay) for _ in range(_TIMED)) / together, place))
+            times.append((statistics.median(elapsed(replay) for _ in range(_TIMED)) / together, rank))
     if not times:
         raise CublasError("cuBLASLt can launch none of the algorithms that it suggests")
     return algorithms[min(times)[1]]
 
 
 def _description(library: Any, compute: int, scale_type: int) -> ctypes.c_void_p:
-    made = ctypes.c_void_p()
-    _check(library.cublasLtMatmulDescCreate(ctypes.byref(made), compute, scale_type))
-    return made
+    description = ctypes.c_void_p()
+    _check(library.cublasLtMatmulDescCreate(ctypes.byref(description), compute, scale_type))
+    return description
 
 
 def _matrix(library: Any, element: str, rows: int, columns: int, batch: int) -> ctypes.c_void_p:
     """Return a column-major stack of matrices without gaps."""
-    made = ctypes.c_void_p()
+    layout = ctypes.c_void_p()
     sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)
-    _check(library.cublasLtMatrixLayoutCreate(ctypes.byref(made), _TYPES[element], *sizes))
+    _check(library.cublasLtMatrixLayoutCreate(ctypes.byref(layout), _TYPES[element], *sizes))
     if batch > 1:
-        _set(made, "cublasLtMatrixLayoutSetAttribute", _BATCH_COUNT, ctypes.c_int32(batch))
-        _set(made, "cublasLtMatrixLayoutSetAttribute", _BATCH_STRIDE, ctypes.c_int64(rows * columns))
-    return made
+        _set(layout, "cublasLtMatrixLayoutSetAttribute", _BATCH_COUNT, ctypes.c_int32(batch))
+        _set(layout, "cublasLtMatrixLayoutSetAttribute", _BATCH_STRIDE, ctypes.c_int64(rows * columns))
+    return layout
 
 
 def _set(thing: ctypes.c_void_p, function: str, attribute: int, value: Any) -> None:
@@ -209,12 +209,12 @@ _places: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # by GPU and s
 
 def _place(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
     """Return a handle and a workspace for each stream of each GPU, which exist until the process ends."""
-    place = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
-    if place not in _places:
+    key = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
+    if key not in _places:
         handle = ctypes.c_void_p()
         _check(_library().cublasLtCreate(ctypes.byref(handle)))
-        _places[place] = handle, cp.cuda.alloc(WORKSPACE)
-    return _places[place]
+        _places[key] = handle, cp.cuda.alloc(WORKSPACE)
+    return _places[key]
 
 
 def _check(status: int) -> None:

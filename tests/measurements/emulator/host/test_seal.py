@@ -94,7 +94,7 @@ SMALL = RuntimePart("small", ("machine/report.cpp",))
 def test_precompiled_headers_are_used_and_change_no_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path))
     compiler = host_compiler()
-    kept = build._kept(compiler, SMALL, RUNTIME_FLAGS)
+    kept = build._object_path(compiler, SMALL, RUNTIME_FLAGS)
     options = build._standard_headers(compiler, RUNTIME_FLAGS, tmp_path)
     if "clang" in compiler.identity:
         assert options == ()

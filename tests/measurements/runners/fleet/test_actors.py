@@ -73,4 +73,4 @@ def test_an_actor_keeps_the_arrays_of_the_last_data_sets() -> None:
     actor = GpuActor(FleetOptions())
     for number in range(DATA_SETS + 2):
         actor._references.give(Arrays(str(number), SentArrays({"inputs": str(number)}, {})))
-    assert list(actor._references._given) == [str(n) for n in range(2, DATA_SETS + 2)]
+    assert list(actor._references._sent_arrays) == [str(n) for n in range(2, DATA_SETS + 2)]

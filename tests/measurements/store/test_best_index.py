@@ -64,7 +64,7 @@ def test_the_indexed_winner_agrees_with_the_trials(appended: list[Trial]) -> Non
 def _agrees(store: Store) -> None:
     for entry in _cells(store):
         with store.reading() as connection:
-            kept = best_index.kept(connection, entry)
+            kept = best_index.stored_entry(connection, entry)
             assert kept is not None
             if kept.ranked:
                 assert kept.winner == best_index.rank(connection, entry, store.name)
@@ -86,7 +86,7 @@ def test_trials_of_new_schedules_need_no_second_look(tmp_path: Path) -> None:
             status = (Status.OK, Status.OK, Status.WRONG_RESULT, Status.TIMEOUT, Status.UNVERIFIED)[tile % 5]
             store.append(trial(tile, status, 1 + tile * 7 % 11, "h200", f"d{tile}", None, Provenance.MEASURED))
             with store.reading() as connection:
-                kept = best_index.kept(connection, _cells(store)[0])
+                kept = best_index.stored_entry(connection, _cells(store)[0])
             assert kept is not None and kept.ranked, "else every best of a killed run would read all of its trials"
 
 
@@ -98,7 +98,7 @@ def test_a_remeasured_schedule_is_ranked_when_the_store_is_closed(tmp_path: Path
     if close:
         store.close()
     with Store.open(tmp_path / "a.db", create=False) as again, again.reading() as connection:
-        kept = best_index.kept(connection, _cells(again)[0])
+        kept = best_index.stored_entry(connection, _cells(again)[0])
         assert kept is not None and kept.ranked == close
     best = Store.open(tmp_path / "a.db", create=False).best(PROBLEM, "h200")
     assert best is not None and best.seconds == pytest.approx(6e-6)

@@ -268,13 +268,13 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
             content = Path(function.__code__.co_filename).read_text("utf-8")
         except OSError:  # typed at an interactive prompt
             content = repr((function.__code__.co_code, function.__code__.co_consts, function.__code__.co_names))
-        told = f"{arguments}\0{content}" + (f"\0{sizes}" if sizes else "") + (f"\0{scalars}" if scalars else "")
+        identity = f"{arguments}\0{content}" + (f"\0{sizes}" if sizes else "") + (f"\0{scalars}" if scalars else "")
         summary = (function.__doc__ or "a tile program").strip().splitlines()[0]
         return Program(
             function.__name__,
             function,
             tuple(arguments.items()),
-            told,
+            identity,
             summary,
             dynamic=(*sizes, *strides.values()),
             scalars=tuple(scalars.items()),

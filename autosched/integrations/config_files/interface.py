@@ -83,7 +83,7 @@ class MoeConfigFiles:
                 rows=rows,
                 candidates=candidates,
                 measure=gpu_measure(self.format) if measure else None,
-                told=on_batch_size,
+                on_batch_size=on_batch_size,
             )
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> list[ExpertProduct]:

@@ -75,7 +75,7 @@ def choices(
     database: str | Path | None = None,
     *,
     device: str | Device,
-    told: Callable[[MatmulChoice], None] = lambda choice: None,
+    on_choice: Callable[[MatmulChoice], None] = lambda choice: None,
     record: bool = False,
 ) -> Callable[[], Any]:
     """Return a factory for Inductor's option ``inductor_choices_class``.
@@ -87,7 +87,7 @@ def choices(
     Args:
         database: A path or an SQLAlchemy URL; None to use only the model's choices.
         device: Name or row of the GPU.
-        told: Called once with each choice.
+        on_choice: Called once with each choice.
         record: If True, Inductor times problems that are not in ``database``, and its winners are stored as measured.
             Run this once with max_autotune on the GPU.
 
@@ -103,7 +103,7 @@ def choices(
         raise ValueError("record needs a database to store winners")
     if database is not None:
         Store.open(database, create=record).close()
-    shared = _Shared(None if database is None else str(database), row, told, record)
+    shared = _Shared(None if database is None else str(database), row, on_choice, record)
     return lambda: _LookupChoices(shared)
 
 
@@ -111,9 +111,9 @@ class _Shared:
     """State of all instances of one call; Inductor creates an instance for each query of its cache key."""
 
     def __init__(
-        self, database: str | None, device: Device, told: Callable[[MatmulChoice], None], record: bool
+        self, database: str | None, device: Device, on_choice: Callable[[MatmulChoice], None], record: bool
     ) -> None:
-        self.database, self.device, self.told, self.record = database, device, told, record
+        self.database, self.device, self.on_choice, self.record = database, device, on_choice, record
         self.answers: dict[str, MatmulChoice] = {}
         self.recorded = {} if database is None else _recorded(database, device)
 
@@ -189,7 +189,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
             )
         if not shared.record or choice.config is not None:
             shared.answers[key] = choice
-        shared.told(choice)
+        shared.on_choice(choice)
         return choice
 
 

@@ -52,7 +52,7 @@ def recording(path: str | Path) -> Iterator[None]:
 
 
 def _line(
-    *, fn: Any, key: tuple[Any, ...], best_config: Any, configs_timings: Mapping[Any, Any] | None, **told: Any
+    *, fn: Any, key: tuple[Any, ...], best_config: Any, configs_timings: Mapping[Any, Any] | None, **more: Any
 ) -> bytes:
     times = configs_timings or {}
     document = {
@@ -61,8 +61,8 @@ def _line(
         "key": [value if isinstance(value, (int, float, str)) else str(value) for value in key],
         "best": best_config.all_kwargs(),
         "milliseconds": [[config.all_kwargs(), _median(time)] for config, time in times.items()],
-        "seconds": told.get("duration"),
-        "cached": bool(told.get("cache_hit")),
+        "seconds": more.get("duration"),
+        "cached": bool(more.get("cache_hit")),
     }
     return json.dumps(document, default=str).encode() + b"\n"
 

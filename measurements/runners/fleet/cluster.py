@@ -38,7 +38,7 @@ class Fleet:
         address: "auto" for the cluster of this machine, "local" for one that ends with this process, or an address.
         options: Timing options and limits; None for the defaults.
         compilers: Number of compilers; None for one per CPU of the cluster.
-        told: Called with messages for the user.
+        on_message: Called with messages for the user.
 
     Raises:
         FleetError: Ray is not installed, there is no cluster, or none of its GPUs responds.
@@ -50,7 +50,7 @@ class Fleet:
         options: FleetOptions | None = None,
         *,
         compilers: int | None = None,
-        told: Callable[[str], None] = lambda line: None,
+        on_message: Callable[[str], None] = lambda line: None,
     ) -> None:
         try:
             import ray
@@ -58,7 +58,7 @@ class Fleet:
             raise FleetError(f"Ray is not installed: {INSTALL}") from error
         self.address, self.options = address, options or FleetOptions()
         self._ray: Any = ray
-        self._told = told
+        self._on_message = on_message
         self._lock = threading.Lock()
         self._kinds: dict[str, tuple[Device, Dispatcher]] = {}
         self._starting: dict[Any, bool] = {}  # actor handles, with True for those of GPUs
@@ -230,7 +230,7 @@ class Fleet:
             if line in self._told_of:
                 return
             self._told_of.add(line)
-        self._told(line)
+        self._on_message(line)
 
 
 def stopped(error: BaseException) -> RunnerStopped:

@@ -77,9 +77,9 @@ _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NA
 
 def caller() -> Source:
     """Return the position of the nearest frame in the user's code, or that of ``at_source``."""
-    told = _source.get()
-    if told is not None:
-        return told
+    source = _source.get()
+    if source is not None:
+        return source
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename in _OURS:
         frame = frame.f_back

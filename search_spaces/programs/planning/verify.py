@@ -103,7 +103,7 @@ def _check_quotients(index: Index, found: Inference, turns: dict[int, int], sour
 
 def notes(found: Inference) -> tuple[str, ...]:
     """Return warnings about legal but suspicious code: windows that are outside of their arrays in every block."""
-    turns, told = found.trace.turns(), []
+    turns, messages = found.trace.turns(), []
     for operation, _ in found.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
             continue
@@ -111,11 +111,11 @@ def notes(found: Inference) -> tuple[str, ...]:
         for d, axis in enumerate(("rows", "columns")):
             low, high = window.at[d].interval(found.trace.most_blocks, turns)
             if low >= window.extent[d] or high + window.shape[d] <= 0:
-                told.append(
+                messages.append(
                     f"{operation.source}: {ir.spelled(operation)}: the window begins between {axis} {low} and "
                     f"{high} of {window.array.name}, which has {window.extent[d]}: it is entirely outside"
                 )
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(messages))
 
 
 def program_notes(problem: ProgramProblem) -> tuple[str, ...]:

@@ -60,8 +60,8 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
     def function(p: Builder, *made: Array) -> None:
         given = {s: n for a in made for s, n in zip(a.sizes, a.full, strict=True)}
         if found.fixed and given != sizes:
-            told = ", ".join(f"{n} = {v}" for n, v in sizes.items())
-            raise ProgramError(f"{file}: the text was printed for {told}, and is valid only for these sizes")
+            assignments = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+            raise ProgramError(f"{file}: the text was printed for {assignments}, and is valid only for these sizes")
         Execution(found, p, {a.name: m for a, m in zip(arrays, made, strict=True)}, given).run()
 
     own = name or listing.name or "fragment"

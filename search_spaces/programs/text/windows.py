@@ -128,8 +128,8 @@ class Windows(Names):
         window = self._handle(s, str(s.operands[0]))
         for type_ in (*s.takes, *s.gives):
             if type_.kind in ("tile", "vector") and type_.dims != window.shape:
-                told = "x".join(map(str, type_.dims))
-                self.found.note(s, f"its type {told} is ignored: the tile is {window.shape[0]}x{window.shape[1]}")
+                extents = "x".join(map(str, type_.dims))
+                self.found.note(s, f"its type {extents} is ignored: the tile is {window.shape[0]}x{window.shape[1]}")
             elif type_.kind in ("tile", "vector") and type_.element != window.window.array.dtype.name:
                 self.found.note(
                     s, f"its type {type_.element} is ignored: the tile has {window.window.array.dtype.name}"
@@ -177,8 +177,8 @@ class Windows(Names):
         elif window.window.array.role == "inout":
             missing = [n for n in self.grid if not any(n in names_of(place) for tile in self.found.tiles.values()
                        for place in tile_places(self.found, tile) if tile.name == tiles[0])]  # fmt: skip
-            told = " and ".join(missing) or "other axes"
-            self.found.note(s, f"all blocks along {told} store here: read as atomic_rmw <addf>")
+            axes = " and ".join(missing) or "other axes"
+            self.found.note(s, f"all blocks along {axes} store here: read as atomic_rmw <addf>")
             self.p.atomic_rmw("addf", value, window)
         else:
             self.p.store(value, window, rows_below=self._place(s, s.index[0][0]) if s.index else None)

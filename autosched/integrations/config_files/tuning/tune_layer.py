@@ -83,7 +83,7 @@ def tune_layer(
     rows: Sequence[int],
     candidates: int = CANDIDATES,
     measure: Measure | None = None,
-    told: Callable[[str], None] = lambda note: None,
+    on_batch_size: Callable[[str], None] = lambda note: None,
 ) -> TunedLayer:
     """Choose a configuration for each batch size among the model's ``candidates``.
 
@@ -99,7 +99,7 @@ def tune_layer(
         rows: Batch sizes, in tokens.
         candidates: Number of configurations, ranked by the model, that are compiled for each batch size.
         measure: Returns the seconds of a batch with a configuration on this machine's GPU; None without one.
-        told: Called with a line for every batch size.
+        on_batch_size: Called with a line for every batch size.
 
     Returns:
         A configuration for each batch size, and its verification.
@@ -133,7 +133,7 @@ def tune_layer(
                     raise NothingSound(f"there is no usable configuration for {m} rows: {why}")
                 timed = None if measure is None else partial(_measured, measure, layer, m)
                 choices.append(_choice(sound, default[0] if default else None, m, format, timed))
-                told("")
+                on_batch_size("")
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
     return TunedLayer(layer, device, tuple(choices), triton, kernel)

@@ -55,7 +55,7 @@ def ask(factory, inputs=None, op="mm"):
 
 def test_the_models_choice_is_deterministic_and_reported(inductor) -> None:
     told = []
-    factory = inductor.choices(device="h100", told=told.append)
+    factory = inductor.choices(device="h100", on_choice=told.append)
     first = ask(factory)
     assert ask(factory) == first and ask(inductor.choices(device="h100")) == first
     (config,) = first["triton::mm"]
@@ -84,7 +84,7 @@ def test_each_choice_fits_its_device(inductor) -> None:
 )
 def test_unsupported_problems_are_left_to_inductor(inductor, dtypes, strides, why) -> None:
     told = []
-    assert ask(inductor.choices(device="h100", told=told.append), Inputs(SHAPES, strides, dtypes)) == {}
+    assert ask(inductor.choices(device="h100", on_choice=told.append), Inputs(SHAPES, strides, dtypes)) == {}
     assert why in str(told[0]) and "left to Inductor" in str(told[0])
     assert ask(inductor.choices(device="h100"), op="convolution") == {}
 
@@ -94,11 +94,11 @@ def test_a_recorded_winner_goes_before_the_model(inductor, tmp_path: Path) -> No
     key, _, _ = inductor._described("mm", SHAPES, STRIDES, DTYPES)
     inductor.record_winner(database, device("h100"), key, OTHER, 3e-6)
     told = []
-    (config,) = ask(inductor.choices(database, device="h100", told=told.append))["triton::mm"]
+    (config,) = ask(inductor.choices(database, device="h100", on_choice=told.append))["triton::mm"]
     assert (config["BLOCK_M"], config["BLOCK_K"], config["num_warps"], config["EVEN_K"]) == (16, 32, 2, True)
     assert str(told[0]).endswith("(recorded, 3.00 us MEASURED)")
     assert inductor.choices(database, device="h100")().uuid() != inductor.choices(device="h100")().uuid()
-    (elsewhere,) = ask(inductor.choices(database, device="a100", told=told.append))["triton::mm"]
+    (elsewhere,) = ask(inductor.choices(database, device="a100", on_choice=told.append))["triton::mm"]
     assert told[1].origin == "model" and "none of the 0 recorded winners" in str(told[1]) and elsewhere
     with pytest.raises(ValueError, match="there is no database"):
         inductor.choices(tmp_path / "none.db", device="h100")
@@ -153,7 +153,7 @@ import torch
 import torch._inductor.config as config
 from autosched.integrations.inductor import choices
 from autosched.triton import emulated
-config.inductor_choices_class = choices(sys.argv[1] or None, device="h100", told=print)
+config.inductor_choices_class = choices(sys.argv[1] or None, device="h100", on_choice=print)
 config.max_autotune_gemm_backends = "TRITON"
 with emulated("h100") as session, torch.no_grad():
     a, b = (torch.randn(*shape, dtype=torch.float16, device="cuda") for shape in ((64, 96), (96, 32)))

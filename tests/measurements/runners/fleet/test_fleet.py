@@ -146,7 +146,7 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
         "        return super().handle(request)\n"
         "if __name__ == '__main__':\n    serve(Lacking().handle)\n"
     )
-    fleet = Fleet(cluster.address, lacking, compilers=1, told=told.append)
+    fleet = Fleet(cluster.address, lacking, compilers=1, on_message=told.append)
     try:
         until = time.monotonic() + 60
         while fleet.kinds != {"h200": 2, "a100": 1} and time.monotonic() < until:

@@ -143,8 +143,8 @@ def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | N
     if not lacking:
         return None, ()
     source = work / "missing.cpp"
-    body = "".join(f'extern "C" int {n}() {{ return autosched::program::lacking("{n}"); }}\n' for n in lacking)
-    source.write_text(f"namespace autosched::program {{ int lacking(const char*); }}\n{body}")
+    body = "".join(f'extern "C" int {n}() {{ return autosched::program::unsupported("{n}"); }}\n' for n in lacking)
+    source.write_text(f"namespace autosched::program {{ int unsupported(const char*); }}\n{body}")
     to = work / "libautosched_missing.so"
     compiler = host_compiler()
     linked = ["-L", str(folder), "-lautosched_program", f"-Wl,-rpath,{folder}"]

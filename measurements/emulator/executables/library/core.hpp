@@ -144,7 +144,7 @@ const std::string& device_name();
 
 // Reports a misuse of the interface as a finding, or an unsupported function, which gives exit status 2.
 void complain_misuse(const std::string& text);
-int lacking(const char* function);  // returns not_supported
+int unsupported(const char* function);  // returns not_supported
 void complain_machine_code();  // reported at exit, unless PTX is loaded in its place
 
 // Heap of device code. Its size can only be set before the first launch that uses it.
@@ -156,7 +156,7 @@ std::string ask(const std::string& text);  // sends a message to `autosched run`
 
 // Device memory is undefined until it is written, and so are results of launches that depend on such memory. Copies
 // propagate the undefined state; other writes define the memory. Any other use of undefined memory is a finding.
-void set_all(const Variable& v);  // code that has its address may set it
+void set_all(const Variable& v);  // marks all bytes as written, since code that has the address may write them
 void use_unknown(std::uint64_t address, std::size_t bytes);
 
 void* allocate(std::size_t bytes, Allocation::Kind kind, const char* function, bool pooled = false);
@@ -170,13 +170,13 @@ int copy(void* to, const void* from, std::size_t bytes, int kind, const char* fu
 int copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width, std::size_t height,
               int kind, const char* function);
 int fill(void* to, int value, std::size_t bytes, const char* function);
-void read_on_device(void* to, const void* from, std::size_t bytes);  // by the device itself: the host does not wait for it
+void read_on_device(void* to, const void* from, std::size_t bytes);  // a copy by the device itself, for which the host does not wait
 
 Module* add_module(const void* image, std::size_t bytes);
 int load(Module* module);  // loads a module once, and initialises its variables
 Variable* add_variable(Module* module, const char* name, std::size_t bytes, bool constant, bool managed);
 Kernel* add_kernel(Module* module, const char* name);
-int learn(Kernel* kernel);  // determines parameters and limits, once
+int learn(Kernel* kernel);  // determines the kernel's parameters and limits, once
 int run(const Launch& launch);
 // Records other work in a stream, or a wait: later kernels do not overlap earlier ones.
 void end_overlaps();

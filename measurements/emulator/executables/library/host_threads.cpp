@@ -14,7 +14,7 @@
 namespace autosched::program {
 namespace {
 
-// Maximum delays of a line and of all lines; length of a delay.
+// Maximum number of delays at one line, and at all lines; length of a delay.
 constexpr unsigned most_of_site = 2, most = 20, milliseconds = 100;
 
 std::atomic<std::uint64_t> actions{0};

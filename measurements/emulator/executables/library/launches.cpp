@@ -48,7 +48,7 @@ int run(const Launch& launch) {
     const std::uint64_t fit =
         static_cast<std::uint64_t>(blocks_per_multiprocessor(k, static_cast<int>(b.x * b.y * b.z), launch.shared)) * fact("sm_count");
     if (std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z > fit) {
-      complain_misuse("the cooperative launch of " + k->name + " has more blocks than the device holds at a time, " + std::to_string(fit));
+      complain_misuse("the cooperative launch of " + k->name + " has more blocks than can be resident at the same time: at most " + std::to_string(fit));
       return failed(cooperative_too_large);
     }
   }
@@ -57,18 +57,18 @@ int run(const Launch& launch) {
       launch.grid.x > 0x7fffffffu || launch.grid.y > 65535 || launch.grid.z > 65535) {
     std::ostringstream text;
     text << "the launch of " << k->name << " with a grid of " << launch.grid.x << " x " << launch.grid.y << " x " << launch.grid.z
-         << " blocks of " << launch.block.x << " x " << launch.block.y << " x " << launch.block.z << " threads is refused";
+         << " blocks of " << launch.block.x << " x " << launch.block.y << " x " << launch.block.z << " threads is invalid: an extent is 0, or above the limit of the device";
     complain_misuse(text.str());
     return failed(invalid_configuration);
   }
   if (launch.shared > k->most_dynamic || launch.shared + k->static_shared > fact("shared_per_block")) {
-    complain_misuse("the launch of " + k->name + " with " + std::to_string(launch.shared) + " bytes of dynamic shared memory is refused: it may have " +
+    complain_misuse("the launch of " + k->name + " with " + std::to_string(launch.shared) + " bytes of dynamic shared memory exceeds its limit: at most " +
                     std::to_string(std::min<std::size_t>(k->most_dynamic, fact("shared_per_block") - k->static_shared)));
     return failed(invalid_value);
   }
   const Dim3 c = launch.cluster.value_or(Dim3{});
   if (volume(c) == 0 || launch.grid.x % c.x != 0 || launch.grid.y % c.y != 0 || launch.grid.z % c.z != 0) {
-    complain_misuse("the launch of " + k->name + " is refused: its grid is no multiple of its clusters of " + std::to_string(c.x) + " x " +
+    complain_misuse("the launch of " + k->name + " is invalid: its grid must be a multiple of its clusters of " + std::to_string(c.x) + " x " +
                     std::to_string(c.y) + " x " + std::to_string(c.z) + " blocks");
     return failed(invalid_cluster);
   }

@@ -29,7 +29,7 @@ void take_unwritten(void* to, const void* from, const std::vector<Intervals::Str
   if (a == nullptr || a->kind != Allocation::Kind::device || unwritten.empty()) return;
   for (const auto& [begin, end] : unwritten) std::memset(static_cast<char*>(to) + (begin - number_of(from)), 0xff, end - begin);
   const bool all = s.unwritten.has_all(a->address, a->address + a->bytes);
-  if (!s.taken.insert({a->address, all}).second) return;
+  if (!s.copied_unwritten.insert({a->address, all}).second) return;
   std::ostringstream text;
   text << "unwritten " << all << " " << unwritten[0].first - a->address << " " << unwritten[0].second - a->address << " " << a->bytes << " "
        << running_stream_and_site() << " " << a->name;
@@ -98,7 +98,7 @@ int release(const void* address, const char* function, bool in_stream_order) {
   if (address == nullptr) return success;
   const auto found = s.allocations.find(number_of(address));
   if (found == s.allocations.end() || found->second.kind == Allocation::Kind::variable) {
-    complain_misuse(std::string(function) + " of an address that was not allocated, or has been freed already");
+    complain_misuse(std::string(function) + " of an address that was never allocated, or that was freed before");
     return failed(invalid_value);
   }
   const Allocation freed = found->second;
@@ -138,7 +138,7 @@ bool check_range(const void* address, std::size_t bytes, const char* function) {
   std::ostringstream text;
   text << function << " of " << bytes << " bytes ";
   if (a == nullptr) {
-    text << "at an address that is not allocated, or has been freed";
+    text << "at an address that is not allocated, or was freed";
   } else {
     text << "from byte " << number_of(address) - a->address << " of " << a->name << ", which has " << a->bytes;
   }
@@ -160,7 +160,7 @@ int copy(void* to, const void* from, std::size_t bytes, int kind, const char* fu
   if (to == nullptr || from == nullptr || kind < 0 || kind > 4) return failed(invalid_value);
   const bool to_device = kind == 1 || kind == 3, from_device = kind == 2 || kind == 3;
   if ((to_device && !in_arena(to)) || (from_device && !in_arena(from))) {
-    complain_misuse(std::string(function) + ": the direction says device memory, but the " +
+    complain_misuse(std::string(function) + ": the direction requires device memory, but the " +
                     (to_device && !in_arena(to) ? "destination" : "source") + " is host memory");
     return failed(invalid_value);
   }
@@ -196,7 +196,7 @@ int fill(void* to, int value, std::size_t bytes, const char* function) {
   if (session().sticky != success) return failed(session().sticky);
   if (bytes == 0) return success;
   if (!in_arena(to)) {
-    complain_misuse(std::string(function) + " of memory that is no device memory");
+    complain_misuse(std::string(function) + " of memory that is not device memory");
     return failed(invalid_value);
   }
   if (!check_range(to, bytes, function)) return failed(invalid_value);

@@ -10,7 +10,7 @@ namespace autosched::program {
 namespace {
 
 constexpr unsigned non_blocking = 1;  // cudaStreamNonBlocking, CU_STREAM_NON_BLOCKING
-constexpr std::size_t most_noted = 1 << 15;  // maximum bytes of text that are sent together
+constexpr std::size_t most_noted = 1 << 15;  // maximum bytes of recorded text before it is sent
 
 struct Stream {
   StreamFacts facts;

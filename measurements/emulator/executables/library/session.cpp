@@ -1,4 +1,4 @@
-// The connection with `autosched run`, facts about the device, and complaints.
+// The connection with `autosched run`, properties of the device, and reports of misuse.
 #include "session.hpp"
 
 #include <sys/mman.h>
@@ -14,17 +14,17 @@ namespace autosched::program {
 thread_local int last_error = success;
 
 namespace {
-[[noreturn]] void stop(const char* what) {
-  std::fprintf(stderr, "autosched: %s\n", what);
+[[noreturn]] void stop(const char* message) {
+  std::fprintf(stderr, "autosched: %s\n", message);
   std::_Exit(2);
 }
 }  // namespace
 
 Session::Session() {
-  const char* told = std::getenv("AUTOSCHED_PROGRAM");
+  const char* settings = std::getenv("AUTOSCHED_PROGRAM");
   unsigned long long base = 0, bytes = 0, of_heap = 0;
   int arena = -1;
-  if (told == nullptr || std::sscanf(told, "%d %d %llu %llu %llu", &socket_, &arena, &base, &bytes, &of_heap) != 5) {
+  if (settings == nullptr || std::sscanf(settings, "%d %d %llu %llu %llu", &socket_, &arena, &base, &bytes, &of_heap) != 5) {
     stop("this library replaces CUDA's on machines without a GPU: start the program by 'autosched run PROGRAM'");
   }
   void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
@@ -92,7 +92,7 @@ void complain_machine_code() {
   session().ask("machine_code");
 }
 
-int lacking(const char* function) {
+int unsupported(const char* function) {
   const Lock lock(session().mutex);
   session().ask(std::string("lacking ") + function);
   return failed(not_supported);

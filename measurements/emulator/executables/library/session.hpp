@@ -24,12 +24,12 @@ class Session {
   std::map<std::string, std::uint64_t> numbers;
   std::map<std::uint64_t, Allocation> allocations;  // by address
   std::map<std::string, unsigned> counts;           // by function
-  std::deque<Allocation> freed;                     // the last ones
+  std::deque<Allocation> freed;                     // the most recent ones
   std::size_t used = 0;
   std::vector<Module*> modules;
   Intervals unwritten;  // unwritten bytes
   Intervals unknown;    // bytes that a launch computed from unwritten ones
-  std::set<std::pair<std::uint64_t, bool>> taken;  // allocations of which the host has copied some, or all, unwritten bytes
+  std::set<std::pair<std::uint64_t, bool>> copied_unwritten;  // allocations from which the host copied some or all unwritten bytes
   std::map<std::uint64_t, std::string> textures;  // descriptions, by handle
   std::uint64_t next_texture = 0x7e5700000001;
   int sticky = success;

@@ -28,11 +28,11 @@ struct Running {
 thread_local Running running;
 // Number of the stream on which a graph runs, or of the node of a child graph; 0 outside of graphs.
 thread_local unsigned graph_stream = 0;
-thread_local std::string graph_site;  // line of its launch
+thread_local std::string graph_site;  // source line of the graph's launch
 
 void begin(const char* function, unsigned stream, bool asynchronous) {
   if (running.depth++ != 0) {
-    // Name of the outermost call, which may be implemented by another one.
+    // Name of the outermost API call, which may be implemented by another API call.
     if (*running.function == '\0') running.function = function;
     return;
   }

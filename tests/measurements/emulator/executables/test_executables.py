@@ -147,8 +147,8 @@ def test_an_unfilled_constant_is_found() -> None:
     [
         ("-DCOPY", "cudaMemcpy of 256 bytes from byte 0 of cudaMalloc#1, which has 128"),
         ("-DFREED", "cudaMalloc#1(freed)"),
-        ("-DTHREADS", "blocks of 2048 x 1 x 1 threads is refused"),
-        ("-DCLUSTER", "its grid is no multiple of its clusters of 2 x 1 x 1 blocks"),
+        ("-DTHREADS", "blocks of 2048 x 1 x 1 threads is invalid"),
+        ("-DCLUSTER", "multiple of its clusters of 2 x 1 x 1 blocks"),
     ],
 )
 def test_misuse_is_found_and_rejected(option: str, said: str) -> None:

@@ -132,7 +132,7 @@ int view_of(const Resource* r, TextureView& view) {
     view.extent[0] = r->pitched.width, view.extent[1] = r->pitched.height;
     view.pitch = r->pitched.pitch, view.slice = r->pitched.pitch * r->pitched.height;
   } else {
-    return lacking("mipmapped arrays");
+    return unsupported("mipmapped arrays");
   }
   return success;
 }

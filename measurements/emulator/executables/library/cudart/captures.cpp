@@ -15,7 +15,7 @@ struct Capture {
   Graph* graph;
   void* origin;
   std::uint64_t id;
-  bool owned;           // made by the capture, not by the program
+  bool owned;           // created by the capture, not by the program
   std::size_t earlier;  // nodes that the graph had before
   std::unordered_map<void*, Nodes> last = {};  // by stream: predecessors of its next node
 };
@@ -47,9 +47,9 @@ int keep(void* stream, Work kind, std::function<int()> work) {
   const std::lock_guard lock(graphs);
   Capture& capture = *captures.at(stream);
   Nodes& last = capture.last[stream];
-  Node* made = nullptr;
-  const int error = add(&made, capture.graph, last.data(), last.size(), kind, std::move(work));
-  if (error == success) last = {made};
+  Node* node = nullptr;
+  const int error = add(&node, capture.graph, last.data(), last.size(), kind, std::move(work));
+  if (error == success) last = {node};
   return error;
 }
 void record_in_capture(void* event, void* stream) {
@@ -83,7 +83,7 @@ API int cudaStreamBeginCapture(void* stream, int) {
 API int cudaStreamBeginCaptureToGraph(void* stream, Graph* graph, Node* const* after, const EdgeData* edges, std::size_t count, int) {
   const std::lock_guard lock(graphs);
   if (graph == nullptr || (count != 0 && after == nullptr)) return failed(invalid_value);
-  if (any_programmatic(edges, count)) return lacking("a programmatic edge of a graph");
+  if (any_programmatic(edges, count)) return unsupported("a programmatic edge of a graph");
   if (const int error = why_not_captured(stream); error != success) return failed(error);
   Capture* const capture = new Capture{graph, stream, ++captures_begun, false, graph->nodes.size()};
   if (count != 0) capture->last[stream].assign(after, after + count);

@@ -147,7 +147,7 @@ API int cudaGetDriverEntryPoint(const char* name, void** function, unsigned long
   }();
   *function = driver == nullptr ? nullptr : dlsym(driver, name);
   if (status != nullptr) *status = *function == nullptr ? 1 : 0;  // cudaDriverEntryPointSymbolNotFound
-  return *function == nullptr ? lacking(name) : success;
+  return *function == nullptr ? unsupported(name) : success;
 }
 API int cudaGetDriverEntryPoint_ptsz(const char* name, void** function, unsigned long long flags, int* status) {
   return cudaGetDriverEntryPoint(name, function, flags, status);

@@ -63,12 +63,12 @@ struct NodeParameters {  // cudaGraphNodeParams
 };
 
 // A launch with copies of its argument values, independent of the program's stack.
-struct KeptLaunch {
+struct StoredLaunch {
   Launch launch;
   std::shared_ptr<std::vector<std::vector<char>>> values = std::make_shared<std::vector<std::vector<char>>>();
   std::shared_ptr<std::vector<void*>> arguments = std::make_shared<std::vector<void*>>();
 
-  explicit KeptLaunch(const Launch& from) : launch(from) {
+  explicit StoredLaunch(const Launch& from) : launch(from) {
     for (std::size_t n = 0; n < from.kernel->parameters.size(); ++n) {
       const char* const value = static_cast<const char*>(from.arguments[n]);
       values->emplace_back(value, value + from.kernel->parameters[n]);
@@ -82,7 +82,7 @@ struct KeptLaunch {
 std::function<int()> work_of(const KernelParameters* p) {
   Kernel* k = p == nullptr ? nullptr : kernel_of(p->function);
   if (k == nullptr || p->arguments == nullptr || learn(k) != success) return nullptr;
-  return kept_launch({k, p->grid, p->block, {}, p->shared, p->arguments, false});
+  return stored_launch({k, p->grid, p->block, {}, p->shared, p->arguments, false});
 }
 std::function<int()> work_of(const FillParameters* p) {
   if (p == nullptr || (p->element_bytes != 1 && p->element_bytes != 2 && p->element_bytes != 4)) return nullptr;
@@ -112,7 +112,7 @@ std::function<int()> copy_work(void* to, const void* from, std::size_t bytes, in
 }  // namespace
 
 namespace autosched::program::runtime {
-std::function<int()> kept_launch(const Launch& launch) { return KeptLaunch(launch); }
+std::function<int()> stored_launch(const Launch& launch) { return StoredLaunch(launch); }
 }  // namespace autosched::program::runtime
 
 API int cudaGraphCreate(Graph** to, unsigned) { return *to = new Graph, success; }
@@ -152,21 +152,21 @@ int add_conditional(Node** to, Graph* graph, Node* const* after, std::size_t cou
                                   [&](const Condition& c) { return reinterpret_cast<std::uint64_t>(c.value) == p.handle; });
   const unsigned most = p.type == Conditional::Type::if_else ? 2 : p.type == Conditional::Type::loop ? 1 : ~0u;
   if (known == graph->conditions.end() || p.size == 0 || p.size > most) return failed(invalid_value);
-  auto made = std::make_shared<Conditional>();
-  made->value = known->value;
-  made->type = p.type;
+  auto conditional = std::make_shared<Conditional>();
+  conditional->value = known->value;
+  conditional->type = p.type;
   for (unsigned k = 0; k < p.size; ++k) {
-    made->bodies.push_back(std::make_unique<Graph>());
-    made->handles.push_back(made->bodies.back().get());
+    conditional->bodies.push_back(std::make_unique<Graph>());
+    conditional->handles.push_back(conditional->bodies.back().get());
   }
   const int error = add(to, graph, after, count, Work::conditional, nullptr);
-  if (error == success) (*to)->conditional = made;
-  p.bodies = made->handles.data();
+  if (error == success) (*to)->conditional = conditional;
+  p.bodies = conditional->handles.data();
   return error;
 }
 int add_node(Node** to, Graph* graph, Node* const* after, const EdgeData* edges, std::size_t count, NodeParameters* p) {
   if (graph == nullptr || p == nullptr) return failed(invalid_value);
-  if (any_programmatic(edges, count)) return lacking("a programmatic edge of a graph");
+  if (any_programmatic(edges, count)) return unsupported("a programmatic edge of a graph");
   switch (p->kind) {
     case Work::kernel: return cudaGraphAddKernelNode(to, graph, after, count, &p->kernel);
     case Work::copy: return cudaGraphAddMemcpyNode(to, graph, after, count, &p->copy.copy);
@@ -176,7 +176,7 @@ int add_node(Node** to, Graph* graph, Node* const* after, const EdgeData* edges,
     case Work::empty: return cudaGraphAddEmptyNode(to, graph, after, count);
     case Work::conditional: return add_conditional(to, graph, after, count, p->conditional);
   }
-  return lacking("this kind of a graph's node");
+  return unsupported("this kind of a graph's node");
 }
 }  // namespace
 #if VERSION >= 13
@@ -201,7 +201,7 @@ API int cudaGraphConditionalHandleCreate(std::uint64_t* to, Graph* graph, unsign
 }
 #if VERSION >= 13
 API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, const EdgeData* edges, std::size_t count) {
-  if (any_programmatic(edges, count)) return lacking("a programmatic edge of a graph");
+  if (any_programmatic(edges, count)) return unsupported("a programmatic edge of a graph");
 #else
 API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, std::size_t count) {
 #endif
@@ -209,9 +209,9 @@ API int cudaGraphAddDependencies(Graph*, Node* const* from, Node* const* to, std
   return success;
 }
 API int cudaGraphKernelNodeGetParams(const Node* node, KernelParameters* to) {
-  const KeptLaunch* const kept = node == nullptr || to == nullptr ? nullptr : node->work.target<KeptLaunch>();
-  if (kept == nullptr) return failed(invalid_value);
-  const Launch& l = kept->launch;
+  const StoredLaunch* const stored = node == nullptr || to == nullptr ? nullptr : node->work.target<StoredLaunch>();
+  if (stored == nullptr) return failed(invalid_value);
+  const Launch& l = stored->launch;
   *to = {const_cast<void*>(function_of(l.kernel)), l.grid, l.block, static_cast<unsigned>(l.shared), l.arguments, nullptr};
   return success;
 }
@@ -240,11 +240,11 @@ API int cudaGraphGetRootNodes(const Graph* graph, Node** nodes, std::size_t* cou
 API int cudaGraphClone(Graph** to, const Graph* from) {
   if (!from->conditions.empty()) return failed(not_supported);
   auto* const copied = new Graph;
-  std::unordered_map<const Node*, Node*> made;
+  std::unordered_map<const Node*, Node*> copies;
   for (const Node* node : ordered(*from)) {
     copied->nodes.push_back(std::make_unique<Node>(Node{node->kind, node->work, {}, node->site}));
-    made[node] = copied->nodes.back().get();
-    for (const Node* before : node->after) made[node]->after.push_back(made.at(before));
+    copies[node] = copied->nodes.back().get();
+    for (const Node* before : node->after) copies[node]->after.push_back(copies.at(before));
   }
   return *to = copied, success;
 }

@@ -92,11 +92,11 @@ int run_all(const std::vector<Step>& steps) {
 void instantiate(Executable& to, const Graph& graph) {
   to.steps.clear();
   to.conditions = graph.conditions;
-  std::unordered_map<const Node*, std::size_t> place;
+  std::unordered_map<const Node*, std::size_t> index_of;
   for (const Node* node : ordered(graph)) {
     Step step{node, node->kind, work_of(*node), {}, node->site};
-    for (const Node* before : node->after) step.after.push_back(place.at(before));
-    place[node] = to.steps.size();
+    for (const Node* before : node->after) step.after.push_back(index_of.at(before));
+    index_of[node] = to.steps.size();
     to.steps.push_back(std::move(step));
   }
 }

@@ -1,4 +1,4 @@
-// Graphs of the libcudart replacement: nodes, and executable graphs made of them.
+// Graphs of the libcudart replacement: nodes, and executable graphs that consist of nodes.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -13,7 +13,7 @@ struct Node {
   Work kind;
   std::function<int()> work;
   std::vector<Node*> after;  // predecessors
-  std::string site;          // source position at which the program made it
+  std::string site;          // source position at which the program created it
   std::shared_ptr<Conditional> conditional = nullptr;
 };
 // The value of a conditional handle; its address is the handle.

@@ -27,7 +27,7 @@ int launch(const void* function, Dim3 grid, Dim3 block, void** arguments, std::s
     return run(one);
   }
   if (const int error = learn(k); error != success) return failed(error);
-  return keep(stream, Work::kernel, kept_launch(one));
+  return keep(stream, Work::kernel, stored_launch(one));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ struct LaunchConfig {
 }  // namespace
 API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments) {
   const LaunchAttributes with = read_attributes(config->attributes, config->count);
-  if (with.not_emulated != nullptr) return lacking(with.not_emulated);
+  if (with.not_emulated != nullptr) return unsupported(with.not_emulated);
   return launch(function, config->grid, config->block, arguments, config->shared, config->stream, with.cooperative, with.cluster, with.dependent);
 }
 API int cudaGetFuncBySymbol(void** to, const void* function) { return __cudaGetKernel(to, function); }
@@ -98,7 +98,7 @@ API int cudaFuncSetAttribute(const void* function, int attribute, int value) {
   if (const int error = learn(k); error != success) return failed(error);
   if (attribute == 8) {
     if (value < 0 || static_cast<unsigned>(value) + k->static_shared > fact("shared_per_block")) {
-      complain_misuse("cudaFuncSetAttribute: " + k->name + " may have at most " +
+      complain_misuse("cudaFuncSetAttribute: " + k->name + " can have at most " +
                       std::to_string(fact("shared_per_block") - k->static_shared) + " bytes of dynamic shared memory, not " + std::to_string(value));
       return failed(invalid_value);
     }

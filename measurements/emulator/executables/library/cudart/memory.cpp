@@ -84,7 +84,7 @@ API int cudaFreeHost(void* p) { return release(p, "cudaFreeHost"); }
 API int cudaHostRegister(void*, std::size_t, unsigned) { return success; }
 API int cudaHostUnregister(void*) { return success; }
 API int cudaHostGetDevicePointer(void** to, void* host, unsigned) {
-  if (allocation_of(host) == nullptr) return lacking("cudaHostGetDevicePointer of registered memory");
+  if (allocation_of(host) == nullptr) return unsupported("cudaHostGetDevicePointer of registered memory");
   return *to = host, success;
 }
 API int cudaHostGetFlags(unsigned* flags, void*) { return *flags = 0, success; }

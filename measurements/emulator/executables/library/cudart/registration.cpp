@@ -87,5 +87,5 @@ API void __cudaRegisterManagedVar(void** module, void** host, char*, const char*
   variables[host] = v;
 }
 API char __cudaInitModule(void** module) { return load(reinterpret_cast<Module*>(module)) == success; }
-API void __cudaRegisterTexture(void**, const void*, const void**, const char*, int, int, int) { lacking("texture references"); }
-API void __cudaRegisterSurface(void**, const void*, const void**, const char*, int, int) { lacking("surface references"); }
+API void __cudaRegisterTexture(void**, const void*, const void**, const char*, int, int, int) { unsupported("texture references"); }
+API void __cudaRegisterSurface(void**, const void*, const void**, const char*, int, int) { unsupported("surface references"); }

@@ -41,7 +41,7 @@ int copy_3d(const Copy3D* p, const char* function);
 int fill_rows(void* to, std::size_t pitch, int value, std::size_t width, std::size_t height, const char* function);
 
 // A launch whose arguments are copied, for later.
-std::function<int()> kept_launch(const Launch& launch);
+std::function<int()> stored_launch(const Launch& launch);
 
 // Work enqueued in a stream: executed immediately, or recorded if the stream is being captured into a graph (graphs.cpp).
 enum class Work { kernel = 0, copy = 1, fill = 2, host = 3, graph = 4, empty = 5, conditional = 13 };  // cudaGraphNodeType

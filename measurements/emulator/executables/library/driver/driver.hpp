@@ -1,4 +1,4 @@
-// What the files of the libcuda replacement share. Device pointers are 64-bit numbers, and handles are pointers to the
+// Functions shared by the files of the libcuda replacement. Device pointers are 64-bit numbers; handles are pointers to the
 // types of core.hpp.
 #pragma once
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Launches of kernels, and how many blocks and clusters fit.
+// Launches of kernels, and queries of how many blocks and clusters can be resident.
 #include "driver/driver.hpp"
 #include "work.hpp"
 
@@ -13,7 +13,7 @@ int launch(void* function, Dim3 grid, Dim3 block, std::optional<Dim3> cluster, u
            bool dependent = false) {
   const Operation operation(stream, "");
   if (function == nullptr) return failed(invalid_handle);
-  if (arguments == nullptr && !static_cast<Kernel*>(function)->parameters.empty()) return lacking("cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER");
+  if (arguments == nullptr && !static_cast<Kernel*>(function)->parameters.empty()) return unsupported("cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER");
   return run({static_cast<Kernel*>(function), grid, block, cluster, shared, arguments, cooperative, stream, dependent});
 }
 }  // namespace
@@ -33,7 +33,7 @@ struct LaunchConfig {
 }  // namespace
 API int cuLaunchKernelEx(const LaunchConfig* c, void* f, void** arguments, void**) {
   const LaunchAttributes with = read_attributes(c->attributes, c->count);
-  if (with.not_emulated != nullptr) return lacking(with.not_emulated);
+  if (with.not_emulated != nullptr) return unsupported(with.not_emulated);
   return launch(f, {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, with.cluster, c->shared, c->stream, arguments, with.cooperative, with.dependent);
 }
 

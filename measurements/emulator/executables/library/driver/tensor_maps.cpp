@@ -63,7 +63,7 @@ static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned
 
 static int end_map(void* to, const EncodedTensorMap& m, bool possible, const char* function) {
   if (!possible) {
-    complain_misuse(std::string(function) + " is given what no tensor can have: see the CUDA Driver API, Tensor Map Object Management");
+    complain_misuse(std::string(function) + ": no tensor can have these arguments: see the CUDA Driver API, Tensor Map Object Management");
     return failed(invalid_value);
   }
   std::memcpy(to, &m, sizeof m);
@@ -72,7 +72,7 @@ static int end_map(void* to, const EncodedTensorMap& m, bool possible, const cha
 
 API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,
                                const unsigned* box, const unsigned* element_strides, int interleave, int swizzle, int, int fill) {
-  if (swizzle > 3) return lacking("cuTensorMapEncodeTiled with a swizzle of 128 bytes in other atoms");
+  if (swizzle > 3) return unsupported("cuTensorMapEncodeTiled with a swizzle of 128 bytes in other atoms");
   EncodedTensorMap m{};
   bool possible = begin_map(m, to, element, rank, base, sizes, strides, box[0], element_strides, interleave, swizzle, fill);
   for (unsigned d = 0; possible && d < rank; ++d) {
@@ -85,7 +85,7 @@ API int cuTensorMapEncodeTiled(void* to, int element, unsigned rank, void* base,
 API int cuTensorMapEncodeIm2col(void* to, int element, unsigned rank, void* base, const std::uint64_t* sizes, const std::uint64_t* strides,
                                 const int* lower, const int* upper, unsigned channels, unsigned pixels, const unsigned* element_strides,
                                 int interleave, int swizzle, int, int fill) {
-  if (swizzle > 3) return lacking("cuTensorMapEncodeIm2col with a swizzle of 128 bytes in other atoms");
+  if (swizzle > 3) return unsupported("cuTensorMapEncodeIm2col with a swizzle of 128 bytes in other atoms");
   EncodedTensorMap m{};
   bool possible = begin_map(m, to, element, rank, base, sizes, strides, channels, element_strides, interleave, swizzle, fill) && rank >= 3 &&
                   pixels >= 1 && pixels <= 1024;

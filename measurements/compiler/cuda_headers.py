@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from search_spaces.launches.headers import included
+from search_spaces.launches.headers import Headers, included
 
 _INTEGERS = "".join(
     f"typedef {kind} int{bits}_t; typedef unsigned {kind} uint{bits}_t;\n"
@@ -131,6 +131,29 @@ def package_folders() -> tuple[str, ...]:
     own = Path(next(iter(found.submodule_search_locations)), "_core", "include")
     parts = (own, *(own / "cupy" / "_cccl" / name for name in ("libcudacxx", "cub", "thrust")))
     return tuple(str(folder) for folder in parts if folder.is_dir())
+
+
+def refused_include(source: str, headers: Headers, options: Iterable[str]) -> str:
+    """Return an error if a source includes a file that a compiler must not open; "" otherwise.
+
+    A pipe blocks its reader, and a device may have no end.
+
+    Args:
+        source: Text of the source.
+        headers: Texts by the names in the includes, which no file replaces.
+        options: Options of the compiler (``-IFOLDER``).
+
+    Returns:
+        The error as one line of a compiler's log.
+    """
+    given = dict(headers.files)
+    names = {name for text in (source, *given.values()) for name in included(text)} - given.keys()
+    folders = ("", *(option[2:] for option in options if option.startswith("-I")))
+    for name in sorted(names):
+        for path in (Path(folder, name) for folder in folders):
+            if path.exists() and not path.is_file() and not path.is_dir():
+                return f'error: #include "{name}": it is not a regular file'
+    return ""
 
 
 _MISSING = re.compile(r"(?:cannot|could not) open source file \"([^\"]+)\"|fatal error: ([^:\s]+): No such file")

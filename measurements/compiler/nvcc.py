@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from measurements.compiler.cuda_headers import refused_include
 from measurements.compiler.nvrtc import NVCC, PROGRAM_NAME, CompilerOutput, PtxOutput, toolchain_version
 from measurements.compiler.ptxas import control_file_written
 from measurements.files.demangle import demangled
@@ -139,6 +140,8 @@ def _compiled(
 ) -> tuple[bytes | None, list[str], str, float]:
     """Return the code (None on failure), the names of its functions, nvcc's messages, and the seconds."""
     nvcc, started = find_nvcc(), time.perf_counter()
+    if refused := refused_include(source, headers, options):
+        return None, list(entries), refused, 0.0
     # Taking the address of a template function instantiates it.
     instances = [e for e in dict.fromkeys(entries) if "<" in e]
     references = ", ".join(f"reinterpret_cast<const void*>(&{e})" for e in instances)

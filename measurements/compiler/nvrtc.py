@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from measurements.compiler.cuda_headers import package_folders
+from measurements.compiler.cuda_headers import package_folders, refused_include
 from measurements.compiler.ptxas import control_file_written
 from measurements.files.text import first_line
 from search_spaces.installed import metadata_folder
@@ -95,6 +95,9 @@ def _compiled(
 ) -> Iterator[tuple[Any, str, float, str]]:
     """Yield a compiled program, NVRTC's log, the compile time in seconds, and the error ("" on success)."""
     nvrtc = _nvrtc()
+    if refused := refused_include(source, headers, options):
+        yield None, "", 0.0, refused
+        return
     arguments = [f"--gpu-architecture={arch}", *_own_headers(source, headers), *options]
     names, texts = [n.encode() for n, _ in headers.files], [t.encode() for _, t in headers.files]
     started = time.perf_counter()

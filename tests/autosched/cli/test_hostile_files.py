@@ -60,6 +60,15 @@ def test_files_that_were_not_named_are_read_only_if_regular(tmp_path: Path) -> N
         read_json(tmp_path / "long", 100)
 
 
+@pytest.mark.parametrize("name", ["/dev/zero", "pipe"])
+@pytest.mark.parametrize("main_function", ["", "int main() {}\n"], ids=["kernel", "host_code"])
+def test_includes_are_read_only_if_regular(run: Run, name: str, main_function: str) -> None:
+    os.mkfifo("pipe")
+    Path("k.cu").write_text(f'#include "{name}"\nextern "C" __global__ void k(float* x) {{ *x = 1; }}\n{main_function}')
+    said = refused(run("verify", "k.cu", "-a", "f32[1]", "--grid", "1", "--block", "1"))
+    assert name in said and "not a regular file" in said
+
+
 @pytest.mark.parametrize("kind", ["zero", "pipe", "deep", "large"])
 def test_configurations_of_a_folder(run: Run, kind: str) -> None:
     pytest.importorskip("triton")

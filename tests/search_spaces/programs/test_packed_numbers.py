@@ -116,7 +116,7 @@ def test_invalid_uses_of_packed_numbers_are_rejected() -> None:
         p.ordered(out, FRAGMENT_WORDS)
 
     for match, body in (
-        ("multiple of 8", twelve), ("range", reversed_numbers), ("1 or 16", times), ("scales", scales),
+        ("multiple of 8", twelve), ("range", reversed_numbers), ("1 or 16", times), ("scale", scales),
         ("whole tiles", half_a_tile), ("packed", turned), ("only loads", results),
     ):  # fmt: skip
         refused(match, body)

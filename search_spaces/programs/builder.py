@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Literal
 
@@ -215,8 +216,14 @@ class Program:
         arrays = tuple(self._array(name, a, sizes) for name, a in self.arguments)
         passed: dict[str, object] = {a.name: a for a in arrays}
         passed |= {name: self._scalar(builder, at, sizes) for at, (name, _) in enumerate(self.scalars)}
+        arguments = [passed[name] for name in self.parameters or passed]
         try:
-            self.function(builder, *(passed[name] for name in self.parameters or passed))
+            signature(self.function).bind(builder, *arguments)
+        except TypeError as error:
+            names = ", ".join(("p", *(self.parameters or passed)))
+            raise ProgramError(f"{self.place}: {self.name} must have the parameters {names}: {error}") from error
+        try:
+            self.function(builder, *arguments)
         except Exception as error:  # the user's code may raise anything
             raise located(error, self.function) from error
         if len(builder.scopes) != 1:

@@ -91,6 +91,15 @@ class Index:
             return constant(self.number % _positive(divisor))
         return Index("mod", _positive(divisor), (self,))
 
+    def __lt__(self, other: object) -> bool:
+        if _is_tile(other):
+            return NotImplemented
+        raise TypeError(
+            f"{self!r} is only known at run time: use `with p.when(index, number)`, or p.where with p.rows or p.columns"
+        )
+
+    __le__ = __gt__ = __ge__ = __lt__
+
     def at(self, block: Sequence[int], loops: Mapping[int, int]) -> int:
         """Return the value in a block, in one iteration of each loop around it.
 

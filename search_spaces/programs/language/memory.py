@@ -284,7 +284,7 @@ class ArrayOperations(NamedFunctions, Recorder):
 
     def _check_target(self, operation: str, rule: str, tile: Tile, to: ir.Window) -> None:
         if to.array.role == "input":
-            fail(operation, f"{to.array.name} is an input")
+            fail(operation, f"{to.array.name} is an Input, which programs only load: declare it as an InOut")
         if tile.shape != to.shape:
             fail(
                 operation,

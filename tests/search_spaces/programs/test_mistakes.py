@@ -40,6 +40,7 @@ MISTAKES: dict[str, tuple[str, Mistake]] = {
     "a tile for an array": ("array", lambda p, t, x, numbers, stack: p.window(t, (0, 0), (8, 8))),
     "an array for a tile": ("load a window", lambda p, t, x, numbers, stack: t + x),
     "an index for a size": ("run time", lambda p, t, x, numbers, stack: p.zeros((8, first_index(p, numbers)))),
+    "a comparison": ("p.when", lambda p, t, x, numbers, stack: 1 if first_index(p, numbers) > 3 else 0),
     "one size to choose": ("(64, 128)", lambda p, t, x, numbers, stack: p.choose(bm=64)),
     "half a step": ("0.5", lambda p, t, x, numbers, stack: list(p.steps(24, 0.5))),
     "a loaded end": ("steps", lambda p, t, x, numbers, stack: list(p.steps(first_number(p, numbers), 8))),
@@ -80,6 +81,15 @@ def test_a_mistake_is_reported_in_one_line_with_its_position(name: str) -> None:
     said = str(caught.value)
     assert token in said and "\n" not in said and len(said) < 400
     assert said.startswith(f"{Path(__file__).name}:{mistake.__code__.co_firstlineno}: ")
+
+
+def test_parameters_that_the_function_does_not_have() -> None:
+    @program(x=Input("m n", "f32"), out=Output("m n", "f32"))
+    def without_output(p: Any, x: Any) -> None:
+        p.blocks(x.shape, (8, 8))
+
+    with pytest.raises(ProgramError, match=r"^test_mistakes\.py:\d+: without_output .* p, x, out"):
+        problem(without_output, m=8, n=8)
 
 
 def test_a_mistake_in_a_users_function_is_reported_at_its_line(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from search_spaces.hardware.intrinsics import intrinsic as intrinsic_row
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Digit, Distribution
-from search_spaces.programs.planning.block_order import may_share_long_tiles
+from search_spaces.programs.planning.block_order import may_share_long_tiles, uneven
 from search_spaces.programs.planning.choices import Choices, choices
 from search_spaces.programs.planning.estimates import AFTER, fitting, sum_name
 from search_spaces.programs.planning.numbers import Numbers
@@ -50,9 +50,36 @@ def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, .
         carried = tuple(sum_name(i) for i in range(len(found.first.sums)))
         names = tuple(dict.fromkeys((*domains, *shaping_names(problem, device), *carried)))
         parts += [OrderPart(f"sum {k + 1}", names, _sum(found, k)) for k, _ in enumerate(sums)]
+        if any(_depends_on_block(loop) for loop in found.first.loops.values()):
+            parts.append(OrderPart("iterations of a tile", domains, _tiles(found)))
     if any(_is_atomic_sum(o) for o, _ in found.first.trace.walk()):
         parts.append(OrderPart("atomics", (), lambda: "in the order of blocks", lambda: True))
     return tuple(parts)
+
+
+def _depends_on_block(loop: ir.Loop) -> bool:
+    """Return True if the iterations of a loop depend on the tile of the block."""
+    return bool(loop.first.axes or loop.stop.axes)
+
+
+def _tiles(found: Choices) -> Callable[..., str]:
+    """Return a function that names the tiles whose iterations differ, as in causal attention.
+
+    Iterations that a tile needs only for its other rows may still round the sums of a row, such as by a rescaling with
+    a factor near 1. So rows have the same bits only in tiles of the same size.
+    """
+
+    def tiles(**values: Value) -> str:
+        inference = found.inference(values)
+        trace, loops = inference.trace, [loop for loop in inference.loops.values() if _depends_on_block(loop)]
+        bounds = [bound for loop in loops for bound in (loop.first, loop.stop)]
+        known = not trace.is_dynamic and not any(bound.scalars or bound.arguments for bound in bounds)
+        if known and uneven(inference) is None:  # all tiles have the same number
+            return ", ".join(str(trace.turns()[loop.number]) for loop in loops)
+        axes = sorted({axis for bound in bounds for axis in bound.axes})
+        return "as of tiles of " + " x ".join(str(trace.tile[axis]) for axis in axes) if axes else ""
+
+    return tiles
 
 
 def _rounds(kind: str, value: ir.Value) -> bool:
@@ -174,11 +201,14 @@ def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator
             shared = shared_loop(inference)
             assert shared is not None
             # Blocks without iterations have neutral states, which change nothing.
-            turns = inference.trace.turns()[shared[0].number]
-            count, each = min(shared[0].parts, turns), -(-turns // shared[0].parts)
-            if count > 1 and each > 1 and values.get(TILES, ALL) == LONG:
+            loop = shared[0]
+            turns = inference.trace.turns()[loop.number]
+            count, each = min(loop.parts, turns), -(-turns // loop.parts)
+            if count <= 1:
+                return ""
+            if each > 1 and values.get(TILES, ALL) == LONG:
                 return f"a block for every {each} iterations"
-            return f"{count} blocks share the loop" if count > 1 else ""
+            return f"{count} blocks share the loop"
 
         long = any(may_share_long_tiles(i) for i in found.inferences.values())
         yield OrderPart("blocks of a loop", (*domains, TILES) if long else domains, parts)

@@ -203,6 +203,19 @@ def test_blocks_that_share_a_loop_are_named_up_to_its_iterations() -> None:
     assert order(8, sum_1="in_loop") == eight
 
 
+@pytest.mark.parametrize(("causal", "keys", "same"), [(1, 150, False), (1, 250, True), (0, 150, True)])
+def test_rows_have_the_same_bits_in_tiles_with_the_same_iterations(causal: int, keys: int, same: bool) -> None:
+    """Of 250 keys, all tiles of 70 queries have the same number of iterations."""
+    queries = 150 if keys == 150 else 70
+    problem, where = Attention(1, 1, 1, queries, keys, head_size=32, dtype="f16", causal=causal), device("a100")
+    templates = templates_for(problem, where)
+    drawn = [s for s in templates.space(problem, where).sample(3000, 1) if (s["bn"], s["parts"]) == (32, 1)]
+    schedules = [next(s for s in drawn if s["bm"] == bm and s["sum_1"] == "in_loop") for bm in (64, 128)]
+    one, other = (sum_order(templates.of(s), problem, s, where) for s in schedules)
+    assert one is not None and other is not None
+    assert (one == other) == same
+
+
 def test_blocks_that_share_long_tiles_have_an_order_of_their_own() -> None:
     problem, where = Attention(1, 1, 1, 300, head_size=32, dtype="f16", causal=1), device("a100")
     templates = templates_for(problem, where)

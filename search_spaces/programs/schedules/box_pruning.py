@@ -6,16 +6,9 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.programs.inference.inference import Staged
-from search_spaces.programs.planning.boxes import (
-    BY_THREADS,
-    TMA_BYTES,
-    pitch_bytes,
-    why_no_boxes,
-)
+from search_spaces.programs.planning.boxes import BY_THREADS, takes_tma, why_no_boxes
 from search_spaces.programs.planning.choices import Choices, unique_operands
-from search_spaces.programs.planning.ways import (
-    is_boxed,
-)
+from search_spaces.programs.planning.ways import is_boxed
 from search_spaces.programs.schedules.boxes import boxed_operands
 from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.each import each
@@ -29,7 +22,7 @@ def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     boxed, rules = each(is_boxed), list[Rule]()
     for s in unique_operands(found.first):
         rules += _unused_rules(s)
-    if any(pitch_bytes(s) == TMA_BYTES for s in boxed_operands(found)):
+    if any(map(takes_tma, boxed_operands(found))):
         rules.append(
             Rule(
                 "by_tma",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -42,6 +43,13 @@ def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> 
     ranks = next(stratum.ranks for stratum in space.strata if stratum.values == wanted)
     drawn = draw_ranks(len(ranks), count, 1, False)
     return space.schedules(space.unrank([ranks[int(at)] for at in drawn]))
+
+
+def sampled_persistent(problem: TileOperator, gpu: str, count: int, **values: str) -> list[Schedule]:
+    """Return some schedules with persistent blocks, which pruning may reject because a small problem has few tiles."""
+    space, wanted = tile_template(type(problem)).space(problem, device(gpu)).valid, {"persistent": 1, **values}
+    drawn = (s for seed in range(20) for s in space.sample(1000, seed) if wanted.items() <= s.values.items())
+    return list(islice(drawn, count))
 
 
 def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedKernel:

@@ -18,6 +18,7 @@ from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.estimates import AFTER, sum_name
 from search_spaces.programs.planning.memory import EARLY_COPIES, SharedMemoryPlan, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, combining_loop, count_code, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
@@ -79,7 +80,9 @@ class EmitterBase:
         self._names = 0
         self.shared_read: set[str] = set()  # the program's shared tiles that were read since the last barrier
         self.shared_written: set[str] = set()
-        self._written = False  # True once the emitted code writes shared memory
+        # True once the emitted code writes shared memory; a persistent block's earlier tiles may have written it
+        self._written = waits_between_tiles(values, self.memory.exchanges)
+        self.launched = launched_blocks(values)  # persistent blocks; 0 for a block per tile
         self.inits: list[str] = []  # initialisation of mbarriers
         self.producer: list[str] = []  # code of the producer warp
         self.barriers = 0  # bytes of mbarriers

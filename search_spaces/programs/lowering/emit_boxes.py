@@ -11,6 +11,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_tensor import TensorMemory, Waiting
+from search_spaces.programs.lowering.grid import grid_code, tile_loop
 from search_spaces.programs.lowering.placed import by_turn, copy_type, lead_code, place_lines
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
@@ -56,13 +57,23 @@ class Boxes(TensorMemory):
             *self.allocated(),
         ]
         if self.producing:
+            code = self.producer
+            if self.launched:
+                places = grid_code(self.found, self.values, self.split)
+                code = [*self.begun, *tile_loop(self.found), *(f"  {line}" for line in (*places, *code)), "}"]
             lines += [
                 f"if (warp == {self.numbers.warps}) {{",
-                *(f"  {line}" for line in self.producer),
+                *(f"  {line}" for line in code),
                 "  return;",
                 "}",
             ]
         return lines
+
+    @property
+    def begun(self) -> list[str]:
+        """Declarations of the iterations that a persistent block's earlier tiles have executed."""
+        names = [f"begun_{n}" for n in dict.fromkeys(s.staged.loop for s in self.staged.values())]
+        return [f"int {name} = 0;" for name in names] if self.launched and self.boxed else []
 
     def _box_copy(self, n: BoxedNumbers) -> str:
         """Return the initialiser of the copy that fills an operand's tile, including the tile's position."""
@@ -103,6 +114,12 @@ class Boxes(TensorMemory):
         places = [line for n in ring for line in place_lines(self, n)]
         for n in reversed(ring):
             made = f"{{{self._box_copy(n)}, {made}}}"
+        before, after = list[str](), list[str]()  # statements of the copying warp
+        if self.launched:
+            turns, begun = f"turns_of_{loop.number}", f"begun_{loop.number}"
+            before, after = [f"const int {turns} = tile::maximum({count}, 0);"], [f"{begun} += {turns};"]
+            self.code.add(before[0], loop.source)
+            count = f"{turns}, {begun}"
         name, stages, in_flight = f"Ring_{loop.number}", self.stages[loop.number], self.values.get("in_flight", 0)
         consumers = 1 if self.commits_stages else self.numbers.warps
         self.structs_add(
@@ -132,12 +149,14 @@ class Boxes(TensorMemory):
         if self.producing:
             self.producer += [
                 *self.share_lines(loop, self.count_of(loop)),
+                *before,
                 "if (ptx::elect()) {",
                 *(f"  {line}" for line in places),
                 f"  {loads}",
                 f"  tile::box_produce<{name}>(loads_{loop.number}, {shared}, {barriers}, {count});",
                 "}",
                 "ptx::warp_sync();",
+                *after,
             ]
             if self.phases is not None:
                 self.code.add("tile::begin_turns(warp / 4);", loop.source)

@@ -49,6 +49,8 @@ class PipelinedLoops(SharedLoops):
             if boxes:
                 self._box_ring(loop, boxes, count)
                 self._turns(loop, boxes)
+                if self.launched:
+                    self.code.add(f"begun_{loop.number} += turns_of_{loop.number};", loop.source)
                 if self.sums_stay:
                     self._read_tensor(loop, count)
                 if self.phases is not None:

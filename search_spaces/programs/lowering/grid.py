@@ -6,8 +6,18 @@ from collections.abc import Mapping
 
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning.block_order import FORWARD, order_code, order_of, uneven
+from search_spaces.programs.planning.persistent import launched_blocks
 from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, count_code
 from search_spaces.spaces.parameters import Value
+
+
+def tile_loop(found: Inference) -> list[str]:
+    """Return the head of a persistent block's loop over tiles."""
+    stop = found.trace.block_count
+    return [
+        "#pragma unroll 1",
+        f"for (int tile_place = int(blockIdx.x); tile_place < {stop}; tile_place += int(gridDim.x)) {{",
+    ]
 
 
 def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
@@ -36,7 +46,9 @@ def _coordinates(found: Inference, values: Mapping[str, Value], split: Split | N
         str(count) if size is None else f"(({size.code} - 1) / {tile} + 1)"
         for count, size, tile in zip(trace.blocks, sizes, trace.tile, strict=True)
     ]
-    if split is not None and split.launched:
+    if launched_blocks(values):
+        index = "tile_place"
+    elif split is not None and split.launched:
         lines, index = ["const int tile_place = part.tile, first_turn = part.first;"], "tile_place"
     elif split is not None:
         tiles = f"({' * '.join(blocks)})" if any(sizes) else str(trace.block_count)

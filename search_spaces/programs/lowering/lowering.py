@@ -16,7 +16,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.combining import CombiningEmitter
 from search_spaces.programs.lowering.emit import Emitter
-from search_spaces.programs.lowering.grid import grid_code
+from search_spaces.programs.lowering.grid import grid_code, tile_loop
 from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.lowering.refs import argument_name
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
@@ -119,16 +119,20 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         for n in operands.values()
         if row is not None
     )
+    places = grid_code(found, config, emitter.split)
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
         *_within_limits(passed),
-        *grid_code(found, config, emitter.split),
+        *([] if emitter.launched else places),
         *(emitter.head or [THREAD]),
     ]
     streamed = emitter.split.launched if emitter.split is not None else 0
     body = [*(f"  {line}" for line in head), *emitter.code.lines]
     if streamed:
         body = _over_parts(trace, emitter, head)
+    elif emitter.launched:
+        start = [*head, *emitter.begun, *tile_loop(found), *(f"  {line}" for line in places)]
+        body = [*(f"  {line}" for line in start), *emitter.code.lines, *_last_place(emitter.code.lines), "  }"]
     second, then = "", tuple[Launch, ...]()
     if emitter.split is not None and emitter.split.launches > 1:
         second, then = _second_launch(emitter, config, device, entry, parameters, arguments)
@@ -149,11 +153,12 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         source=source,
         headers=package_headers(),
         arguments=arguments,
-        grid=(streamed or trace.block_count * splits, 1, 1),
+        grid=(streamed or emitter.launched or trace.block_count * splits, 1, 1),
         block=(threads, 1, 1),
         dynamic_shared_bytes=shared_bytes,
         cooperating=(splits, trace.block_count) if splits > 1 and not then else (1, 1),
         chained=streamed > 0,
+        grid_may_shrink=emitter.launched > 0,
         then=then,
     )
     return kernel if row is None else with_header_of(kernel, row)

@@ -22,7 +22,9 @@ from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices
 from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.ping_pong import alternates
+from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import Split, combining_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared
 from search_spaces.programs.planning.unrolling import unroll_of
@@ -105,6 +107,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     trips = 0.0 if split is None else _trips_to_combine(found, split, config)
     if split is not None and split.launches == 1:
         trips += TRIPS_OF_SPLIT
+    waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before the loads of a block's next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # A block does not overlap the end of a tile or the exchange of sums with other work.
@@ -118,7 +121,15 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     elif split is not None:
         parts = 4.0 * results * blocks  # written, then read; from L2 if they fit
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
-    stretch = 1.0 if streamed else _stretch(found, config, device, split)
+    launched = launched_blocks(config)
+    if launched and main is not None:
+        # A block has as many tiles with work as any other, or one less; it skips tiles without iterations.
+        longest = _longest(found, main)
+        ends = math.ceil(blocks / longest / launched)
+        tiles, ending, blocks = ends * longest, ending * ends, launched
+        work = work.times(tiles)
+        waits = waits_between_tiles(config, exchanges(found, config))
+    stretch = 1.0 if streamed or launched else _stretch(found, config, device, split)
     work = work.times(stretch)
     each = split.each if split is not None and split.only_long and split.loop.number == main else 0
     return CostCounts(
@@ -137,20 +148,20 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         iterations=1
         if main is None
         else max(1, math.ceil(average_turns(found, main) * tiles))
-        if streamed
+        if streamed or launched
         else max(1, round(average_turns(found, main) * stretch / parts_of_tile)),
         stages=1 if main is None else stages[main],
         refills=config.get("fragment_buffers", 1) == 1,
         special=work.special,
         barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
-        restarts=max(ends - 1, 0) if streamed and not config.get(EARLY_COPIES, 0) else 0,
+        restarts=max(ends - 1, 0) if waits else 0,
         drains=ends,
         launches=1 if split is None else split.launches,
         round_trips=trips,
         drain_instructions=ending,
         chained=main is not None and _chained(found, main),
         ping_pong=alternates(config),
-        longest=1.0 if main is None else max(1.0, _longest(found, main, each, parts_of_tile) / stretch),
+        longest=1.0 if main is None or launched else max(1.0, _longest(found, main, each, parts_of_tile) / stretch),
         run_bytes=_run_bytes([placed_operand(found, s, config, made) for s in staged.values()]),
     )
 

@@ -33,6 +33,7 @@ from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
 from search_spaces.programs.schedules.needs import each_needs
+from search_spaces.programs.schedules.persistence import persistence, persistent_attributes
 from search_spaces.programs.schedules.shared_memory import added, shared_memory
 from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable, lane_counts
 from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
@@ -133,6 +134,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
             )
         )
         listed += stream_k(found)
+    listed += persistence(found)
     for i in range(len(first.sums)):
         listed.append(
             categorical(
@@ -213,6 +215,7 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     listed.append(_threads(found, computing))
     listed += threads(found, device)
     listed += stream_attributes(found, device)
+    listed += persistent_attributes(found, device)
     for s in operands:
         listed += _operand_attributes(s, computing)
     for place, name in tail_names(found.inferences.values()).items() if found.shaping else ():

@@ -25,6 +25,7 @@ from search_spaces.programs.schedules.decisions import (
 from search_spaces.programs.schedules.fragments import fragment_pruning, fragment_rules
 from search_spaces.programs.schedules.needs import each_needs
 from search_spaces.programs.schedules.operands import operand_pruning, split_pruning, split_rules, staged_rules
+from search_spaces.programs.schedules.persistence import persistent_pruning, persistent_rules
 from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.programs.schedules.streams import stream_pruning, stream_rules
 from search_spaces.programs.schedules.tile_pruning import tile_pruning
@@ -57,6 +58,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
             *split_rules(found),
             *stream_rules(found, device),
+            *persistent_rules(found),
             _plan_rule(problem, device),
             *device_rules(device),
         ),
@@ -64,6 +66,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *tile_pruning(problem, device),
             *split_pruning(found, device),
             *stream_pruning(found, device),
+            *persistent_pruning(found, device),
             *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
             *box_pruning(found, device),
             *wmma_pruning(found, device),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled, sampled_with
+from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled, sampled_persistent, sampled_with
 
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
@@ -81,9 +81,11 @@ def test_some_sampled_schedules(name: str, gpu: str) -> None:
         assert outcome(EVERY[name], kernel_of(EVERY[name], gpu, schedule)) == "ok", schedule
 
 
-def test_quantised_weights_are_operands_of_wgmma() -> None:
-    problem = QUANTISED["int4, zero points, bf16"]
+@pytest.mark.parametrize("tokens", [0, 40])  # TMA cannot copy chosen rows, so threads fill the ring
+def test_quantised_weights_are_operands_of_wgmma(tokens: int) -> None:
+    problem = replace(QUANTISED["int4, zero points, bf16"], tokens=tokens)
     (schedule,) = sampled_with(problem, "h100", 1, intrinsic="wgmma_m64k16_bf16")
+    assert (schedule["filled_by"] == "threads") == bool(tokens)
     assert outcome(problem, kernel_of(problem, "h100", schedule)) == "ok"
 
 
@@ -96,6 +98,26 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
         assert tile_template(GroupedMatmul).why_not(problem, device(gpu)) is not None
         return
     for schedule in sampled(problem, gpu, 10):
+        assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
+
+
+def test_persistent_blocks() -> None:
+    for name, fills in (("contiguous", "warp"), ("int4", "tma")):
+        (schedule,) = sampled_persistent(EVERY[name], "h100", 1, filled_by=fills)
+        assert outcome(EVERY[name], kernel_of(EVERY[name], "h100", schedule)) == "ok", schedule
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+@pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name].rows != "masked"])
+def test_sampled_persistent_schedules(name: str, gpu: str) -> None:
+    problem = EVERY[name]
+    if problem.scaled and gpu == "a100":
+        return
+    by_tma = [{"filled_by": fills} for fills in ("tma", "warp")] if gpu == "h100" else []  # if operands allow it
+    schedules = [s for wanted in ({}, *by_tma) for s in sampled_persistent(problem, gpu, 3, **wanted)]
+    assert len(schedules) >= 3
+    for schedule in schedules:
         assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
 
 
@@ -113,7 +135,7 @@ def test_sampled_schedules_of_quantised_weights(name: str, gpu: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("intrinsic", ["wgmma_m64k16", "tcgen05_m64k16"])
-@pytest.mark.parametrize("name", [name for name in QUANTISED if "chosen rows" not in name])
+@pytest.mark.parametrize("name", QUANTISED)
 def test_sampled_schedules_of_quantised_weights_by_warp_groups(name: str, intrinsic: str) -> None:
     problem, gpu = QUANTISED[name], "h100" if intrinsic.startswith("wgmma") else "b200"
     for schedule in sampled_with(problem, gpu, 3, intrinsic=f"{intrinsic}_{problem.dtype}"):

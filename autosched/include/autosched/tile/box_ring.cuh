@@ -1,6 +1,7 @@
 // The ring of stages of boxes for a loop's staged loads, filled by all threads or by a dedicated producer warp.
 //
 // A stage that TMA fills has a "full" mbarrier; with a producer warp it also has an "empty" one.
+// `begun` is the number of iterations that a persistent block has executed for its earlier tiles.
 // C: stages, stage_bytes, consumer_warps, and in_flight (iterations whose multiplications are unfinished after
 // `body`).
 #pragma once
@@ -52,6 +53,12 @@ struct BoxPlace {
   int stage = 0;
   unsigned parity = 0;  // parity of the number of completed rounds
   __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
+  // The position after `begun` iterations.
+  __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers, int begun)
+      : tile(shared + unsigned(begun % C::stages * C::stage_bytes)),
+        barriers(barriers),
+        stage(begun % C::stages),
+        parity(unsigned(begun / C::stages) & 1u) {}
   __device__ __forceinline__ unsigned full() const { return barriers + unsigned(16 * stage); }
   __device__ __forceinline__ unsigned empty() const { return full() + 8; }
   __device__ __forceinline__ void advance() {
@@ -82,10 +89,10 @@ __device__ __forceinline__ void wait_phase(unsigned barrier, unsigned parity) {
 
 // Runs `body(stage address, iteration)` for each of `steps` by all threads, with the loads of later steps in flight.
 template <class C, class Loads, class Body>
-__device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int warp,
-                                             const Body& body) {
+__device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun,
+                                             int warp, const Body& body) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
-  BoxPlace<C> place(shared, barriers), next(shared, barriers);
+  BoxPlace<C> place(shared, barriers, begun), next(shared, barriers, begun);
   const auto fill = [&] {
     if constexpr (Loads::tma_bytes > 0) {
       if (warp == 0 && ptx::elect()) {
@@ -126,10 +133,16 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
   }
 }
 
+template <class C, class Loads, class Body>
+__device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int warp,
+                                             const Body& body) {
+  box_pipeline<C>(loads, shared, barriers, steps, 0, warp, body);
+}
+
 // One thread of the producer warp fills each stage as soon as it is empty.
 template <class C, class Loads>
-__device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsigned barriers, int steps) {
-  BoxPlace<C> place(shared, barriers);
+__device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun = 0) {
+  BoxPlace<C> place(shared, barriers, begun);
 #pragma unroll 1
   for (int s = 0; s < steps; ++s, place.advance()) {
     while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // in the first round all stages are empty
@@ -142,8 +155,9 @@ __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsig
 
 // The warps that multiply. When `body` returns, it has finished with the stage, except for multiplications in flight.
 template <class C, class Body>
-__device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int lane, const Body& body) {
-  BoxPlace<C> place(shared, barriers);
+__device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int begun, int lane,
+                                            const Body& body) {
+  BoxPlace<C> place(shared, barriers, begun);
   unsigned unreleased = 0;
   const auto release = [&](unsigned empty) {
     ptx::warp_sync();  // all lanes have read
@@ -165,6 +179,11 @@ __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, 
     ptx::wgmma_wait_group<0>();
     if (steps > 0) release(unreleased);
   }
+}
+
+template <class C, class Body>
+__device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int lane, const Body& body) {
+  box_consume<C>(shared, barriers, steps, 0, lane, body);
 }
 
 // Two warpgroups alternate on the tensor cores, beginning with the first one. Each waits for the other once before the

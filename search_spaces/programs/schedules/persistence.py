@@ -1,0 +1,90 @@
+"""Persistent blocks in a program's space: the grid fills the GPU once, and each block computes several tiles.
+
+Offered to programs that find the group of a tile (``p.find_tile``): only the device knows which tiles have work, so
+the grid has more of them. A persistent block skips those quickly. A warp that copies may fetch the operands of the
+block's next tile while the others store the current one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search_spaces.arrays import IntArray
+from search_spaces.hardware.devices import Device
+from search_spaces.programs.inference.inference import Inference
+from search_spaces.programs.language import ir
+from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.persistent import LAUNCHED, PERSISTENT
+from search_spaces.programs.planning.splits import shared_loop
+from search_spaces.programs.planning.ways import in_tensor_memory
+from search_spaces.spaces.parameters import Parameter, ordinal
+from search_spaces.spaces.rules import Attribute, Rule
+from search_spaces.templates.matmul.stream_k import workers
+
+
+def may_persist(found: Choices) -> bool:
+    """Return True if blocks may compute several tiles."""
+    return all(map(_may_persist, found.inferences.values()))
+
+
+def _may_persist(found: Inference) -> bool:
+    """Return True if the program finds tiles, and its only ring is that of an outermost loop."""
+    trace, rings = found.trace, stage_names(found)
+    finds = any(isinstance(operation, ir.FindTile) for operation in trace.operations)
+    outermost = {operation.number for operation in trace.operations if isinstance(operation, ir.Loop)}
+    kept = any(staged.loop is None for staged in found.staged.values())
+    return (
+        finds
+        and len(rings) == 1
+        and set(rings) <= outermost
+        and not kept
+        and not trace.is_dynamic
+        and not trace.shared
+        and shared_loop(found) is None
+    )
+
+
+def persistence(found: Choices) -> tuple[Parameter, ...]:
+    """Return the decision on persistent blocks."""
+    doc = "whether the grid fills the GPU once, and each block computes several tiles"
+    return (ordinal(PERSISTENT, (0, 1), doc, before=0),) if may_persist(found) else ()
+
+
+def persistent_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
+    """Return the number of launched blocks."""
+    if not may_persist(found):
+        return ()
+
+    def launched(blocks: IntArray, min_blocks: IntArray, persistent: IntArray) -> IntArray:
+        count: IntArray = np.where(persistent > 0, workers(device.sm_count * min_blocks, blocks), blocks)
+        return count
+
+    return (Attribute(LAUNCHED, launched, "blocks of the launch"),)
+
+
+def persistent_rules(found: Choices) -> tuple[Rule, ...]:
+    """Return the validity rules of persistent blocks."""
+    if not may_persist(found):
+        return ()
+
+    def why_not(intrinsic: str, persistent: int) -> str | None:
+        if persistent and in_tensor_memory(intrinsic):
+            return f"blocks that multiply by {intrinsic} allocate tensor memory for one tile"
+        return None
+
+    return (Rule.refusing("persistent_way", why_not, "persistent blocks use registers for sums"),)
+
+
+def persistent_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+    """Return the rule that persistent blocks need more tiles than run at a time."""
+    if not may_persist(found):
+        return ()
+
+    def why_not(blocks: int, min_blocks: int, persistent: int) -> str | None:
+        resident = device.sm_count * min_blocks
+        if persistent and blocks <= resident:
+            return f"{blocks} tiles run at the same time on {resident} blocks: each needs only one"
+        return None
+
+    return (Rule.refusing("persistent_tiles", why_not, "persistent blocks have several tiles"),)

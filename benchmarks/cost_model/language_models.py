@@ -50,6 +50,19 @@ PUBLISHED = {
 """Times of the best public kernel, measured by its authors; shapes and GPUs may differ as stated."""
 
 
+def whole_tiles(rows: int, groups: int, tile: int = 128) -> int:
+    """Return the rows of the tiles of groups whose sizes decrease as 1, 1/2, 1/3, ...
+
+    Args:
+        rows: Rows of all groups.
+        groups: Number of groups.
+        tile: Rows of a tile; the last tile of a group is partial, but takes as long.
+    """
+    shares = [1 / (group + 1) for group in range(groups)]
+    ends = [round(rows * sum(shares[: group + 1]) / sum(shares)) for group in range(groups)]
+    return sum(-(-(end - begin) // tile) * tile for begin, end in zip([0, *ends], ends, strict=False))
+
+
 def problems() -> dict[str, Problem]:
     """Return the problems of the page by name."""
     found: dict[str, Problem] = {}
@@ -78,6 +91,12 @@ def problems() -> dict[str, Problem]:
             m=m, n=4096, k=7168, groups=64, dtype="e4m3", w_order="col"
         )  # fmt: skip
         found[f"matmul of bf16, m {m}"] = Matmul(m=m, n=4096, k=7168, dtype="bf16")
+        found[f"64 unequal experts, m {m}, bf16"] = GroupedMatmul(m=whole_tiles(m, 64), n=4096, k=7168, groups=64)
+    for layout in ("rows", "fragments"):
+        found[f"64 experts, m 1024, int4, {layout}"] = GroupedMatmul(
+            m=1024, n=4096, k=7168, groups=64, w_order="col", weights="int4", scale_group=128, layout=layout
+        )
+    found["64 experts, m 1024, bf16"] = GroupedMatmul(m=1024, n=4096, k=7168, groups=64, w_order="col")
     found["cross entropy, 8192 rows"] = CrossEntropy(8192, VOCABULARY)
     found["its gradient, 8192 rows"] = CrossEntropyBackward(8192, VOCABULARY)
     found["linear layer and cross entropy, 4096 rows"] = LinearCrossEntropy(MANY, VOCABULARY, K)

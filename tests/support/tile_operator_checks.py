@@ -45,11 +45,13 @@ def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> 
     return space.schedules(space.unrank([ranks[int(at)] for at in drawn]))
 
 
-def sampled_persistent(problem: TileOperator, gpu: str, count: int, **values: str) -> list[Schedule]:
-    """Return some schedules with persistent blocks, which pruning may reject because a small problem has few tiles."""
-    space, wanted = tile_template(type(problem)).space(problem, device(gpu)).valid, {"persistent": 1, **values}
-    drawn = (s for seed in range(20) for s in space.sample(1000, seed) if wanted.items() <= s.values.items())
-    return list(islice(drawn, count))
+def sampled_persistent(problem: TileOperator, gpu: str, count: int, intrinsic: str, **values: str) -> list[Schedule]:
+    """Return some schedules with persistent blocks, which pruning rejects for problems with few tiles.
+
+    They have the given values and multiply by ``intrinsic``. There may be fewer than ``count``.
+    """
+    drawn = (s for s in sampled_with(problem, gpu, 500, intrinsic=intrinsic) if values.items() <= s.values.items())
+    return [schedule.replace(persistent=1) for schedule in islice(drawn, count)]
 
 
 def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedKernel:

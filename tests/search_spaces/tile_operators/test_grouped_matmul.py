@@ -103,22 +103,30 @@ def test_sampled_schedules(name: str, gpu: str) -> None:
 
 def test_persistent_blocks() -> None:
     for name, fills in (("contiguous", "warp"), ("int4", "tma")):
-        (schedule,) = sampled_persistent(EVERY[name], "h100", 1, filled_by=fills)
-        assert outcome(EVERY[name], kernel_of(EVERY[name], "h100", schedule)) == "ok", schedule
+        problem = EVERY[name]
+        (schedule,) = sampled_persistent(problem, "h100", 1, f"wgmma_m64k16_{problem.dtype}", filled_by=fills)
+        assert outcome(problem, kernel_of(problem, "h100", schedule)) == "ok", schedule
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("gpu", ["a100", "h100"])
-@pytest.mark.parametrize("name", [name for name in EVERY if EVERY[name].rows != "masked"])
-def test_sampled_persistent_schedules(name: str, gpu: str) -> None:
+@pytest.mark.parametrize("name", [name for name, p in EVERY.items() if p.rows != "masked"])
+def test_sampled_persistent_schedules(name: str) -> None:
     problem = EVERY[name]
-    if problem.scaled and gpu == "a100":
-        return
-    by_tma = [{"filled_by": fills} for fills in ("tma", "warp")] if gpu == "h100" else []  # if operands allow it
-    schedules = [s for wanted in ({}, *by_tma) for s in sampled_persistent(problem, gpu, 3, **wanted)]
-    assert len(schedules) >= 3
-    for schedule in schedules:
-        assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
+    ways = [("h100", "mma_m16n8k32_e4m3", {})] if problem.scaled else [("a100", f"mma_m16n8k16_{problem.dtype}", {})]
+    if not problem.scaled:
+        fills = (
+            ("threads",)
+            if problem.quantised and problem.gathered
+            else ("tma",)
+            if problem.gathered
+            else ("tma", "warp")
+        )
+        ways += [("h100", f"wgmma_m64k16_{problem.dtype}", {"filled_by": by}) for by in fills]
+    for gpu, intrinsic, values in ways:
+        schedules = sampled_persistent(problem, gpu, 3, intrinsic, **values)
+        assert len(schedules) == 3
+        for schedule in schedules:
+            assert outcome(problem, kernel_of(problem, gpu, schedule)) == "ok", schedule
 
 
 @pytest.mark.nightly

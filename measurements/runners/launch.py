@@ -295,7 +295,7 @@ def _number(names: Any, name: str) -> int:
 
 @cache
 def _encode_function() -> Any:
-    """Return ``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder as ``_of_driver``."""
+    """Return ``cuTensorMapEncodeTiled`` of the driver. Raises NoEncoder as ``_of_driver`` does."""
     return _of_driver("cuTensorMapEncodeTiled", (_NUMBERS,))
 
 

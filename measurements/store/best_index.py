@@ -187,7 +187,7 @@ def counted(connection: Connection, problem_digest: str | None = None) -> list[d
 def rebuild(connection: Connection, name: str, problem_digest: str | None = None) -> None:
     """Rebuild all entries, or those of one problem, from the trials of the database ``name``.
 
-    Raises StoreError as ``rank``.
+    Raises StoreError as ``rank`` does.
     """
     others = sa.select(ENTRIES.c.device).order_by(ENTRIES.c.problem_digest, *_ORDER).with_for_update()
     if problem_digest is not None:

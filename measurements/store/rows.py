@@ -238,7 +238,7 @@ class RowReader:
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
     def trial(self, row: sa.Row[Any]) -> Trial:
-        """Return the trial of a row. Raises StoreError as ``from_row``."""
+        """Return the trial of a row. Raises StoreError as ``from_row`` does."""
         shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
         first = self._first.get(shared)
         if first is not None:

@@ -162,7 +162,7 @@ class Store:
     def extend(self, trials: Sequence[Trial], unless_since: int | None = None) -> None:
         """Append trials in order, in one transaction, except those that others stored after the id ``unless_since``.
 
-        Raises StoreError as ``append``.
+        Raises StoreError as ``append`` does.
         """
         rows = [to_row(trial) for trial in trials]
         if not rows:
@@ -340,7 +340,7 @@ class Store:
             ) from error
 
     def set_guard(self, problem: Problem, device: str, guard: Guard | None) -> None:
-        """Set the guard of an entry; None removes it. Raises StoreError as ``append``."""
+        """Set the guard of an entry; None removes it. Raises StoreError as ``append`` does."""
         self.set_guard_of(problem.key(), device, guard)
 
     def set_guard_of(self, problem_key: str, device: str, guard: Guard | None) -> None:

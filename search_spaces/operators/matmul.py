@@ -111,7 +111,7 @@ class Matmul(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Rows of a are independent."""
+        """The number of rows of a, which are independent of each other."""
         return {"m": 4096}
 
     def __post_init__(self, dtype_: str) -> None:

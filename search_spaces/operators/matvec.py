@@ -41,7 +41,7 @@ class Matvec(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Rows of x are independent, up to 16."""
+        """The number of rows of x, which are independent of each other; at most 16."""
         return {"m": 16}
 
     def __post_init__(self, dtype_: str) -> None:

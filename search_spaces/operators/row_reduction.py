@@ -45,7 +45,7 @@ class RowProblem(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Rows are independent."""
+        """The number of rows, which are independent of each other."""
         return {"rows": 4096}
 
     def __post_init__(self) -> None:
@@ -238,7 +238,7 @@ class Reduce(RowProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Rows are independent if rows are reduced, else columns."""
+        """The number of rows if rows are reduced, else the number of columns."""
         return {"rows": 4096} if self.axis == "row" else {"columns": 4096}
 
     @property

@@ -47,7 +47,7 @@ class RmsNormQuantize(TileProblem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """Rows are independent."""
+        """The number of rows, which are independent of each other."""
         return {"rows": 4096}
 
     def __post_init__(self) -> None:

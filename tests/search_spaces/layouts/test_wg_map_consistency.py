@@ -143,7 +143,7 @@ class TestTheRfcsOwnInconsistencies:
         assert (b.sharers((32, 256)), b.rounds((32, 256))) == ((1, 1), (1, 1))
 
     def test_2_2_comment_on_the_broadcast_row(self):
-        """The comment on the tile says sg_layout=[4, 8], sg_data=[1, 32]."""
+        """The RFC's comment on the source tile gives sg_layout=[4, 8] and sg_data=[1, 32], which break its own rule."""
         assert check_broadcast(WgMap((4, 8), (1, 32)), APPENDIX_2["mp_c"], (256, 256), dim=0) == (
             "the source has sg_layout [4, 8] but the result's map derives [8, 4]",
             "the source has sg_data [1, 32] but the result's map derives [1, 64]",

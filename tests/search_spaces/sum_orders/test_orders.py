@@ -164,7 +164,7 @@ def test_sums_of_one_term_are_exact_and_pairwise_joins_have_one_name() -> None:
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_pick_per_iteration_has_many_terms(loaded: bool) -> None:
-    """Lanes keep the terms that they visit, so every iteration must look for the same value."""
+    """A sum has one term only if all iterations pick the same column; a value loaded in each iteration may differ."""
 
     @program(x=Input("m n", "f32"), at=Input("m", "i32"), out=Output("m", "f32"))
     def picked(p: Builder, x: Array, at: Array, out: Array) -> None:

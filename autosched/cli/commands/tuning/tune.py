@@ -253,7 +253,7 @@ def tune(
     check_outputs([files.csv, files.t4, files.c_header], [recording])
     problem = problem_from(operator, problem_options)
     if files.c_header is not None and not isinstance(problem, KernelProblem):
-        raise InputError("--c-header is for the parameters of a kernel of your own: give --kernel FILE")
+        raise InputError("--c-header needs a kernel of your own, whose parameters it lists: add --kernel FILE")
     if db is None:
         db = _own_database()
     from autosched.tuning import tune as tuner  # lazy: this import takes a second

@@ -19,7 +19,7 @@ from scaled_products import CASES, POINTERS, random_elements, random_scales, sca
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::UserWarning")]
 
-# Triton waits for its asynchronous operations, for registers only before their values are used, and never fences.
+# Triton waits for tcgen05.ld only before it uses the loaded registers, and never issues a tcgen05 fence.
 ADVICE = {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT}
 RNG = np.random.default_rng(4)
 

@@ -136,12 +136,12 @@ def _arrays(problem: Problem) -> list[tuple[str, str, DType, int]]:
 @lru_cache(maxsize=256)
 def _problem(beside: Beside, problem: Problem) -> ProgramProblem | str:
     try:
-        made = beside.make(problem)
+        program_and_sizes = beside.make(problem)
     except ValueError as error:
         return str(error)
-    if isinstance(made, str | ProgramProblem):
-        return made
-    program, sizes = made
+    if isinstance(program_and_sizes, str | ProgramProblem):
+        return program_and_sizes
+    program, sizes = program_and_sizes
     try:
         return problem_type(program)(**sizes)
     except ValueError as error:

@@ -98,10 +98,10 @@ class Pipeline:
         schedules = {step: schedule_of(schedule, step, own) for step, own in steps.items()}
         smaller = self.reduce(problem, schedules)
         try:
-            others = self.make(smaller)
+            problems = self.make(smaller)
         except ValueError:
             return problem
-        alike = all(_alike(steps[step], others[step], schedules[step]) for step in steps)
+        alike = all(_alike(steps[step], problems[step], schedules[step]) for step in steps)
         return smaller if alike else problem
 
 

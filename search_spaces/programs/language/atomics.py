@@ -59,12 +59,12 @@ def ordered(items: Sequence[T], order: int) -> list[T]:
 
 def rounds(places: IntArray, order: int) -> Iterator[IntArray]:
     """Split ``places`` into rounds, each without duplicates; yield the indices into ``places`` of each round."""
-    taken = np.array(ordered(range(places.size), order), dtype=np.int64)
-    by_place = taken[np.argsort(places[taken], kind="stable")]
+    order_of_elements = np.array(ordered(range(places.size), order), dtype=np.int64)
+    by_place = order_of_elements[np.argsort(places[order_of_elements], kind="stable")]
     first = np.searchsorted(places[by_place], places[by_place])
-    turn = np.arange(places.size) - first
-    for number in range(int(turn.max(initial=-1)) + 1):
-        yield by_place[turn == number]
+    round_of_element = np.arange(places.size) - first
+    for number in range(int(round_of_element.max(initial=-1)) + 1):
+        yield by_place[round_of_element == number]
 
 
 def before(type_: DType, parts: list[FloatArray]) -> Bounded:
@@ -74,22 +74,22 @@ def before(type_: DType, parts: list[FloatArray]) -> Bounded:
 
 
 def combined(
-    kind: str, type_: DType, parts: list[FloatArray], given: FloatArray, error: FloatArray
+    kind: str, type_: DType, parts: list[FloatArray], added_values: FloatArray, error: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Combine elements with values. Returns the elements, their bounds, and sizes and counts as in ``Added``."""
     part, bound, sizes, counts = parts
     if not ATOMICS[kind].reduction:  # kind "assign": the value replaces the element
-        return given, error, sizes, counts
+        return added_values, error, sizes, counts
     reduction = REDUCTIONS[ATOMICS[kind].reduction]
-    both = np.stack([part, given])
+    both = np.stack([part, added_values])
     if not type_.is_float:
         whole = np.asarray(reduction.on_numpy(both.astype(np.int64), axis=0)).astype(np.int64)
         return whole.astype(np.int32).astype(np.float64), bound, sizes, counts
     result = np.asarray(reduction.on_numpy(both, axis=0), dtype=np.float64)
     if kind == "addf":
-        return result, bound + error, sizes + np.abs(given) + np.abs(part) * (counts == 0), counts + 1
+        return result, bound + error, sizes + np.abs(added_values) + np.abs(part) * (counts == 0), counts + 1
     if kind == "mulf":
         product = np.abs(result)
-        most = (np.abs(part) + bound) * (np.abs(given) + error)
+        most = (np.abs(part) + bound) * (np.abs(added_values) + error)
         return result, most - product + type_.unit_roundoff * most + SMALLEST[type_.name], sizes, counts
     return result, np.maximum(bound, error), sizes, counts

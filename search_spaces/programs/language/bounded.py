@@ -61,9 +61,9 @@ def certain(
     return values, np.where(beyond, 0.0, np.where(perhaps, np.inf, bounds))
 
 
-def applied(row: ElementFunction, type_: DType, given: Sequence[Bounded]) -> Bounded:
+def applied(row: ElementFunction, type_: DType, arguments: Sequence[Bounded]) -> Bounded:
     """Return an element-wise function of values of one shape."""
-    numbers, errors = tuple(g[0] for g in given), tuple(g[1] for g in given)
+    numbers, errors = tuple(g[0] for g in arguments), tuple(g[1] for g in arguments)
     values = np.asarray(row.on_numpy(*numbers), dtype=np.float64)
     if not type_.is_float and row.types in ("whole", "numbers"):  # exact if the arguments are
         return values, np.where(np.logical_or.reduce([error > 0 for error in errors]), np.inf, 0.0)
@@ -79,7 +79,7 @@ def applied(row: ElementFunction, type_: DType, given: Sequence[Bounded]) -> Bou
     finite = np.isfinite(values)
     if not finite.all() and (vague := ~finite & np.logical_or.reduce([error > 0 for error in errors])).any():
         sure = np.ones(values.shape, dtype=np.bool_)
-        for signs in itertools.product((-1.0, 1.0), repeat=len(given)):
+        for signs in itertools.product((-1.0, 1.0), repeat=len(arguments)):
             other = row.on_numpy(
                 *(n[vague] + sign * e[vague] for n, e, sign in zip(numbers, errors, signs, strict=True))
             )
@@ -150,9 +150,9 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     return found, np.where((unsure > 0).any(axis), np.inf, bound)
 
 
-def scanned(operation: ir.Scan, given: Bounded) -> Bounded:
+def scanned(operation: ir.Scan, argument: Bounded) -> Bounded:
     """Return the running reduction of a tile, for any order of the elements."""
-    values, errors = (_from_first(operation, x) for x in given)
+    values, errors = (_from_first(operation, x) for x in argument)
     kind, axis, type_ = operation.kind, operation.dimension, operation.result.dtype
     if operation.exclusive:
         start = REDUCTIONS[kind].start

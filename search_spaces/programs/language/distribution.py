@@ -112,19 +112,19 @@ class Distribution:
 
     def group(self, dimension: int, size: int) -> Distribution:
         """Return the distribution of one value per ``size`` neighbours, whose coordinate is divided by ``size``."""
-        kept: list[Digit] = []
+        remaining: list[Digit] = []
         below = size  # the remaining divisor, applied to the fastest digits first
         for digit in reversed(self.digits[dimension]):
             if below == 1:
-                kept.append(digit)
+                remaining.append(digit)
                 continue
-            taken = math.gcd(below, digit.size)
-            if taken < digit.size and taken < below:
+            divisor = math.gcd(below, digit.size)
+            if divisor < digit.size and divisor < below:
                 raise ValueError(f"groups of {size} cut across the digits of {self}")
-            below //= taken
-            if taken < digit.size:
-                kept.append(Digit(digit.size // taken, digit.place, digit.stride * taken))
-        digits = tuple(tuple(reversed(kept)) if d == dimension else of for d, of in enumerate(self.digits))
+            below //= divisor
+            if divisor < digit.size:
+                remaining.append(Digit(digit.size // divisor, digit.place, digit.stride * divisor))
+        digits = tuple(tuple(reversed(remaining)) if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1])).packed()
 
     def expand(self, dimension: int, size: int) -> Distribution:
@@ -214,14 +214,14 @@ def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple
     """
     slow, fast = list[Digit](), list[Digit]()
     for digit in reversed(digits):
-        taken = math.gcd(below, digit.size)
-        if taken < digit.size and taken < below:
+        divisor = math.gcd(below, digit.size)
+        if divisor < digit.size and divisor < below:
             raise ValueError(f"parts of {below} cut across the digits of {of}")
-        below //= taken
-        if taken > 1:
-            fast.insert(0, Digit(taken, digit.place, digit.stride))
-        if taken < digit.size:
-            slow.insert(0, Digit(digit.size // taken, digit.place, digit.stride * taken))
+        below //= divisor
+        if divisor > 1:
+            fast.insert(0, Digit(divisor, digit.place, digit.stride))
+        if divisor < digit.size:
+            slow.insert(0, Digit(digit.size // divisor, digit.place, digit.stride * divisor))
     return tuple(slow), tuple(fast)
 
 

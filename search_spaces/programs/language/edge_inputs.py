@@ -60,9 +60,9 @@ def edge_inputs(
     for o in operands:
         for level in LEVELS.get(o.dtype.name, ()):
             names, stored = _lines(level, rng, o, seed % 2 == 1)
-            given = {**positive, o.name: stored}
-            if _is_defined(expected(given)):
-                yield cases.StressInputs(names, given)
+            arrays = {**positive, o.name: stored}
+            if _is_defined(expected(arrays)):
+                yield cases.StressInputs(names, arrays)
                 break
 
 
@@ -88,8 +88,8 @@ def _stored(dtype: DType, lines: FloatArray) -> Array:
 
 def _is_defined(expected: Sequence[tuple[FloatArray, FloatArray]]) -> bool:
     """Return True if all correct kernels give the same result, and most of it is finite."""
-    (values, bounds), *others = expected
-    for other, other_bounds in others:
+    (values, bounds), *other_results = expected
+    for other, other_bounds in other_results:
         with np.errstate(invalid="ignore"):
             near = np.abs(values - other) <= bounds + other_bounds
         if not (near | (values == other) | (np.isnan(values) & np.isnan(other))).all():

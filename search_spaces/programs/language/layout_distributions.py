@@ -29,7 +29,7 @@ def of_fragment(
         slow: The dimension whose fragments are the slowest register digit.
     """
     strides = _register_strides([(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)])
-    place = {element: r for r, element in enumerate(order)}
+    register_of = {element: r for r, element in enumerate(order)}
     values = layout.elements_per_thread
     counts = []
     for d, (of_groups, _, data) in enumerate(groups):
@@ -46,7 +46,7 @@ def of_fragment(
         if of_groups:
             digits.append(Digit(min(of_groups, shape[d] // data), "warp", stride))
         digits.append(Digit(each, "register", step[d]))
-        batch, outer, element = (place.get(s, s) for s in strides[d])
+        batch, outer, element = (register_of.get(s, s) for s in strides[d])
         digits += [
             Digit(layout.batch_tile[d], "register", batch),
             Digit(layout.outer_tile[d], "register", outer),

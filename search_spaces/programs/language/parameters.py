@@ -73,7 +73,7 @@ class Scalar:
             return False
         if self.dtype == "i32":
             return isinstance(value, int | np.integer) and LEAST <= value <= MOST
-        return isinstance(value, int | float | np.floating) and (math.isinf(value) or _held(float(value)))
+        return isinstance(value, int | float | np.floating) and (math.isinf(value) or _is_representable(float(value)))
 
     @property
     def edges(self) -> tuple[Number, ...]:
@@ -83,11 +83,11 @@ class Scalar:
             found: tuple[Number, ...] = (low, high, low + 1, high - 1, (int(low) + int(high)) // 2)
         else:
             found = (low, high, 0.0, 1.0, -1.0)
-        kept = (value for value in found if low <= value <= high and math.isfinite(value))
-        return tuple(dict.fromkeys(kept))
+        in_range = (value for value in found if low <= value <= high and math.isfinite(value))
+        return tuple(dict.fromkeys(in_range))
 
 
-def _held(value: float) -> bool:
+def _is_representable(value: float) -> bool:
     """Return True if f32 can represent a number of this size."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(np.float32(value)))

@@ -40,7 +40,7 @@ class PlaceInput:
 
 def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
     """Return the index arrays of a trace, by name."""
-    made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
+    operations = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
     found: dict[str, PlaceInput] = {}
     for operation, _ in trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is None:
@@ -49,8 +49,8 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
         assert index is not None
         rows, columns = window.array.matrix
         extent = columns if len(window.indexed) == 2 else rows
-        for name in _loaded(index, made):
-            count = _count(index, made, name, extent)
+        for name in _loaded(index, operations):
+            count = _count(index, operations, name, extent)
             before = found.get(name)
             stored = isinstance(operation, ir.StoreTile)
             if before is not None:
@@ -61,20 +61,20 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
 
 def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
     """Return the types of the scales of products, by the names of the arrays that hold them."""
-    made = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
+    operations = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
     found: dict[str, DType] = {}
-    for operation in made.values():
+    for operation in operations.values():
         if isinstance(operation, ir.Mma) and operation.blocks is not None:
-            names = (_loaded(scale, made) for scale in operation.scales or ())
+            names = (_loaded(scale, operations) for scale in operation.scales or ())
             found |= dict.fromkeys(set[str]().union(*names), operation.blocks.scale)
     return found
 
 
-def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent: int) -> int:
+def _count(index: ir.Value, operations: Mapping[int, ir.Computing], name: str, extent: int) -> int:
     """Return the number of valid indices, counted from 0, at most ``extent``."""
 
     def inside(number: int) -> bool:
-        return 0 <= _place(index, made, name, number) < extent
+        return 0 <= _index_value(index, operations, name, number) < extent
 
     low, high = 0, extent
     while high - low > 1 and not inside(high - 1):
@@ -83,32 +83,32 @@ def _count(index: ir.Value, made: Mapping[int, ir.Computing], name: str, extent:
     return max(high if inside(high - 1) else low, 1)
 
 
-def _loaded(value: ir.Value, made: Mapping[int, ir.Computing]) -> set[str]:
+def _loaded(value: ir.Value, operations: Mapping[int, ir.Computing]) -> set[str]:
     """Return the integer inputs that a value is computed from, without those that only decide conditions."""
-    operation = made[value.id]
+    operation = operations[value.id]
     if isinstance(operation, ir.Map) and operation.function == "where":
-        taken = [a for a in operation.arguments[1:] if isinstance(a, ir.Value)]
-        return set[str]().union(*(_loaded(v, made) for v in taken))
+        read_values = [a for a in operation.arguments[1:] if isinstance(a, ir.Value)]
+        return set[str]().union(*(_loaded(v, operations) for v in read_values))
     if isinstance(operation, ir.LoadTile):
         array = operation.window.array
         own = {array.name} if array.role == "input" and not array.dtype.is_float else set()
-        return own.union(*(_loaded(v, made) for v in ir.inputs(operation)))
-    return set[str]().union(*(_loaded(v, made) for v in ir.inputs(operation)))
+        return own.union(*(_loaded(v, operations) for v in ir.inputs(operation)))
+    return set[str]().union(*(_loaded(v, operations) for v in ir.inputs(operation)))
 
 
-def _place(value: ir.Value, made: Mapping[int, ir.Computing], name: str, number: int) -> float:
+def _index_value(value: ir.Value, operations: Mapping[int, ir.Computing], name: str, number: int) -> float:
     """Return an element of ``value`` if all elements of the input are ``number``; coordinates count as 0."""
-    operation = made[value.id]
+    operation = operations[value.id]
     match operation:
         case ir.LoadTile(_, window):
             return number if window.array.name == name else 0.0
         case ir.Fill(_, filled):
             return filled
         case ir.Map(_, "cast", (first,)):
-            return _place(first, made, name, number) if isinstance(first, ir.Value) else first
+            return _index_value(first, operations, name, number) if isinstance(first, ir.Value) else first
         case ir.Map(_, function, arguments):
-            given = [_place(a, made, name, number) if isinstance(a, ir.Value) else a for a in arguments]
-            return float(np.asarray(FUNCTIONS[function].on_numpy(*map(np.float64, given))))
+            values = [_index_value(a, operations, name, number) if isinstance(a, ir.Value) else a for a in arguments]
+            return float(np.asarray(FUNCTIONS[function].on_numpy(*map(np.float64, values))))
         case ir.Broadcast(_, inner) | ir.TransposeTile(_, inner) | ir.Convert(_, inner):
-            return _place(inner, made, name, number)
+            return _index_value(inner, operations, name, number)
     return 0.0

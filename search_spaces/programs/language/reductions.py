@@ -140,8 +140,8 @@ class Reductions(NamedFunctions):
         for _ in range(k):
             best, at = self._pick("argmax", tile, index, dim, (1, tile.shape[1]) if dim == 0 else (tile.shape[0], 1))
             found.append((best, at))
-            taken = index == at
-            tile, index = self.where(taken, least, tile), self.where(taken, LAST_INDEX, index)
+            is_picked = index == at
+            tile, index = self.where(is_picked, least, tile), self.where(is_picked, LAST_INDEX, index)
         return tuple(found)
 
     def scan(self, kind: str, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:

@@ -98,8 +98,8 @@ class Slices(NamedFunctions):
         if size == 1:
             return tile
         extent = tile.shape[dimension]
-        place = (self.rows if dimension == 0 else self.columns)(0, extent) % size
-        value = tile_of("[..]", self.where(place == number, tile, 0)).value
+        position = (self.rows if dimension == 0 else self.columns)(0, extent) % size
+        value = tile_of("[..]", self.where(position == number, tile, 0)).value
         rows, columns = tile.shape
         shape = (rows // size, columns) if dimension == 0 else (rows, columns // size)
         return self.result(shape, value.dtype, lambda v: ir.ReduceTile(v, ONE_OF_GROUP, value, dimension, caller()))
@@ -197,15 +197,15 @@ class Slices(NamedFunctions):
             fail("join", f"dim is 0 or 1, not {dim}")
         count, (rows, columns) = len(tiles), tiles[0].shape
         if interleaved:
-            return self._in_turns(tiles, dim)
+            return self._interleaved(tiles, dim)
         if dim == 1:
-            return self.reshape(self._in_turns(tiles, 0), (rows, count * columns))
+            return self.reshape(self._interleaved(tiles, 0), (rows, count * columns))
         return self.transpose(self.join([self.transpose(t) for t in tiles], dim=1))
 
-    def _in_turns(self, tiles: list[Tile], dim: int) -> Tile:
+    def _interleaved(self, tiles: list[Tile], dim: int) -> Tile:
         count, extent = len(tiles), len(tiles) * tiles[0].shape[dim]
-        place = (self.rows if dim == 0 else self.columns)(0, extent) % count
+        position = (self.rows if dim == 0 else self.columns)(0, extent) % count
         found = self.broadcast(tiles[-1], dim, extent)
         for number, tile in list(enumerate(tiles))[-2::-1]:
-            found = self.where(place == number, self.broadcast(tile, dim, extent), found)
+            found = self.where(position == number, self.broadcast(tile, dim, extent), found)
         return found

@@ -67,12 +67,12 @@ def needed_before(operations: tuple[ir.Operation, ...], at: int, combined: list[
         at: Position of the loop.
         combined: States that the second launch loads.
     """
-    before, behind = operations[:at], operations[at + 1 :]
+    before, after = operations[:at], operations[at + 1 :]
     if any(isinstance(o, ir.Region) for o in before):  # loops and conditions may set states from any value
         return before
-    values = {value.id for o in ir.walk_body(behind) for value in ir.inputs(o)}
-    states = {o.state for o in ir.walk_body(behind) if isinstance(o, ir.Read)} - set(combined)
-    kept = list[ir.Operation]()
+    values = {value.id for o in ir.walk_body(after) for value in ir.inputs(o)}
+    states = {o.state for o in ir.walk_body(after) if isinstance(o, ir.Read)} - set(combined)
+    needed_operations = list[ir.Operation]()
     for operation in reversed(before):
         needed = not isinstance(operation, ir.Prefetch)  # keep scalars, for example: positions may depend on them
         if isinstance(operation, ir.Set):
@@ -83,5 +83,5 @@ def needed_before(operations: tuple[ir.Operation, ...], at: int, combined: list[
             states.add(operation.state)
         if needed:
             values |= {value.id for value in ir.inputs(operation)}
-            kept.append(operation)
-    return tuple(reversed(kept))
+            needed_operations.append(operation)
+    return tuple(reversed(needed_operations))

@@ -40,17 +40,17 @@ def fused_products(found: Inference) -> frozenset[int]:
         here = {id(operation) for operation in segment}
         for operation in segment:
             if isinstance(operation, ir.Map) and _is_product(operation):
-                taken = list(_taken_by(found, operation.result, uses))
-                if taken and all(id(o) in here and _can_fuse(found, operation.result, o) for o in taken):
+                users = list(_users_of(found, operation.result, uses))
+                if users and all(id(o) in here and _can_fuse(found, operation.result, o) for o in users):
                     fused.add(operation.result.id)
     return frozenset(fused)
 
 
-def _taken_by(found: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
+def _users_of(found: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
     """Yield the operations that use a value, directly or after conversions that never change its distribution."""
     for operation in uses.get(value.id, []):
         if isinstance(operation, ir.Convert) and not operation.shared and _keeps(found, value, operation.result):
-            yield from _taken_by(found, operation.result, uses)
+            yield from _users_of(found, operation.result, uses)
         else:
             yield operation
 

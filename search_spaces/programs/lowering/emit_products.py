@@ -70,10 +70,10 @@ class Products(Boxes):
             or self.found.inside[c.id] != self.found.inside[operation.result.id]
         ):
             return None
-        made = self.found.made[c.id]
+        producer = self.found.made[c.id]
         if c.id in read_in_place(self.found) and c.id not in summed(self.found):
             return None  # the state may be read later
-        if not isinstance(made, ir.Read) and not (isinstance(made, ir.Map) and made.function != "cast"):
+        if not isinstance(producer, ir.Read) and not (isinstance(producer, ir.Map) and producer.function != "cast"):
             return None  # its array may belong to another value
         ref = self.ref(c, spread)
         return ref.name if ref.kind == "array" and ref.table is None and not ref.rough else None
@@ -197,10 +197,10 @@ class Products(Boxes):
             for value, spread in sides(self.found, operation):
                 if (value.id, spread) not in names:
                     names[value.id, spread] = self._buffer(self.refs[value.id, spread].name, spread, reads)
-            held = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.found, operation))
+            arrays = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.found, operation))
             n = self.numbers.products[self.found.product_of[operation.result.id]]
             types = f"{self.row.c_name(a.dtype.c_name, b.dtype.c_name)}, {n.fragments[0]}, {n.fragments[1]}"
-            multiplies.append((f"tile::multiply<{types}>({self.states[state]}, {held});", operation.source))
+            multiplies.append((f"tile::multiply<{types}>({self.states[state]}, {arrays});", operation.source))
         return depth // self.row.k, reads, multiplies
 
     def _buffer(self, operand: str, spread: Spread, reads: list[str]) -> str:
@@ -215,12 +215,12 @@ class Products(Boxes):
         """Convert accumulators of wmma, whose layout is unspecified, to the program's distribution."""
         assert self.row is not None
         n = self.numbers.products[self.found.product_of[operation.result.id]]
-        place = self.memory.exchange(self.loop, WMMA_SUMS)
+        offset = self.memory.exchange(self.loop, WMMA_SUMS)
         self._barrier(operation.source)
         fragments_m, fragments_n = n.fragments
         type_ = self.row.c_name(operation.a.dtype.c_name, operation.b.dtype.c_name)
         self.code.add(
-            f"tile::read_sums<{type_}, {fragments_m * fragments_n}>({array}, shared + {place}u + {WARP_BYTES}u * "
+            f"tile::read_sums<{type_}, {fragments_m * fragments_n}>({array}, shared + {offset}u + {WARP_BYTES}u * "
             "unsigned(warp), lane);",
             operation.source,
         )
@@ -272,9 +272,9 @@ class Products(Boxes):
         n = next(n for n in self.staged.values() if n.staged.name == ref.name)
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread
         if isinstance(n, BoxedNumbers):
-            made = self._box_fragments(value, base, n.staged)
-            self.refs[value.id, spread] = made
-            return made
+            packed_ref = self._box_fragments(value, base, n.staged)
+            self.refs[value.id, spread] = packed_ref
+            return packed_ref
         count = self.of(base).registers
         packed = self.is_packed(value.dtype, base)
         words = count * value.dtype.bits // 32 if packed else count
@@ -282,6 +282,6 @@ class Products(Boxes):
         self.code.add(
             f"tile::load_fragments<Operand_{ref.name}>({name}, tile_{ref.name}, {self._group(n.staged)}, lane);"
         )
-        made = Ref("packed" if packed else "array", name, value.dtype)
-        self.refs[value.id, spread] = made
-        return made
+        packed_ref = Ref("packed" if packed else "array", name, value.dtype)
+        self.refs[value.id, spread] = packed_ref
+        return packed_ref

@@ -66,7 +66,7 @@ class Scans(Moves):
 
     def _scan(self, operation: ir.Scan, spread: Spread) -> Ref:
         source, of, type_ = operation.source, self.of(spread), operation.result.dtype
-        given, row = self.ref(operation.value, spread), REDUCTIONS[operation.kind]
+        ref, row = self.ref(operation.value, spread), REDUCTIONS[operation.kind]
         register, start = register_type(type_), number_code(row.start, type_)
         result = self.declare("v", register, of.registers)
         total = self.declare("total", register, of.registers)
@@ -74,11 +74,11 @@ class Scans(Moves):
         self.code.each(
             of.registers,
             lambda r: (
-                f"{total}[{r}] = {given.text(self.code, r)}; "
+                f"{total}[{r}] = {ref.text(self.code, r)}; "
                 f"{result}[{r}] = {start if operation.exclusive else f'{total}[{r}]'};"
             ),
             source,
-            scattered=given.scattered,
+            scattered=ref.scattered,
         )
         self.code.flush()
         for step in scan_steps(of, operation.dimension):
@@ -114,12 +114,12 @@ class Scans(Moves):
             groups = tuple(dict.fromkeys(step.groups[r] for r in mine))
             into = tuple(step.after[g] for g in groups)
             if at != order[0]:
-                behind = tuple(step.after[step.groups[r]] for r in mine)
+                after = tuple(step.after[step.groups[r]] for r in mine)
                 self.code.each(
                     len(mine),
-                    lambda i, mine=mine, behind=behind: (  # type: ignore[misc]
+                    lambda i, mine=mine, after=after: (  # type: ignore[misc]
                         f"{result}[{self.code.at(mine, i)}] = "
-                        + row.code.format(f"{sums}[{self.code.at(behind, i)}]", f"{result}[{self.code.at(mine, i)}]")
+                        + row.code.format(f"{sums}[{self.code.at(after, i)}]", f"{result}[{self.code.at(mine, i)}]")
                         + ";"
                     ),
                     source,
@@ -149,10 +149,10 @@ class Scans(Moves):
             mine = f"{'!' if operation.reverse else ''}(lane & {mask})"
 
             def joined(q: str, mask: int = mask, mine: str = mine) -> str:
-                behind, all_ = (row.code.format("other", f"{name}[{q}]") for name in (before, total))
+                combined, all_ = (row.code.format("other", f"{name}[{q}]") for name in (before, total))
                 return (
                     f"{{ const auto other = tile::exchanged({total}[{q}], {mask}); "
-                    f"if ({mine}) {before}[{q}] = {behind}; {total}[{q}] = {all_}; }}"
+                    f"if ({mine}) {before}[{q}] = {combined}; {total}[{q}] = {all_}; }}"
                 )
 
             self.code.each(step.totals, joined, operation.source)
@@ -162,11 +162,11 @@ class Scans(Moves):
         """Compute the same for warps through shared memory; all warps combine totals in the same order."""
         row, digit, source = REDUCTIONS[operation.kind], step.digit, operation.source
         warps = self.numbers.warps
-        place = self.memory.exchange(self.loop, operation.result.id)
+        offset = self.memory.exchange(self.loop, operation.result.id)
         own, register = self.new("own"), register_type(operation.result.dtype)
 
         def address(q: str, warp: str) -> str:
-            return f"shared + {place}u + 4u * unsigned(({q} * {warps} + {warp}) * {WARP} + lane)"
+            return f"shared + {offset}u + 4u * unsigned(({q} * {warps} + {warp}) * {WARP} + lane)"
 
         self._barrier(source)
         self.code.add(f"const int {own} = warp / {digit.stride} % {digit.size};", source)
@@ -180,8 +180,8 @@ class Scans(Moves):
             for at in order:
                 lines.append(f"tile::get<1>(&part, {address(q, f'(warp + ({at} - {own}) * {digit.stride})')});")
                 sign = ">" if operation.reverse else "<"
-                behind = row.code.format(f"{before}[{q}]", "part")
-                lines.append(f"if ({at} {sign} {own}) {before}[{q}] = {behind};")
+                combined = row.code.format(f"{before}[{q}]", "part")
+                lines.append(f"if ({at} {sign} {own}) {before}[{q}] = {combined};")
                 all_ = "part" if at == order[0] else row.code.format(f"{total}[{q}]", "part")
                 lines.append(f"{total}[{q}] = {all_};")
             return "{ " + " ".join(lines) + " }"

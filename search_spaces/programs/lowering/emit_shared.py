@@ -125,13 +125,13 @@ class SharedTiles(Scans):
             for d in (0, 1)
         )
         registers = of.of_registers(0), of.of_registers(1)
-        place, bytes_, type_ = self.memory.shared[array.name], array.dtype.bytes, array.dtype.c_name
+        offset, bytes_, type_ = self.memory.shared[array.name], array.dtype.bytes, array.dtype.c_name
 
         def text(r: str) -> str:
             at = [f"{starts[d]} + {self.code.at(registers[d], r)}" for d in swapped]
-            address = f"shared + {place}u + {bytes_}u * unsigned({layout.c_name}::offset({', '.join(at)}))"
-            given = f"{address}, &{name}[{r}]" if function == "put_elements" else f"&{name}[{r}], {address}"
-            return f"tile::{function}<{type_}, {width}>({given});"
+            address = f"shared + {offset}u + {bytes_}u * unsigned({layout.c_name}::offset({', '.join(at)}))"
+            arguments = f"{address}, &{name}[{r}]" if function == "put_elements" else f"&{name}[{r}], {address}"
+            return f"tile::{function}<{type_}, {width}>({arguments});"
 
         self.code.each(of.registers, text, line, width=width, writes=name if function == "get_elements" else "")
         self.code.flush()

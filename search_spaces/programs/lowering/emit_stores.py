@@ -14,14 +14,14 @@ class Stores(MemoryAccess):
     """Emitter of stores and atomics."""
 
     def _store(self, operation: ir.StoreTile | ir.AtomicRmw) -> None:
-        place, window, value, source = self.stores, operation.window, operation.value, operation.source
+        number, window, value, source = self.stores, operation.window, operation.value, operation.source
         self.stores += 1
-        spread = self.found.stored[place]
+        spread = self.found.stored[number]
         if isinstance(operation, ir.StoreTile) and window.array.role == "shared":
             self._store_shared(operation, spread)
             return
         of, ref = self.of(spread), self.ref(value, spread)
-        if self.values.get(f"store_{place + 1}", "direct") == "turned":
+        if self.values.get(f"store_{number + 1}", "direct") == "turned":
             target = turned(window, self.numbers.warps)
             ref, of = self._moved(ref, of, target, source), target
         places = self._places(window, spread)
@@ -40,7 +40,7 @@ class Stores(MemoryAccess):
             return " && ".join(tests) or "true"
 
         if self._meets(window.array, operation) or (
-            isinstance(operation, ir.AtomicRmw) and self._follows(operation, place)
+            isinstance(operation, ir.AtomicRmw) and self._follows(operation, number)
         ):
             self.code.add(self.barrier, source)  # another thread may have accessed the element before
         if isinstance(operation, ir.AtomicFetch):
@@ -49,8 +49,8 @@ class Stores(MemoryAccess):
 
             def fetched(r: str) -> str:
                 to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, places, r)}"
-                kept = f"{old}[{r}] = "
-                return f"{kept}0; {self._combining(operation, to, tested(r), ref.text(self.code, r), kept)}"
+                assignment = f"{old}[{r}] = "
+                return f"{assignment}0; {self._combining(operation, to, tested(r), ref.text(self.code, r), assignment)}"
 
             self.code.each(of.registers, fetched, source, scattered=scattered)
             self.code.flush()
@@ -78,14 +78,14 @@ class Stores(MemoryAccess):
         scattered = (*raw.scattered, *(() if places is None else places.scattered))
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
-    def _follows(self, operation: ir.AtomicRmw, place: int) -> bool:
+    def _follows(self, operation: ir.AtomicRmw, position: int) -> bool:
         """Return True if an old value depends on the order of this atomic and an earlier one."""
         name, others = operation.window.array.name, list[int]()
         for number, store in enumerate(self.found.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
                 others.append(number)
         fetched = any(isinstance(self.found.stores[number], ir.AtomicFetch) for number in others)
-        return fetched and (len(others) > 1 or bool(self.found.stored_in[place]))
+        return fetched and (len(others) > 1 or bool(self.found.stored_in[position]))
 
     def _convert_all(self, operation: ir.Computing) -> None:
         """Convert a value to the other distributions in which it is used."""
@@ -96,8 +96,8 @@ class Stores(MemoryAccess):
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)
-        place = f"{operation.window.at[0].code} + {at} - {operation.rows_below.code}"
-        self.code.add(f"const int {name} = {place};", operation.source)
+        row = f"{operation.window.at[0].code} + {at} - {operation.rows_below.code}"
+        self.code.add(f"const int {name} = {row};", operation.source)
         return name
 
     def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:

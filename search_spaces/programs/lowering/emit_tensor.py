@@ -61,9 +61,9 @@ class TensorMemory(Stores):
 
     def _barriers_of(self, count: int) -> int:
         """Return the offset of ``count`` new mbarriers."""
-        place = self.barriers
+        offset = self.barriers
         self.barriers += 8 * count
-        return place
+        return offset
 
     def _new_done(self) -> str:
         """Return the address of a new mbarrier at which multiplications arrive, as CUDA C++."""

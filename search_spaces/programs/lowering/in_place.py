@@ -19,17 +19,17 @@ def uses(found: Inference) -> Counter[int]:
 def read_in_place(found: Inference) -> frozenset[int]:
     """Return the results of reads that need no copy: the state is not set while the result may be used."""
     walked = list(found.trace.walk())
-    sets = [(o.state, place, around) for place, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
-    kept = set()
-    for place, (operation, around) in enumerate(walked):
+    sets = [(o.state, position, around) for position, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
+    values = set()
+    for position, (operation, around) in enumerate(walked):
         if isinstance(operation, ir.Read):
             loops = {r for r in around if isinstance(r, ir.Loop)}
             later = any(
-                state == operation.state and (at > place or loops & set(regions)) for state, at, regions in sets
+                state == operation.state and (at > position or loops & set(regions)) for state, at, regions in sets
             )
             if not later:
-                kept.add(operation.result.id)
-    return frozenset(kept) | summed(found)
+                values.add(operation.result.id)
+    return frozenset(values) | summed(found)
 
 
 @cache
@@ -38,7 +38,7 @@ def summed(found: Inference) -> frozenset[int]:
 
     The loop reads and sets the state nowhere else.
     """
-    made = set()
+    values = set()
     for loop in found.loops.values():
         reads = {o.result.id: o for o in loop.body if isinstance(o, ir.Read)}
         states = Counter(o.state for o in ir.walk_body(loop.body) if isinstance(o, ir.Read | ir.Set))
@@ -52,5 +52,5 @@ def summed(found: Inference) -> frozenset[int]:
             read = reads.get(product.c.id)
             same = found.natural[product.result.id] == found.states[operation.state]
             if read is not None and read.state == operation.state and same:
-                made.add(read.result.id)
-    return frozenset(made)
+                values.add(read.result.id)
+    return frozenset(values)

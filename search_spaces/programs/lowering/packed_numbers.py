@@ -11,7 +11,7 @@ from search_spaces.programs.lowering.refs import Ref
 STEP = 16  # columns that one pair of each word of a span yields
 
 
-def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distribution) -> Ref:
+def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Distribution) -> Ref:
     """Emit the unpacking of an operand's numbers.
 
     Neighbouring registers are an even column and the next one, whose numbers come from one word, one row and one scale.
@@ -19,11 +19,11 @@ def fours(emitter: EmitterBase, operation: ir.Map, given: list[Ref], of: Distrib
     Args:
         emitter: Emitter of the kernel.
         operation: A map with the function "nibble_T" or "fp4_T".
-        given: Words, columns, the first pair of a word and the number of pairs; then the zero point and the factor, or
-            the scale.
+        arguments: Words, columns, the first pair of a word and the number of pairs; then the zero point and the factor,
+            or the scale.
         of: Distribution of the numbers.
     """
-    words, column, first, count, other, *times = given
+    words, column, first, count, other, *times = arguments
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.numbers.warps).max())

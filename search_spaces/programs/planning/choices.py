@@ -102,13 +102,13 @@ class Choices:
 
 def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[tuple[str, ...], dict[Combination, _T]]:
     """Return the names that a table's results depend on, and the table reduced to combinations of their values."""
-    kept = []
+    deciding_names = []
     for at, name in enumerate(names):
         seen: dict[Combination, _T] = {}
         if any(seen.setdefault(v[:at] + v[at + 1 :], n) != n for v, n in table.items()):
-            kept.append(name)
-    places = [names.index(name) for name in kept]
-    return tuple(kept), {tuple(v[i] for i in places): n for v, n in table.items()}
+            deciding_names.append(name)
+    places = [names.index(name) for name in deciding_names]
+    return tuple(deciding_names), {tuple(v[i] for i in places): n for v, n in table.items()}
 
 
 def _without_parts(found: Inference) -> tuple[object, ...]:

@@ -63,9 +63,9 @@ def barrier_bytes(found: Inference) -> int:
 
     There are mbarriers for rings, for tiles that are copied once and for multiplications.
     """
-    kept = {s.name for s in found.staged.values() if s.loop is None}
+    names = {s.name for s in found.staged.values() if s.loop is None}
     products = sum(isinstance(operation, Mma) for operation in found.made.values())
-    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(kept) + products + 1), 256)
+    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(names) + products + 1), 256)
 
 
 def aligned(size: int, to: int = ALIGNMENT) -> int:
@@ -76,8 +76,8 @@ def aligned(size: int, to: int = ALIGNMENT) -> int:
 @lru_cache(maxsize=2**14)
 def across_bytes(source: Distribution, dimension: int, folded: Distribution) -> int:
     """Return the bytes for a reduction across warps: one part per warp and result; 0 if it stays within warps."""
-    before, behind = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
-    parts = before // behind
+    before, after = (math.prod(size for _, size in of.used("warp", 0, dimension)) for of in (source, folded))
+    parts = before // after
     return 0 if parts == 1 else aligned(4 * parts * folded.shape[0] * folded.shape[1])
 
 

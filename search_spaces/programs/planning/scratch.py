@@ -39,31 +39,31 @@ def flag_bytes(found: Inference) -> int:
     return ALIGNMENT if shared_loop(found) is not None else 0
 
 
-def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], others: Iterable[int]) -> int:
+def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterable[int]) -> int:
     """Return the bytes of memory that several exchanges share, one after another: those of the largest.
 
     Args:
         exchange: Layout of tiles that are exchanged.
         tiles: Their shapes.
-        others: Bytes of each other exchange.
+        other_bytes: Bytes of each other exchange.
     """
-    return max([0, *others, *(exchange_bytes(exchange, shape) for shape in tiles)])
+    return max([0, *other_bytes, *(exchange_bytes(exchange, shape) for shape in tiles)])
 
 
 def exchanges(found: Inference, values: Mapping[str, Value]) -> dict[Place, dict[Exchange, int]]:
     """Return the bytes of each exchange of a schedule, by the outermost loop around it."""
     needs, layout = estimates.needs(found, values), str(values.get("exchange", "identity"))
     listed: dict[Place, dict[Exchange, int]] = {None: {}, **{loop: {} for loop in found.loops}}
-    for place, shapes in needs.tiles.items():
-        listed[place] |= {shape: exchange_bytes(layout, shape) for shape in shapes}
-    for place, joined in needs.joined.items():
-        listed[place] |= {result: size for result, size in joined.items()}
+    for outer_loop, shapes in needs.tiles.items():
+        listed[outer_loop] |= {shape: exchange_bytes(layout, shape) for shape in shapes}
+    for outer_loop, joined in needs.joined.items():
+        listed[outer_loop] |= {result: size for result, size in joined.items()}
     for number, (size, reduction) in enumerate(zip(needs.sums.values(), found.sums.values(), strict=True)):
         time = str(values[estimates.sum_name(number)])
         listed[sum_places(found, number)[time]][reduction.result.id] = size
-    for (name, place), store in zip(store_places(found).items(), found.stores, strict=True):
+    for (name, outer_loop), store in zip(store_places(found).items(), found.stores, strict=True):
         if values.get(name) == "turned":
-            listed[place][store.value.shape] = exchange_bytes(layout, store.value.shape)
+            listed[outer_loop][store.value.shape] = exchange_bytes(layout, store.value.shape)
     if split_of(found, values) is not None:
         listed[None][LAST_BLOCK] = ALIGNMENT
     return listed

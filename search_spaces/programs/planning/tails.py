@@ -14,41 +14,41 @@ MASKED, PEELED = "masked", "peeled"
 Turns = dict[int, int]
 
 
-def but_the_last(turns: Turns, loop: int) -> Turns:
+def but_the_last(iterations: Turns, loop: int) -> Turns:
     """Return the iteration counts with one iteration less of ``loop``."""
-    return {**turns, loop: turns[loop] - 1}
+    return {**iterations, loop: iterations[loop] - 1}
 
 
-def leaves(window: ir.Window, dimension: int, found: Inference, turns: Turns) -> bool:
+def leaves(window: ir.Window, dimension: int, found: Inference, iterations: Turns) -> bool:
     """Return True if a window reaches beyond the end of its array in some block and iteration.
 
     Args:
         window: The tile of an array.
         dimension: 0 or 1.
         found: The program; the position of the window depends on the block.
-        turns: The largest number of iterations of each loop, which also move it.
+        iterations: The largest number of iterations of each loop, which also move it.
     """
-    _, high = window.at[dimension].interval(found.trace.most_blocks, turns)
+    _, high = window.at[dimension].interval(found.trace.most_blocks, iterations)
     return high + window.shape[dimension] > window.least[dimension]
 
 
 @cache
 def peelable(found: Inference) -> frozenset[int]:
     """Return the innermost loops in which all iterations but the last need fewer masks."""
-    turns = found.trace.turns()
+    iterations = found.trace.turns()
     return frozenset(
         number
         for number, loop in found.loops.items()
-        if turns[number] > 1
+        if iterations[number] > 1
         and not any(isinstance(o, ir.Loop) for o in _inside(loop.body))
-        and _masks(found, loop, turns) > _masks(found, loop, but_the_last(turns, number))
+        and _masks(found, loop, iterations) > _masks(found, loop, but_the_last(iterations, number))
     )
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
     """Return the name of the parameter of each loop that some choice of sizes permits to peel, by its index."""
     places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
-    return {place: "tail" if len(places) == 1 else f"tail_{place + 1}" for place in places}
+    return {index: "tail" if len(places) == 1 else f"tail_{index + 1}" for index in places}
 
 
 def peeled(found: Inference, values: Mapping[str, Value]) -> frozenset[int]:
@@ -56,20 +56,20 @@ def peeled(found: Inference, values: Mapping[str, Value]) -> frozenset[int]:
     loops = list(found.loops)
     return frozenset(
         loop
-        for place, loop in enumerate(loops)
-        if loop in peelable(found) and PEELED in (values.get("tail"), values.get(f"tail_{place + 1}"))
+        for index, loop in enumerate(loops)
+        if loop in peelable(found) and PEELED in (values.get("tail"), values.get(f"tail_{index + 1}"))
     )
 
 
-def _masks(found: Inference, loop: ir.Loop, turns: Turns) -> int:
+def _masks(found: Inference, loop: ir.Loop, iterations: Turns) -> int:
     """Return the number of masks in a loop: window dimensions beyond arrays, and conditions that may be false."""
     count = 0
     for operation in _inside(loop.body):
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) and operation.window.array.role != "shared":
             window = operation.window
-            count += sum(leaves(window, d, found, turns) for d in (0, 1) if d not in window.indexed)
+            count += sum(leaves(window, d, found, iterations) for d in (0, 1) if d not in window.indexed)
         elif isinstance(operation, ir.Map) and operation.function == "where":
-            tests = always(operation, found, turns)
+            tests = always(operation, found, iterations)
             count += 0 if tests is None or tests == "true" else 1 + tests.count("&&")
     return count
 

@@ -75,8 +75,8 @@ def waits_for_readers(found: Inference, operation: ir.Mma) -> bool:
     """
     around = found.inside[operation.result.id]
     conditional = {o.result.id for i, _ in found.trace.walk() if isinstance(i, ir.If) for o in _within(i)}
-    others = (o for o in _products(found) if found.inside[o.result.id] == around and o.result.id not in conditional)
-    return bool(around) and not any(is_computed(found, o) for o in others)
+    products = (o for o in _products(found) if found.inside[o.result.id] == around and o.result.id not in conditional)
+    return bool(around) and not any(is_computed(found, o) for o in products)
 
 
 def _within(region: ir.Region) -> Iterator[ir.Mma]:

@@ -65,51 +65,51 @@ def _check_scopes(found: Inference) -> None:
 
 def _check_windows(found: Inference) -> None:
     """Check that no position is a quotient of a negative number, and that windows stay inside shared tiles."""
-    turns = found.trace.turns()
+    iterations = found.trace.turns()
     for operation, _ in found.trace.walk():
         if isinstance(operation, ir.Loop):
             for end in (operation.first, operation.stop):
-                _check_quotients(end, found, turns, operation.source, "steps")
+                _check_quotients(end, found, iterations, operation.source, "steps")
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
             continue
         window, name = operation.window, ir.spelled(operation)
         for d, axis in enumerate(("rows", "columns")):
-            low, high = window.at[d].interval(found.trace.most_blocks, turns)
-            _check_quotients(window.at[d], found, turns, operation.source, name)
+            low, high = window.at[d].interval(found.trace.most_blocks, iterations)
+            _check_quotients(window.at[d], found, iterations, operation.source, name)
             if low < 0 and window.index is not None and d in window.indexed:
                 _refuse(operation.source, name, f"the window begins {-low} {axis} before {window.array.name}")
             if window.array.role == "shared" and (low < 0 or high + window.shape[d] > window.extent[d]):
                 _refuse(
                     operation.source, name, f"the window reaches beyond {window.array.name}, a tile in shared memory"
                 )
-        for place, extent in zip(window.array.lead, window.array.full, strict=False):
-            low, high = place.interval(found.trace.most_blocks, turns)
+        for index, extent in zip(window.array.lead, window.array.full, strict=False):
+            low, high = index.interval(found.trace.most_blocks, iterations)
             if low < 0 or high >= extent:
                 _refuse(
                     operation.source,
                     name,
-                    f"{window.array.name}[{place}] has the index {low} to {high}, but the extent is {extent}",
+                    f"{window.array.name}[{index}] has the index {low} to {high}, but the extent is {extent}",
                 )
 
 
-def _check_quotients(index: Index, found: Inference, turns: dict[int, int], source: Source, name: str) -> None:
+def _check_quotients(index: Index, found: Inference, iterations: dict[int, int], source: Source, name: str) -> None:
     """Check that only non-negative numbers are divided: C++ rounds negative quotients up, Python down."""
     for inner in index.args:
-        low, _ = inner.interval(found.trace.most_blocks, turns)
+        low, _ = inner.interval(found.trace.most_blocks, iterations)
         if index.kind in ("floordiv", "mod") and low < 0:
             _refuse(source, name, f"{index} divides a number that may be {low}: apply p.maximum(.., 0) first")
-        _check_quotients(inner, found, turns, source, name)
+        _check_quotients(inner, found, iterations, source, name)
 
 
 def notes(found: Inference) -> tuple[str, ...]:
     """Return warnings about legal but suspicious code: windows that are outside of their arrays in every block."""
-    turns, messages = found.trace.turns(), []
+    iterations, messages = found.trace.turns(), []
     for operation, _ in found.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
             continue
         window = operation.window
         for d, axis in enumerate(("rows", "columns")):
-            low, high = window.at[d].interval(found.trace.most_blocks, turns)
+            low, high = window.at[d].interval(found.trace.most_blocks, iterations)
             if low >= window.extent[d] or high + window.shape[d] <= 0:
                 messages.append(
                     f"{operation.source}: {ir.spelled(operation)}: the window begins between {axis} {low} and "
@@ -177,9 +177,9 @@ def _check_maps(found: Inference) -> None:
             maps[result.id] = result.map, operation.source
         reasons = _disagreements(operation, {id_: m for id_, (m, _) in maps.items()})
         if reasons:
-            others = ", ".join(str(maps[v.id][1]) for v in ir.inputs(operation) if v.id in maps)
+            sources = ", ".join(str(maps[v.id][1]) for v in ir.inputs(operation) if v.id in maps)
             name = ir.spelled(operation)
-            _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; the operands' maps are at {others})")
+            _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; the operands' maps are at {sources})")
     _check_subgroups(found, maps)
 
 

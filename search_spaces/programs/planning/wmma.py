@@ -40,9 +40,9 @@ def why_not_wmma(found: Inference) -> str | None:
 
 def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
     """Return True if ``value`` is a staged operand or its transpose."""
-    made = found.made[value.id]
-    if isinstance(made, ir.TransposeTile):
-        return (made.value.id, spread.swap()) in found.staged
+    operation = found.made[value.id]
+    if isinstance(operation, ir.TransposeTile):
+        return (operation.value.id, spread.swap()) in found.staged
     return (value.id, spread) in found.staged
 
 

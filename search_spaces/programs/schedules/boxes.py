@@ -106,10 +106,10 @@ def spared(rule: Rule, found: Choices, device: Device) -> Rule:
     boxed, inputs = each(is_boxed), dict(rule.inputs)
     key = next((p for p, column in inputs.items() if column == "intrinsic"), "intrinsic")
 
-    def allows(**given: Column) -> BoolArray:
-        way = given[key]
+    def allows(**columns: Column) -> BoolArray:
+        way = columns[key]
         assert isinstance(way, TextColumn)
-        own = {p: given[p] for p in inputs}
+        own = {p: columns[p] for p in inputs}
         if key in own:
             own[key] = TextColumn(way.codes, tuple(fragments(v).name for v in way.values))
         answer: BoolArray = boxed(way) | np.asarray(rule.function(**own))
@@ -125,9 +125,9 @@ def why_not_boxed(found: Inference) -> str | None:
         if not isinstance(operation, ir.Mma):
             continue
         spread = Spread("right", operation.b.shape, found.product_of[operation.result.id])
-        made = found.made[operation.b.id]
-        source = made.value if isinstance(made, ir.TransposeTile) else operation.b
-        key = (source.id, spread.swap() if isinstance(made, ir.TransposeTile) else spread)
+        producer = found.made[operation.b.id]
+        source = producer.value if isinstance(producer, ir.TransposeTile) else operation.b
+        key = (source.id, spread.swap() if isinstance(producer, ir.TransposeTile) else spread)
         strided = next((s for s in found.staged.values() if needs_tma(s) and not takes_tma(s)), None)
         if strided is not None:
             return (
@@ -275,8 +275,8 @@ def _operand_rules(s: Staged) -> list[Rule]:
 def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
     """Return ``why_not`` as a function of the other arguments, with its default of ``home``."""
 
-    def of_all(**given: Value) -> str | None:
-        return why_not(**given)
+    def of_all(**columns: Value) -> str | None:
+        return why_not(**columns)
 
     return of_all
 

@@ -45,7 +45,7 @@ class ConversionRow:
 def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ValueRow, ...]:
     """Return every distribution in which a value is computed, in program order."""
     found = choices(problem).inference(schedule)
-    made = numbers(found, schedule)
+    distributions = numbers(found, schedule)
     wmma = bool(found.products) and is_wmma(str(schedule["intrinsic"]))
     rows = []
     for operation in found.made.values():
@@ -53,7 +53,7 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
         for spread in found.computed_in(result):
             if wmma and is_staged(found, result, spread):
                 continue  # wmma reads it from shared memory
-            of = made.of(spread)
+            of = distributions.of(spread)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
             rows.append(
                 ValueRow(str(operation.source), ir.spelled(operation), shape, str(spread), str(of), of.registers)
@@ -64,23 +64,23 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
 def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ConversionRow, ...]:
     """Return every conversion of a value to another distribution, and how its elements move between threads."""
     found = choices(problem).inference(schedule)
-    made = numbers(found, schedule)
+    distributions = numbers(found, schedule)
     rows = [
-        _row(made, found.made[value.id].source, value, source, target, False)
+        _row(distributions, found.made[value.id].source, value, source, target, False)
         for value, source, target in found.conversions
     ]
     for operation in found.made.values():
         if isinstance(operation, ir.Convert) and found.wanted.get(operation.result.id):
             target = found.natural[operation.result.id]
             source = found.natural.get(operation.value.id, target)
-            rows.append(_row(made, operation.source, operation.result, source, target, operation.shared))
+            rows.append(_row(distributions, operation.source, operation.result, source, target, operation.shared))
     return tuple(rows)
 
 
 def _row(
-    made: Numbers, place: ir.Source, value: ir.Value, source: Spread, target: Spread, shared: bool
+    distributions: Numbers, place: ir.Source, value: ir.Value, source: Spread, target: Spread, shared: bool
 ) -> ConversionRow:
-    route, cost = _route(made.of(source), made.of(target), made.warps, shared)
+    route, cost = _route(distributions.of(source), distributions.of(target), distributions.warps, shared)
     shape = f"{value.shape[0]}x{value.shape[1]} {value.dtype.name}"
     return ConversionRow(str(place), shape, str(source), str(target), route, cost)
 

@@ -136,7 +136,7 @@ def enough_turns(problem: ProgramProblem, schedule: Schedule) -> int:
 def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
     """Return the extent of a step, and how many whole steps a proxy needs, by the name of the size."""
     units: dict[str, tuple[int, int]] = {}
-    turns = _turns_of_loops(found, schedule)
+    iterations = _turns_of_loops(found, schedule)
     walked: dict[str, set[int]] = {}
     fixed: set[str] = set()
     for operation, _ in found.trace.walk():
@@ -152,7 +152,7 @@ def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
                     fixed.add(name)
                 continue
             walked.setdefault(name, set()).add(extent)
-            most = max((turns[loop.number] for loop in loops), default=1)
+            most = max((iterations[loop.number] for loop in loops), default=1)
             unit, count = units.get(name, (extent, 1))
             units[name] = max(unit, extent), max(count, most)
         fixed.update(window.array.sizes[:-2])  # such as heads and batches, which must keep their ratio

@@ -42,9 +42,9 @@ def shared_memory(
     for suffix, loop in places(first).items():
         listed += _scratch(found, parameters, shaping, suffix, loop)
     kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
-    for place, array in enumerate(first.trace.shared):
-        kept[f"shared_{place}"] = f"bytes_{array.name}"
-        listed.append(_tile_bytes(found, place, array.name))
+    for index, array in enumerate(first.trace.shared):
+        kept[f"shared_{index}"] = f"bytes_{array.name}"
+        listed.append(_tile_bytes(found, index, array.name))
     listed.append(
         Attribute(
             "kept_bytes",
@@ -92,8 +92,8 @@ def _scratch(
     known = [p.name for p in parameters]
     number = None if loop is None else list(found.first.loops).index(loop)
     stores: dict[str, str] = {}
-    for name, place in store_places(found.first).items():
-        if name in known and place == loop:
+    for name, loop_of_store in store_places(found.first).items():
+        if name in known and loop_of_store == loop:
             stores |= {name: name, f"shape_{name}": f"shape_{name}"}
     exchange = {"exchange": "exchange"} if "exchange" in known else {}
 
@@ -109,9 +109,9 @@ def _scratch(
     flag = flag_bytes(found.first) if loop is None else 0
 
     def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
-        held = {shape for shape, b in bit.items() if exchanged & b}
-        held |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
-        return scratch_bytes(exchange, held, (joined, flag))
+        shapes_exchanged = {shape for shape, b in bit.items() if exchanged & b}
+        shapes_exchanged |= {shapes[int(turned[f"shape_{name}"])] for name, how in turned.items() if how == "turned"}
+        return scratch_bytes(exchange, shapes_exchanged, (joined, flag))
 
     where = "outside of loops" if loop is None else "in loops" if suffix == "inside" else f"in loop {(number or 0) + 1}"
     names = {"exchanged": f"exchanged_{suffix}", "joined": f"joined_{suffix}"}
@@ -126,10 +126,10 @@ def _scratch(
     sums = _times(found.first, loop)
     if sums:
 
-        def with_sums(joined: IntArray, **given: Any) -> IntArray:
+        def with_sums(joined: IntArray, **columns: Any) -> IntArray:
             for name, times in sums.items():
-                here = np.logical_or.reduce([given[name] == time for time in times])
-                joined = np.maximum(joined, np.where(here, given[f"bytes_{name}"], 0))
+                here = np.logical_or.reduce([columns[name] == time for time in times])
+                joined = np.maximum(joined, np.where(here, columns[f"bytes_{name}"], 0))
             return joined
 
         columns = {**{name: name for name in sums}, **{f"bytes_{name}": f"bytes_{name}" for name in sums}}
@@ -166,8 +166,8 @@ def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
     """Return, for each sum that may be combined in ``loop``, its parameter and the values that select the loop."""
     times: dict[str, list[str]] = {}
     for i in range(len(found.sums)):
-        for time, place in sum_places(found, i).items():
-            if place == loop:
+        for time, loop_of_sum in sum_places(found, i).items():
+            if loop_of_sum == loop:
                 times.setdefault(estimates.sum_name(i), []).append(time)
     return times
 
@@ -200,9 +200,9 @@ def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> list[Att
     return [*listed, total]
 
 
-def _tile_bytes(found: Choices, place: int, name: str) -> Attribute:
+def _tile_bytes(found: Choices, index: int, name: str) -> Attribute:
     def size(layout: str, **values: Value) -> int:
-        return shared_tile_bytes(found.inference(values).trace.shared[place], layout)
+        return shared_tile_bytes(found.inference(values).trace.shared[index], layout)
 
     names = {"layout": f"layout_{name}", **{n: n for n in found.shaping}}
     return Attribute(f"bytes_{name}", each(size), f"bytes of shared memory for {name}", names=names)

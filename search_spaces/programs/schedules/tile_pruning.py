@@ -45,10 +45,10 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     for name, values in found.domains.items():  # drop a tile if half its size already covers the extent
         for axis in range(len(first.trace.tile)):
             sizes = {v: i.trace.tile[axis] for v, i in found.inferences.items()}
-            place = list(found.domains).index(name)
+            index = list(found.domains).index(name)
             if first.trace.is_dynamic:
                 break  # with a dynamic size, schedules must serve every size
-            if all(tile == v[place] for v, tile in sizes.items()):
+            if all(tile == v[index] for v, tile in sizes.items()):
                 extent, least = first.trace.extent[axis], min(values)
                 rules.append(
                     Rule(
@@ -124,8 +124,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 names={"stages": name, "turns": name.replace("stages", "turns")},
             )
         )
-    for place, name in tail_names(found.inferences.values()).items():
-        rules += _tail_rules(found, place, name)
+    for index, name in tail_names(found.inferences.values()).items():
+        rules += _tail_rules(found, index, name)
     for name in unrollable(first).values():
         rules.append(
             Rule(
@@ -159,7 +159,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
+def _tail_rules(found: Choices, index: int, name: str) -> list[Rule]:
     """Return rules that allow peeling a loop only if its other iterations exist and then need fewer masks."""
     rules: list[Rule] = []
     if found.shaping:
@@ -184,7 +184,7 @@ def _tail_rules(found: Choices, place: int, name: str) -> list[Rule]:
                 names={"tail": name, "intrinsic": "intrinsic"},
             )
         )
-    ring = stage_names(found.first).get(list(found.first.loops)[place])
+    ring = stage_names(found.first).get(list(found.first.loops)[index])
     if ring is not None:
         rules.append(
             Rule(

@@ -2,8 +2,9 @@
 
 FILE has recordings (``measurements.trials.recording``); by default the installed ones. Each problem has a row: the
 number of timed schedules, the rank correlation of predicted and measured times, the median of measured over predicted,
-and how much slower the model's first choice is than the fastest schedule. A schedule has the median of its
-measurements, and the compiler's registers and spills if known. ``--program`` selects a tile program (FILE or
+and how much slower the model's first choice and the best of its first eight are than the fastest schedule. Schedules
+with equal predictions are ordered slowest first. The last row has the means of all problems. A schedule has the median
+of its measurements, and the compiler's registers and spills if known. ``--program`` selects a tile program (FILE or
 FILE:NAME).
 """
 
@@ -32,6 +33,7 @@ from search_spaces.programs.language.ir import ProgramError
 from search_spaces.spaces.schedule import Schedule
 
 LEAST_SCHEDULES = 3  # schedules of a problem, for a rank correlation
+FIRST = 8  # number of the model's choices of which the fastest is compared with the fastest of all
 Key = tuple[str, str]  # a problem's key, and a device
 
 
@@ -46,13 +48,23 @@ class Measured:
     predicted: FloatArray
 
     @property
+    def figures(self) -> tuple[float, float, float, float]:
+        """Return the rank correlation, measured over predicted, and the losses of the first and of the first FIRST."""
+        return (
+            rank_correlation(self.predicted, self.seconds),
+            float(np.median(self.seconds / self.predicted)),
+            regret(self.predicted, self.seconds),
+            regret(self.predicted, self.seconds, FIRST),
+        )
+
+    @property
     def row(self) -> str:
         """Return its row of the table."""
-        return (
-            f"| {described(self.problem)} | {self.device} | {len(self.schedules)} | "
-            f"{rank_correlation(self.predicted, self.seconds):.2f} | "
-            f"{np.median(self.seconds / self.predicted):.2f} | {100 * regret(self.predicted, self.seconds):.1f}% |"
-        )
+        return f"| {described(self.problem)} | {self.device} | {len(self.schedules)} | {_cells(*self.figures)} |"
+
+
+def _cells(correlation: float, ratio: float, loss: float, loss_of_first: float) -> str:
+    return f"{correlation:.2f} | {ratio:.2f} | {loss:.1%} | {loss_of_first:.1%}"
 
 
 def described(problem: Problem) -> str:
@@ -122,10 +134,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not found:
         print("benchmarks.cost_model.model_on_gpu: no recorded problem can be compared", file=sys.stderr)
         return 2
-    print("| problem | device | schedules | Spearman | measured / predicted, median | first choice loses |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| problem | device | schedules | Spearman | measured / predicted, median | first choice loses | "
+        f"best of the first {FIRST} loses |\n|---|---|---|---|---|---|---|"
+    )
     for judged in found.values():
         print(judged.row)
+    means = [statistics.fmean(column) for column in zip(*(judged.figures for judged in found.values()), strict=True)]
+    print(f"| mean of {len(found)} | | | {_cells(*means)} |")
     if left_out:
         print(f"\n{left_out} problems are left out: programs that are not loaded, or too few schedules.")
     return 0

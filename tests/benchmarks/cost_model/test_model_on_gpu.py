@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.cost_model.model_on_gpu import main, measured
+from benchmarks.cost_model.model_on_gpu import Measured, main, measured
 from cost_models.analytic import predict
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from measurements.trials.recording import Recording, write
@@ -63,7 +63,15 @@ def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(sche
     assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # the median of two times
     (judged,) = measured(trials)[0].values()
     assert np.allclose(judged.seconds / judged.predicted, 2)
-    assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% |")
+    assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% | 0.0% |")
+
+
+def test_the_first_eight_choices_may_contain_the_fastest() -> None:
+    predicted = np.arange(1.0, 11.0)
+    measured_seconds = predicted.copy()
+    measured_seconds[[0, 7, 9]] = 1.1, 1.0, 0.8  # the first choice loses to the eighth, and both lose to the last
+    judged = Measured(PROBLEM, "h100", (), measured_seconds, predicted)
+    assert judged.figures[2:] == pytest.approx((0.375, 0.25))
 
 
 def test_incomparable_trials_are_excluded(schedules: list[Schedule]) -> None:
@@ -79,7 +87,9 @@ def test_a_table_is_printed_and_invalid_recordings_are_rejected(
     path = tmp_path / "recorded.jsonl.gz"
     write(path, [Recording(tuple(make_trial(s, 2 * seconds(s)) for s in schedules))])
     assert main([str(path)]) == 0
-    assert "| matmul, m 1024, n 1024, k 1024, f16 | h100 | 6 | 1.00 | 2.00 | 0.0% |" in capsys.readouterr().out
+    table = capsys.readouterr().out
+    assert "| matmul, m 1024, n 1024, k 1024, f16 | h100 | 6 | 1.00 | 2.00 | 0.0% | 0.0% |" in table
+    assert "| mean of 1 | | | 1.00 | 2.00 | 0.0% | 0.0% |" in table
     path.write_bytes(b"nothing")
     assert main([str(path)]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -159,7 +159,7 @@ DEVICE = (
         lambda b: _log(b.device.tensor_peak("f16") * b.device.mma_sync_fraction),
     ),
     Feature("device.shared_per_sm", "log2 of the shared bytes of an SM", lambda b: _log(float(b.device.shared_per_sm))),
-    Feature("device.warps_per_sm", "warps that an SM holds at most", lambda b: float(b.device.max_warps_per_sm)),
+    Feature("device.warps_per_sm", "maximum resident warps per SM", lambda b: float(b.device.max_warps_per_sm)),
 )
 
 
@@ -176,8 +176,8 @@ WORK = (
     Feature("work.threads", "log2 of the threads of a block", _log_field("threads")),
     Feature("work.shared_bytes", "log2 of the dynamic shared bytes of a block", _log_field("shared_bytes")),
     Feature("work.registers", "estimated registers of a thread", lambda b: b.column("registers")),
-    *(Feature(f"work.unit_{u.name}", f"1 where {u.doc} the arithmetic", _is_unit(u.name)) for u in UNITS.values()),
-    Feature("work.flops", "log2 of the flops of a block, waste included", _log_field("flops")),
+    *(Feature(f"work.unit_{u.name}", f"1 if {u.doc} the arithmetic", _is_unit(u.name)) for u in UNITS.values()),
+    Feature("work.flops", "log2 of the flops of a block, including waste", _log_field("flops")),
     Feature("work.instructions", "log2 of the warp instructions of a block", _log_field("instructions")),
     Feature("work.shared_wavefronts", "log2 of the shared-memory cycles of a block", _log_field("shared_wavefronts")),
     Feature("work.load_bytes", "log2 of the bytes that a block loads from L2", _log_field("load_bytes")),
@@ -188,7 +188,7 @@ WORK = (
     Feature("work.barriers", "barriers of a step", lambda b: b.column("barriers_per_iteration")),
     Feature(
         "work.waste",
-        "log2 of the flops of the launch over the useful ones: partial tiles",
+        "log2 of the flops of the launch over the useful flops, because of partial tiles",
         lambda b: np.log2(np.maximum(b.column("flops") * b.column("blocks"), 1.0) / max(b.problem.flops, 1.0)),
     ),
     Feature(
@@ -204,14 +204,12 @@ WORK = (
 )
 
 MODEL = (
-    Feature("model.occupancy", "blocks that live on an SM together", lambda b: b.analysis.occupancy.astype(np.float64)),
-    Feature(
-        "model.warps", "warps that live on an SM together", lambda b: b.analysis.occupancy * b.column("threads") / 32
-    ),
-    Feature("model.waves", "log2 of the blocks over those that run at a time", lambda b: _log(b.analysis.waves)),
+    Feature("model.occupancy", "resident blocks per SM", lambda b: b.analysis.occupancy.astype(np.float64)),
+    Feature("model.warps", "resident warps per SM", lambda b: b.analysis.occupancy * b.column("threads") / 32),
+    Feature("model.waves", "log2 of blocks over resident blocks", lambda b: _log(b.analysis.waves)),
     Feature(
         "model.wave_efficiency",
-        "waves over waves rounded up: 1 where the last wave is full",
+        "waves over waves rounded up: 1 if the last wave is full",
         lambda b: b.analysis.waves / np.ceil(b.analysis.waves),
     ),
     Feature(
@@ -240,7 +238,7 @@ MODEL = (
     ),
     Feature(
         "model.over_roofline",
-        "log2 of that time over the roofline of the problem",
+        "log2 of the predicted time over the roofline of the problem",
         lambda b: np.log2(b.analysis.seconds / (b.roofline + LAUNCH_SECONDS)),
     ),
 )
@@ -249,9 +247,9 @@ FEATURES = PROBLEM + DEVICE + WORK + MODEL
 
 
 _MEANINGS = {
-    "problem": "log2 of 1 + that field of the problem",
-    "schedule": "that parameter, as it encodes itself: log2 of 1 + an ordinal one",
-    "attribute": "that attribute of the template's space: sign(x) * log2 of 1 + |x|",
+    "problem": "log2(1 + value) of a field of the problem",
+    "schedule": "log2(1 + value) of an ordinal parameter",
+    "attribute": "sign(x) * log2(1 + |x|) of an attribute x of the template's space",
 }
 
 
@@ -266,7 +264,7 @@ def meaning(name: str) -> str:
             return feature.doc
     group = name.partition(".")[0]
     if "=" in name and group in ("problem", "schedule"):
-        return f"1 where that {'field of the problem' if group == 'problem' else 'parameter'} has that value, else 0"
+        return f"1 if this {'field of the problem' if group == 'problem' else 'parameter'} has this value, else 0"
     return _MEANINGS[group]
 
 

@@ -15,7 +15,7 @@ class Unit:
     """A unit that multiplies.
 
     Attributes:
-        doc: Completes the text "1 where ... the arithmetic".
+        doc: Completes the text "1 if ... the arithmetic".
         tensor: True if it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
             (``Device.tensor_rate``) for the type that operands become there (``as_type``); else on CUDA cores.
         opaque: True if the instruction leaves open which lane holds which element.

@@ -44,7 +44,7 @@ class LaunchDescription:
 
     @classmethod
     def read(cls, text: str) -> LaunchDescription:
-        """Parse the lines of a message (library/launches.cpp, run)."""
+        """Parse the lines of the message that ``run`` in ``library/launches.cpp`` sends for a launch."""
         it = cls()
         for line in text.splitlines():
             key, _, rest = line.strip().partition(" ")

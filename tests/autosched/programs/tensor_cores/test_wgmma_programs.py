@@ -122,7 +122,7 @@ FAULTS = [
         (BOXES, "accumulate || step > 0", "step > 0", "warp"),
         (SPLIT, "add(x[r], of_bits", "(of_bits", "split"),
         (SPLIT, "p < Parts", "p < Parts - 1", "split"),
-        (LAST, "Blocks - 1", "Blocks - 2", "split"),
+        (LAST, "blocks - 1", "blocks - 2", "split"),
         ("", "const int split = int(blockIdx.x) / 1, first_turn = split * 3;", "const int split = int(blockIdx.x) / 1, "
          "first_turn = 0;", "split"),
     ], "expect_tx", "empty_phase", "release_in_flight", "full", "proxy_fence", "wait", "sum", "last", ids=FAULTS),

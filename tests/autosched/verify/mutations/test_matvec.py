@@ -183,7 +183,7 @@ MUTATIONS = (
         "    ptx::fence_gpu();\n    ptx::st_shared",
         "    ptx::st_shared",
     ),
-    Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
+    Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= blocks - 1) return", "!= 0) return"),
     Mutation("a split's sums left out", SPLIT, KERNEL, "s < C::split_k; ++s", "s < C::split_k - 1; ++s"),
     Mutation(
         "counter not reset",

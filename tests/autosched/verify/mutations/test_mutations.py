@@ -157,7 +157,7 @@ MUTATIONS = (
         "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // ready for the next launch",
         "",
     ),
-    Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
+    Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= blocks - 1) return", "!= 0) return"),
     Mutation("splits begin at the wrong k", SPLIT, MATMUL, "first = split * C::tiles_of_split;", "first = split;"),
     Mutation("a split's sums left out", SPLIT, MATMUL, "s < C::split_k; ++s", "s < C::split_k - 1; ++s"),
     Mutation("batch stride of A", SPLIT, MATMUL, "(work.batch) * C::m * C::k;", "(work.batch) * C::n * C::k;"),

@@ -99,7 +99,7 @@ MUTATIONS = (
              "    ptx::fence_gpu();\n    ptx::st_shared", "    ptx::st_shared"),
     Mutation("flag read before it is written", "softmax_bf16_split", LAST_BLOCK,
              "  }\n  wait_for_all();\n  if", "  }\n  if"),
-    Mutation("first part finishes the row", "softmax_bf16_split", LAST_BLOCK, "!= Blocks - 1) return", "!= 0) return"),
+    Mutation("first part finishes the row", "softmax_bf16_split", LAST_BLOCK, "!= blocks - 1) return", "!= 0) return"),
     Mutation("counter not reset", "reduce_f32_max_split", LAST_BLOCK,
              "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});"
              "  // ready for the next launch", ""),

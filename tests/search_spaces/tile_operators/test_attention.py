@@ -214,7 +214,7 @@ def test_some_faults_of_combining_are_found(fault: str) -> None:
 
 @pytest.mark.parametrize("fault", PART_FAULTS)
 def test_faults_of_parts_are_found(fault: str) -> None:
-    kernel = kernel_of(SHARED, "a100", sharing(SHARED, "a100", parts=4, split_launches=1))
+    kernel = kernel_of(SHARED, "a100", sharing(SHARED, "a100", parts=4, split_launches=1, split_tiles="all"))
     loop = combining_loop(choices(SHARED.tile_problem()).first)
     old, new = (text.replace("{loop}", str(loop)) for text in PART_FAULTS[fault])
     assert old in kernel.source

@@ -179,7 +179,7 @@ def test_empty_and_skewed_groups() -> None:
 FAULTS = {
     "the next group's rows are written": ("column), shape), rows_below=end)", "column), shape))", "contiguous"),
     "the matrix of another group": ("p.minimum(number, groups - 1)", "p.minimum(number, 0)", "contiguous"),
-    "tiles of a group overlap": ("(tile - begun) * bm", "(tile - begun) * (bm - 1)", "contiguous"),
+    "tiles of a group leave rows out": ("(tile - begun) * bm", "(tile - begun) * (bm + 1)", "contiguous"),
     "rows of x instead of chosen ones": ("chosen = row if token is None", "chosen = row if token", "chosen rows"),
     "gate and up change places": ("halves = (0, out.shape[-1]) if", "halves = (out.shape[-1], 0) if", "silu and up"),
     "rows behind the count are kept": (

@@ -66,7 +66,7 @@ class DatabaseBaseline:
             return f"the schedule in {self._store.name} is no longer valid: {error}"
         return Baseline(
             Candidate(entry.problem.under(trial.schedule.values), trial.schedule, kernel),
-            f"the schedule of {self._store.name} (trial {trial.id}) is the other one",
+            f"the schedule of {self._store.name} (trial {trial.id}) is the baseline",
         )
 
 

@@ -95,10 +95,10 @@ def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Esti
         raise ValueError(f"models cannot predict schedules of {silent}, whose cost is not stated: omit --model")
     corrected = estimates.corrected(part.predict)
     corrected.log_seconds(task.space.sample(1, 0))  # raises ModelMismatch for other features
-    source = f"{name}, which knows {part.rows:,} {model.provenance} times of {task.problem.operator}"
+    source = f"{name}, trained on {part.rows:,} {model.provenance} times of {task.problem.operator}"
     line = f"the search starts from {source}"
     if model.provenance == Provenance.ESTIMATED.value:
-        line += ": these were no measurements"
+        line += ": these times were not measured"
     doubts = (f"doubt {name}: {doubt}" for doubt in _doubts(part, task))
     return WarmStart(corrected, estimates, source, (line, *doubts))
 

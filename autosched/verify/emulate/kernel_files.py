@@ -110,7 +110,7 @@ def ptx_of_file(path: Path) -> str | None:
             return _of_fatbin(path, sections[name])
     if machine == _CUDA_MACHINE:
         raise NoKernelFile(
-            f"{path} is a cubin with machine code alone, and PTX is emulated: keep the PTX that it was made of "
+            f"{path} has only machine code, but the emulator needs PTX: verify the PTX that it was compiled from "
             "(nvcc -ptx, or -gencode arch=compute_90,code=compute_90 for a program)"
         )
     raise NoKernelFile(f"{path} contains no CUDA kernel")

@@ -60,7 +60,7 @@ def ptx_texts(image: bytes) -> list[dict[int, str]]:
         at = (end + 7) // 8 * 8
     if not containers and machine_code:
         raise FatBinaryError(
-            "has machine code alone, but the emulator needs PTX: compile with -gencode arch=compute_90,code=compute_90"
+            "has only machine code, but the emulator needs PTX: compile with -gencode arch=compute_90,code=compute_90"
         )
     if not containers:
         raise FatBinaryError("is neither a fat binary nor PTX")

@@ -79,7 +79,7 @@ class ExecutableSession:
         self.answer_all(connection)
         self.report.was_never_read()
         if self.refused_cubin:
-            self.report.complain("a cubin is machine code alone, but the emulator needs PTX: load PTX")
+            self.report.complain("a cubin has only machine code, but the emulator needs PTX: load PTX")
 
     def end(self, status: int) -> None:
         """Process the program's exit status. If it failed, its copies of undefined memory are reported as faults."""

@@ -60,7 +60,7 @@ def test_a_model_foresees_a_problem_it_has_not_seen() -> None:
     start = warm_start.from_model(model(), "m.json", TASK, estimates_of(TASK))
     analytic = AnalyticEstimates(PROBLEM, TEMPLATES, H200)
     assert agreement(start) > max(0.9, agreement(WarmStart(analytic)))
-    assert start.lines == ("the search starts from m.json, which knows 90 measured times of copy",)
+    assert start.lines == ("the search starts from m.json, trained on 90 measured times of copy",)
     np.testing.assert_array_equal(start.estimates.features(SCHEDULES), analytic.features(SCHEDULES))
 
 
@@ -68,7 +68,7 @@ def test_doubtful_transfers_are_reported() -> None:
     a100 = device("a100")
     task = SearchTask(PROBLEM, a100, TEMPLATES, TEMPLATES.space(PROBLEM, a100))
     start = warm_start.from_model(model("estimated"), "m.json", task, estimates_of(task))
-    assert "these were no measurements" in start.lines[0]
+    assert "were not measured" in start.lines[0]
     assert start.lines[1] == "doubt m.json: the model has no times of a100, only of h200"
     made = model()
     old = dataclasses.replace(made.operators[0], templates=(("copy", "older"),))
@@ -112,7 +112,7 @@ def test_the_benefit_of_the_warm_start_is_reported() -> None:
     times = seconds(PROBLEM, "h200", SCHEDULES)
     one = dataclasses.replace(observations(PROBLEM), schedules=tuple(SCHEDULES), seconds=times)
     said = start.worth(make_trials(one))
-    assert said.startswith("m.json, which knows 90 measured times of copy: rank correlation with this run's times 0.9")
+    assert said.startswith("m.json, trained on 90 measured times of copy: rank correlation with this run's times 0.9")
     within = 100 * (min(times[:5]) / min(times) - 1)
     assert f"the first five trials came within {within:.1f} % of the best" in said
     assert start.worth(make_trials(one)[:3]) == ""

@@ -8,8 +8,8 @@ from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.values import State, Tile, WindowHandle
 from search_spaces.programs.text.fragments import vector_type
-from search_spaces.programs.text.held import shape_of
 from search_spaces.programs.text.listing import Statement
+from search_spaces.programs.text.name_values import shape_of
 from search_spaces.programs.text.names import CASTS, KINDS, OF_TEXT
 from search_spaces.programs.text.ranks import matrix_layout
 from search_spaces.programs.text.windows import Windows
@@ -99,11 +99,11 @@ class Computations(Windows):
         if (a.shape[1] != b.shape[0]) and b.shape[1] == a.shape[1]:
             self.found.note(s, f"{names[1]} is not transposed: its earlier transpose is used")
             b = self.last[b.shape[1], b.shape[0]]
-        state = self.held.get(s.results[0]) if s.results else None
+        state = self.value_of.get(s.results[0]) if s.results else None
         added: Tile | State | None = None
         if len(names) > 2:
-            held = self.held.get(str(names[2]))
-            added = held if isinstance(held, State) else self._value(s, names[2], maps[2])
+            value = self.value_of.get(str(names[2]))
+            added = value if isinstance(value, State) else self._value(s, names[2], maps[2])
         elif isinstance(state, State):
             added = state
         made = self.p.mma(a, b, added, map=result, tf32=bool(s.attribute("tf32")))
@@ -121,8 +121,8 @@ class Computations(Windows):
         if len(maps) == 1:
             assert callable(derive)
             return maps[0], derive(maps[0])
-        held = self.held.get(str(s.operands[0]))
-        known = self.maps.get(held.value.id) if isinstance(held, Tile) else None
+        value = self.value_of.get(str(s.operands[0]))
+        known = self.maps.get(value.value.id) if isinstance(value, Tile) else None
         if known == maps[1] or (known is None and first_is_result):
             return maps[0], maps[1]
         if known is not None and known != maps[0]:

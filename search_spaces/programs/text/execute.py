@@ -6,8 +6,8 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape, Source
 from search_spaces.programs.language.values import State, Tile, WindowHandle, at_source
 from search_spaces.programs.text.computations import Computations
-from search_spaces.programs.text.held import shape_of
 from search_spaces.programs.text.listing import Combined, Expression, Statement
+from search_spaces.programs.text.name_values import shape_of
 from search_spaces.programs.text.survey import (
     LOADS,
     MAKES_TILE,
@@ -30,7 +30,7 @@ class Execution(Computations):
         self._statements(found.body)
         for name, array in found.outputs.items():
             with at_source(Source(found.listing.file, 1)):
-                value = self.held[name]
+                value = self.value_of[name]
                 if isinstance(value, WindowHandle):
                     value = self.p.load(value)
                 assert isinstance(value, Tile | State)
@@ -64,16 +64,16 @@ class Execution(Computations):
             self._loop(s)
         elif op == "scf.if":
             self._if(s)
-        elif op == "assign" or (op in ("add", "mod") and isinstance(self.held.get(str(s.operands[0])), Index)):
+        elif op == "assign" or (op in ("add", "mod") and isinstance(self.value_of.get(str(s.operands[0])), Index)):
             self._assign(s)
         elif op == "xetile.state":
-            self.held[s.results[0]] = self.p.state(self._value(s, s.operands[0]))
+            self.value_of[s.results[0]] = self.p.state(self._value(s, s.operands[0]))
         elif op == "xetile.set":
-            state = self.held[str(s.operands[0])]
+            state = self.value_of[str(s.operands[0])]
             assert isinstance(state, State)
             state.set(self._value(s, s.operands[1]))
         elif op == "xetile.get":
-            state = self.held[str(s.operands[0])]
+            state = self.value_of[str(s.operands[0])]
             assert isinstance(state, State)
             self._give(s, state.read())
         elif op == "gpu.barrier":
@@ -81,7 +81,7 @@ class Execution(Computations):
         elif op in ("memref.alloc", "memref.cast"):
             pass
         elif op in ("xetile.load_scalar", "xetile.uniform"):
-            self.held[s.results[0]] = self._number_of(s)
+            self.value_of[s.results[0]] = self._number_of(s)
         elif op == "xetile.load_gather":
             self._give(s, self._gather(s))
         elif op == "xetile.store_scatter":
@@ -102,7 +102,7 @@ class Execution(Computations):
         each = self._step(s, name, step)
         self._carry(s)
         for at in self.p.steps(size, each, first=self._place(s, first)):
-            self.held[name] = at
+            self.value_of[name] = at
             if self._rings_in(s):
                 self._open_rings(s, at // each)
             self._statements(s.body or ())
@@ -112,7 +112,7 @@ class Execution(Computations):
         """Execute a split loop and ``combine``, the statement after it that combines its states."""
         parts, named = s.attribute("parts"), s.attribute("states", ())
         names = named if isinstance(named, tuple) else ()
-        states = [held for held in (self.held.get(f"%{name}") for name in names) if isinstance(held, State)]
+        states = [value for value in (self.value_of.get(f"%{name}") for name in names) if isinstance(value, State)]
         if combine is None or combine.op != "xetile.combine" or combine.body is None or len(states) != len(names):
             self.refuse(s, "a split loop must name its states, and xetile.combine must follow it")
         *body, last = combine.body
@@ -120,14 +120,14 @@ class Execution(Computations):
             self.refuse(combine, "its body must end with xetile.yield")
 
         def combined(one: tuple[Tile, ...], other: tuple[Tile, ...]) -> tuple[Tile, ...]:
-            self.held |= dict(zip(combine.results, (*one, *other), strict=True))
+            self.value_of |= dict(zip(combine.results, (*one, *other), strict=True))
             self._statements(tuple(body))
             return tuple(self._value(last, operand) for operand in last.operands)
 
         first, stop, step = s.operands
         places = self._place(s, stop), self._number(s, step)
         for at in self.p.split(*places, parts=parts, states=states, combine=combined, first=self._place(s, first)):
-            self.held[s.results[0]] = at
+            self.value_of[s.results[0]] = at
             self._statements(s.body or ())
 
     def _number_of(self, s: Statement) -> Index:
@@ -151,13 +151,13 @@ class Execution(Computations):
         for b in body:
             if not b.results:
                 continue
-            name, held = b.results[0], self.held.get(b.results[0])
+            name, value = b.results[0], self.value_of.get(b.results[0])
             if b.op in PRODUCTS and len(b.operands) == 2 and name not in inner:
                 m, n = self._product_shape(b)
-                self.held[name] = self.p.state(self.p.zeros((m, n), "f32"))
+                self.value_of[name] = self.p.state(self.p.zeros((m, n), "f32"))
                 self.found.note(b, "this product in a loop has no accumulator: its sum starts at zero")
-            elif isinstance(held, Tile) and name in inner and b.op not in MAKES_TILE:
-                self.held[name] = self.p.state(held)
+            elif isinstance(value, Tile) and name in inner and b.op not in MAKES_TILE:
+                self.value_of[name] = self.p.state(value)
                 self.found.note(b, f"{name} is assigned again: the loop carries it as a state")
 
     def _product_shape(self, b: Statement) -> Shape:
@@ -169,7 +169,7 @@ class Execution(Computations):
         """Store products of a loop to tiles that the listing declares and never uses (``Survey.products``)."""
         own = {b.results[0] for b in s.body or () if b.op in PRODUCTS}
         for tile, product in self.found.products.items():
-            state, window = self.held.get(product), self.held.get(tile)
+            state, window = self.value_of.get(product), self.value_of.get(tile)
             if product in own and isinstance(state, State) and isinstance(window, WindowHandle):
                 self.p.store(state.read().cast(window.window.array.dtype.name), window)
 
@@ -197,4 +197,4 @@ class Execution(Computations):
         if step % every or step == 1:
             return index
         self.found.note(s, f"{place.args[0]} increases by {step}: read as every {every} steps")
-        return self.held[place.args[0]] % (step * every)  # type: ignore[operator,return-value]
+        return self.value_of[place.args[0]] % (step * every)  # type: ignore[operator,return-value]

@@ -7,8 +7,8 @@ from search_spaces.programs.language import index as places
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.language.values import State, Tile, WindowHandle
-from search_spaces.programs.text.held import Names, shape_of, tile_shape
 from search_spaces.programs.text.listing import Statement, Type
+from search_spaces.programs.text.name_values import Names, shape_of, tile_shape
 from search_spaces.programs.text.survey import (
     LOADS,
     TileInfo,
@@ -46,21 +46,21 @@ class Windows(Names):
                 stored = "column" if memref.swapped else "row"
                 self.refuse(s, f"a {stored}-major memref has no tile of order {list(own.order)} (RFC, appendix 1)")
         if array.role == "shared":
-            self.held[tile.name] = self._slot(s, tile, array)
+            self.value_of[tile.name] = self._slot(s, tile, array)
             return
         given = s.index[0] if s.index else () if own.scattered else tuple(s.operands[1:])
         lead = given[: len(array.full) - 2] if len(array.full) > 2 else ()
         for place in lead:
             array = array[self._place(s, place)]
         if own.scattered:
-            self.held[tile.name] = self._scattered(s, array, turned)
+            self.value_of[tile.name] = self._scattered(s, array, turned)
             return
         rows, columns = (self._place(s, place) for place in tile_places(self.found, tile))
         column = len(array.full) == 1 and turned
         window = self.p.window(
             array, (rows, columns), tile_shape(s), turned=turned and not column, column=column, map=own.layout
         )
-        self.held[tile.name] = window
+        self.value_of[tile.name] = window
 
     def _scattered(self, s: Statement, array: Array, turned: bool) -> WindowHandle:
         """Return the window of a tile whose positions are given by a vector."""
@@ -76,9 +76,9 @@ class Windows(Names):
 
     def _places_of(self, s: Statement, name: str) -> Tile:
         """Return a vector of indices; an undefined one is loaded from an input, padded with -1 (outside)."""
-        if name in self.found.free_vectors and name not in self.held:
+        if name in self.found.free_vectors and name not in self.value_of:
             shape = shape_of(s, self.found.free_types[name])
-            self.held[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
+            self.value_of[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
         return self._value(s, name)
 
     def _gather(self, s: Statement) -> Tile:
@@ -104,25 +104,25 @@ class Windows(Names):
         return self.p.window(window.array, self.p.where(self._value(s, s.operands[at]), places, -1.0), window.shape)
 
     def _handle(self, s: Statement, name: str) -> WindowHandle:
-        while name not in self.held and name in self.found.aliases:
+        while name not in self.value_of and name in self.found.aliases:
             name = self.found.aliases[name]
-        held = self.held.get(name)
-        if held is None and name in self.found.free_tiles:
+        value = self.value_of.get(name)
+        if value is None and name in self.found.free_tiles:
             type_ = self.found.free_types[name]
             if type_.scattered:
-                self.held[name] = self.p.window(
+                self.value_of[name] = self.p.window(
                     self.arrays[name], self._places_of(s, f"{name}_places"), shape_of(s, type_)
                 )
                 return self._handle(s, name)
-            held = self.held[name] = self.p.window(
+            value = self.value_of[name] = self.p.window(
                 self.arrays[name], (0, 0), shape_of(s, type_), turned=type_.order == (0, 1), map=type_.layout
             )
         if name in self.slots:
             return self._slot(s, self.found.tiles[name], self._array(self.found.tiles[name].statement, self.found.base(
                 self.found.tiles[name].base)))  # fmt: skip
-        if not isinstance(held, WindowHandle):
+        if not isinstance(value, WindowHandle):
             self.refuse(s, f"{name} is not a tile")
-        return held
+        return value
 
     def _load(self, s: Statement) -> Tile:
         window = self._handle(s, str(s.operands[0]))
@@ -151,7 +151,7 @@ class Windows(Names):
 
     def _store(self, s: Statement) -> None:
         names = [*(str(o) for o in s.operands), *(s.results if len(s.operands) == 1 else ())]
-        tiles = [n for n in names if isinstance(self.held.get(n), WindowHandle) or n in self.found.aliases
+        tiles = [n for n in names if isinstance(self.value_of.get(n), WindowHandle) or n in self.found.aliases
                  or n in self.found.free_tiles]  # fmt: skip
         if not tiles:
             self.refuse(s, "expected a tile")
@@ -201,9 +201,9 @@ class Windows(Names):
         used = {str(o) for s in self.found.listing.walk() for o in s.operands
                 if s.op in (*LOADS, "xetile.prefetch_tile", "xetile.store_tile")}  # fmt: skip
         for other, tile in self.found.tiles.items():
-            held = self.held.get(other)
-            if other != name and other not in used and isinstance(held, WindowHandle):
-                same = (held.window.array, held.window.shape) == (window.window.array, window.window.shape)
+            value = self.value_of.get(other)
+            if other != name and other not in used and isinstance(value, WindowHandle):
+                same = (value.window.array, value.window.shape) == (window.window.array, window.window.shape)
                 if same and tile.name == other:
                     return other
         return None
@@ -214,13 +214,13 @@ class Windows(Names):
             return  # tiles in rings are positioned by the ring's offset
         window = self._handle(s, str(name))
         if any(not isinstance(b, int) for b in by):
-            known = [b for b in by if isinstance(b, str) and b not in self.held]
+            known = [b for b in by if isinstance(b, str) and b not in self.value_of]
             for b in known:
                 self.found.note(s, f"{b} is undefined: 0 is used")
         rows, columns = (b if isinstance(b, int) else 0 for b in (*by, 0, 0)[:2])
         window.move(rows, columns)
-        if s.results and s.results[0] not in self.found.tiles and s.results[0] not in self.held:
-            self.held[s.results[0]] = window
+        if s.results and s.results[0] not in self.found.tiles and s.results[0] not in self.value_of:
+            self.value_of[s.results[0]] = window
 
     # Shared memory
 
@@ -264,12 +264,12 @@ class Windows(Names):
                 continue
             name, step = first.results[0], first.operands[1]
             modulo = [b for b in body if b.op == "mod" and b.results == first.results]
-            held = self.held.get(name)
-            if not modulo or not isinstance(held, Index) or not isinstance(step, int):
+            value = self.value_of.get(name)
+            if not modulo or not isinstance(value, Index) or not isinstance(step, int):
                 continue
             extent = self._number(modulo[0], modulo[0].operands[1])
-            start = held
-            self.held[name] = (start + turn * step) % extent
+            start = value
+            self.value_of[name] = (start + turn * step) % extent
             dimension = 0
             for b in body:
                 if b.op == "xetile.update_tile_offset" and name in b.operands[1:]:
@@ -281,7 +281,7 @@ class Windows(Names):
                         "is at its first position plus this one, modulo the ring"
                     )  # fmt: skip
             for d in (0, 1):
-                self.rings[f"{name}.{d}"] = (places.as_index(self.held[name]), places.constant(d))  # type: ignore[arg-type]
+                self.rings[f"{name}.{d}"] = (places.as_index(self.value_of[name]), places.constant(d))  # type: ignore[arg-type]
             self.rings[name] = self.rings[f"{name}.0"]
 
     def _assign(self, s: Statement) -> None:
@@ -289,8 +289,8 @@ class Windows(Names):
         if s.op in ("add", "mod"):
             return  # an open ring
         if isinstance(value, int):
-            self.held[name] = places.constant(value)
+            self.value_of[name] = places.constant(value)
         elif self.found.tile(str(value)) is not None or str(value) in self.slots:
             return  # another name of a tile
         else:
-            self.held[name] = self._value(s, value)
+            self.value_of[name] = self._value(s, value)

@@ -36,7 +36,7 @@ class Names:
 
     def __init__(self, found: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
         self.found, self.p, self.arrays, self.sizes = found, p, dict(arrays), dict(sizes)
-        self.held: dict[str, Held] = {}
+        self.value_of: dict[str, Held] = {}
         self.maps: dict[int, WgMap] = {}  # maps of values, by id
         self.grid: dict[str, Index] = {}
         self.loaded: dict[int, Tile] = {}  # the last vector of each window
@@ -54,7 +54,7 @@ class Names:
         """Load index arguments, each from an array of its own; they are limited to the largest extent of any array."""
         largest = max(extent for array in self.arrays.values() for extent in array.full)
         for name in self.found.scalars:
-            self.held[name] = self.p.load_scalar(self.arrays[name], 0, high=largest)
+            self.value_of[name] = self.p.load_scalar(self.arrays[name], 0, high=largest)
 
     # The grid
 
@@ -75,7 +75,7 @@ class Names:
             return
         starts = self.p.blocks(tuple(a[1] for a in axes), tuple(a[2] for a in axes))
         for (name, _, _), place in zip(axes, starts, strict=True):
-            self.held[name] = self.grid[name] = place
+            self.value_of[name] = self.grid[name] = place
 
     def _stop(self, name: str, stop: Expression) -> int:
         """Return the end of a loop: the size that is named like its variable, or else the number in the text."""
@@ -122,10 +122,10 @@ class Names:
             case float():
                 self.refuse(s, f"{expression} is not a position")
             case str():
-                held = self.held.get(expression, self.held.get(f"%{expression}"))
-                if isinstance(held, Index):
-                    return held
-                if held is not None:
+                value = self.value_of.get(expression, self.value_of.get(f"%{expression}"))
+                if isinstance(value, Index):
+                    return value
+                if value is not None:
                     self.refuse(s, f"{expression} is not a position")
                 self.found.note(s, f"{expression} is undefined: 0 is used")
                 return 0
@@ -151,34 +151,34 @@ class Names:
         if not s.results:
             self.refuse(s, "the result is missing")
         name = s.results[0]
-        before = self.held.get(name)
+        before = self.value_of.get(name)
         if isinstance(before, State):
             before.set(value)
         else:
-            self.held[name] = value
+            self.value_of[name] = value
         self.last[value.shape] = value
 
     def _value(self, s: Statement, expression: Expression, layout: WgMap | None = None) -> Tile:
         """Return a vector. An undefined one is loaded, with the map that the statement requires."""
         name = str(expression)
-        held = self.held.get(name)
-        if held is None and name in self.found.free_vectors:
+        value = self.value_of.get(name)
+        if value is None and name in self.found.free_vectors:
             array, type_ = self.arrays[name], self.found.free_types[name]
             shape = shape_of(s, type_)
-            held = self.p.load(self.p.window(array, (0, 0), shape, map=layout))
+            value = self.p.load(self.p.window(array, (0, 0), shape, map=layout))
             if type_.element == "i1":
-                held = self.p.map("less", 0.0, held.cast("i32"))
-            self.held[name] = held
+                value = self.p.map("less", 0.0, value.cast("i32"))
+            self.value_of[name] = value
             if layout is not None:
-                self.maps[held.value.id] = layout
-        if isinstance(held, State):
-            return held.read()
-        if isinstance(held, WindowHandle) and held.window.id in self.loaded:
+                self.maps[value.value.id] = layout
+        if isinstance(value, State):
+            return value.read()
+        if isinstance(value, WindowHandle) and value.window.id in self.loaded:
             self.found.note(s, f"{name} is a tile: the vector loaded from it is used")
-            return self.loaded[held.window.id]
-        if not isinstance(held, Tile):
-            self.refuse(s, f"{name} is not a vector" if held is not None else f"{name} is undefined")
-        return held
+            return self.loaded[value.window.id]
+        if not isinstance(value, Tile):
+            self.refuse(s, f"{name} is not a vector" if value is not None else f"{name} is undefined")
+        return value
 
 
 def tile_shape(s: Statement) -> Shape:

@@ -138,7 +138,7 @@ def _is_light(found: Inference, operation: ir.Computing) -> bool:
     match operation:
         case ir.Broadcast():
             return not _cuts_across(found, operation)
-        case ir.Fill() | ir.PassedScalar() | ir.Coordinates() | ir.Pad():
+        case ir.Fill() | ir.PassedScalar() | ir.Coordinates() | ir.PadTile():
             return True
         case ir.LoadTile() | ir.Map() | ir.TransposeTile() | ir.Reshape():
             return all(found.light[v.id] for v in ir.inputs(operation))
@@ -181,7 +181,7 @@ def _own(found: Inference, operation: ir.Computing) -> Spread | None:
                 own = _anchored(found, value.shape, 1)
                 _settle(found, value, own)
             return own
-        case ir.Pad(_, value):
+        case ir.PadTile(_, value):
             if operation.wide is None and value.id not in found.natural:
                 _settle(found, value, _anchored(found, value.shape, 1))
             return None
@@ -344,7 +344,7 @@ def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> N
             _want(found, value, spread.reshape(value.shape))
         case ir.Convert(_, value):
             _want(found, value, found.natural.get(value.id, spread))
-        case ir.Pad(_, value):
+        case ir.PadTile(_, value):
             if operation.wide is not None:
                 _want(found, operation.wide, spread)
             else:

@@ -269,7 +269,7 @@ class Inference:
         found = list[tuple[ir.Value, Spread, Spread]]()
         for id_, operation in self.made.items():
             wanted = self.wanted.get(id_, [])
-            if isinstance(operation, ir.Pad) and operation.wide is None:
+            if isinstance(operation, ir.PadTile) and operation.wide is None:
                 found += [(operation.result, self.natural[operation.value.id], spread) for spread in wanted]
             elif not self.light[id_]:
                 own = self.natural[id_]

@@ -4,7 +4,7 @@
   continues, as in a loop with step 40, the surplus elements are replaced by zeros in registers.
 - An operand that is computed from loads element by element is computed wider, from wider loads. Its surplus elements
   are then replaced by zeros, as the function of a padded element may be anything.
-- Zeros are appended to any other operand, such as a function of another product (``Pad``).
+- Zeros are appended to any other operand, such as a function of another product (``PadTile``).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class _Depths:
             if side in self.wider:
                 yield from self._widened(operation, self.wider[side], d)
             if side in self.ending:
-                yield ir.Pad(self.ending[side], result, d, source, self.wider.get(side))
+                yield ir.PadTile(self.ending[side], result, d, source, self.wider.get(side))
 
     def _widened(self, operation: ir.Computing, value: ir.Value, d: int) -> Iterator[ir.Operation]:
         """Yield the operations that make the wider copy ``value`` of an operation's result."""

@@ -106,7 +106,7 @@ class _Along:
                 if own == dimension:
                     raise _Mixed
                 return own
-            case ir.Broadcast(_, value, dimension) | ir.Pad(_, value, dimension):
+            case ir.Broadcast(_, value, dimension) | ir.PadTile(_, value, dimension):
                 own = self.axes[value.id]
                 if own == dimension:
                     raise _Mixed

@@ -191,7 +191,7 @@ class _Block:
                 return values.reshape(result.shape), bounds.reshape(result.shape)
             case ir.Convert(_, value):
                 return self.values[value.id]
-            case ir.Pad(result, value):
+            case ir.PadTile(result, value):
                 more = [(0, after - before) for before, after in zip(value.shape, result.shape, strict=True)]
                 values, bounds = self.values[value.id]
                 return np.pad(values, more), np.pad(bounds, more)

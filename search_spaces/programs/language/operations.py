@@ -146,7 +146,7 @@ class Reshape:
 
 
 @dataclass(frozen=True)
-class Pad:
+class PadTile:
     """Append zeros to ``value`` along ``dimension``.
 
     ``wide``: a value of the result's shape that begins with the elements of ``value``, which is then not computed.
@@ -350,15 +350,14 @@ class If:
 
 
 Operation = (
-    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | Pad | Mma | Fill
-    | PassedScalar
-    | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | LoadScalar | Uniform
-    | FindTile | FetchPart
+    LoadTile | StoreTile | AtomicRmw | AtomicFetch | Prefetch | Move | TransposeTile | Reshape | PadTile | Mma | Fill
+    | PassedScalar | Coordinates | Map | ReduceTile | Scan | Broadcast | Convert | Read | Set | Loop | If | LoadScalar
+    | Uniform | FindTile | FetchPart
 )  # fmt: skip
 Region = Loop | If
 Computing = (
-    LoadTile | AtomicFetch | TransposeTile | Reshape | Pad | Mma | Fill | PassedScalar | Coordinates | Map | ReduceTile
-    | Scan | Broadcast | Convert | Read
+    LoadTile | AtomicFetch | TransposeTile | Reshape | PadTile | Mma | Fill | PassedScalar | Coordinates | Map
+    | ReduceTile | Scan | Broadcast | Convert | Read
 )  # fmt: skip
 
 
@@ -388,10 +387,12 @@ def inputs(operation: Operation) -> tuple[Value, ...]:
             return () if window.index is None else (window.index,)
         case StoreTile(value, window) | AtomicRmw(_, value, window):
             return (value,) if window.index is None else (value, window.index)
-        case Pad() if operation.wide is not None:
+        case PadTile() if operation.wide is not None:
             return (operation.wide,)
         case ReduceTile(_, _, value) if operation.index is not None:
             return (value, operation.index)
-        case TransposeTile() | Reshape() | Pad() | ReduceTile() | Scan() | Broadcast() | Convert() | Set() | Uniform():
+        case TransposeTile() | Reshape() | PadTile() | ReduceTile() | Scan() | Broadcast() | Convert():
+            return (operation.value,)
+        case Set() | Uniform():
             return (operation.value,)
     return ()

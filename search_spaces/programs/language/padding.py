@@ -119,7 +119,7 @@ class _Walk:
                 return self.outside[value.id][1], self.outside[value.id][0]
             case ir.Reshape(result, value, source):
                 return self._reshaped(result.shape, value, source)
-            case ir.Convert(_, value) | ir.Pad(_, value):
+            case ir.Convert(_, value) | ir.PadTile(_, value):
                 return self.outside[value.id]
             case ir.Broadcast(result, value, dimension):
                 if value.id in self.everywhere:

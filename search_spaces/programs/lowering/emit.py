@@ -136,7 +136,7 @@ class Emitter(PipelinedLoops):
             case ir.Convert(_, value, shared):
                 own = self.found.natural.get(value.id, spread)
                 return self._moved(self.ref(value, own), self.of(own), self.of(spread), source, shared)
-            case ir.Pad():
+            case ir.PadTile():
                 return self._padded(operation, spread)
             case ir.ReduceTile():
                 return (self._reduce if operation.index is None else self._pick)(operation, spread)

@@ -52,7 +52,7 @@ class Moves(EmitterBase):
         )
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
-    def _padded(self, operation: ir.Pad, spread: Spread) -> Ref:
+    def _padded(self, operation: ir.PadTile, spread: Spread) -> Ref:
         """Return a value with zeros behind it. Registers of the zeros may hold anything before."""
         value, line, target = operation.value, operation.source, self.of(spread)
         if operation.wide is not None:
@@ -76,13 +76,13 @@ class Moves(EmitterBase):
         )
         return Ref("array", name, dtype, rough=moved.rough and moved.kind == "array")
 
-    def _before_zeros(self, operation: ir.Pad, of: Distribution) -> Callable[[str], str]:
+    def _before_zeros(self, operation: ir.PadTile, of: Distribution) -> Callable[[str], str]:
         """Return a function from a register to the condition that it holds an element before the zeros."""
         start, offsets = self.coordinate(of, operation.dimension), of.of_registers(operation.dimension)
         return lambda r: f"{start} + {self.code.at(offsets, r)} < {operation.depth}"
 
     def _exchanged(
-        self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, pad: ir.Pad | None = None
+        self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, pad: ir.PadTile | None = None
     ) -> Ref:
         """Redistribute through shared memory: barrier, write, barrier, read. ``pad``: append zeros on the way."""
         text = str(self.values["exchange"])
@@ -114,7 +114,7 @@ class Moves(EmitterBase):
         place: int,
         function: str,
         line: ir.Source,
-        pad: ir.Pad | None = None,
+        pad: ir.PadTile | None = None,
     ) -> None:
         """Move all registers of an array to or from shared memory, in the widest pieces; not those of the zeros."""
         starts = [self.coordinate(of, d) for d in (0, 1)]

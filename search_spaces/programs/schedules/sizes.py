@@ -19,7 +19,7 @@ from search_spaces.spaces.rules import Attribute
 
 # Operations whose code supports any number of lanes. Review those that combine values of lanes before adding them.
 _OF_ANY_LANES = (
-    ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.Pad, ir.Mma,
+    ir.LoadTile, ir.StoreTile, ir.AtomicRmw, ir.Prefetch, ir.Move, ir.TransposeTile, ir.Reshape, ir.PadTile, ir.Mma,
     ir.Fill, ir.PassedScalar, ir.Coordinates, ir.Map, ir.Broadcast, ir.Convert, ir.Read, ir.Set, ir.Loop, ir.If,
     ir.LoadScalar, ir.Uniform, ir.FindTile, ir.FetchPart,
 )  # fmt: skip

@@ -264,7 +264,7 @@ class _Counter(BlockWork):
                     self.instructions += scan_instructions(of, operation.dimension) * warps * times
                 case ir.Convert(_, value, shared):
                     self._move(self.made.of(self.found.natural.get(value.id, spread)), of, times, shared)
-                case ir.Pad(_, value):
+                case ir.PadTile(_, value):
                     if operation.wide is None:
                         self._move(self.made.of(self.found.natural[value.id]), of, times)
                     self.instructions += of.registers * warps * times  # zeros

@@ -171,7 +171,7 @@ class _Printer:
                 return self.number(operation)
             case ir.Scan() | ir.ReduceTile() if isinstance(operation, ir.Scan) or operation.index is not None:
                 raise ir.ProgramError(f"{operation.source}: {operation.kind}: listings do not support this operation")
-            case ir.Pad():
+            case ir.PadTile():
                 raise TypeError("depths are padded in a trace, and not in its text")
             case ir.FindTile():
                 raise ir.ProgramError(f"{operation.source}: find_tile: listings do not support this operation")

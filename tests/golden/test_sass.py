@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from cases import spread
+from needs import needs_recorded_lengths
 
 from benchmarks.cost_model.sass import Looked, look, read
 from measurements.compiler.disassembly import DisassemblerMissing, nvdisasm
@@ -42,6 +43,7 @@ def near(now: int, then: int) -> bool:
     return abs(now - then) <= max(4, then // 10)
 
 
+@needs_recorded_lengths
 @pytest.mark.parametrize("case", spread(CASES, 5), ids=lambda path: path.stem)
 def test_compiled_code_is_as_short_as_recorded(case: Path, request: pytest.FixtureRequest) -> None:
     (row,) = look([read(case)])

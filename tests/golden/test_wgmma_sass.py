@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cases import representative, spread
+from needs import needs_recorded_lengths
 
 from benchmarks.search.first_choices import first_choice
 from measurements.compiler.disassembly import (
@@ -167,6 +168,7 @@ def of_schedule(values: dict[str, int | str]) -> tuple[SassInstruction, ...]:
     return machine_code(wgmma.kernel(problem, Schedule(wgmma.name, tuple(values.items())), H200))
 
 
+@needs_recorded_lengths
 @pytest.mark.parametrize("which", spread(["whole tiles", 8192, "dealt", "eight a turn"], 2))
 def test_the_loop_of_a_good_schedule_is_short(which: int | str) -> None:
     fixed = {"whole tiles": {**DEALT, "stream_k": 0}, "dealt": DEALT, "eight a turn": EIGHT}

@@ -10,6 +10,8 @@ import pytest
 
 from measurements.compiler.nvrtc import NvrtcMissing, cuda_include_folders, toolchain_version
 
+LENGTHS_RECORDED = (13, 3)  # NVRTC's oldest release whose machine code is about as long as that of the newest
+
 
 def _nvrtc_missing() -> bool:
     try:
@@ -19,6 +21,10 @@ def _nvrtc_missing() -> bool:
     return False
 
 
+def _older_code() -> bool:
+    return not _nvrtc_missing() and tuple(map(int, toolchain_version().split()[1].split(".")[:2])) < LENGTHS_RECORDED
+
+
 def cpp_compiler() -> str:
     """Return a C++ compiler of the host; skip the test if there is none."""
     found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
@@ -26,6 +32,9 @@ def cpp_compiler() -> str:
 
 
 needs_nvrtc = pytest.mark.skipif(_nvrtc_missing(), reason="NVRTC is not installed")
+needs_recorded_lengths = pytest.mark.skipif(
+    _older_code(), reason="machine code of NVRTC before 13.3 differs in length: pip install -U nvidia-cuda-nvrtc"
+)
 # A cupy installation alone includes some of CUDA's headers, but not all.
 CUDA_HEADERS = any(Path(folder, "cuda_fp16.h").exists() for folder in cuda_include_folders())
 needs_cuda_headers = pytest.mark.skipif(

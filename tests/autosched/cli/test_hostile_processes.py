@@ -108,7 +108,7 @@ import os
     ("body", "said"),
     spread(
         [
-            (GROWS, "took more than 0.38 GiB of memory: if it needs more, write memory_limit = 4 beside it, in GiB"),
+            (GROWS, "memory_limit = 4"),
             (CHILDREN, "took more than 0.38 GiB of memory"),
             (NAMES, "took more than 0.38 GiB of memory"),
             (WRITES, "ended its process without an answer"),

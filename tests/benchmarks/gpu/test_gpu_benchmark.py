@@ -232,7 +232,7 @@ def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, 
         (["--program", place, "--size", "m=33"], "needs --size"),
         (["--program", place, "--size", "q=1"], "is not a size of"),
         (["--size", "m=1"], "--size is for --program"),
-        (["--program", str(tmp_path / "none.py")], "there is no file"),
+        (["--program", str(tmp_path / "none.py")], "none.py"),
     ):
         with pytest.raises(SystemExit, match="2"):
             gpu.main(["--minutes", "20", "--out", str(out), *wrong])

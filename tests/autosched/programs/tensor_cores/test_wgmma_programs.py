@@ -10,6 +10,7 @@ import pytest
 from cases import representative, spread
 from compiling import shared_pool
 from edited_kernel import edited_kernel
+from needs import needs_recorded_lengths
 from program_outcome import outcome
 from program_schedules import Values
 from wgmma_schedules import (
@@ -155,6 +156,7 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
     return next(q.values for q in space.parameters if q.name == "intrinsic")
 
 
+@needs_recorded_lengths
 @pytest.mark.parametrize(
     ("place", "sizes", "values", "most", "multiplications"),
     [

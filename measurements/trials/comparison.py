@@ -1,7 +1,7 @@
 """Compare every output element with the reference, within the problem's tolerance.
 
 Where the reference is NaN or infinite, the output must be the same. A value that rounds to infinity in the output's
-type may be infinite.
+type may be infinite. Where the tolerance is not finite, the output must be the rounded reference.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def compare(
             ratio = error / may if plain else np.where(error == 0, 0.0, error / may)
             suspects = np.flatnonzero(bad)
             if suspects.size:
-                same = suspects[_same(dtype, values[suspects], wanted[part][suspects], may[suspects])]
+                same = suspects[_same(dtype, values[suspects], wanted[part][suspects], allowed[part][suspects])]
                 bad[same], ratio[same] = False, 0.0
             if signed_zeros:
                 zeros = np.flatnonzero(values == 0)
@@ -177,13 +177,18 @@ def _apart(one: Array, other: Array) -> FloatArray:
 def _same(
     dtype: DType, found: FloatArray, wanted: FloatArray, allowed: FloatArray
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return a mask of elements where both are NaN, the same infinity, or beyond the largest number of ``dtype``."""
+    """Return a mask of elements that are equal after rounding to ``dtype``, where the tolerance does not decide.
+
+    These are NaN, infinities, values beyond the largest number of ``dtype``, and those without a finite tolerance.
+    """
     if dtype.mantissa_bits + 1 >= dtype.bits:  # integers
         return np.zeros(found.shape, dtype=np.bool_)
-    least, most = (dtype.load(dtype.store(wanted + sign * allowed)) for sign in (-1.0, 1.0))
-    overflown = np.isfinite(wanted) & np.isinf(found) & ((found == least) | (found == most))
+    bounded = np.isfinite(allowed)
+    error = np.where(bounded, allowed, 0.0)
+    least, most = (dtype.load(dtype.store(wanted + sign * error)) for sign in (-1.0, 1.0))
+    rounded = np.isfinite(wanted) & (np.isinf(found) | ~bounded) & ((found == least) | (found == most))
     result: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (
-        (np.isnan(found) & np.isnan(wanted)) | (found == wanted) | overflown
+        (np.isnan(found) & np.isnan(wanted)) | (found == wanted) | rounded
     )
     return result
 

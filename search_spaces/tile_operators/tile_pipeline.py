@@ -60,7 +60,7 @@ class TilePipeline(TileOperator):
         self, inputs: Mapping[str, Array], least: bool = False
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the interpreter's results and error bounds; a step's bound is an input error of later steps."""
-        from search_spaces.programs.language.bounded import rounded
+        from search_spaces.programs.language.bounded import cast
         from search_spaces.programs.language.interpret import interpret
 
         arrays: dict[str, Array] = dict(inputs)
@@ -69,7 +69,7 @@ class TilePipeline(TileOperator):
             made, unsure = interpret(own.least_trace() if least else own.usual_trace(), arrays, errors=errors)
             for o in (o for o in own.operands() if o.role != "input"):
                 values[o.name], bounds[o.name] = made[o.name], unsure[o.name]
-                held, errors[o.name] = rounded(o.dtype, (made[o.name], unsure[o.name]))
+                held, errors[o.name] = cast(o.dtype, (made[o.name], unsure[o.name]))
                 with np.errstate(all="ignore"):
                     arrays[o.name] = o.dtype.store(held)
         return values, bounds

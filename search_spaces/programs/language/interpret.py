@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -184,20 +184,16 @@ class _Block:
             case ir.Read(_, state):
                 return self.states[state]
             case ir.TransposeTile(_, value):
-                values, bounds = self.values[value.id]
-                return values.T, bounds.T
+                return self._moved(operation, value, lambda x: x.T)
             case ir.Reshape(result, value):
-                values, bounds = self.values[value.id]
-                return values.reshape(result.shape), bounds.reshape(result.shape)
+                return self._moved(operation, value, lambda x: x.reshape(result.shape))
             case ir.Convert(_, value):
-                return self.values[value.id]
+                return self._moved(operation, value, lambda x: x)
             case ir.PadTile(result, value):
                 more = [(0, after - before) for before, after in zip(value.shape, result.shape, strict=True)]
-                values, bounds = self.values[value.id]
-                return np.pad(values, more), np.pad(bounds, more)
+                return self._moved(operation, value, lambda x: np.pad(x, more))
             case ir.Broadcast(_, value, dimension):
-                values, bounds = self.values[value.id]
-                return values.repeat(operation.size, dimension), bounds.repeat(operation.size, dimension)
+                return self._moved(operation, value, lambda x: x.repeat(operation.size, dimension))
             case ir.ReduceTile():
                 return self._reduced(operation)
             case ir.Scan(_, _, value):
@@ -211,6 +207,14 @@ class _Block:
             case ir.Map(result, function, arguments):
                 return applied(FUNCTIONS[function], result.dtype, [self._argument(a, result.shape) for a in arguments])
         raise TypeError(f"{operation} has no result")
+
+    def _moved(self, operation: ir.Computing, value: ir.Value, move: Callable[[FloatArray], FloatArray]) -> Bounded:
+        """Return a value whose elements ``move`` puts elsewhere; one that was cast keeps its unrounded argument."""
+        if value.id in self.unrounded:
+            dtype, (numbers, errors) = self.unrounded[value.id]
+            self.unrounded[operation.result.id] = dtype, (move(numbers), move(errors))
+        values, bounds = self.values[value.id]
+        return move(values), move(bounds)
 
     def _argument(self, argument: ir.Value | float, shape: ir.Shape) -> Bounded:
         if isinstance(argument, ir.Value):
@@ -317,14 +321,15 @@ class _Block:
     def _to_store(self, value: ir.Value, window: ir.Window) -> Bounded:
         """Return the value to store: if the program casts it to the output's type, the value before the cast.
 
-        The bound of the output includes the rounding error (``ProgramProblem.expected``).
+        The bound of the output includes the rounding error (``ProgramProblem.expected``). If only some kernels round
+        the value to infinity, it keeps its finite bound: the comparison accepts an infinity within it.
         """
         values, bounds = self.values[value.id]
         dtype, (numbers, errors) = self.unrounded.get(value.id, (None, (values, bounds)))
         array = window.array
         if dtype != array.dtype or not array.dtype.is_float or array.role != "output":
             return values, bounds
-        held = np.isfinite(values) & np.isfinite(bounds)
+        held = np.isfinite(values) & np.isfinite(errors)
         if array.dtype.name in LIMITS:  # types that saturate
             held &= (numbers > LIMITS[array.dtype.name][0]) & (numbers < LIMITS[array.dtype.name][1])
         return np.where(held, numbers, values), np.where(held, errors, bounds)

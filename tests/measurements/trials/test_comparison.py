@@ -64,6 +64,15 @@ def test_a_tolerance_without_a_bound_is_named():
     assert not found.ok and "no finite bound" in found.reason
 
 
+def test_a_rounded_reference_passes_without_a_bound():
+    wanted, vague = np.array([-65501.9, -65513.8, 65530.0, 1.0003]), np.full(4, math.inf)
+    assert compare("x", F16, np.float16([-65504, -65504, np.inf, 1]), wanted, vague) == Check(True, 0.0)
+    for at, value in ((0, -65472), (1, -np.inf), (1, np.nan), (2, 65504), (3, 1.001)):
+        stored = np.float16([-65504, -65504, np.inf, 1])
+        stored[at] = value
+        assert not compare("x", F16, stored, wanted, vague).ok, (at, value)
+
+
 @pytest.mark.parametrize(("dtype", "poison"), [(F16, np.uint16(0xFFFF).view(np.float16)), (BF16, np.uint16(0xFFFF))])
 def test_an_element_that_was_never_written_is_wrong(dtype, poison):
     stored = dtype.store(np.ones(5))

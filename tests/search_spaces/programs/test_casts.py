@@ -10,6 +10,7 @@ import pytest
 
 from autosched.programs.loading import problem
 from measurements.emulator import emulate
+from measurements.trials.comparison import check
 from search_spaces.hardware.devices import device
 from search_spaces.hardware.dtypes import DTYPES, E4M3, E5M2, SMALLEST, DType
 from search_spaces.programs.builder import Input, Output, Program, program
@@ -56,6 +57,41 @@ def test_a_result_is_rounded_once(to: str) -> None:
     values, bounds = problem(casting(f"once_{to}", "f32", to), m=8, n=64).expected({"x": x})
     assert np.array_equal(values["out"], x)
     assert (bounds["out"] <= 1.01 * DTYPES[to].unit_roundoff * x + SMALLEST[to]).all()
+
+
+def turned(to: str) -> Program:
+    @program(x=Input("m n", "f32"), out=Output("n m", to))
+    def turns(p: Any, x: Any, out: Any) -> None:
+        i, j = p.blocks(x.shape, (64, 64))
+        p.store(p.transpose(p.load(p.window(x, (i, j), (64, 64))).cast(to)), p.window(out, (j, i), (64, 64)))
+
+    return Program(f"turned_{to}", turns.function, turns.arguments, "", "")
+
+
+@pytest.mark.parametrize("form", ["as loaded", "transposed"])
+@pytest.mark.parametrize(("to", "last"), [("f16", 65504.0), ("bf16", float.fromhex("0x1.fep127"))])
+def test_results_on_either_side_of_the_largest_number(to: str, last: float, form: str) -> None:
+    """A result that only some kernels round to infinity may be the largest number or infinity, and nothing else."""
+    made = casting(f"largest_{to}", "f32", to) if form == "as loaded" else turned(to)
+    type_, step = DTYPES[to], last * DTYPES[to].unit_roundoff
+    x = np.full((64, 64), 1.0, np.float32)
+    x[0, :6] = [last - 3 * step, last - 0.1 * step, last, last + 0.3 * step, -last - 0.3 * step, last + 0.75 * step]
+    p = problem(made, m=64, n=64)
+
+    def accepts(column: int, value: float) -> bool:
+        out = x.astype(np.float64)
+        out[0, column] = value
+        with np.errstate(over="ignore"):
+            return check(p, {"x": x}, {"out": type_.store(out if form == "as loaded" else out.T)}).ok
+
+    below = last - 2 * step  # the largest number but one
+    assert accepts(0, x[0, 0])
+    assert [accepts(3, value) for value in (last, np.inf, below - 2 * step, -last, -np.inf, np.nan)] == [
+        True, True, False, False, False, False,
+    ]  # fmt: skip
+    assert [accepts(4, value) for value in (-last, -np.inf, last, np.inf)] == [True, True, False, False]
+    assert [accepts(0, value) for value in (last, np.inf)] == [False, False]
+    assert [accepts(5, value) for value in (np.inf, last, -np.inf)] == [True, False, False]
 
 
 @pytest.mark.parametrize(("stored", "to"), [("f32", "i8"), ("f32", "u8"), ("f32", "i32"), ("i32", "i8"), ("i32", "u8")])

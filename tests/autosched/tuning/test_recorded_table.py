@@ -160,4 +160,4 @@ def test_the_command_writes_its_results_to_files(tmp_path: Path, capsys: pytest.
     assert len((tmp_path / "csv").read_text().splitlines()) == 1 + len(BLOCKS) * len(TILES)
     builtin = ["tune", "matmul", "-m", "64", "-n", "64", "-k", "64", "--db", str(tmp_path / "b.db")]
     assert main([*builtin, "--c-header", str(tmp_path / "h")]) == 2
-    assert "give --kernel FILE" in capsys.readouterr().err and not (tmp_path / "b.db").exists()
+    assert "--kernel FILE" in capsys.readouterr().err and not (tmp_path / "b.db").exists()

@@ -189,10 +189,10 @@ class TensorMemory(Stores):
     def _left(self, operation: ir.Mma) -> tuple[str, str]:
         """Return the type and address of a product's left operand; a computed one is stored to shared memory."""
         spread = Spread("left", operation.a.shape, self._number(operation))
-        a = self.refs[operation.a.id, spread]
-        if a.kind == "staged":
-            return f"Operand_{a.name}", f"tile_{a.name}"
-        packed = self._pack(a, self.of(spread).registers, operation.source)
+        name = self._staged_name(operation.a, spread)
+        if name is not None:  # even if other operations have read it to registers
+            return f"Operand_{name}", f"tile_{name}"
+        packed = self._pack(self.refs[operation.a.id, spread], self.of(spread).registers, operation.source)
         self.code.flush()
         (m, k), rows = operation.a.shape, rows_of(str(self.values["intrinsic"]))
         type_ = f"tile::StoredOperand<{operation.a.dtype.c_name}, {m}, {k}, {stored_swizzle(operation)}>"
@@ -203,6 +203,12 @@ class TensorMemory(Stores):
         self.code.add(f"tile::store_operand<{of}>({tile}, {packed.name}, warp, lane);", operation.source)
         self.code.add("ptx::fence_async_proxy();  // tensor cores read what this thread has stored")
         return type_, tile
+
+    def _staged_name(self, value: ir.Value, spread: Spread) -> str | None:
+        """Return the name of a staged operand, or of the one that ``value`` is the transpose of; None for others."""
+        made = self.found.made[value.id]
+        key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
+        return self.staged[key].staged.name if key in self.staged else None
 
     def _free_tensor(self, source: ir.Source) -> None:
         """Emit the deallocation of tensor memory, unless it was emitted before."""

@@ -12,6 +12,7 @@ from cases import representative, spread
 from edited_kernel import edited_kernel
 from program_outcome import outcome
 from program_schedules import Values, filled
+from random_schedules import random_start
 
 from autosched.programs.loading import load_program, problem
 from measurements.compiler.ptx import compile_to_ptx
@@ -272,3 +273,24 @@ def test_unsupported_programs_have_no_tcgen05_parameters() -> None:
     names = {q.name: q.values for q in template(p.program).space(p, B200).parameters}
     assert "filled_by" not in names
     assert not any(str(v).startswith("tcgen05") for v in names["intrinsic"])
+
+
+@program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
+def also_read(p: Builder, a: Array, b: Array, out: Array) -> None:
+    """Multiply a tile, and a function of it."""
+    i, j = p.blocks(out.shape, (64, 64))
+    acc = p.state(p.zeros((64, 64)))
+    for s in p.steps(a.shape[1], 32):
+        left, right = p.load(p.window(a, (i, s), (64, 32))), p.load(p.window(b, (s, j), (32, 64)))
+        x = p.mma(left, right, acc * 0.5)
+        acc.set(p.tanh(p.mma(p.tanh(left.cast("f32")).cast("f16"), right, x)))
+    p.store(acc, p.window(out, (i, j), (64, 64)))
+
+
+def test_only_computed_operands_are_stored() -> None:
+    p = problem(also_read, m=64, n=64, k=64)
+    own = template(p.program)
+    schedule = random_start(own.space(p, B200), 1, {"intrinsic": "tcgen05_m64k16_f16"})
+    assert schedule is not None
+    kernel = own.kernel(p, schedule, B200)
+    assert kernel.source.count("tile::store_operand<") == 1 and outcome(p, kernel) == "ok"

@@ -13,6 +13,7 @@ from pathlib import Path
 import forked_python
 import pytest
 from cases import representative, spread
+from ended_processes import wait_until_ended
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
@@ -175,7 +176,7 @@ def test_signals_to_the_command_reach_its_worker(number: signal.Signals, tmp_pat
         process.kill()
         process.communicate()
     assert process.returncode == 130 and err == "autosched: stopped\n"
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+    wait_until_ended(int((tmp_path / "pid").read_text()))
 
 
 @needs_nvrtc

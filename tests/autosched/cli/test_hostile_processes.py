@@ -17,6 +17,7 @@ from pathlib import Path
 import forked_python
 import pytest
 from cases import representative, spread
+from ended_processes import wait_until_ended
 
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
@@ -131,7 +132,7 @@ def test_detached_children_of_a_reference_are_killed(tmp_path: Path) -> None:
     write(tmp_path, '[reference]\npython = "r.py:f"\ntime_limit = 0.4\n', f"def f(x):\n    {body}\n")
     status, err, _ = run(tmp_path, "verify")
     assert status == 2 and err.count("\n") == 1 and "did not answer within 4 s" in err
-    assert not alive(int((tmp_path / "pid").read_text()))
+    wait_until_ended(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.parametrize(
@@ -240,10 +241,7 @@ def test_a_process_that_must_stop_does_not_wait_for_kernels(
     finally:
         process.kill()
         process.wait()
-    deadline = time.monotonic() + 10.0
-    while any(alive(pid) for pid in runners):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until_ended(*runners)
 
 
 def emulating(parent: int) -> list[int]:
@@ -258,10 +256,3 @@ def command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False

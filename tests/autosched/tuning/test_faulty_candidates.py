@@ -9,6 +9,7 @@ from pathlib import Path
 
 import instant_compiler
 import pytest
+from ended_processes import wait_until_ended
 from faults import FOLDER_VARIABLE, HERE, MODULE, fault_kernel
 
 from autosched.samplers import sampler
@@ -106,7 +107,7 @@ def test_every_candidate_has_a_trial_and_the_best_is_found(tmp_path: Path, night
     assert result.best is not None and result.best.schedule["i"] == BEST
     assert result.best.rank == 1 and result.remeasured is not None and result.remeasured.clear
     assert len(pids) > many // 10
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    wait_until_ended(*pids)
     with closing(sqlite3.connect(tmp_path / "a.db")) as raw:
         assert raw.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with Store.open(tmp_path / "a.db", create=False) as store:

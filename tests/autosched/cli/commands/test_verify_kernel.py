@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ended_processes import wait_until_ended
 from needs import needs_compiler, needs_nvrtc
 
 from autosched.cli import main
@@ -239,18 +239,7 @@ def test_nvcc_is_killed_with_the_programs_that_it_starts(
     fake_nvcc(f"sleep 600 & echo $! > {tmp_path}/child; wait")
     monkeypatch.setattr(nvcc, "SECONDS", 1.0)
     assert nvcc.compile_to_ptx("", "", "compute_90a", Headers.of({}), ()).text is None
-    child, deadline = int((tmp_path / "child").read_text()), time.monotonic() + 30
-    while not _has_ended(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def _has_ended(process: int) -> bool:
-    """Return True if a process has ended, including one that is a zombie."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
+    wait_until_ended(int((tmp_path / "child").read_text()))
 
 
 ATTRIBUTES = """

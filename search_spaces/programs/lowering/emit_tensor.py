@@ -23,6 +23,7 @@ from search_spaces.programs.planning.tensor_memory import (
     waits_for_readers,
 )
 from search_spaces.programs.planning.ways import WARPS, allocated_columns, in_tensor_memory, rows_of
+from search_spaces.programs.planning.wmma import staged_key
 from search_spaces.spaces.parameters import Value
 
 
@@ -189,9 +190,9 @@ class TensorMemory(Stores):
     def _left(self, operation: ir.Mma) -> tuple[str, str]:
         """Return the type and address of a product's left operand; a computed one is stored to shared memory."""
         spread = Spread("left", operation.a.shape, self._number(operation))
-        name = self._staged_name(operation.a, spread)
-        if name is not None:  # even if other operations have read it to registers
-            return f"Operand_{name}", f"tile_{name}"
+        operand = self.staged.get(staged_key(self.found, operation.a, spread))
+        if operand is not None:  # even if other operations have read it to registers
+            return f"Operand_{operand.staged.name}", f"tile_{operand.staged.name}"
         packed = self._pack(self.refs[operation.a.id, spread], self.of(spread).registers, operation.source)
         self.code.flush()
         (m, k), rows = operation.a.shape, rows_of(str(self.values["intrinsic"]))
@@ -203,12 +204,6 @@ class TensorMemory(Stores):
         self.code.add(f"tile::store_operand<{of}>({tile}, {packed.name}, warp, lane);", operation.source)
         self.code.add("ptx::fence_async_proxy();  // tensor cores read what this thread has stored")
         return type_, tile
-
-    def _staged_name(self, value: ir.Value, spread: Spread) -> str | None:
-        """Return the name of a staged operand, or of the one that ``value`` is the transpose of; None for others."""
-        made = self.found.made[value.id]
-        key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
-        return self.staged[key].staged.name if key in self.staged else None
 
     def _free_tensor(self, source: ir.Source) -> None:
         """Emit the deallocation of tensor memory, unless it was emitted before."""

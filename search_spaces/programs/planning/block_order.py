@@ -74,12 +74,12 @@ def may_share_long_tiles(found: Inference) -> bool:
 
 def blocks_per_tile(found: Inference, split: Split) -> float:
     """Return the average number of blocks that share a tile; blocks that return at once do not count."""
-    return _blocks_of_tiles(found, split.count, split.each if split.only_long else 0)[0]
+    return _blocks_of_tiles(found, split.count, split.each_if_long)[0]
 
 
 def share_of_parts(found: Inference, split: Split) -> float:
     """Return the fraction of the blocks that store a part, as others share their tile."""
-    return _blocks_of_tiles(found, split.count, split.each if split.only_long else 0)[1]
+    return _blocks_of_tiles(found, split.count, split.each_if_long)[1]
 
 
 @cache
@@ -137,7 +137,7 @@ def imbalance(
         sm_count: SMs of the device.
         resident: Resident blocks per SM.
         parts: Number of blocks that share the iterations of a tile equally. The first parts of all tiles come first.
-        each: Iterations above which a further block shares a tile (``Split.only_long``); 0 if all blocks do.
+        each: Iterations above which a further block shares a tile (``Split.each_if_long``); 0 if all blocks do.
     """
     of, count = uneven(found), found.trace.block_count * parts
     if of is None or count > MOST_SIMULATED or not of.mean:

@@ -138,6 +138,11 @@ class Split:
         return -(-self.turns // self.count)
 
     @property
+    def each_if_long(self) -> int:
+        """Iterations above which a further block shares a tile; 0 if all tiles have the same number of blocks."""
+        return self.each if self.only_long else 0
+
+    @property
     def states(self) -> list[int]:
         """Numbers of the states of which each block computes a part."""
         return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]

@@ -41,7 +41,7 @@ def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | 
 
 
 def is_never_negative(value: ir.Value, found: Inference, turns: Mapping[int, int]) -> bool:
-    """Return True if a tile consists of positions of which none is negative."""
+    """Return True if ``value`` is a tile of positions, and none of them is negative."""
     positions = _range(value, found)
     return positions is not None and positions.low.interval(found.trace.most_blocks, turns)[0] >= 0
 

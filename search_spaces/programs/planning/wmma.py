@@ -40,10 +40,15 @@ def why_not_wmma(found: Inference) -> str | None:
 
 def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
     """Return True if ``value`` is a staged operand or its transpose."""
+    return staged_key(found, value, spread) in found.staged
+
+
+def staged_key(found: Inference, value: ir.Value, spread: Spread) -> tuple[int, Spread]:
+    """Return the key of ``value`` among staged operands, or of the value that it is the transpose of."""
     operation = found.made[value.id]
     if isinstance(operation, ir.TransposeTile):
-        return (operation.value.id, spread.swap()) in found.staged
-    return (value.id, spread) in found.staged
+        return operation.value.id, spread.swap()
+    return value.id, spread
 
 
 def loop_to_read_after(found: Inference, operation: ir.Mma) -> int | None:

@@ -131,7 +131,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         waits = waits_between_tiles(config, exchanges(found, config))
     stretch = 1.0 if streamed or launched else _stretch(found, config, device, split)
     work = work.times(stretch)
-    each = split.each if split is not None and split.only_long and split.loop.number == main else 0
+    each = split.each_if_long if split is not None and split.loop.number == main else 0
     return CostCounts(
         blocks=blocks,
         threads=threads,
@@ -176,7 +176,7 @@ def _stretch(found: Inference, config: Config, device: Device, split: Split | No
     threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
     resident = occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes)
     raster, parts = str(config.get("raster", "row")), 1 if split is None else split.count
-    each = split.each if split is not None and split.only_long else 0
+    each = split.each_if_long if split is not None else 0
     return imbalance(found, order_of(config), raster, device.sm_count, max(1, resident), parts, each)
 
 

@@ -24,7 +24,7 @@ from measurements.compiler.pool import CompileFailure, CompilePool
 from search_spaces.hardware.devices import Device, device
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.matmul import Matmul
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.template import MATMUL
@@ -215,7 +215,7 @@ def spaces(pool: CompilePool, samples: int) -> list[str]:
     for place, sizes in SPACES.items():
         made = load_program(str(EXAMPLES / place))
         for where in (A100, H100):
-            choices.cache_clear()
+            choices_of.cache_clear()
             start = time.process_time()
             p = problem(made, **sizes)
             space = template(made).space(p, where)

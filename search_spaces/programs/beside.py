@@ -17,7 +17,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.programs import template as programs
 from search_spaces.programs.builder import Program
 from search_spaces.programs.lowering.lowering import lower
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.problem import ProgramProblem, problem_type
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.schedules.proxy import proxy
@@ -73,10 +73,10 @@ class Beside:
         )
 
     def _own(self, problem: Problem) -> ProgramProblem:
-        found = self.problem(problem)
-        if isinstance(found, str):
-            raise ValueError(found)
-        return found
+        problem_or_reason = self.problem(problem)
+        if isinstance(problem_or_reason, str):
+            raise ValueError(problem_or_reason)
+        return problem_or_reason
 
     def _space(self, problem: Problem, device: Device) -> Space:
         return space(self._own(problem), device)
@@ -95,17 +95,17 @@ class Beside:
     def _counts(self, problem: Problem, config: Config, device: Device) -> Any:
         """Return the program's counts, without DRAM traffic that the operator's own minimum does not include."""
         own = self._own(problem)
-        found = counts(own, config, device)
+        cost = counts(own, config, device)
         left_out = own.min_bytes - problem.min_bytes
-        return dataclasses.replace(found, dram_bytes=found.dram_bytes - left_out) if left_out else found
+        return dataclasses.replace(cost, dram_bytes=cost.dram_bytes - left_out) if left_out else cost
 
     def _why_not(self, problem: Problem, device: Device) -> str | None:
-        found = self.problem(problem)
-        if isinstance(found, str):
-            return found
-        if _arrays(found) != _arrays(problem):
+        problem_or_reason = self.problem(problem)
+        if isinstance(problem_or_reason, str):
+            return problem_or_reason
+        if _arrays(problem_or_reason) != _arrays(problem):
             return f"the arrays of the program {self.name} are not those of {self.operator}"
-        return programs.template(found.program).supports(found, device)
+        return programs.template(problem_or_reason.program).supports(problem_or_reason, device)
 
     def _proxy(self, problem: Problem, schedule: Schedule) -> Problem:
         own = self._own(problem)
@@ -122,9 +122,9 @@ class Beside:
         own = self.problem(smaller)
         if isinstance(own, str):
             return problem
-        known = choices(self._own(problem))
-        same = choices(own).domains == known.domains and [
-            s.name for s in choices(own).inference(schedule.values).staged.values()
+        known = choices_of(self._own(problem))
+        same = choices_of(own).domains == known.domains and [
+            s.name for s in choices_of(own).inference(schedule.values).staged.values()
         ] == [s.name for s in known.inference(schedule.values).staged.values()]
         return smaller if same else problem
 

@@ -72,10 +72,10 @@ def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
     return _with_rows(_argument(sizes, dtype, "input"), strided)
 
 
-def _with_rows(found: Argument, strided: bool) -> Argument:
-    if strided and len(found.sizes) < 2:
-        raise ProgramError(f"a strided array must have rows, but this one has only the extent {found.sizes[0]}")
-    return replace(found, strided=bool(strided))
+def _with_rows(argument: Argument, strided: bool) -> Argument:
+    if strided and len(argument.sizes) < 2:
+        raise ProgramError(f"a strided array must have rows, but this one has only the extent {argument.sizes[0]}")
+    return replace(argument, strided=bool(strided))
 
 
 def Output(sizes: str, dtype: str) -> Argument:
@@ -97,10 +97,10 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False, strided: bool = Fa
     Raises:
         ProgramError: For an unknown type, another number of extents, an unordered matrix, or a strided vector.
     """
-    found = _argument(sizes, dtype, "inout")
-    if unordered and len(found.sizes) != 1:
+    argument = _argument(sizes, dtype, "inout")
+    if unordered and len(argument.sizes) != 1:
         raise ProgramError(f"only a vector can be unordered, but this array has the extents {sizes}")
-    return replace(_with_rows(found, strided), unordered=bool(unordered))
+    return replace(_with_rows(argument, strided), unordered=bool(unordered))
 
 
 def source_of(function: Callable[..., None]) -> ir.Source:

@@ -20,7 +20,7 @@ from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.operators.problem import Problem
 from search_spaces.programs import template as programs
 from search_spaces.programs.lowering.lowering import lower
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.schedules.space import space
@@ -124,7 +124,7 @@ def _of_step(items: tuple[tuple[str, _Item], ...], step: str) -> list[tuple[str,
 
 def _alike(own: ProgramProblem, other: ProgramProblem, schedule: Schedule) -> bool:
     """Return True if the schedule of a problem is legal for another problem of the same program, too."""
-    one, two = choices(own), choices(other)
+    one, two = choices_of(own), choices_of(other)
     names = [[s.name for s in of.inference(schedule.values).staged.values()] for of in (one, two)]
     return one.domains == two.domains and names[0] == names[1]
 

@@ -93,13 +93,13 @@ class ProgramProblem(Problem):
 
     def operands(self) -> tuple[Operand, ...]:
         """Return the arrays of the program."""
-        strides, found = self.program.strides, list[Operand]()
+        strides, operands = self.program.strides, list[Operand]()
         for name, a in sorted(self.program.arguments, key=lambda item: item[1].role != "input"):
             shape, columns = tuple(self.sizes[s] for s in a.sizes), None
             if name in strides:
                 shape, columns = (*shape[:-1], self.sizes[strides[name]]), shape[-1]
-            found.append(Operand(name, a.role, a.dtype, shape, columns=columns))
-        return tuple(found)
+            operands.append(Operand(name, a.role, a.dtype, shape, columns=columns))
+        return tuple(operands)
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the interpreter's outputs (or those of the user's own reference), and the interpreter's error bounds.
@@ -152,7 +152,7 @@ class ProgramProblem(Problem):
         tiles = {**{loop.stop.number: loop.step for loop in loops}, **tiles}
         lines = {a.sizes[-1] for _, a in self.program.arguments if len(a.sizes) > 1}
         edges = {name: scalar.edges for name, scalar in self.program.scalars}
-        found = list[Self]()
+        problems = list[Self]()
         for at in range(len(AROUND_TILES)):
             other: dict[str, Number] = {}
             strides = {stride: array for array, stride in self.program.strides.items()}
@@ -167,8 +167,8 @@ class ProgramProblem(Problem):
                 other[name] = max(1, tiles_ * tiles.get(self.program.sizes.index(name), 1) + more)
             for place, (name, ends) in enumerate(edges.items()):
                 other[name] = ends[(at + place) % len(ends)]
-            found.append(dataclasses.replace(self, **other))
-        return tuple(dict.fromkeys(p for p in found if p != self and p._is_defined()))
+            problems.append(dataclasses.replace(self, **other))
+        return tuple(dict.fromkeys(p for p in problems if p != self and p._is_defined()))
 
     def _is_defined(self) -> bool:
         """Return True if error bounds are finite for random inputs at these values of the scalars."""
@@ -194,10 +194,10 @@ class ProgramProblem(Problem):
         for operand in self.operands():
             if operand.role == "input":
                 continue
-            name, found = operand.name, operand.dtype.load(np.asarray(outputs[operand.name])).astype(np.float64)
-            one, (two, bound) = found, (wanted[name], bounds[name])
+            name, actual = operand.name, operand.dtype.load(np.asarray(outputs[operand.name])).astype(np.float64)
+            one, (two, bound) = actual, (wanted[name], bounds[name])
             if name in self._unordered:
-                one, (two, bound) = in_order(found, bound)[0], in_order(two, bound)
+                one, (two, bound) = in_order(actual, bound)[0], in_order(two, bound)
             wrong = ~agrees(one, two, bound) & ~np.isnan(two)
             if wrong.any():
                 at = np.unravel_index(int(wrong.argmax()), wrong.shape)
@@ -224,21 +224,21 @@ class ProgramProblem(Problem):
             **place_inputs(self.usual_trace()),
             **scalar_inputs(self.usual_trace()),
         }
-        found: dict[str, Array] = {}
+        inputs: dict[str, Array] = {}
         scales = scale_inputs(self.usual_trace())
         for o in self.operands():
             if o.role == "output":
                 continue
             if o.dtype.is_float:
-                found[o.name] = standard_normal(rng, o.shape, o.dtype)
+                inputs[o.name] = standard_normal(rng, o.shape, o.dtype)
             elif o.name in scales:
-                found[o.name] = scales[o.name].store(np.exp2(rng.uniform(-4.0, 4.0, o.shape))).astype(o.dtype.storage)
+                inputs[o.name] = scales[o.name].store(np.exp2(rng.uniform(-4.0, 4.0, o.shape))).astype(o.dtype.storage)
             elif o.name in saying:
-                found[o.name] = saying[o.name].draw(rng, o.shape).astype(o.dtype.storage)
+                inputs[o.name] = saying[o.name].draw(rng, o.shape).astype(o.dtype.storage)
             else:
                 low, high = {"i8": (-128, 128), "u8": (0, 256)}.get(o.dtype.name, (0, max(self.sizes.values())))
-                found[o.name] = rng.integers(low, high, o.shape).astype(o.dtype.storage)
-        return found
+                inputs[o.name] = rng.integers(low, high, o.shape).astype(o.dtype.storage)
+        return inputs
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
         """Yield named inputs that provoke errors, such as extreme values and indices."""
@@ -268,8 +268,8 @@ class ProgramProblem(Problem):
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 
         def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
-            found = [interpret(trace, inputs) for trace in traces]
-            return [(_joined(values), _joined(bounds)) for values, bounds in found]
+            results = [interpret(trace, inputs) for trace in traces]
+            return [(_joined(values), _joined(bounds)) for values, bounds in results]
 
         varied = [o for o in self.operands() if o.role == "input" and o.name not in saying]
         yield from edge_inputs(varied, usual, seed, expected)
@@ -295,8 +295,8 @@ class ProgramProblem(Problem):
             chosen = {n: at for n, at in zip(names, (rows, columns), strict=False) if n in free.keys() & shared}
             every = {n: chosen[n] if n in chosen else np.arange(size) for n, size in self.sizes.items()}
             problem = dataclasses.replace(self, **{n: at.size for n, at in chosen.items()})
-            found = {o: _lattice(operands[o], of[o], every) for o in needed}
-            yield ProblemPart(problem, {n: at for n, at in found.items() if n != name}, {name: found[name]})
+            selected = {o: _lattice(operands[o], of[o], every) for o in needed}
+            yield ProblemPart(problem, {n: at for n, at in selected.items() if n != name}, {name: selected[name]})
 
     @property
     def multiplied_as(self) -> str:

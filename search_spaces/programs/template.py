@@ -8,7 +8,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.operator import Operator
 from search_spaces.programs.builder import Program
 from search_spaces.programs.lowering.lowering import lower
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.verify import verify, why_not_dealt
 from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem, problem_type
@@ -51,20 +51,20 @@ def template(program: Program) -> KernelTemplate:
 def _why_not(problem: ProgramProblem, device: Device) -> str | None:
     """Return the compiler's error or the feature that the device lacks, in one line; None if supported."""
     try:
-        found = choices(problem)
-        for inference in found.inferences.values():
+        choices = choices_of(problem)
+        for inference in choices.inferences.values():
             verify(inference)
     except ValueError as error:
         return str(error)
-    if found.element is None:
+    if choices.element is None:
         return None
-    rows = [fragments(name) for name in found.ways(device)]
+    rows = [fragments(name) for name in choices.ways(device)]
     reasons = [row.why_not(device) for row in rows]
-    place = found.first.products[0].source
+    place = choices.first.products[0].source
     if not rows:
-        return f"{place}: mma: no instruction of {device.name} multiplies {found.element.name}"
+        return f"{place}: mma: no instruction of {device.name} multiplies {choices.element.name}"
     if None not in reasons:
         return f"{place}: mma: {reasons[0]}"
     ways = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
-    undealt = [why_not_dealt(inference, ways) for inference in found.inferences.values()]
+    undealt = [why_not_dealt(inference, ways) for inference in choices.inferences.values()]
     return None if None in undealt else undealt[0]

@@ -17,7 +17,7 @@ from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Digit, Distribution
 from search_spaces.programs.planning.block_order import may_share_long_tiles, uneven
-from search_spaces.programs.planning.choices import Choices, choices
+from search_spaces.programs.planning.choices import Choices, choices_of
 from search_spaces.programs.planning.estimates import AFTER, fitting, sum_name
 from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.splits import ALL, LONG, TILES, accumulating, shared_loop, splittable
@@ -41,18 +41,18 @@ _ANY_ORDER = (
 
 def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, ...]:
     """Return the parts of the order of a tile program's schedules."""
-    found = choices(problem)
-    domains = tuple(found.domains)
-    parts = [*_splits(found, problem, device)]
-    if found.first.products:
-        parts.insert(0, OrderPart(PRODUCTS, ("intrinsic", *domains), _products(found)))
-    if sums := list(_sums(found.first)):
-        carried = tuple(sum_name(i) for i in range(len(found.first.sums)))
+    choices = choices_of(problem)
+    domains = tuple(choices.domains)
+    parts = [*_splits(choices, problem, device)]
+    if choices.first.products:
+        parts.insert(0, OrderPart(PRODUCTS, ("intrinsic", *domains), _products(choices)))
+    if sums := list(_sums(choices.first)):
+        carried = tuple(sum_name(i) for i in range(len(choices.first.sums)))
         names = tuple(dict.fromkeys((*domains, *shaping_names(problem, device), *carried)))
-        parts += [OrderPart(f"sum {k + 1}", names, _sum(found, k)) for k, _ in enumerate(sums)]
-        if any(_depends_on_block(loop) for loop in found.first.loops.values()):
-            parts.append(OrderPart("iterations of a tile", domains, _tiles(found)))
-    if any(_is_atomic_sum(o) for o, _ in found.first.trace.walk()):
+        parts += [OrderPart(f"sum {k + 1}", names, _sum(choices, k)) for k, _ in enumerate(sums)]
+        if any(_depends_on_block(loop) for loop in choices.first.loops.values()):
+            parts.append(OrderPart("iterations of a tile", domains, _tiles(choices)))
+    if any(_is_atomic_sum(o) for o, _ in choices.first.trace.walk()):
         parts.append(OrderPart("atomics", (), lambda: "in the order of blocks", lambda: True))
     return tuple(parts)
 
@@ -62,7 +62,7 @@ def _depends_on_block(loop: ir.Loop) -> bool:
     return bool(loop.first.axes or loop.stop.axes)
 
 
-def _tiles(found: Choices) -> Callable[..., str]:
+def _tiles(choices: Choices) -> Callable[..., str]:
     """Return a function that names the tiles whose iterations differ, as in causal attention.
 
     Iterations that a tile needs only for its other rows may still round the sums of a row, such as by a rescaling with
@@ -70,7 +70,7 @@ def _tiles(found: Choices) -> Callable[..., str]:
     """
 
     def tiles(**values: Value) -> str:
-        inference = found.inference(values)
+        inference = choices.inference(values)
         trace, loops = inference.trace, [loop for loop in inference.loops.values() if _depends_on_block(loop)]
         bounds = [bound for loop in loops for bound in (loop.first, loop.stop)]
         known = not trace.is_dynamic and not any(bound.scalars or bound.arguments for bound in bounds)
@@ -91,15 +91,15 @@ def _is_atomic_sum(operation: ir.Operation) -> bool:
     return isinstance(operation, ir.AtomicRmw) and _rounds(operation.kind, operation.value)
 
 
-def _sums(found: Inference) -> Iterator[ir.ReduceTile | ir.Scan]:
-    for operation in found.made.values():
+def _sums(inference: Inference) -> Iterator[ir.ReduceTile | ir.Scan]:
+    for operation in inference.made.values():
         if isinstance(operation, ir.ReduceTile | ir.Scan) and _rounds(operation.kind, operation.value):
             yield operation
 
 
-def _products(found: Choices) -> Callable[..., str]:
+def _products(choices: Choices) -> Callable[..., str]:
     def value(intrinsic: str, **sizes: Value) -> str:
-        inference = found.inference(sizes)
+        inference = choices.inference(sizes)
         name = (
             f"{intrinsic.partition('_')[0]}_k16_{intrinsic.rpartition('_')[2]}"
             if is_boxed(intrinsic)
@@ -116,9 +116,9 @@ def _products(found: Choices) -> Callable[..., str]:
     return value
 
 
-def _sum(found: Choices, number: int) -> Callable[..., str]:
+def _sum(choices: Choices, number: int) -> Callable[..., str]:
     def value(**values: Value) -> str:
-        inference = found.inference(values)
+        inference = choices.inference(values)
         distributions = fitting(inference, values)
         if distributions is None:
             return ""
@@ -131,31 +131,31 @@ def _sum(found: Choices, number: int) -> Callable[..., str]:
 
 
 def _joined(
-    found: Inference, distributions: Numbers, operation: ir.ReduceTile | ir.Scan, values: Mapping[str, Value]
+    inference: Inference, distributions: Numbers, operation: ir.ReduceTile | ir.Scan, values: Mapping[str, Value]
 ) -> str:
     size = ""
     if isinstance(operation, ir.Scan):
-        spread = found.natural[operation.result.id]
+        spread = inference.natural[operation.result.id]
     else:
-        spread = found.sources[operation.result.id]
+        spread = inference.sources[operation.result.id]
         size = "" if operation.size == operation.value.shape[operation.dimension] else f" of {operation.size}"
     try:
         of = distributions.of(spread)
     except ValueError:
         return ""
     after = ""
-    carried = [k for k, reduced in enumerate(found.sums.values()) if reduced is operation]
+    carried = [k for k, reduced in enumerate(inference.sums.values()) if reduced is operation]
     # The sum starts at zero, so with a single iteration both ways give the same result.
-    repeated = _own_turns(found, found.inside[operation.result.id][-1]) > 1 if carried else False
+    repeated = _own_turns(inference, inference.inside[operation.result.id][-1]) > 1 if carried else False
     if repeated and values.get(sum_name(carried[0])) == AFTER:
         after = ", threads joined after the loop"
     digits = _digits(of, operation.dimension, in_pairs=isinstance(operation, ir.ReduceTile))
     return f"{operation.kind}{size} over {digits}{after}"
 
 
-def _own_turns(found: Inference, number: int) -> int:
+def _own_turns(inference: Inference, number: int) -> int:
     """Return the largest number of iterations of a loop that one block runs."""
-    return -(-found.trace.turns()[number] // max(1, found.loops[number].parts))
+    return -(-inference.trace.turns()[number] // max(1, inference.loops[number].parts))
 
 
 def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
@@ -192,12 +192,12 @@ def _merged(digits: Iterable[tuple[Digit, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator[OrderPart]:
-    domains = tuple(found.domains)
-    if shared_loop(found.first) is not None:
+def _splits(choices: Choices, problem: ProgramProblem, device: Device) -> Iterator[OrderPart]:
+    domains = tuple(choices.domains)
+    if shared_loop(choices.first) is not None:
 
         def parts(**values: Value) -> str:
-            inference = found.inference(values)
+            inference = choices.inference(values)
             shared = shared_loop(inference)
             assert shared is not None
             # Blocks without iterations have neutral states, which change nothing.
@@ -210,13 +210,13 @@ def _splits(found: Choices, problem: ProgramProblem, device: Device) -> Iterator
                 return f"a block for every {each} iterations"
             return f"{count} blocks share the loop"
 
-        long = any(may_share_long_tiles(i) for i in found.inferences.values())
+        long = any(may_share_long_tiles(i) for i in choices.inferences.values())
         yield OrderPart("blocks of a loop", (*domains, TILES) if long else domains, parts)
-    if not is_splittable(found):
+    if not is_splittable(choices):
         return
 
     def ranges(split_k: int, stream_k: int, **values: Value) -> str:
-        inference = found.inference(values)
+        inference = choices.inference(values)
         loop = splittable(inference)
         assert loop is not None
         if stream_k:

@@ -9,63 +9,63 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 
 
-def has_one_term(found: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
+def has_one_term(inference: Inference, operation: ir.ReduceTile | ir.Scan) -> bool:
     """Return True if a sum adds ``where(position == number, x, 0)`` along a dimension, so that one position can match.
 
     A sum that is carried by a loop may be accumulated per lane until the loop ends. It only has one term if iterations
     compare disjoint positions with the same number.
 
     Args:
-        found: Distributions of the program.
+        inference: Distributions of the program.
         operation: The sum.
     """
     if not isinstance(operation, ir.ReduceTile):
         return False
-    picked = found.made.get(operation.value.id)
-    if not isinstance(picked, ir.Map) or picked.function != "where" or not _is_zero(found, picked.arguments[2]):
+    picked = inference.made.get(operation.value.id)
+    if not isinstance(picked, ir.Map) or picked.function != "where" or not _is_zero(inference, picked.arguments[2]):
         return False
-    matches = list(_matches(found, picked.arguments[0], operation.dimension))
-    if operation not in found.sums.values():
+    matches = list(_matches(inference, picked.arguments[0], operation.dimension))
+    if operation not in inference.sums.values():
         return bool(matches)
-    loop, size = found.inside[operation.result.id][-1], operation.value.shape[operation.dimension]
+    loop, size = inference.inside[operation.result.id][-1], operation.value.shape[operation.dimension]
     return any(
-        _is_apart(positions.base, loop, size) and (wanted is None or loop not in found.inside[wanted.id])
+        _is_apart(positions.base, loop, size) and (wanted is None or loop not in inference.inside[wanted.id])
         for positions, wanted in matches
     )
 
 
-def _is_zero(found: Inference, value: ir.Value | float) -> bool:
+def _is_zero(inference: Inference, value: ir.Value | float) -> bool:
     if isinstance(value, ir.Value):
-        operation = found.made.get(value.id)
+        operation = inference.made.get(value.id)
         return isinstance(operation, ir.Fill) and operation.number == 0.0
     return value == 0.0
 
 
 def _matches(
-    found: Inference, condition: ir.Value | float, dimension: int
+    inference: Inference, condition: ir.Value | float, dimension: int
 ) -> Iterator[tuple[ir.Coordinates, ir.Value | None]]:
     """Return each comparison of positions along ``dimension`` that must hold, with the compared operand.
 
     The operand is the same for all positions; None for a literal.
     """
-    operation = found.made.get(condition.id) if isinstance(condition, ir.Value) else None
+    operation = inference.made.get(condition.id) if isinstance(condition, ir.Value) else None
     if not isinstance(operation, ir.Map):
         return
     if operation.function == "and":
         for part in operation.arguments:
-            yield from _matches(found, part, dimension)
+            yield from _matches(inference, part, dimension)
     if operation.function != "equal":
         return
     for one, other in (operation.arguments, operation.arguments[::-1]):
-        positions = found.made.get(one.id) if isinstance(one, ir.Value) else None
+        positions = inference.made.get(one.id) if isinstance(one, ir.Value) else None
         while isinstance(positions, ir.Broadcast) and positions.dimension != dimension:
-            positions = found.made.get(positions.value.id)
+            positions = inference.made.get(positions.value.id)
         if not isinstance(positions, ir.Coordinates) or positions.dimension != dimension:
             continue
         if not isinstance(other, ir.Value):
             yield positions, None
             continue
-        spread = found.made.get(other.id)
+        spread = inference.made.get(other.id)
         if isinstance(spread, ir.Broadcast) and spread.dimension == dimension and spread.value.shape[dimension] == 1:
             yield positions, spread.value
 

@@ -8,7 +8,7 @@ from functools import cache
 from search_spaces.operators.problem import Problem
 from search_spaces.programs.beside import Beside
 from search_spaces.programs.pipeline import Pipeline
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.schedules.proxy import enough_turns
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
@@ -43,7 +43,7 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
 
 def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
     own = problem.tile_problem()
-    chosen = {name: schedule.integer(name) for name in choices(own).domains}
+    chosen = {name: schedule.integer(name) for name in choices_of(own).domains}
     return problem.reduced(ReducedLoops(enough_turns(own, schedule), chosen))
 
 
@@ -52,5 +52,5 @@ def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) 
     count, chosen = 1, dict[str, int]()
     for step, own in problem.programs().items():
         count = max(count, enough_turns(own, schedules[step]))
-        chosen |= {name: schedules[step].integer(name) for name in choices(own).domains}
+        chosen |= {name: schedules[step].integer(name) for name in choices_of(own).domains}
     return problem.reduced(ReducedLoops(count, chosen))

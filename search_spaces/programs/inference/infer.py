@@ -38,15 +38,15 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     if not classes:
         shapes = [(o.result.shape, o.result.map) for o, _ in resolved.walk() if isinstance(o, ir.Mma)]
         classes = tuple(shapes.index(s) for s in shapes)
-    found = _settled_states(resolved, classes)
-    _name_products(found)
-    find_sums(found)
-    _backward(found, resolved.operations)
-    stage_loads(found)
-    if any(staged.advance == "gathered" for staged in found.staged.values()):
-        found.wanted.clear()  # copies compute row numbers, so the loads of these need no distribution
-        _backward(found, resolved.operations)
-    return found
+    inference = _settled_states(resolved, classes)
+    _name_products(inference)
+    find_sums(inference)
+    _backward(inference, resolved.operations)
+    stage_loads(inference)
+    if any(staged.advance == "gathered" for staged in inference.staged.values()):
+        inference.wanted.clear()  # copies compute row numbers, so the loads of these need no distribution
+        _backward(inference, resolved.operations)
+    return inference
 
 
 def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
@@ -60,15 +60,15 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
     kept = list[Anchor]()
     shapes = {o.state: o.value.shape for o, _ in trace.walk() if isinstance(o, ir.Set)}
     for turn in itertools.count():
-        found = Inference(trace, classes, states=dict(states), fixed=fixed, anchors=list(kept))
-        _forward(found, trace.operations, ())
-        changed = {state for state, spread in found.states.items() if states.get(state) != spread}
-        states = found.states
+        inference = Inference(trace, classes, states=dict(states), fixed=fixed, anchors=list(kept))
+        _forward(inference, trace.operations, ())
+        changed = {state for state, spread in inference.states.items() if states.get(state) != spread}
+        states = inference.states
         if changed:
             fixed = fixed | changed if turn >= MOST_PASSES else fixed
             continue
-        reads = [o for o in found.made.values() if isinstance(o, ir.Read) and o.state in states]
-        changing = {o.state for o in reads if found.natural.get(o.result.id) != states[o.state]}
+        reads = [o for o in inference.made.values() if isinstance(o, ir.Read) and o.state in states]
+        changing = {o.state for o in reads if inference.natural.get(o.result.id) != states[o.state]}
         if changing:
             fixed = fixed | changing
             continue
@@ -76,136 +76,138 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
         if not undecided:
             break
         for state in undecided:  # no assignment determines their distribution
-            states[state] = _anchored(found, shapes[state], 1)
-        kept = found.anchors
-    for state, spread in found.states.items():
+            states[state] = _anchored(inference, shapes[state], 1)
+        kept = inference.anchors
+    for state, spread in inference.states.items():
         _check_shape(spread, shapes[state])
-        found.anchor(spread)
-    return found
+        inference.anchor(spread)
+    return inference
 
 
 # Forwards: the natural distribution of each value ---------------------------------------------------------------------
 
 
-def _forward(found: Inference, operations: tuple[ir.Operation, ...], around: tuple[int, ...]) -> None:
+def _forward(inference: Inference, operations: tuple[ir.Operation, ...], around: tuple[int, ...]) -> None:
     for operation in operations:
         match operation:
             case ir.Loop():
-                found.loops[operation.number] = operation
-                _forward(found, operation.body, (*around, operation.number))
+                inference.loops[operation.number] = operation
+                _forward(inference, operation.body, (*around, operation.number))
             case ir.If():
-                _forward(found, operation.body, (*around, operation.number))
+                _forward(inference, operation.body, (*around, operation.number))
             case ir.Set(state, value):
-                own = found.natural.get(value.id)
-                if own is not None and state not in found.fixed and (around or state not in found.states):
-                    found.states[state] = own
+                own = inference.natural.get(value.id)
+                if own is not None and state not in inference.fixed and (around or state not in inference.states):
+                    inference.states[state] = own
             case ir.StoreTile(value, window) | ir.AtomicRmw(_, value, window):
-                if value.id not in found.natural:
-                    _settle(found, value, _anchored(found, value.shape, line_dimension(window)))
+                if value.id not in inference.natural:
+                    _settle(inference, value, _anchored(inference, value.shape, line_dimension(window)))
                 if isinstance(operation, ir.AtomicFetch):
                     result = operation.result.id
-                    found.made[result], found.inside[result] = operation, around
-                    found.natural[result], found.light[result] = found.natural[value.id], False
-                found.stored[len(found.stores)] = found.natural[value.id]
-                found.stores.append(operation)
-                found.stored_in.append(around)
+                    inference.made[result], inference.inside[result] = operation, around
+                    inference.natural[result], inference.light[result] = inference.natural[value.id], False
+                inference.stored[len(inference.stores)] = inference.natural[value.id]
+                inference.stores.append(operation)
+                inference.stored_in.append(around)
             case ir.FetchPart(states, others):
-                found.states |= {o: found.states[s] for s, o in zip(states, others, strict=True) if s in found.states}
+                inference.states |= {
+                    o: inference.states[s] for s, o in zip(states, others, strict=True) if s in inference.states
+                }
             case ir.Uniform(index, value):
-                if value.id not in found.natural:
-                    _settle(found, value, _anchored(found, value.shape, 1))
-                found.uniform[index.number] = found.natural[value.id]
-                found.scalars_in[index.number] = around
+                if value.id not in inference.natural:
+                    _settle(inference, value, _anchored(inference, value.shape, 1))
+                inference.uniform[index.number] = inference.natural[value.id]
+                inference.scalars_in[index.number] = around
             case ir.LoadScalar():
-                found.scalars[operation.index.number] = operation
-                found.scalars_in[operation.index.number] = around
+                inference.scalars[operation.index.number] = operation
+                inference.scalars_in[operation.index.number] = around
             case ir.FindTile():
-                found.scalars_in |= {operation.group.number: around, operation.first.number: around}
+                inference.scalars_in |= {operation.group.number: around, operation.first.number: around}
             case ir.Prefetch() | ir.Move():
                 pass
             case _:
-                found.made[operation.result.id] = operation
-                found.inside[operation.result.id] = around
-                own = _own(found, operation)
+                inference.made[operation.result.id] = operation
+                inference.inside[operation.result.id] = around
+                own = _own(inference, operation)
                 if own is not None:
                     _check_shape(own, operation.result.shape)
-                found.light[operation.result.id] = _is_light(found, operation)
+                inference.light[operation.result.id] = _is_light(inference, operation)
                 if own is not None:
-                    found.natural[operation.result.id] = own
+                    inference.natural[operation.result.id] = own
 
 
-def _is_light(found: Inference, operation: ir.Computing) -> bool:
+def _is_light(inference: Inference, operation: ir.Computing) -> bool:
     match operation:
         case ir.Broadcast():
-            return not _cuts_across(found, operation)
+            return not _cuts_across(inference, operation)
         case ir.Fill() | ir.PassedScalar() | ir.Coordinates() | ir.PadTile():
             return True
         case ir.LoadTile() | ir.Map() | ir.TransposeTile() | ir.Reshape():
-            return all(found.light[v.id] for v in ir.inputs(operation))
+            return all(inference.light[v.id] for v in ir.inputs(operation))
     return False
 
 
-def _own(found: Inference, operation: ir.Computing) -> Spread | None:
+def _own(inference: Inference, operation: ir.Computing) -> Spread | None:
     result = operation.result
     match operation:
         case ir.Mma():
-            return Spread("result", result.shape, _product(found, operation))
+            return Spread("result", result.shape, _product(inference, operation))
         case ir.Read(_, state):
-            held = found.states.get(state)
+            held = inference.states.get(state)
             if held is not None:
-                found.anchor(held)
+                inference.anchor(held)
             return held
         case ir.Convert(_, value):
             if result.map is not None:
-                found.given[result.id] = result.map
+                inference.given[result.id] = result.map
                 return Spread("given", result.shape, result.id)
-            return _anchored(found, result.shape, 1)
+            return _anchored(inference, result.shape, 1)
         case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # users of the value prefer the map
-            found.given[result.id] = result.map
+            inference.given[result.id] = result.map
             return Spread("given", result.shape, result.id)
-        case ir.LoadTile(_, window) if not all(found.light[v.id] for v in ir.inputs(operation)):
-            return _anchored(found, result.shape, line_dimension(window))
+        case ir.LoadTile(_, window) if not all(inference.light[v.id] for v in ir.inputs(operation)):
+            return _anchored(inference, result.shape, line_dimension(window))
         case ir.ReduceTile(_, _, value, dimension):
-            source = found.natural.get(value.id)
-            if _is_split(found, source, dimension, operation):
-                small = _anchored(found, result.shape, 1)
+            source = inference.natural.get(value.id)
+            if _is_split(inference, source, dimension, operation):
+                small = _anchored(inference, result.shape, 1)
                 source = small.expand(dimension, operation.size)
             elif source is None:
-                source = _anchored(found, value.shape, 1)
-                _settle(found, value, source)
-            found.sources[result.id] = source
+                source = _anchored(inference, value.shape, 1)
+                _settle(inference, value, source)
+            inference.sources[result.id] = source
             return source.group(dimension, operation.size)
         case ir.Scan(_, _, value):
-            own = found.natural.get(value.id)
+            own = inference.natural.get(value.id)
             if own is None:
-                own = _anchored(found, value.shape, 1)
-                _settle(found, value, own)
+                own = _anchored(inference, value.shape, 1)
+                _settle(inference, value, own)
             return own
         case ir.PadTile(_, value):
-            if operation.wide is None and value.id not in found.natural:
-                _settle(found, value, _anchored(found, value.shape, 1))
+            if operation.wide is None and value.id not in inference.natural:
+                _settle(inference, value, _anchored(inference, value.shape, 1))
             return None
         case ir.Broadcast(_, value, dimension):
-            own = found.natural.get(value.id)
-            if _cuts_across(found, operation):
-                return (own or _anchored(found, value.shape, 1)).expand(dimension, operation.size)
+            own = inference.natural.get(value.id)
+            if _cuts_across(inference, operation):
+                return (own or _anchored(inference, value.shape, 1)).expand(dimension, operation.size)
             if own is not None and own.kind in ("drop", "group") and own.of is not None and own.number == dimension:
                 return own.of if own.of.shape == result.shape else None
             return None
         case ir.TransposeTile(_, value):
-            own = found.natural.get(value.id)
+            own = inference.natural.get(value.id)
             return None if own is None else own.swap()
         case ir.Reshape(_, value):
-            own = found.natural.get(value.id)
+            own = inference.natural.get(value.id)
             return None if own is None else own.reshape(result.shape)
         case ir.Map():
-            owns = [(v, found.natural[v.id]) for v in ir.inputs(operation) if v.id in found.natural]
-            heavy = [own for v, own in owns if not found.light[v.id]]
+            owns = [(v, inference.natural[v.id]) for v in ir.inputs(operation) if v.id in inference.natural]
+            heavy = [own for v, own in owns if not inference.light[v.id]]
             return heavy[0] if heavy else owns[0][1] if owns else None
     return None
 
 
-def _is_split(found: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
+def _is_split(inference: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
     """Return True if groups of a reduction may be split between warps, lanes or registers.
 
     That is so for sizes that are not powers of two, for groups across the memory lines of blocks, and for groups that
@@ -218,26 +220,26 @@ def _is_split(found: Inference, source: Spread | None, dimension: int, operation
         return True  # slices of a loaded value load their part again
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
-    given = found.given.get(source.number) if source is not None and source.kind == "given" else None
+    given = inference.given.get(source.number) if source is not None and source.kind == "given" else None
     return size & (size - 1) != 0 or (isinstance(given, WgMap) and given.sg_data[dimension] % size != 0)
 
 
-def _cuts_across(found: Inference, operation: ir.Broadcast) -> bool:
+def _cuts_across(inference: Inference, operation: ir.Broadcast) -> bool:
     """Return True if copies of one element may belong to several threads, because of sizes or user maps."""
     if operation.value.shape[operation.dimension] == 1:
         return False
-    return operation.size & (operation.size - 1) != 0 or bool(found.given) or found.trace.mapped
+    return operation.size & (operation.size - 1) != 0 or bool(inference.given) or inference.trace.mapped
 
 
-def _product(found: Inference, operation: ir.Mma) -> int:
+def _product(inference: Inference, operation: ir.Mma) -> int:
     """Return the number of the group to which a product belongs."""
-    place = len(found.product_of)
+    place = len(inference.product_of)
     given = _result_map(operation)
-    known = list(dict.fromkeys(found.classes))
-    number = known.index(found.classes[place])
-    if number == len(found.products):
-        found.products.append(Product(number, operation.result.shape, given, "", operation.source))
-    found.product_of[operation.result.id] = number
+    known = list(dict.fromkeys(inference.classes))
+    number = known.index(inference.classes[place])
+    if number == len(inference.products):
+        inference.products.append(Product(number, operation.result.shape, given, "", operation.source))
+    inference.product_of[operation.result.id] = number
     return number
 
 
@@ -249,16 +251,16 @@ def _result_map(operation: ir.Mma) -> ir.Given | None:
     return operation.result.map
 
 
-def _name_products(found: Inference) -> None:
+def _name_products(inference: Inference) -> None:
     """Number the suffixes of the groups of products; a single group has no suffix."""
-    if len(found.products) > 1:
-        found.products = [replace(p, suffix=f"_{p.number + 1}") for p in found.products]
+    if len(inference.products) > 1:
+        inference.products = [replace(p, suffix=f"_{p.number + 1}") for p in inference.products]
 
 
-def _anchored(found: Inference, shape: Shape, along: int) -> Spread:
+def _anchored(inference: Inference, shape: Shape, along: int) -> Spread:
     """Distribute a tile in blocks along memory lines; tiles of the same shape share this distribution."""
     spread = Spread("blocked", shape, 1 - along if shape[along] == 1 else along)
-    found.anchor(spread)
+    inference.anchor(spread)
     return spread
 
 
@@ -266,49 +268,49 @@ def _check_shape(spread: Spread, shape: Shape) -> None:
     assert spread.shape == shape, f"{spread} distributes {spread.shape}, not {shape}"
 
 
-def _settle(found: Inference, value: ir.Value, spread: Spread) -> None:
+def _settle(inference: Inference, value: ir.Value, spread: Spread) -> None:
     """Assign ``spread`` to ``value`` and to the undistributed values of the same shape that it is computed from."""
-    if value.id in found.natural or value.shape != spread.shape:
+    if value.id in inference.natural or value.shape != spread.shape:
         return
-    found.natural[value.id] = spread
-    operation = found.made[value.id]
+    inference.natural[value.id] = spread
+    operation = inference.made[value.id]
     if isinstance(operation, ir.Map):
         for argument in ir.inputs(operation):
-            _settle(found, argument, spread)
+            _settle(inference, argument, spread)
 
 
 # Backwards: the distributions in which each value is used -------------------------------------------------------------
 
 
-def _want(found: Inference, value: ir.Value, spread: Spread) -> None:
+def _want(inference: Inference, value: ir.Value, spread: Spread) -> None:
     _check_shape(spread, value.shape)
-    wanted = found.wanted.setdefault(value.id, [])
+    wanted = inference.wanted.setdefault(value.id, [])
     if spread not in wanted:
         wanted.append(spread)
 
 
-def _backward(found: Inference, operations: tuple[ir.Operation, ...]) -> None:
-    stores = len(found.stores)
+def _backward(inference: Inference, operations: tuple[ir.Operation, ...]) -> None:
+    stores = len(inference.stores)
     for operation in reversed(_flat(operations)):
         match operation:
             case ir.StoreTile() | ir.AtomicRmw():
                 stores -= 1
-                _want(found, operation.value, found.stored[stores])
-                _want_index(found, operation.window, found.stored[stores])
+                _want(inference, operation.value, inference.stored[stores])
+                _want_index(inference, operation.window, inference.stored[stores])
             case ir.Set(state, value):
-                _want(found, value, found.states[state])
+                _want(inference, value, inference.states[state])
             case ir.Uniform(index, value):
-                _want(found, value, found.uniform[index.number])
+                _want(inference, value, inference.uniform[index.number])
             case ir.Prefetch() | ir.Move() | ir.Loop() | ir.If() | ir.LoadScalar() | ir.FindTile() | ir.FetchPart():
                 pass
             case _:
-                for spread in found.computed_in(operation.result):
-                    _want_inputs(found, operation, spread)
+                for spread in inference.computed_in(operation.result):
+                    _want_inputs(inference, operation, spread)
 
 
-def _want_index(found: Inference, window: ir.Window, spread: Spread) -> None:
+def _want_index(inference: Inference, window: ir.Window, spread: Spread) -> None:
     if window.index is not None:
-        _want(found, window.index, of_index(window, spread))
+        _want(inference, window.index, of_index(window, spread))
 
 
 def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
@@ -318,37 +320,37 @@ def _flat(operations: tuple[ir.Operation, ...]) -> list[ir.Operation]:
     return flat
 
 
-def _want_inputs(found: Inference, operation: ir.Computing, spread: Spread) -> None:
+def _want_inputs(inference: Inference, operation: ir.Computing, spread: Spread) -> None:
     match operation:
         case ir.LoadTile(result, window):
-            if (result.id, spread) not in found.staged:
-                _want_index(found, window, spread)
+            if (result.id, spread) not in inference.staged:
+                _want_index(inference, window, spread)
         case ir.Mma(result, a, b, c):
-            number = found.product_of[result.id]
-            _want(found, a, Spread("left", a.shape, number))
-            _want(found, b, Spread("right", b.shape, number))
+            number = inference.product_of[result.id]
+            _want(inference, a, Spread("left", a.shape, number))
+            _want(inference, b, Spread("right", b.shape, number))
             if c is not None:
-                _want(found, c, spread)
+                _want(inference, c, spread)
             for scale, scaled in scale_spreads(operation, number):
-                _want(found, scale, scaled)
+                _want(inference, scale, scaled)
         case ir.ReduceTile(result):
             for value in ir.inputs(operation):
-                _want(found, value, found.sources[result.id])
+                _want(inference, value, inference.sources[result.id])
         case ir.Scan(result, _, value):
-            _want(found, value, found.natural[result.id])
+            _want(inference, value, inference.natural[result.id])
         case ir.Broadcast(_, value, dimension):
-            _want(found, value, spread.group(dimension, operation.size))
+            _want(inference, value, spread.group(dimension, operation.size))
         case ir.TransposeTile(_, value):
-            _want(found, value, spread.swap())
+            _want(inference, value, spread.swap())
         case ir.Reshape(_, value):
-            _want(found, value, spread.reshape(value.shape))
+            _want(inference, value, spread.reshape(value.shape))
         case ir.Convert(_, value):
-            _want(found, value, found.natural.get(value.id, spread))
+            _want(inference, value, inference.natural.get(value.id, spread))
         case ir.PadTile(_, value):
             if operation.wide is not None:
-                _want(found, operation.wide, spread)
+                _want(inference, operation.wide, spread)
             else:
-                _want(found, value, found.natural[value.id])
+                _want(inference, value, inference.natural[value.id])
         case ir.Map():
             for value in ir.inputs(operation):
-                _want(found, value, spread)
+                _want(inference, value, spread)

@@ -266,12 +266,12 @@ class Inference:
     @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
         """(value, from, to) of every conversion, in program order; zeros are appended to a value on its way."""
-        found = list[tuple[ir.Value, Spread, Spread]]()
+        conversions = list[tuple[ir.Value, Spread, Spread]]()
         for id_, operation in self.made.items():
             wanted = self.wanted.get(id_, [])
             if isinstance(operation, ir.PadTile) and operation.wide is None:
-                found += [(operation.result, self.natural[operation.value.id], spread) for spread in wanted]
+                conversions += [(operation.result, self.natural[operation.value.id], spread) for spread in wanted]
             elif not self.light[id_]:
                 own = self.natural[id_]
-                found += [(operation.result, own, spread) for spread in wanted if spread != own]
-        return found
+                conversions += [(operation.result, own, spread) for spread in wanted if spread != own]
+        return conversions

@@ -6,46 +6,46 @@ from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 
 
-def find_sums(found: Inference) -> None:
+def find_sums(inference: Inference) -> None:
     """Find states to which a loop adds one reduction per iteration, and which it otherwise only scales."""
     reads: dict[int, int] = {}
     uses: dict[int, int] = {}
-    for operation, _ in found.trace.walk():
+    for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Read):
             reads[operation.result.id] = operation.state
         for value in ir.inputs(operation):
             uses[value.id] = uses.get(value.id, 0) + 1
-    for loop in found.loops.values():
+    for loop in inference.loops.values():
         sets: dict[int, list[ir.Set]] = {}
         for operation in ir.walk_body(loop.body):
             if isinstance(operation, ir.Set):
                 sets.setdefault(operation.state, []).append(operation)
         for state, given in sets.items():
-            reads_inside = [r for r, s in reads.items() if s == state and loop.number in found.inside[r]]
+            reads_inside = [r for r, s in reads.items() if s == state and loop.number in inference.inside[r]]
             if given[0] not in loop.body:
                 continue
             if len(given) != 1 or len(reads_inside) != 1 or uses.get(reads_inside[0]) != 1:
                 continue
-            reduce = _added(found, given[0].value, reads_inside[0], uses)
+            reduce = _added(inference, given[0].value, reads_inside[0], uses)
             if (
                 reduce is not None
-                and loop.number in found.inside[reduce.result.id]
-                and _starts_at_zero(found, state, loop)
+                and loop.number in inference.inside[reduce.result.id]
+                and _starts_at_zero(inference, state, loop)
             ):
-                found.sums[state] = reduce
+                inference.sums[state] = reduce
 
 
-def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.ReduceTile | None:
+def _added(inference: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.ReduceTile | None:
     """Return the reduction in ``read + reduction`` or ``read * factor + reduction``."""
-    operation = found.made.get(value.id)
+    operation = inference.made.get(value.id)
     if not isinstance(operation, ir.Map) or operation.function != "add" or uses.get(value.id) != 1:
         return None
     for first, second in (operation.arguments, operation.arguments[::-1]):
         if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
             return None
-        made = found.made[second.id]
+        made = inference.made[second.id]
         if isinstance(made, ir.ReduceTile) and made.kind == "add" and uses.get(second.id) == 1:
-            scaled = found.made[first.id]
+            scaled = inference.made[first.id]
             if first.id == read:
                 return made
             if isinstance(scaled, ir.Map) and scaled.function == "multiply" and uses.get(first.id) == 1:
@@ -55,15 +55,15 @@ def _added(found: Inference, value: ir.Value, read: int, uses: dict[int, int]) -
     return None
 
 
-def _starts_at_zero(found: Inference, state: int, loop: ir.Loop) -> bool:
+def _starts_at_zero(inference: Inference, state: int, loop: ir.Loop) -> bool:
     """Return True if the state is zero when the loop begins; False for nested loops, which begin several times."""
-    around_loop = next(around for operation, around in found.trace.walk() if operation is loop)
+    around_loop = next(around for operation, around in inference.trace.walk() if operation is loop)
     if any(isinstance(region, ir.Loop) for region in around_loop):
         return False
-    for operation, around in found.trace.walk():
+    for operation, around in inference.trace.walk():
         if operation is loop:
             return False
         if isinstance(operation, ir.Set) and operation.state == state:
-            made = found.made[operation.value.id]
+            made = inference.made[operation.value.id]
             return not around and isinstance(made, ir.Fill) and made.number == 0.0
     return False

@@ -12,9 +12,9 @@ _FUNCTIONS = (
 )  # fmt: skip
 
 
-def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | None:
+def indices_of_rows(inference: Inference, value: ir.Value) -> tuple[Index, ...] | None:
     """Return the indices that a row number depends on; None if a thread cannot compute it alone."""
-    operation = found.made[value.id]
+    operation = inference.made[value.id]
     match operation:
         case ir.Fill():
             return ()
@@ -23,11 +23,11 @@ def indices_of_rows(found: Inference, value: ir.Value) -> tuple[Index, ...] | No
         case ir.LoadTile(_, window) if window.index is None and window.array.role == "input" and not window.array.lead:
             return window.at
         case ir.LoadTile(_, window) if window.index is not None and len(window.array.full) == 1:
-            return indices_of_rows(found, window.index)
+            return indices_of_rows(inference, window.index)
         case ir.Broadcast(_, inner):
-            return indices_of_rows(found, inner)
+            return indices_of_rows(inference, inner)
         case ir.Map(_, function, arguments) if function in _FUNCTIONS:
-            parts = [indices_of_rows(found, a) for a in arguments if isinstance(a, ir.Value)]
+            parts = [indices_of_rows(inference, a) for a in arguments if isinstance(a, ir.Value)]
             joined: list[Index] = []
             for part in parts:
                 if part is None:

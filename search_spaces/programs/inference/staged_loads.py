@@ -32,32 +32,32 @@ def linear(index: Index, loop: int) -> tuple[Index, int] | None:
     return None
 
 
-def stage_loads(found: Inference) -> None:
+def stage_loads(inference: Inference) -> None:
     """Stage factors of products, and tiles of narrow types from which factors are computed."""
     names: list[str] = []
-    factors = {found.product_of[o.result.id]: o.a.dtype for o in found.made.values() if isinstance(o, ir.Mma)}
+    factors = {inference.product_of[o.result.id]: o.a.dtype for o in inference.made.values() if isinstance(o, ir.Mma)}
     converted: dict[int, Staged] = {}
-    for id_, operation in list(found.made.items()):
+    for id_, operation in list(inference.made.items()):
         if not isinstance(operation, ir.LoadTile):
             continue
-        for spread in found.wanted.get(id_, []):
+        for spread in inference.wanted.get(id_, []):
             if not spread.base.operand:
                 continue
             base = spread.of if spread.kind == "swap" and spread.of is not None else spread
             stored, factor = operation.window.array.dtype, factors[spread.base.number]
             if base.operand and (stored.bits, stored.is_float) == (factor.bits, factor.is_float):
-                staged = _staged(found, operation, base, spread.kind == "swap", names)
+                staged = _staged(inference, operation, base, spread.kind == "swap", names)
             elif id_ in converted:
-                found.staged[id_, spread] = converted[id_]
+                inference.staged[id_, spread] = converted[id_]
                 continue
-            elif _worth_copying(operation, stored, factor) and found.inside[id_]:
-                staged = _staged(found, operation, Spread("left", operation.result.shape), False, names, True)
+            elif _worth_copying(operation, stored, factor) and inference.inside[id_]:
+                staged = _staged(inference, operation, Spread("left", operation.result.shape), False, names, True)
                 if staged is not None:
                     converted[id_] = staged
             else:
                 continue
             if staged is not None:
-                found.staged[id_, spread] = staged
+                inference.staged[id_, spread] = staged
                 names.append(staged.name)
 
 
@@ -68,19 +68,19 @@ def _worth_copying(load: ir.LoadTile, stored: DType, factor: DType) -> bool:
 
 
 def _staged(
-    found: Inference, load: ir.LoadTile, spread: Spread, turned: bool, names: list[str], converted: bool = False
+    inference: Inference, load: ir.LoadTile, spread: Spread, turned: bool, names: list[str], converted: bool = False
 ) -> Staged | None:
-    window, around = load.window, found.inside[load.result.id]
-    if window.array.role != "input" or any(number not in found.loops for number in around):
+    window, around = load.window, inference.inside[load.result.id]
+    if window.array.role != "input" or any(number not in inference.loops for number in around):
         return None
     if load.padding != 0.0 or len(around) > 1 or (len(window.array.full) == 1 and window.array.dynamic is not None):
         return None
-    indices = _indices(found, window)
+    indices = _indices(inference, window)
     if indices is None or (window.index is not None and not around):
         return None
-    if around and any(i.scalars & scalars_inside(found, around[0]) & found.uniform.keys() for i in indices):
+    if around and any(i.scalars & scalars_inside(inference, around[0]) & inference.uniform.keys() for i in indices):
         return None  # copies run iterations ahead, when these values are not known yet
-    trace, turns = found.trace, found.trace.turns()
+    trace, turns = inference.trace, inference.trace.turns()
     anywhere = False
     for d in (d for d in (0, 1) if d not in window.indexed):
         low, high = window.at[d].interval(trace.most_blocks, turns)
@@ -90,7 +90,7 @@ def _staged(
             window.dynamic(d) is not None
             or (window.extent[d] % window.shape[d] == 0 and high + window.shape[d] > window.extent[d])
         )
-    start, advance = _walk(found, window, around[0]) if around else (window.at, "")
+    start, advance = _walk(inference, window, around[0]) if around else (window.at, "")
     shape, order = spread.shape, window.array.order
     if order is not None:
         if advance in ("placed", "gathered"):
@@ -124,26 +124,26 @@ def _staged(
     )
 
 
-def _indices(found: Inference, window: ir.Window) -> tuple[Index, ...] | None:
+def _indices(inference: Inference, window: ir.Window) -> tuple[Index, ...] | None:
     """Return the indices that a tile's position depends on; None if copying threads cannot compute row numbers."""
     own = (*window.array.lead, *window.at)
     if window.index is None:
         return own
-    rows = indices_of_rows(found, window.index) if len(window.indexed) == 1 else None
+    rows = indices_of_rows(inference, window.index) if len(window.indexed) == 1 else None
     return None if rows is None else (*own, *rows)
 
 
-def scalars_inside(found: Inference, loop: int) -> set[int]:
+def scalars_inside(inference: Inference, loop: int) -> set[int]:
     """Return the scalars that a loop recomputes in each iteration."""
-    return {number for number, around in found.scalars_in.items() if loop in around}
+    return {number for number, around in inference.scalars_in.items() if loop in around}
 
 
-def _walk(found: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
+def _walk(inference: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
     """Return the position of the first iteration's tile, and how it advances from one iteration to the next."""
     if window.index is not None:
         return window.at, "gathered"
     parts = [linear(at, loop) for at in window.at]
-    inside = scalars_inside(found, loop)
+    inside = scalars_inside(inference, loop)
     steps = [(part[1], size) for part, size in zip(parts, window.shape, strict=True) if part is not None]
     whole = len(steps) == 2 and all(step in (0, size) for step, size in steps) and 0 in dict(steps)
     moves = any(loop in place.loops for place in window.array.lead)

@@ -66,9 +66,9 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
     return first
 
 
-def agrees(found: FloatArray, wanted: FloatArray, bounds: FloatArray) -> BoolArray:
+def agrees(actual: FloatArray, wanted: FloatArray, bounds: FloatArray) -> BoolArray:
     """Return a mask of the elements that are within their bounds, equal, or both NaN."""
     with np.errstate(invalid="ignore"):
-        near = np.abs(found - wanted) <= bounds
-    same: BoolArray = near | (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+        near = np.abs(actual - wanted) <= bounds
+    same: BoolArray = near | (actual == wanted) | (np.isnan(actual) & np.isnan(wanted))
     return same

@@ -41,13 +41,13 @@ class Added:
             growth = np.array([sum_growth(n) * U if n else 0.0 for n in range(most + 1)])
         else:
             growth = (1.0 + type_.unit_roundoff) ** np.arange(most + 1) - 1.0
-        found: FloatArray = growth[self.counts.astype(np.int64)] * self.sizes
+        bounds: FloatArray = growth[self.counts.astype(np.int64)] * self.sizes
         if not type_.is_float:
-            return found
-        found = found if type_ == F32 else found + self.counts * SMALLEST[type_.name]
+            return bounds
+        bounds = bounds if type_ == F32 else bounds + self.counts * SMALLEST[type_.name]
         with np.errstate(over="ignore"):
-            reached = type_.load(type_.store(self.sizes + found))  # the largest partial sum in any order
-        return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), found, np.inf)
+            reached = type_.load(type_.store(self.sizes + bounds))  # the largest partial sum in any order
+        return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), bounds, np.inf)
 
 
 def ordered(items: Sequence[T], order: int) -> list[T]:

@@ -105,8 +105,10 @@ def cast(type_: DType, value: Bounded) -> Bounded:
     def whole(x: FloatArray) -> FloatArray:
         return np.clip(np.trunc(np.where(np.isnan(x), 0.0, x)), least, most)
 
-    found = whole(values)
-    return found, np.where(bounds > 0, np.maximum(whole(values + bounds) - found, found - whole(values - bounds)), 0.0)
+    rounded_values = whole(values)
+    return rounded_values, np.where(
+        bounds > 0, np.maximum(whole(values + bounds) - rounded_values, rounded_values - whole(values - bounds)), 0.0
+    )
 
 
 def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axis: int) -> Bounded:
@@ -140,14 +142,14 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     best = key.max(axis, keepdims=True)
     first = nan.any(axis, keepdims=True)
     chosen = np.where(first, nan, key == best)
-    found = np.where(chosen, places, np.inf).min(axis)
+    smallest = np.where(chosen, places, np.inf).min(axis)
     vague = np.isinf(errors)
     low, high = np.where(vague, -np.inf, key - errors), np.where(vague, np.inf, key + errors)
     certain_nan = (nan & ~vague).any(axis, keepdims=True)
     near = np.where(certain_nan, nan | vague, high >= low.max(axis, keepdims=True))
     near &= ~(chosen & (errors == 0.0))  # among exact equal elements the smallest index always wins
-    bound = np.where(near, np.abs(places - np.expand_dims(found, axis)), 0.0).max(axis)
-    return found, np.where((unsure > 0).any(axis), np.inf, bound)
+    bound = np.where(near, np.abs(places - np.expand_dims(smallest, axis)), 0.0).max(axis)
+    return smallest, np.where((unsure > 0).any(axis), np.inf, bound)
 
 
 def scanned(operation: ir.Scan, argument: Bounded) -> Bounded:
@@ -169,14 +171,14 @@ def scanned(operation: ir.Scan, argument: Bounded) -> Bounded:
     if kind == "add":
         bound = np.cumsum(errors, axis=axis) + sum_growth(count) * U * np.cumsum(np.abs(values), axis=axis)
         above, below = (np.cumsum(_terms(sign * values, errors), axis=axis) for sign in (1.0, -1.0))
-        found = _in_any_order(type_, result, bound, above, below, sure)
+        bounded = _in_any_order(type_, result, bound, above, below, sure)
     elif kind == "mul":
         most, largest, least = (np.asarray(np.cumprod(x, axis=axis)) for x in _factors(values, errors))
         bound = most * (1 + U) ** count - np.abs(result) + count * _UNDERFLOW * largest
-        found = _products_in_any_order(type_, result, bound, largest, least, sure)
+        bounded = _products_in_any_order(type_, result, bound, largest, least, sure)
     else:
-        found = certain(type_, result, np.maximum.accumulate(errors, axis=axis), sure)
-    return _from_first(operation, found[0]), _from_first(operation, found[1])
+        bounded = certain(type_, result, np.maximum.accumulate(errors, axis=axis), sure)
+    return _from_first(operation, bounded[0]), _from_first(operation, bounded[1])
 
 
 def _from_first(operation: ir.Scan, x: FloatArray) -> FloatArray:
@@ -238,8 +240,8 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
 def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:
     """Return the bounds of factors rounded or truncated to tf32; the largest values may become infinite."""
     size = np.abs(values) + bounds
-    found = bounds + np.where(size > 0, np.maximum(TF32 * size, TF32_LEAST), 0.0)
-    return np.where(np.isfinite(values), np.where(np.abs(values) + found > _LARGEST, np.inf, found), bounds)
+    widened = bounds + np.where(size > 0, np.maximum(TF32 * size, TF32_LEAST), 0.0)
+    return np.where(np.isfinite(values), np.where(np.abs(values) + widened > _LARGEST, np.inf, widened), bounds)
 
 
 def _parts(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -31,16 +31,16 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
         operations: Operations of the program.
         first_id: First id that is not used yet.
     """
-    found = _Depths(itertools.count(first_id))
+    depths = _Depths(itertools.count(first_id))
     for operation in ir.walk_body(operations):
         if isinstance(operation, ir.Move):
-            found.moved |= {(operation.window.id, d) for d in (0, 1) if operation.by[d]}
+            depths.moved |= {(operation.window.id, d) for d in (0, 1) if operation.by[d]}
         elif isinstance(operation, ir.Computing):
-            found.made[operation.result.id] = operation
+            depths.made[operation.result.id] = operation
     for operation in ir.walk_body(operations):
         if isinstance(operation, ir.Mma):
-            found.widen(operation)
-    return found.rebuilt(operations) if found.products else operations
+            depths.widen(operation)
+    return depths.rebuilt(operations) if depths.products else operations
 
 
 @dataclass
@@ -141,16 +141,16 @@ class _Depths:
 
     def rebuilt(self, operations: tuple[ir.Operation, ...]) -> tuple[ir.Operation, ...]:
         """Return the operations with padded values and products."""
-        found: list[ir.Operation] = []
+        padded: list[ir.Operation] = []
         for operation in operations:
             if isinstance(operation, ir.Region):
                 operation = replace(operation, body=self.rebuilt(operation.body))
             elif isinstance(operation, ir.Mma) and operation.result.id in self.products:
                 operation = replace(operation, a=self._operand(operation.a, 1), b=self._operand(operation.b, 0))
-            found.append(operation)
+            padded.append(operation)
             if isinstance(operation, ir.Computing):
-                found += self._padded(operation)
-        return tuple(found)
+                padded += self._padded(operation)
+        return tuple(padded)
 
     def _padded(self, operation: ir.Computing) -> Iterator[ir.Operation]:
         """Yield the operations that make the padded copies of an operation's result."""

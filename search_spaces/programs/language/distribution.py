@@ -186,12 +186,12 @@ class Distribution:
 
     def run(self, dimension: int) -> int:
         """Return how many neighbours along ``dimension`` lie in consecutive registers."""
-        found = 1
+        length = 1
         for digit in reversed(self.digits[dimension]):
-            if digit.place != "register" or digit.stride != found:
+            if digit.place != "register" or digit.stride != length:
                 break
-            found *= digit.size
-        return found
+            length *= digit.size
+        return length
 
     def same(self, other: Distribution, warps: int) -> bool:
         """Return True if every register of every thread holds the same element in both distributions."""
@@ -233,9 +233,9 @@ def _folded(of: Distribution, dimension: int, size: int) -> Distribution:
 @lru_cache(maxsize=1024)
 def _elements(of: Distribution, warps: int) -> IntArray:
     rows, columns = (of.of_threads(d, warps)[:, None] + np.array(of.of_registers(d))[None, :] for d in (0, 1))
-    found: IntArray = rows * of.shape[1] + columns
-    found.setflags(write=False)
-    return found
+    indices: IntArray = rows * of.shape[1] + columns
+    indices.setflags(write=False)
+    return indices
 
 
 @lru_cache(maxsize=4096)

@@ -189,8 +189,8 @@ def _philox(counter: FloatArray, seed: FloatArray, word: FloatArray) -> FloatArr
         one, two = words[0] * np.uint64(0xD2511F53), words[2] * np.uint64(0xCD9E8D57)
         words = [two >> _HALF ^ words[1] ^ keys[0], two & _WORD, one >> _HALF ^ words[3] ^ keys[1], one & _WORD]
         keys = [keys[0] + np.uint64(0x9E3779B9) & _WORD, keys[1] + np.uint64(0xBB67AE85) & _WORD]
-    found = np.select([np.asarray(word) == i for i in range(4)], words)
-    return found.astype(np.uint32).view(np.int32).astype(np.float64)
+    selected = np.select([np.asarray(word) == i for i in range(4)], words)
+    return selected.astype(np.uint32).view(np.int32).astype(np.float64)
 
 
 FUNCTIONS = {
@@ -281,8 +281,8 @@ def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
     """Return a reduction of unsigned 32-bit numbers, which are stored as i32."""
 
     def reduced(x: FloatArray, axis: int) -> FloatArray:
-        found = np.asarray(function(x.astype(np.int64) & 0xFFFFFFFF, axis=axis), dtype=np.int64)
-        return found.astype(np.int32).astype(np.float64)
+        result = np.asarray(function(x.astype(np.int64) & 0xFFFFFFFF, axis=axis), dtype=np.int64)
+        return result.astype(np.int32).astype(np.float64)
 
     return reduced
 

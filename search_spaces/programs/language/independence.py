@@ -18,8 +18,8 @@ def independent(trace: ir.Trace) -> Mapping[str, int]:
     """
     plain = resolve(trace)
     names = dict.fromkeys(name for a in trace.arrays for name in a.sizes)
-    found = {name: _Along(plain, name).axis() for name in names}
-    return {name: axis for name, axis in found.items() if axis is not None}
+    axes = {name: _Along(plain, name).axis() for name in names}
+    return {name: axis for name, axis in axes.items() if axis is not None}
 
 
 class _Mixed(Exception):
@@ -120,10 +120,10 @@ class _Along:
                 own = self._one(left, right)
                 return own if c is None else self._one(own, self.axes[c.id])
             case ir.Map() | ir.Convert():
-                found: int | None = None
+                axis: int | None = None
                 for value in ir.inputs(operation):
-                    found = self._one(found, self.axes[value.id])
-                return found
+                    axis = self._one(axis, self.axes[value.id])
+                return axis
         return None
 
     def _one(self, first: int | None, second: int | None) -> int | None:

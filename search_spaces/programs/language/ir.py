@@ -180,11 +180,11 @@ class Trace:
 
     @cached_property
     def _turns(self) -> dict[int, int]:
-        found: dict[int, int] = {}
+        iterations: dict[int, int] = {}
         for operation, _ in self.walk():
             if isinstance(operation, Loop):
-                found[operation.number] = operation.most_turns(self.most_blocks, found)
-        return found
+                iterations[operation.number] = operation.most_turns(self.most_blocks, iterations)
+        return iterations
 
 
 def _walk(
@@ -206,14 +206,14 @@ def without_unused_values(operations: tuple[Operation, ...]) -> tuple[Operation,
     used = {value.id for operation in walk_body(operations) for value in inputs(operation)}
 
     def rebuilt(body: tuple[Operation, ...]) -> tuple[Operation, ...]:
-        found = list[Operation]()
+        rebuilt_operations = list[Operation]()
         for o in body:
             if isinstance(o, Loop | If):
-                found.append(replace(o, body=rebuilt(o.body)))
+                rebuilt_operations.append(replace(o, body=rebuilt(o.body)))
             elif isinstance(o, AtomicFetch) and o.result.id not in used:
-                found.append(AtomicRmw(o.kind, o.value, o.window, o.source))
+                rebuilt_operations.append(AtomicRmw(o.kind, o.value, o.window, o.source))
             else:
-                found.append(o)
-        return tuple(found)
+                rebuilt_operations.append(o)
+        return tuple(rebuilt_operations)
 
     return rebuilt(operations)

@@ -39,7 +39,7 @@ def of_fragment(
     totals = [rounds * each for rounds, each in counts]
     step = [0, 0]
     step[1 - slow], step[slow] = values, values * totals[1 - slow]
-    found = []
+    by_dimension = []
     for d, (of_groups, stride, data) in enumerate(groups):
         rounds, each = counts[d]
         digits = [Digit(rounds, "register", step[d] * each)]
@@ -53,8 +53,8 @@ def of_fragment(
             Digit(layout.thread_tile[d], "lane", max(layout.thread_strides[d], 1)),
             Digit(layout.element_tile[d], "register", element),
         ]
-        found.append(tuple(digit for digit in digits if digit.size > 1))
-    return Distribution((found[0], found[1]))
+        by_dimension.append(tuple(digit for digit in digits if digit.size > 1))
+    return Distribution((by_dimension[0], by_dimension[1]))
 
 
 def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
@@ -63,7 +63,7 @@ def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
     vector = math.gcd(columns, vector)
     lanes = math.gcd(WARP, columns // vector)
     inner = blocked((rows, columns), 1, 1, lanes, 1, vector)
-    found: list[tuple[Digit, ...]] = []
+    by_dimension: list[tuple[Digit, ...]] = []
     total = inner.registers
     outer: list[tuple[Digit, ...]] = [(), ()]
     for d, stride in ((1, 1), (0, map.sg_layout[1])):
@@ -75,8 +75,8 @@ def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
         )
         total *= rounds
     for d in (0, 1):
-        found.append(tuple(digit for digit in (*outer[d], *inner.digits[d]) if digit.size > 1))
-    return Distribution((found[0], found[1]))
+        by_dimension.append(tuple(digit for digit in (*outer[d], *inner.digits[d]) if digit.size > 1))
+    return Distribution((by_dimension[0], by_dimension[1]))
 
 
 def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across: int, vector: int) -> Distribution:
@@ -117,12 +117,12 @@ def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
     """
     lanes = subgroup_lanes(layout)
     layout.verify(shape, lanes)
-    found = []
+    by_dimension = []
     counts = [(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)]
     strides = _register_strides(counts)
     for d in (0, 1):
         batch, outer, element = strides[d]
-        found.append(
+        by_dimension.append(
             (
                 Digit(layout.subgroup_tile[d], "warp", max(layout.subgroup_strides[d], 1) * (lanes // WARP)),
                 Digit(layout.batch_tile[d], "register", batch),
@@ -131,7 +131,7 @@ def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
                 Digit(layout.element_tile[d], "register", element),
             )
         )
-    return Distribution((found[0], found[1])).packed()
+    return Distribution((by_dimension[0], by_dimension[1])).packed()
 
 
 def subgroup_lanes(layout: NestedLayout) -> int:

@@ -211,13 +211,13 @@ class ArrayOperations(NamedFunctions, Recorder):
         """
         shape_of("shared", (rows, columns))
         try:
-            found = dtype(type_, ARRAY_DTYPES)
+            element = dtype(type_, ARRAY_DTYPES)
         except ValueError as error:
             fail("shared", str(error))
-        if found.bits < 16:
+        if element.bits < 16:
             fail("shared", f"a tile in shared memory is f16, bf16, f32 or i32, not {type_}")
         self._shared += 1
-        return ir.Array(f"shared_{self._shared}", "shared", found, (), (rows, columns))
+        return ir.Array(f"shared_{self._shared}", "shared", element, (), (rows, columns))
 
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
         """Return the elements of a window, with ``padding`` outside of the array (RFC, load_tile).

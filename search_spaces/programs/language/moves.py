@@ -40,23 +40,23 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     if source.shape != target.shape:
         return _move_to_larger(source, target, warps)
     threads, lanes = np.arange(len(have)), np.arange(WARP)
-    places = np.full((WARP, math.prod(source.shape)), -1)  # warp 0: first register by lane and element, or -1
+    register_of = np.full((WARP, math.prod(source.shape)), -1)  # warp 0: first register by lane and element, or -1
     registers = np.arange(source.registers)[::-1]
-    places[lanes[:, None], have[:WARP, registers]] = registers
-    table = places[lanes[:, None], want[:WARP]]
+    register_of[lanes[:, None], have[:WARP, registers]] = registers
+    table = register_of[lanes[:, None], want[:WARP]]
     if (table >= 0).all() and (table == table[:1]).all() and (have[:, table[0]] == want).all():
         return Renamed(tuple(table[0].tolist()))
     partners = lanes ^ lanes[:, None]  # (masks, lanes)
-    found = []
+    pairs = []
     for r in range(want.shape[1]):
-        held = places[partners, want[:WARP, r]]
+        held = register_of[partners, want[:WARP, r]]
         masks = np.flatnonzero((held[:, 0] >= 0) & (held == held[:, :1]).all(axis=1))
         fits = (m for m in masks.tolist() if (have[threads ^ m, held[m, 0]] == want[:, r]).all())
         mask = next(fits, None)
         if mask is None:
             return None
-        found.append((int(held[mask, 0]), mask))
-    return Shuffled(tuple(r for r, _ in found), tuple(m for _, m in found))
+        pairs.append((int(held[mask, 0]), mask))
+    return Shuffled(tuple(r for r, _ in pairs), tuple(m for _, m in pairs))
 
 
 def _move_to_larger(source: Distribution, target: Distribution, warps: int) -> Move | None:
@@ -64,17 +64,17 @@ def _move_to_larger(source: Distribution, target: Distribution, warps: int) -> M
     have, threads = source.elements(warps), np.arange(warps * WARP)
     rows, columns = np.divmod(target.elements(warps), target.shape[1])
     inside = (rows < source.shape[0]) & (columns < source.shape[1])
-    want, found = rows * source.shape[1] + columns, list[tuple[int, int]]()
+    want, pairs = rows * source.shape[1] + columns, list[tuple[int, int]]()
     for r in range(target.registers):
         one = int(inside[:, r].argmax())  # a thread whose register is inside, if there is one
         if not inside[one, r]:
-            found.append((0, 0))
+            pairs.append((0, 0))
             continue
         held = ((int(q), m) for m in range(WARP) for q in np.flatnonzero(have[one ^ m] == want[one, r])[:1])
         fits = ((q, m) for q, m in held if ((have[threads ^ m, q] == want[:, r]) | ~inside[:, r]).all())
         pair = next(fits, None)
         if pair is None:
             return None
-        found.append(pair)
-    table, masks = tuple(q for q, _ in found), tuple(m for _, m in found)
+        pairs.append(pair)
+    table, masks = tuple(q for q, _ in pairs), tuple(m for _, m in pairs)
     return Shuffled(table, masks) if any(masks) else Renamed(table)

@@ -294,13 +294,13 @@ class _Walk:
     def _false(self, operation: ir.Map, d: int) -> frozenset[Edge]:
         """Return the edges beyond which a condition on positions is false along ``d``."""
         if operation.function == "and":
-            found: frozenset[Edge] = frozenset()
+            edges: frozenset[Edge] = frozenset()
             for argument in operation.arguments:
                 if isinstance(argument, ir.Value):
                     own = self.outside[argument.id][d]
                     if own.kind == "constant" and own.value == 0.0:
-                        found |= own.edges
-            return found
+                        edges |= own.edges
+            return edges
         left, right = operation.arguments
         places = [self._places(a, d) if isinstance(a, ir.Value) else None for a in (left, right)]
         bounds = [self._bound(left, least=True), self._bound(right, least=False)]

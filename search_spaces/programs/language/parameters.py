@@ -80,10 +80,10 @@ class Scalar:
         """Values that a verification tries: the ends of the range and their neighbours."""
         low, high = self.limits
         if self.dtype == "i32":
-            found: tuple[Number, ...] = (low, high, low + 1, high - 1, (int(low) + int(high)) // 2)
+            numbers: tuple[Number, ...] = (low, high, low + 1, high - 1, (int(low) + int(high)) // 2)
         else:
-            found = (low, high, 0.0, 1.0, -1.0)
-        in_range = (value for value in found if low <= value <= high and math.isfinite(value))
+            numbers = (low, high, 0.0, 1.0, -1.0)
+        in_range = (value for value in numbers if low <= value <= high and math.isfinite(value))
         return tuple(dict.fromkeys(in_range))
 
 

@@ -41,7 +41,7 @@ class PlaceInput:
 def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
     """Return the index arrays of a trace, by name."""
     operations = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
-    found: dict[str, PlaceInput] = {}
+    inputs: dict[str, PlaceInput] = {}
     for operation, _ in trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is None:
             continue
@@ -51,23 +51,23 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
         extent = columns if len(window.indexed) == 2 else rows
         for name in _loaded(index, operations):
             count = _count(index, operations, name, extent)
-            before = found.get(name)
+            before = inputs.get(name)
             stored = isinstance(operation, ir.StoreTile)
             if before is not None:
                 count, stored = min(count, before.count), stored or before.distinct
-            found[name] = PlaceInput(count, stored)
-    return found
+            inputs[name] = PlaceInput(count, stored)
+    return inputs
 
 
 def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
     """Return the types of the scales of products, by the names of the arrays that hold them."""
     operations = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
-    found: dict[str, DType] = {}
+    dtypes: dict[str, DType] = {}
     for operation in operations.values():
         if isinstance(operation, ir.Mma) and operation.blocks is not None:
             names = (_loaded(scale, operations) for scale in operation.scales or ())
-            found |= dict.fromkeys(set[str]().union(*names), operation.blocks.scale)
-    return found
+            dtypes |= dict.fromkeys(set[str]().union(*names), operation.blocks.scale)
+    return dtypes
 
 
 def _count(index: ir.Value, operations: Mapping[int, ir.Computing], name: str, extent: int) -> int:

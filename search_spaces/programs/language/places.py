@@ -45,24 +45,24 @@ def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Tur
         offsets: Offsets of windows before the operations; updated to those after them.
         turn: The loop whose body consists of these operations, if any.
     """
-    found: list[ir.Operation] = []
+    resolved: list[ir.Operation] = []
     for operation in operations:
         match operation:
             case ir.Move(window, by):
                 rows, columns = offsets.get(window.id, (ZERO, ZERO))
                 offsets[window.id] = rows + by[0], columns + by[1]
             case ir.Loop():
-                found.append(_loop(operation, offsets))
+                resolved.append(_loop(operation, offsets))
             case ir.If():
-                found.append(_if(operation, offsets, turn))
+                resolved.append(_if(operation, offsets, turn))
             case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
                 window = operation.window
                 rows, columns = offsets.get(window.id, (ZERO, ZERO))
                 at = window.at[0] + rows, window.at[1] + columns
-                found.append(dataclasses.replace(operation, window=dataclasses.replace(window, at=at)))
+                resolved.append(dataclasses.replace(operation, window=dataclasses.replace(window, at=at)))
             case _:
-                found.append(operation)
-    return tuple(found)
+                resolved.append(operation)
+    return tuple(resolved)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,14 +107,14 @@ def _if(condition: ir.If, offsets: Offsets, turn: _Turn | None) -> ir.If:
 
 def _moves(body: tuple[ir.Operation, ...]) -> dict[int, tuple[int, int]]:
     """Return the rows and columns by which each window moves in the body of a condition, by the window's id."""
-    found: dict[int, tuple[int, int]] = {}
+    moves: dict[int, tuple[int, int]] = {}
     for operation in body:
         if isinstance(operation, ir.Move):
-            rows, columns = found.get(operation.window.id, (0, 0))
-            found[operation.window.id] = rows + operation.by[0], columns + operation.by[1]
+            rows, columns = moves.get(operation.window.id, (0, 0))
+            moves[operation.window.id] = rows + operation.by[0], columns + operation.by[1]
         elif isinstance(operation, ir.If) and _moves(operation.body):
             raise ProgramError(f"{operation.source}: when: a nested condition must not move a window")
-    return found
+    return moves
 
 
 def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:

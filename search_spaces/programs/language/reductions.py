@@ -134,15 +134,15 @@ class Reductions(NamedFunctions):
         _check_dim("top_k", dim)
         if type(k) is not int or not 1 <= k <= tile.shape[dim]:
             fail("top_k", f"k is from 1 to {tile.shape[dim]}, the extent of dimension {dim}, not {k!r}")
-        index, found = self._indices(tile.shape, dim, place_of("top_k", first)), list[tuple[Tile, Tile]]()
+        index, largest = self._indices(tile.shape, dim, place_of("top_k", first)), list[tuple[Tile, Tile]]()
         _check_type("top_k", "argmax", tuple(PICKS["argmax"].start), tile)
         least = PICKS["argmax"].start[tile.value.dtype.name]
         for _ in range(k):
             best, at = self._pick("argmax", tile, index, dim, (1, tile.shape[1]) if dim == 0 else (tile.shape[0], 1))
-            found.append((best, at))
+            largest.append((best, at))
             is_picked = index == at
             tile, index = self.where(is_picked, least, tile), self.where(is_picked, LAST_INDEX, index)
-        return tuple(found)
+        return tuple(largest)
 
     def scan(self, kind: str, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:
         """Return running sums, products, maxima or minima along a dimension.

@@ -23,9 +23,9 @@ class ScalarInput:
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
         """Return random numbers, a quarter of which are the ends of the range and their neighbours."""
-        found = rng.integers(self.low, self.high + 1, shape)
+        drawn = rng.integers(self.low, self.high + 1, shape)
         edges = np.clip([self.low, self.low + 1, self.high - 1, self.high], self.low, self.high)
-        return self._arranged(np.where(rng.random(shape) < EDGES, rng.choice(edges, shape), found))
+        return self._arranged(np.where(rng.random(shape) < EDGES, rng.choice(edges, shape), drawn))
 
     def edge_cases(self, shape: tuple[int, ...]) -> Iterator[tuple[str, IntArray]]:
         """Yield named arrays: all smallest, all 1, all largest, descending and alternating numbers."""
@@ -45,16 +45,16 @@ class ScalarInput:
     def outside(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
         """Return numbers of which about half lie outside of the range; programs clamp them."""
         span = self.high - self.low + 1
-        found = rng.integers(self.low - span // 2 - 1, self.high + span // 2 + 2, shape)
-        return np.clip(found, -(2**31), 2**31 - 1).astype(np.int32)
+        drawn = rng.integers(self.low - span // 2 - 1, self.high + span // 2 + 2, shape)
+        return np.clip(drawn, -(2**31), 2**31 - 1).astype(np.int32)
 
     def _arranged(self, numbers: IntArray) -> IntArray:
         """Return the numbers, sorted if the program requires that."""
-        found = np.array(numbers)
+        arranged = np.array(numbers)
         if self.ordered:
-            found.sort(axis=-1)
-            found[..., 0], found[..., -1] = self.low, self.high
-        return found.astype(np.int32)
+            arranged.sort(axis=-1)
+            arranged[..., 0], arranged[..., -1] = self.low, self.high
+        return arranged.astype(np.int32)
 
 
 def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
@@ -63,7 +63,7 @@ def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
     Raises:
         ProgramError: If the ranges of the loads of an array do not overlap.
     """
-    found: dict[str, ScalarInput] = {}
+    scalars: dict[str, ScalarInput] = {}
     for operation, _ in trace.walk():
         if isinstance(operation, ir.FindTile):
             low, ordered = 0, True
@@ -72,10 +72,10 @@ def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
         else:
             continue
         name, high = operation.array.name, operation.high
-        if name in found:
-            before = found[name]
+        if name in scalars:
+            before = scalars[name]
             low, high, ordered = max(low, before.low), min(high, before.high), ordered or before.ordered
         if low > high:
             raise ir.ProgramError(f"{operation.source}: load_scalar: the ranges of the loads of {name} do not overlap")
-        found[name] = ScalarInput(low, high, ordered)
-    return found
+        scalars[name] = ScalarInput(low, high, ordered)
+    return scalars

@@ -205,7 +205,7 @@ class Slices(NamedFunctions):
     def _interleaved(self, tiles: list[Tile], dim: int) -> Tile:
         count, extent = len(tiles), len(tiles) * tiles[0].shape[dim]
         position = (self.rows if dim == 0 else self.columns)(0, extent) % count
-        found = self.broadcast(tiles[-1], dim, extent)
+        interleaved = self.broadcast(tiles[-1], dim, extent)
         for number, tile in list(enumerate(tiles))[-2::-1]:
-            found = self.where(position == number, self.broadcast(tile, dim, extent), found)
-        return found
+            interleaved = self.where(position == number, self.broadcast(tile, dim, extent), interleaved)
+        return interleaved

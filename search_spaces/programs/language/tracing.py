@@ -94,8 +94,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             if not isinstance(values, tuple | list) or not values or any(type(v) is not int or v < 0 for v in values):
                 fail("choose", f"{name} needs a tuple of whole numbers from 0 up, such as (64, 128), not {values!r}")
             self.domains[name] = tuple(sorted(set(values)))
-        found = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
-        return found[0] if len(found) == 1 else found
+        sizes = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
+        return sizes[0] if len(sizes) == 1 else sizes
 
     def blocks(self, extent: tuple[Index | int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
         """Cut ``extent`` (one to three dimensions) into one tile per block; return the start of this block's tile."""
@@ -152,10 +152,10 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         if not isinstance(number, int | float):
             fail("full", f"expected one number, not {number!r}")
         try:
-            found = dtype(type_, ARRAY_DTYPES)
+            element = dtype(type_, ARRAY_DTYPES)
         except ValueError as error:
             fail("full", str(error))
-        return self.result(shape, found, lambda v: ir.Fill(v, float(number), caller()))
+        return self.result(shape, element, lambda v: ir.Fill(v, float(number), caller()))
 
     def rows(self, first: Index | int, count: int) -> Tile:
         """Return ``first``, ``first + 1``, ... as one column of i32: the positions of a window's rows."""

@@ -21,7 +21,7 @@ class CombiningEmitter(Emitter):
     """
 
     def __init__(self, first: Emitter, config: Config, device: Device) -> None:
-        super().__init__(first.found, config, device)
+        super().__init__(first.inference, config, device)
         self.code = Code(prefix="combined_")
         self._of_first = first.structs
 
@@ -33,11 +33,11 @@ class CombiningEmitter(Emitter):
     def run(self) -> None:
         """Generate the body of the second launch."""
         assert self.split is not None
-        operations, loop = self.found.trace.operations, self.split.loop
+        operations, loop = self.inference.trace.operations, self.split.loop
         at = operations.index(loop)
         self._operations(needed_before(operations, at, self.split.states))
-        for reduce in self.found.sums.values():  # the first launch has already combined these across lanes
-            if loop.number in self.found.inside[reduce.result.id]:
+        for reduce in self.inference.sums.values():  # the first launch has already combined these across lanes
+            if loop.number in self.inference.inside[reduce.result.id]:
                 self.partial.pop(reduce.result.id, None)
         with self.code.standing(loop.source):
             self._begin_with_first_part(loop)
@@ -54,7 +54,7 @@ class CombiningEmitter(Emitter):
         types = {o.state: o.value.dtype for o in ir.walk_body(loop.body) if isinstance(o, ir.Set)}
         for state in self.split.states:
             if state not in self.states:
-                registers = self.of(self.found.states[state]).registers
+                registers = self.of(self.inference.states[state]).registers
                 self.states[state] = self.declare("state", register_type(types[state]), registers)
             self._get_part(state, self.states[state], "0", loop.source)
 

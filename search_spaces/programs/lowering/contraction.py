@@ -26,37 +26,37 @@ _SUMS = {
 
 
 @cache
-def fused_products(found: Inference) -> frozenset[int]:
+def fused_products(inference: Inference) -> frozenset[int]:
     """Return the results of f32 multiplications that are fused with the sums that use them.
 
     These are products that only sums use, without a loop, a condition or a change of distribution in between.
     """
     uses: dict[int, list[ir.Operation]] = {}
-    for operation, _ in found.trace.walk():
+    for operation, _ in inference.trace.walk():
         for value in ir.inputs(operation):
             uses.setdefault(value.id, []).append(operation)
     fused = set[int]()
-    for segment in _segments(found.trace.operations):
+    for segment in _segments(inference.trace.operations):
         here = {id(operation) for operation in segment}
         for operation in segment:
             if isinstance(operation, ir.Map) and _is_product(operation):
-                users = list(_users_of(found, operation.result, uses))
-                if users and all(id(o) in here and _can_fuse(found, operation.result, o) for o in users):
+                users = list(_users_of(inference, operation.result, uses))
+                if users and all(id(o) in here and _can_fuse(inference, operation.result, o) for o in users):
                     fused.add(operation.result.id)
     return frozenset(fused)
 
 
-def _users_of(found: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
+def _users_of(inference: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
     """Yield the operations that use a value, directly or after conversions that never change its distribution."""
     for operation in uses.get(value.id, []):
-        if isinstance(operation, ir.Convert) and not operation.shared and _keeps(found, value, operation.result):
-            yield from _users_of(found, operation.result, uses)
+        if isinstance(operation, ir.Convert) and not operation.shared and _keeps(inference, value, operation.result):
+            yield from _users_of(inference, operation.result, uses)
         else:
             yield operation
 
 
-def _keeps(found: Inference, value: ir.Value, converted: ir.Value) -> bool:
-    return all(found.natural.get(value.id, spread) == spread for spread in found.computed_in(converted))
+def _keeps(inference: Inference, value: ir.Value, converted: ir.Value) -> bool:
+    return all(inference.natural.get(value.id, spread) == spread for spread in inference.computed_in(converted))
 
 
 def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
@@ -92,16 +92,16 @@ def _is_product(operation: ir.Map) -> bool:
     return operation.function == "multiply" or by_constant
 
 
-def _can_fuse(found: Inference, value: ir.Value, taken_by: ir.Operation) -> bool:
+def _can_fuse(inference: Inference, value: ir.Value, taken_by: ir.Operation) -> bool:
     spreads: list[Spread]
     match taken_by:
         case ir.Map(result, "add" | "subtract"):
-            spreads = found.computed_in(result)
+            spreads = inference.computed_in(result)
         case ir.ReduceTile(result, "add") if taken_by.index is None:
-            spreads = [found.sources[result.id]] if result.id in found.sources else []
+            spreads = [inference.sources[result.id]] if result.id in inference.sources else []
         case _:
             return False
-    return set(spreads) <= set(found.computed_in(value))
+    return set(spreads) <= set(inference.computed_in(value))
 
 
 def _segments(body: tuple[ir.Operation, ...]) -> Iterator[list[ir.Operation]]:

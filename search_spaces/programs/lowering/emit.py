@@ -26,7 +26,7 @@ class Emitter(PipelinedLoops):
 
     def run(self) -> None:
         """Generate the body."""
-        operations = self.found.trace.operations
+        operations = self.inference.trace.operations
         if self.split is not None and self.split.launches > 1:
             operations = operations[: operations.index(self.split.loop) + 1]  # the rest is in the second launch
         self._operations(operations)
@@ -43,7 +43,7 @@ class Emitter(PipelinedLoops):
         match operation:
             case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
                 pass  # without a split, there are no parts to combine
-            case ir.Set(state) if self.split is None and state in fetched_states(self.found):
+            case ir.Set(state) if self.split is None and state in fetched_states(self.inference):
                 pass  # without a split, no state of another part exists
             case ir.FetchPart():
                 self._fetch_part(operation)
@@ -73,7 +73,7 @@ class Emitter(PipelinedLoops):
                     if not self.loops:
                         self.producer.append(line)
             case ir.Uniform(index, value):
-                number = self.ref(value, self.found.uniform[index.number]).text(self.code, "0")
+                number = self.ref(value, self.inference.uniform[index.number]).text(self.code, "0")
                 low, high = (bound.number for bound in index.args[:2])
                 self.code.flush()
                 value_of = f"tile::minimum(tile::maximum({number}, {low}), {high})"
@@ -86,21 +86,21 @@ class Emitter(PipelinedLoops):
     def _compute(self, operation: ir.Computing) -> None:
         result = operation.result
         if isinstance(operation, ir.Mma):
-            if self.found.wanted.get(result.id):
+            if self.inference.wanted.get(result.id):
                 self._product(operation)
                 self._convert_all(operation)
             return
-        for spread in self.found.computed_in(result):
+        for spread in self.inference.computed_in(result):
             self.refs[result.id, spread] = self._value(operation, spread)
         self._convert_all(operation)
 
     def _convert_all(self, operation: ir.Computing) -> None:
         """Convert the value to the other distributions in which it is used."""
         result = operation.result
-        if self.found.light[result.id]:
+        if self.inference.light[result.id]:
             return
-        for spread in self.found.wanted.get(result.id, []):
-            own = self.found.natural[result.id]
+        for spread in self.inference.wanted.get(result.id, []):
+            own = self.inference.natural[result.id]
             if spread != own:
                 self._finish_product(result.id)
                 ref = self._moved(self.refs[result.id, own], self.of(own), self.of(spread), operation.source)
@@ -134,7 +134,7 @@ class Emitter(PipelinedLoops):
                 _, table = fold(self.of(spread), dimension, operation.size)
                 return self.ref(value, spread.group(dimension, operation.size)).through(table)
             case ir.Convert(_, value, shared):
-                own = self.found.natural.get(value.id, spread)
+                own = self.inference.natural.get(value.id, spread)
                 return self._moved(self.ref(value, own), self.of(own), self.of(spread), source, shared)
             case ir.PadTile():
                 return self._padded(operation, spread)
@@ -154,10 +154,10 @@ class Emitter(PipelinedLoops):
         ]
         if operation.function == "cast":
             return self._cast(given[0], result.dtype, spread, source)
-        code, divisor = function_code(operation, self.found, self.turns), operation.arguments[-1]
+        code, divisor = function_code(operation, self.inference, self.turns), operation.arguments[-1]
         if operation.function == "divide" and isinstance(divisor, float | int) and is_power_of_two(divisor):
             code, given[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
-        if result.id in fused_products(self.found):
+        if result.id in fused_products(self.inference):
             return product(given)
         fused = fused_sum(operation.function, given)
         if fused is not None:
@@ -167,7 +167,7 @@ class Emitter(PipelinedLoops):
         if result.dtype.name == "bool":  # users compute comparisons inline, without a register
             return Ref("inline", code, result.dtype, parts=tuple(given))
         count = self.of(spread).registers
-        uniform = always(operation, self.found, self.turns) if operation.function == "where" else None
+        uniform = always(operation, self.inference, self.turns) if operation.function == "where" else None
         name = self.declare("v", register_type(result.dtype), count)
         if uniform is not None and given[2].kind == "constant":
             return self._masked(name, given, uniform, count, result, source)
@@ -233,12 +233,12 @@ class Emitter(PipelinedLoops):
 
     def _set(self, operation: ir.Set) -> None:
         waiting = next((w for w in self.waiting if w.operation.result.id == operation.value.id), None)
-        spread = self.found.states[operation.state]
+        spread = self.inference.states[operation.state]
         count = self.of(spread).registers
         if operation.state not in self.states:
             type_ = register_type(operation.value.dtype)
             self.states[operation.state] = self.declare("state", type_, count)
-        if waiting is not None and self.found.natural[operation.value.id] == spread:
+        if waiting is not None and self.inference.natural[operation.value.id] == spread:
             waiting.sets.append(operation.state)
             return
         ref, name = self.ref(operation.value, spread), self.states[operation.state]
@@ -258,7 +258,7 @@ class Emitter(PipelinedLoops):
                 self.finish()
                 break
         count, name = self.of(spread).registers, self.states[state]
-        if result.id in read_in_place(self.found):
+        if result.id in read_in_place(self.inference):
             return Ref("array", name, result.dtype)
         copy = self.declare("v", register_type(result.dtype), count)
         self.code.each(count, lambda r: f"{copy}[{r}] = {name}[{r}];", source, writes=copy)

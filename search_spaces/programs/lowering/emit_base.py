@@ -47,19 +47,19 @@ class EarlyLoads:
 class EmitterBase:
     """Base of the emitters of one schedule."""
 
-    def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
-        self.found, self.values, self.device = found, values, device
-        self.numbers: Numbers = numbers(found, values)
-        self.boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
-        self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if found.products else None
-        self.factor_bits = next((o.a.dtype.bits for o in found.made.values() if isinstance(o, ir.Mma)), 0)
-        self.wmma = bool(found.products) and is_wmma(str(values["intrinsic"]))
+    def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:
+        self.inference, self.values, self.device = inference, values, device
+        self.numbers: Numbers = numbers(inference, values)
+        self.boxed = bool(inference.products) and is_boxed(str(values["intrinsic"]))
+        self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if inference.products else None
+        self.factor_bits = next((o.a.dtype.bits for o in inference.made.values() if isinstance(o, ir.Mma)), 0)
+        self.wmma = bool(inference.products) and is_wmma(str(values["intrinsic"]))
         self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
-            key: placed(staged, values, self.numbers) for key, staged in in_shared(found, values).items()
+            key: placed(staged, values, self.numbers) for key, staged in in_shared(inference, values).items()
         }
-        self.stages = stages_of(found, values)
+        self.stages = stages_of(inference, values)
         staged_by_name = {n.staged.name: n for n in self.staged.values()}
-        self.memory = SharedMemoryPlan.of(found, staged_by_name, self.stages, exchanges(found, values), values)
+        self.memory = SharedMemoryPlan.of(inference, staged_by_name, self.stages, exchanges(inference, values), values)
         self.code = Code()
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}
@@ -69,10 +69,10 @@ class EmitterBase:
         self.stores = 0
         # Elements that were picked with their index: by value, distribution, reduction, dimension, size, loops around.
         self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
-        self.turns = found.trace.turns()
+        self.turns = inference.trace.turns()
         self.partial = {
             reduce.result.id: state
-            for i, (state, reduce) in enumerate(found.sums.items())
+            for i, (state, reduce) in enumerate(inference.sums.items())
             if values[sum_name(i)] == AFTER
         }
         self._coordinates: dict[tuple[Distribution, int], str] = {}
@@ -86,11 +86,11 @@ class EmitterBase:
         self.inits: list[str] = []  # initialisation of mbarriers
         self.producer: list[str] = []  # code of the producer warp
         self.barriers = 0  # bytes of mbarriers
-        self.split: Split | None = split_of(found, values)
+        self.split: Split | None = split_of(inference, values)
         self.early = bool(values.get(EARLY_COPIES, 0))
         self.early_loads: EarlyLoads | None = None
-        self.peeled = frozenset() if self.boxed else peeled(found, values)
-        self.buffered = bufferable(found) if values.get("fragment_buffers", 1) == 2 else None
+        self.peeled = frozenset() if self.boxed else peeled(inference, values)
+        self.buffered = bufferable(inference) if values.get("fragment_buffers", 1) == 2 else None
 
     def alignment(self, n: StagedNumbers) -> int:
         """Return the alignment in bytes of an operand's tiles, in every stage of a ring."""
@@ -110,7 +110,7 @@ class EmitterBase:
         window = n.staged.load.window
         line = ir.line_dimension(window)
         moved = {"minor": line, "major": 1 - line}.get(n.staged.advance)
-        return moved is not None and not leaves(window, moved, self.found, but_the_last(self.turns, loop))
+        return moved is not None and not leaves(window, moved, self.inference, but_the_last(self.turns, loop))
 
     def new(self, prefix: str = "v") -> str:
         """Return an unused variable name."""
@@ -225,7 +225,7 @@ class EmitterBase:
         array, terms, tests, stride = operation.array, list[str](), list[str](), 1
         for extent, place in reversed(list(zip(array.full, operation.at, strict=True))):
             terms.append(f"static_cast<long long>({place.code}) * {stride}")
-            low, high = place.interval(self.found.trace.most_blocks, self.found.trace.turns())
+            low, high = place.interval(self.inference.trace.most_blocks, self.inference.trace.turns())
             size = array.dynamic if len(terms) == len(array.full) else None  # of the first dimension
             if size is not None:
                 tests.append(f"unsigned({place.code}) < unsigned({size.code})")
@@ -260,7 +260,7 @@ class EmitterBase:
 
     def count_of(self, loop: ir.Loop) -> str:
         """Return the total number of iterations of a loop, over all blocks that share it; it may be negative."""
-        if self.split is not None and self.split.only_long and loop.number == combining_loop(self.found):
+        if self.split is not None and self.split.only_long and loop.number == combining_loop(self.inference):
             return f"{PARTS_OF_TILE} - 1"
         return count_code(loop)
 
@@ -297,16 +297,16 @@ class EmitterBase:
     def places(self, staged: Staged) -> tuple[str, str]:
         """Return where an operand's first tile begins: the memory line, and the position along it."""
         window = staged.load.window
-        found = [i.code for i in staged.start]
+        start = [i.code for i in staged.start]
         shape = window.shape
         if window.turned:
-            found, shape = found[::-1], (shape[1], shape[0])
+            start, shape = start[::-1], (shape[1], shape[0])
         if window.array.order is not None:
             shape = window.array.order.shape(*shape)
         if self.split is not None and staged.advance in ("major", "minor") and staged.loop == self.split.loop.number:
             at = 0 if staged.advance == "major" else 1
-            found[at] = f"{found[at]} + first_turn * {shape[at]}"
-        return found[0], found[1]
+            start[at] = f"{start[at]} + first_turn * {shape[at]}"
+        return start[0], start[1]
 
     def _barrier(self, line: ir.Source) -> None:
         """Emit a barrier before a write to shared memory."""

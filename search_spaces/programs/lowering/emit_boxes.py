@@ -26,8 +26,8 @@ class Boxes(TensorMemory):
     @property
     def phases(self) -> tuple[int, int] | None:
         """Result ids of the products between which the other warpgroup multiplies; None without alternation."""
-        number = alternating(self.found) if self.boxed and alternates(self.values) else None
-        return None if number is None else phases(self.found, number)
+        number = alternating(self.inference) if self.boxed and alternates(self.values) else None
+        return None if number is None else phases(self.inference, number)
 
     @property
     def producing(self) -> bool:
@@ -59,8 +59,8 @@ class Boxes(TensorMemory):
         if self.producing:
             code = self.producer
             if self.launched:
-                places = grid_code(self.found, self.values, self.split)
-                code = [*self.begun, *tile_loop(self.found), *(f"  {line}" for line in (*places, *code)), "}"]
+                places = grid_code(self.inference, self.values, self.split)
+                code = [*self.begun, *tile_loop(self.inference), *(f"  {line}" for line in (*places, *code)), "}"]
             lines += [
                 f"if (warp == {self.numbers.warps}) {{",
                 *(f"  {line}" for line in code),
@@ -193,7 +193,7 @@ class Boxes(TensorMemory):
     def _hold_states(self, loop: ir.Loop) -> None:
         """Emit ``_hold`` for all accumulators of a loop that only accumulates products."""
         for state in dict.fromkeys(o.state for o in loop.body if isinstance(o, ir.Set)):
-            self._hold(self.states[state], self.of(self.found.states[state]).registers, loop.source)
+            self._hold(self.states[state], self.of(self.inference.states[state]).registers, loop.source)
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
         """Emit the operands of an accumulating loop's products; yield each product and the state to which it adds."""
@@ -201,7 +201,7 @@ class Boxes(TensorMemory):
         for operation in loop.body:
             match operation:
                 case ir.LoadTile(result) | ir.TransposeTile(result):
-                    for spread in self.found.computed_in(result):
+                    for spread in self.inference.computed_in(result):
                         self.refs[result.id, spread] = self._value(operation, spread)
                 case ir.Read(result, state):
                     states[result.id] = state
@@ -222,7 +222,9 @@ class Boxes(TensorMemory):
         results = {w.operation.result.id for w in waiting}
         for w in waiting:
             if w.operation.c is not None:  # compute addends before the wgmma fence
-                self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
+                self._hold(
+                    w.array, self.of(self.inference.natural[w.operation.result.id]).registers, w.operation.source
+                )
         self.code.flush()
         if self.phases is not None and self.phases[1] in results:
             self.code.add("tile::wait_for_turn(warp / 4);")
@@ -234,7 +236,7 @@ class Boxes(TensorMemory):
         if self.phases is not None and self.phases[0] in results:
             self.code.add("tile::pass_turn(warp / 4);")
         for w in waiting:
-            self._hold(w.array, self.of(self.found.natural[w.operation.result.id]).registers, w.operation.source)
+            self._hold(w.array, self.of(self.inference.natural[w.operation.result.id]).registers, w.operation.source)
         self.code.flush()
 
     def _hold(self, array: str, count: int, source: ir.Source) -> None:
@@ -242,7 +244,7 @@ class Boxes(TensorMemory):
         self.code.each(count, lambda r: f"ptx::hold_register({array}[{r}]);", source, writes=array)
 
     def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
-        number = self.found.product_of[o.result.id]
+        number = self.inference.product_of[o.result.id]
         fragments = self.numbers.products[number].shape[0] // (64 * self.numbers.warps // 4)
         b = self.refs[o.b.id, Spread("right", o.b.shape, number)]
         spread = Spread("left", o.a.shape, number)

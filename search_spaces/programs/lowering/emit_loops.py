@@ -40,7 +40,7 @@ class PipelinedLoops(SharedLoops):
             if isinstance(operation, ir.Set) and operation.state not in self.states:
                 type_, registers = (
                     register_type(operation.value.dtype),
-                    self.of(self.found.states[operation.state]).registers,
+                    self.of(self.inference.states[operation.state]).registers,
                 )
                 self.states[operation.state] = self.declare("state", type_, registers)
         outside, self.loop = self.loop, self._exchanging_in(loop, [*ring, *boxes])
@@ -65,9 +65,9 @@ class PipelinedLoops(SharedLoops):
             self._join_splits(split, loop.source)
         if self.wmma:
             self._read_sums_after(loop)
-        for state, reduce in self.found.sums.items():
-            if loop.number in self.found.inside[reduce.result.id] and reduce.result.id in self.partial:
-                source = self.of(self.found.sources[reduce.result.id])
+        for state, reduce in self.inference.sums.items():
+            if loop.number in self.inference.inside[reduce.result.id] and reduce.result.id in self.partial:
+                source = self.of(self.inference.sources[reduce.result.id])
                 self._join(self.states[state], reduce, source, reduce.source)
                 del self.partial[reduce.result.id]
         if split is not None and self.shares(loop):
@@ -78,7 +78,7 @@ class PipelinedLoops(SharedLoops):
 
         The loop that combines parts uses the memory outside of loops (None), as in ``estimates.outermost``.
         """
-        if self.loop is None and loop.number == combining_loop(self.found):
+        if self.loop is None and loop.number == combining_loop(self.inference):
             return None
         return loop.number if self.loop is None or ring else self.loop
 
@@ -103,18 +103,18 @@ class PipelinedLoops(SharedLoops):
         self._leave()
 
     def _unroll(self, loop: ir.Loop) -> None:
-        count = unroll_of(self.found, self.values, loop.number)
+        count = unroll_of(self.inference, self.values, loop.number)
         if count is not None:
             self.code.add(f"#pragma unroll {count}")
 
     def _read_sums_after(self, loop: ir.Loop) -> None:
         """Convert the sums that wmma has accumulated in a loop, after its end."""
         for operation in loop.body:
-            made = self.found.made[operation.value.id] if isinstance(operation, ir.Set) else None
+            made = self.inference.made[operation.value.id] if isinstance(operation, ir.Set) else None
             if (
                 isinstance(operation, ir.Set)
                 and isinstance(made, ir.Mma)
-                and loop_to_read_after(self.found, made) is not None
+                and loop_to_read_after(self.inference, made) is not None
             ):
                 self._read_sums(made, self.states[operation.state])
 

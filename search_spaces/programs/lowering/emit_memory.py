@@ -95,7 +95,7 @@ class MemoryAccess(SharedTiles):
                 continue
             start = self.coordinate(of, d)
             place = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
-            low, high = window.at[d].interval(self.found.trace.most_blocks, self.turns)
+            low, high = window.at[d].interval(self.inference.trace.most_blocks, self.turns)
             if low < 0 or high + window.shape[d] > window.least[d]:
                 name = self.new("place")
                 self.code.add(f"const int {name} = {place};", source)
@@ -163,7 +163,7 @@ class MemoryAccess(SharedTiles):
         for d, name in enumerate(names):
             if name:
                 place = f"{name} + {self.code.at(of.of_registers(d), index)}"
-                low, _ = window.at[d].interval(self.found.trace.most_blocks, self.turns)
+                low, _ = window.at[d].interval(self.inference.trace.most_blocks, self.turns)
                 # negative positions, compared as unsigned, are beyond the end
                 tests.append(
                     f"unsigned({place}) < {_unsigned_extent(window, d)}"
@@ -287,17 +287,17 @@ class MemoryAccess(SharedTiles):
 
     def _meets(self, array: ir.Array, operation: ir.Operation) -> bool:
         """Return True if other threads of the block may have accessed the elements that the operation accesses."""
-        before, loads, found = 0, False, False
-        for other, around in self.found.trace.walk():
+        earlier, loads, follows = 0, False, False
+        for other, around in self.inference.trace.walk():
             if not isinstance(other, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
                 continue
             if other.window.array.name != array.name or array.role != "inout":
                 continue
             loads = loads or isinstance(other, ir.LoadTile)
             if other is operation:
-                found = before > 0 or bool(around)
-            before += 1
-        return loads and found
+                follows = earlier > 0 or bool(around)
+            earlier += 1
+        return loads and follows
 
     def _prefetch(self, operation: ir.Prefetch) -> None:
         """Prefetch with one thread per 128-byte line of the window."""

@@ -58,7 +58,7 @@ class Moves(EmitterBase):
         if operation.wide is not None:
             ref = moved = self.ref(operation.wide, spread)
         else:
-            own = self.found.natural[value.id]
+            own = self.inference.natural[value.id]
             ref, source = self.ref(value, own), self.of(own)
             if ref.kind != "constant" and move(source, target, self.numbers.warps) is None:
                 return self._exchanged(ref, source, target, line, operation)
@@ -144,13 +144,13 @@ class Moves(EmitterBase):
         self.code.flush()
 
     def _reduce(self, operation: ir.ReduceTile, spread: Spread) -> Ref:
-        source_spread = self.found.sources[operation.result.id]
+        source_spread = self.inference.sources[operation.result.id]
         of, source = self.of(source_spread), operation.source
         _, table = fold(of, operation.dimension, operation.size)
         held = self.picked.get(
             (
                 operation.value.id, source_spread, operation.kind, operation.dimension, operation.size,
-                self.found.inside[operation.result.id],
+                self.inference.inside[operation.result.id],
             )
         )  # fmt: skip
         if held is not None:
@@ -310,12 +310,12 @@ class Moves(EmitterBase):
 
 def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[tuple[Digit, int]]:
     """Return the lane digits along a dimension over which results are combined, each with its number of parts."""
-    found, kept = [], folded.used("lane", WARP, dimension)
+    digits, remaining = [], folded.used("lane", WARP, dimension)
     for stride, size in of.used("lane", WARP, dimension):
-        parts = size // next((n for s, n in kept if stride <= s < stride * size), 1)
+        parts = size // next((n for s, n in remaining if stride <= s < stride * size), 1)
         if parts > 1:
-            found.append((Digit(size, "lane", stride), parts))
-    return found
+            digits.append((Digit(size, "lane", stride), parts))
+    return digits
 
 
 def lane_masks(of: Distribution, dimension: int) -> set[int]:

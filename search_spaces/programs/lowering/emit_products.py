@@ -23,8 +23,8 @@ UNROLLED_FMA = 8  # unrolled steps of a product by FMA; each has hundreds of ins
 class Products(Boxes):
     """Emitter of products. ``waiting`` lists products whose loop over k has not been emitted yet."""
 
-    def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
-        super().__init__(found, values, device)
+    def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:
+        super().__init__(inference, values, device)
         self.waiting: list[Waiting] = []
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
@@ -37,7 +37,7 @@ class Products(Boxes):
 
     def _product(self, operation: ir.Mma) -> None:
         """Emit the accumulators; the loop over k follows when the result is needed, so that products can share it."""
-        spread = self.found.natural[operation.result.id]
+        spread = self.inference.natural[operation.result.id]
         count = self.of(spread).registers
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
             self.finish()
@@ -66,12 +66,12 @@ class Products(Boxes):
         c = operation.c
         if (
             c is None
-            or uses(self.found)[c.id] != 1
-            or self.found.inside[c.id] != self.found.inside[operation.result.id]
+            or uses(self.inference)[c.id] != 1
+            or self.inference.inside[c.id] != self.inference.inside[operation.result.id]
         ):
             return None
-        producer = self.found.made[c.id]
-        if c.id in read_in_place(self.found) and c.id not in summed(self.found):
+        producer = self.inference.made[c.id]
+        if c.id in read_in_place(self.inference) and c.id not in summed(self.inference):
             return None  # the state may be read later
         if not isinstance(producer, ir.Read) and not (isinstance(producer, ir.Map) and producer.function != "cast"):
             return None  # its array may belong to another value
@@ -97,7 +97,7 @@ class Products(Boxes):
                 name, array = self.states[state], w.array
                 if name == array:
                     continue
-                count = self.of(self.found.natural[w.operation.result.id]).registers
+                count = self.of(self.inference.natural[w.operation.result.id]).registers
                 self.code.each(
                     count,
                     lambda r, name=name, array=array: f"{name}[{r}] = {array}[{r}];",  # type: ignore[misc]
@@ -111,11 +111,11 @@ class Products(Boxes):
         assert self.row is not None
         row = self.row
         first = waiting[0].operation
-        number = self.found.product_of
+        number = self.inference.product_of
         operands: dict[tuple[int, Spread], str] = {}
         loaded: list[str] = []
         for w in waiting:
-            for value, spread in sides(self.found, w.operation):
+            for value, spread in sides(self.inference, w.operation):
                 if (value.id, spread) not in operands:
                     operands[value.id, spread] = self._operand(value, spread, w.operation.source, loaded)
         scales = [self._scales(w.operation) for w in waiting]
@@ -132,11 +132,11 @@ class Products(Boxes):
             o = w.operation
             n = self.numbers.products[number[o.result.id]]
             fragments_m, fragments_n = n.fragments
-            a, b = (operands[v.id, s] for v, s in sides(self.found, o))
+            a, b = (operands[v.id, s] for v, s in sides(self.inference, o))
             type_ = row.c_name(o.a.dtype.c_name, o.b.dtype.c_name)
             types = [type_, str(fragments_m), str(fragments_n)]
             if self.wmma:
-                types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.found, o)]
+                types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.inference, o)]
             if scaled:
                 counts = 2 * fragments_m, fragments_n  # a lane has two rows of a fragment of a, and one column of b
                 own = [f"{name} + step * {count}" for name, count in zip(scaled, counts, strict=True)]
@@ -148,7 +148,7 @@ class Products(Boxes):
         self._scopes.pop()
         if self.wmma:
             for w in waiting:
-                if loop_to_read_after(self.found, w.operation) is None:
+                if loop_to_read_after(self.inference, w.operation) is None:
                     self._read_sums(w.operation, w.array)
 
     def _scales(self, operation: ir.Mma) -> list[str]:
@@ -157,8 +157,8 @@ class Products(Boxes):
         There is a word for each step of k, each fragment and each line of a lane. It has a byte per block of the step.
         """
         assert self.row is not None
-        found, number = list[str](), self.found.product_of[operation.result.id]
-        scales, operands = scale_spreads(operation, number), sides(self.found, operation)
+        codes, number = list[str](), self.inference.product_of[operation.result.id]
+        scales, operands = scale_spreads(operation, number), sides(self.inference, operation)
         for d, ((scale, spread), (value, whole)) in enumerate(zip(scales, operands[: len(scales)], strict=True)):
             ref, of, held = self.ref(scale, spread), self.of(spread), self.of(whole)
             depth, steps = value.shape[1 - d], value.shape[1 - d] // self.row.k
@@ -177,8 +177,8 @@ class Products(Boxes):
             self.code.flush()
             for position, text in enumerate(words):
                 self.code.add(f"{name}[{position}] = {text};", operation.source)
-            found.append(name)
-        return found
+            codes.append(name)
+        return codes
 
     def _buffer_fragments(self, loop: ir.Loop) -> tuple[int, list[str], list[tuple[str, ir.Source]]]:
         """Declare two buffers of the fragments of an iteration's products.
@@ -194,11 +194,11 @@ class Products(Boxes):
         for operation, state in self._products_of(loop):
             a, b = operation.a, operation.b
             depth = a.shape[1]
-            for value, spread in sides(self.found, operation):
+            for value, spread in sides(self.inference, operation):
                 if (value.id, spread) not in names:
                     names[value.id, spread] = self._buffer(self.refs[value.id, spread].name, spread, reads)
-            arrays = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.found, operation))
-            n = self.numbers.products[self.found.product_of[operation.result.id]]
+            arrays = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.inference, operation))
+            n = self.numbers.products[self.inference.product_of[operation.result.id]]
             types = f"{self.row.c_name(a.dtype.c_name, b.dtype.c_name)}, {n.fragments[0]}, {n.fragments[1]}"
             multiplies.append((f"tile::multiply<{types}>({self.states[state]}, {arrays});", operation.source))
         return depth // self.row.k, reads, multiplies
@@ -214,7 +214,7 @@ class Products(Boxes):
     def _read_sums(self, operation: ir.Mma, array: str) -> None:
         """Convert accumulators of wmma, whose layout is unspecified, to the program's distribution."""
         assert self.row is not None
-        n = self.numbers.products[self.found.product_of[operation.result.id]]
+        n = self.numbers.products[self.inference.product_of[operation.result.id]]
         offset = self.memory.exchange(self.loop, WMMA_SUMS)
         self._barrier(operation.source)
         fragments_m, fragments_n = n.fragments

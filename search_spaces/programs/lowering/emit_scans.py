@@ -19,7 +19,7 @@ class Scans(Moves):
     def _pick(self, operation: ir.ReduceTile, spread: Spread) -> Ref:
         """Return the index of the picked element. The element itself is stored in ``picked`` for a later reduction."""
         assert operation.index is not None
-        source_spread, source = self.found.sources[operation.result.id], operation.source
+        source_spread, source = self.inference.sources[operation.result.id], operation.source
         of, dimension = self.of(source_spread), operation.dimension
         folded, table = fold(of, dimension, operation.size)
         value, index = self.ref(operation.value, source_spread), self.ref(operation.index, source_spread)
@@ -59,7 +59,7 @@ class Scans(Moves):
                 return code.format(f"{element}[{q}]", f"{place}[{q}]", *parts)
 
             self._join_warps(parts, from_warp, operation, of, folded)
-        around = self.found.inside[operation.result.id]
+        around = self.inference.inside[operation.result.id]
         for kind in PICKED[operation.kind]:
             self.picked[operation.value.id, source_spread, kind, dimension, operation.size, around] = element
         return Ref("array", place, operation.result.dtype)

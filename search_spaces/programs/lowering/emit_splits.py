@@ -29,7 +29,7 @@ class SharedLoops(Products):
 
     def _part_registers(self, split: Split) -> dict[int, int]:
         """Return the registers per thread of each state in a partial result."""
-        return {state: self.of(self.found.states[state]).registers for state in split.states}
+        return {state: self.of(self.inference.states[state]).registers for state in split.states}
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
         """Store a block's partial result; in the last block, combine all parts and continue."""
@@ -80,7 +80,7 @@ class SharedLoops(Products):
     def _join_parts(self, split: Split, source: ir.Source) -> None:
         """With stream-K: of two blocks that share a tile, continue with both sums in the one that finishes last."""
         threads = self.numbers.warps * 32
-        counts = [(self.states[s], self.of(self.found.states[s]).registers) for s in split.states]
+        counts = [(self.states[s], self.of(self.inference.states[s]).registers) for s in split.states]
         self.finish()
         place = self.memory.exchange(None, LAST_BLOCK)
         self._barrier(source)
@@ -113,5 +113,5 @@ class SharedLoops(Products):
         """Global memory in which the blocks of a split loop store partial results."""
         if self.split is None:
             return ()
-        registers = sum(self.of(self.found.states[state]).registers for state in self.split.states)
-        return self.split.workspaces(self.found.trace.block_count, registers, self.numbers.warps * 32)
+        registers = sum(self.of(self.inference.states[state]).registers for state in self.split.states)
+        return self.split.workspaces(self.inference.trace.block_count, registers, self.numbers.warps * 32)

@@ -16,7 +16,7 @@ class Stores(MemoryAccess):
     def _store(self, operation: ir.StoreTile | ir.AtomicRmw) -> None:
         number, window, value, source = self.stores, operation.window, operation.value, operation.source
         self.stores += 1
-        spread = self.found.stored[number]
+        spread = self.inference.stored[number]
         if isinstance(operation, ir.StoreTile) and window.array.role == "shared":
             self._store_shared(operation, spread)
             return
@@ -81,11 +81,11 @@ class Stores(MemoryAccess):
     def _follows(self, operation: ir.AtomicRmw, position: int) -> bool:
         """Return True if an old value depends on the order of this atomic and an earlier one."""
         name, others = operation.window.array.name, list[int]()
-        for number, store in enumerate(self.found.stores):
+        for number, store in enumerate(self.inference.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
                 others.append(number)
-        fetched = any(isinstance(self.found.stores[number], ir.AtomicFetch) for number in others)
-        return fetched and (len(others) > 1 or bool(self.found.stored_in[position]))
+        fetched = any(isinstance(self.inference.stores[number], ir.AtomicFetch) for number in others)
+        return fetched and (len(others) > 1 or bool(self.inference.stored_in[position]))
 
     def _convert_all(self, operation: ir.Computing) -> None:
         """Convert a value to the other distributions in which it is used."""

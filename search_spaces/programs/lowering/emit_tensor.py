@@ -45,16 +45,16 @@ class TensorMemory(Stores):
         tensor_address: Address in shared memory at which the address of tensor memory is stored, as CUDA C++.
     """
 
-    def __init__(self, found: Inference, values: Mapping[str, Value], device: Device) -> None:
-        super().__init__(found, values, device)
+    def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:
+        super().__init__(inference, values, device)
         self.columns: dict[int, int] = {}
         self.done = self.tensor_address = ""
         self._starts: dict[int, int] = {}  # first columns of the products, by result
         self._parities: list[str] = []  # parity variables of mbarriers, for products whose sums are read immediately
         self._sums: list[tuple[ir.Mma, int]] = []  # the loop's products, and the states they add to
         self._freed = False
-        if found.products and in_tensor_memory(str(values["intrinsic"])):
-            self.columns = tensor_columns(found, str(values["intrinsic"]))
+        if inference.products and in_tensor_memory(str(values["intrinsic"])):
+            self.columns = tensor_columns(inference, str(values["intrinsic"]))
             self._starts = dict(zip(self.columns, accumulate(self.columns.values(), initial=0), strict=False))
             if self.sums_stay:
                 self.done = self._new_done()
@@ -80,7 +80,7 @@ class TensorMemory(Stores):
     @property
     def sums_stay(self) -> bool:
         """Return True if sums stay in tensor memory while a loop runs."""
-        return bool(self.columns) and sums_stay(self.found)
+        return bool(self.columns) and sums_stay(self.inference)
 
     @property
     def _allocated(self) -> int:
@@ -110,7 +110,7 @@ class TensorMemory(Stores):
         if alone:
             self._enter("if (warp == 0 && ptx::elect()) {", loop.source)
         for operation, state in products:
-            a, b = (self.refs[key.id, spread].name for key, spread in sides(self.found, operation))
+            a, b = (self.refs[key.id, spread].name for key, spread in sides(self.inference, operation))
             self._multiply(operation, f"Operand_{a}, Operand_{b}", f"tile_{a}, tile_{b}, begun")
             self._sums.append((operation, state))
         self.code.add("begun = true;")
@@ -142,7 +142,7 @@ class TensorMemory(Stores):
     def _read_sums_of(self, operation: ir.Mma, array: str, adds: bool) -> None:
         """Emit code that reads a product from tensor memory to registers, or adds it to them."""
         rows, groups = rows_of(str(self.values["intrinsic"])), self.numbers.warps // WARPS
-        m, n = self.found.products[self.found.product_of[operation.result.id]].shape
+        m, n = self.inference.products[self.inference.product_of[operation.result.id]].shape
         of, column = f"{rows}, {n}, {m // rows}, {groups}, {str(adds).lower()}", self._starts[operation.result.id]
         self.code.add(f"tile::read_tensor<{of}>({array}, tensor + {column}u, warp);", operation.source)
 
@@ -150,7 +150,9 @@ class TensorMemory(Stores):
         """Emit products whose sums are read immediately, in groups with at most one computed left operand each."""
         together: list[Waiting] = []
         for w in waiting:
-            if is_computed(self.found, w.operation) and any(is_computed(self.found, o.operation) for o in together):
+            if is_computed(self.inference, w.operation) and any(
+                is_computed(self.inference, o.operation) for o in together
+            ):
                 self._products_at_once(together)
                 together = []
             together.append(w)
@@ -161,7 +163,9 @@ class TensorMemory(Stores):
         for w in waiting:
             operands.append(self._left(w.operation))
         self.code.flush()
-        waits = any(is_computed(self.found, w.operation) or waits_for_readers(self.found, w.operation) for w in waiting)
+        waits = any(
+            is_computed(self.inference, w.operation) or waits_for_readers(self.inference, w.operation) for w in waiting
+        )
         # Each group has its own mbarrier, with a barrier of the block between two phases, so that no warp misses one.
         done, parity = self._new_done(), f"parity_{len(self._parities) + 1}"
         self._parities.append(parity)
@@ -185,12 +189,12 @@ class TensorMemory(Stores):
         self.code.flush()
 
     def _number(self, operation: ir.Mma) -> int:
-        return self.found.product_of[operation.result.id]
+        return self.inference.product_of[operation.result.id]
 
     def _left(self, operation: ir.Mma) -> tuple[str, str]:
         """Return the type and address of a product's left operand; a computed one is stored to shared memory."""
         spread = Spread("left", operation.a.shape, self._number(operation))
-        operand = self.staged.get(staged_key(self.found, operation.a, spread))
+        operand = self.staged.get(staged_key(self.inference, operation.a, spread))
         if operand is not None:  # even if other operations have read it to registers
             return f"Operand_{operand.staged.name}", f"tile_{operand.staged.name}"
         packed = self._pack(self.refs[operation.a.id, spread], self.of(spread).registers, operation.source)

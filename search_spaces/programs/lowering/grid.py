@@ -11,18 +11,18 @@ from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, count_c
 from search_spaces.spaces.parameters import Value
 
 
-def tile_loop(found: Inference) -> list[str]:
+def tile_loop(inference: Inference) -> list[str]:
     """Return the head of a persistent block's loop over tiles."""
-    stop = found.trace.block_count
+    stop = inference.trace.block_count
     return [
         "#pragma unroll 1",
         f"for (int tile_place = int(blockIdx.x); tile_place < {stop}; tile_place += int(gridDim.x)) {{",
     ]
 
 
-def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
+def grid_code(inference: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
     """Return declarations of the block's coordinates, and the exit of blocks without a part of their tile."""
-    lines = _coordinates(found, values, split)
+    lines = _coordinates(inference, values, split)
     if split is None or not split.only_long:
         return lines
     return [
@@ -33,8 +33,8 @@ def grid_code(found: Inference, values: Mapping[str, Value], split: Split | None
     ]
 
 
-def _coordinates(found: Inference, values: Mapping[str, Value], split: Split | None) -> list[str]:
-    trace, of = found.trace, uneven(found)
+def _coordinates(inference: Inference, values: Mapping[str, Value], split: Split | None) -> list[str]:
+    trace, of = inference.trace, uneven(inference)
 
     def at(axis: int, index: str) -> str:
         in_order = order_of(values) if of is not None and of.axis == axis else FORWARD

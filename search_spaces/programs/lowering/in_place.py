@@ -10,15 +10,15 @@ from search_spaces.programs.language import ir
 
 
 @cache
-def uses(found: Inference) -> Counter[int]:
+def uses(inference: Inference) -> Counter[int]:
     """Return the number of uses of each value."""
-    return Counter(value.id for operation, _ in found.trace.walk() for value in ir.inputs(operation))
+    return Counter(value.id for operation, _ in inference.trace.walk() for value in ir.inputs(operation))
 
 
 @cache
-def read_in_place(found: Inference) -> frozenset[int]:
+def read_in_place(inference: Inference) -> frozenset[int]:
     """Return the results of reads that need no copy: the state is not set while the result may be used."""
-    walked = list(found.trace.walk())
+    walked = list(inference.trace.walk())
     sets = [(o.state, position, around) for position, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
     values = set()
     for position, (operation, around) in enumerate(walked):
@@ -29,17 +29,17 @@ def read_in_place(found: Inference) -> frozenset[int]:
             )
             if not later:
                 values.add(operation.result.id)
-    return frozenset(values) | summed(found)
+    return frozenset(values) | summed(inference)
 
 
 @cache
-def summed(found: Inference) -> frozenset[int]:
+def summed(inference: Inference) -> frozenset[int]:
     """Return reads of a state whose result is the addend of a product that becomes the state's next value.
 
     The loop reads and sets the state nowhere else.
     """
     values = set()
-    for loop in found.loops.values():
+    for loop in inference.loops.values():
         reads = {o.result.id: o for o in loop.body if isinstance(o, ir.Read)}
         states = Counter(o.state for o in ir.walk_body(loop.body) if isinstance(o, ir.Read | ir.Set))
         products = {o.result.id: o for o in loop.body if isinstance(o, ir.Mma)}
@@ -47,10 +47,10 @@ def summed(found: Inference) -> frozenset[int]:
             if not isinstance(operation, ir.Set) or states[operation.state] != 2:
                 continue
             product = products.get(operation.value.id)
-            if product is None or product.c is None or uses(found)[product.c.id] != 1:
+            if product is None or product.c is None or uses(inference)[product.c.id] != 1:
                 continue
             read = reads.get(product.c.id)
-            same = found.natural[product.result.id] == found.states[operation.state]
+            same = inference.natural[product.result.id] == inference.states[operation.state]
             if read is not None and read.state == operation.state and same:
                 values.add(read.result.id)
     return frozenset(values)

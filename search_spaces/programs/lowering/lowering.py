@@ -20,7 +20,7 @@ from search_spaces.programs.lowering.grid import grid_code, tile_loop
 from search_spaces.programs.lowering.placed import by_turn
 from search_spaces.programs.lowering.refs import argument_name
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.staging import operand_struct
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.config import Config
@@ -57,9 +57,9 @@ OF_WMMA = "autosched/tile/opaque.cuh"
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
-    found = choices(problem).inference(config)
-    trace = found.trace
-    emitter = Emitter(found, config, device)
+    choices = choices_of(problem).inference(config)
+    trace = choices.trace
+    emitter = Emitter(choices, config, device)
     emitter.run()
     shared_bytes = config.integer("shared_bytes")
     operands = {n.staged.name: n for n in emitter.staged.values()}
@@ -100,10 +100,10 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         includes.append(row.header or OF_UNITS[row.unit])
         if emitter.wmma:
             includes.append(OF_WMMA)
-        if any(isinstance(o, ir.Mma) and o.scales for o in found.made.values()):
+        if any(isinstance(o, ir.Mma) and o.scales for o in choices.made.values()):
             includes.append(OF_SCALES)
     threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1
-    atomics = [s for s in found.stores if isinstance(s, ir.AtomicRmw)]
+    atomics = [s for s in choices.stores if isinstance(s, ir.AtomicRmw)]
     if any(not ATOMICS[s.kind].red or s.window.array.dtype.bits == 16 for s in atomics):
         includes.append(OF_ATOMICS)
     if emitter.split is not None:
@@ -119,7 +119,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         for n in operands.values()
         if row is not None
     )
-    places = grid_code(found, config, emitter.split)
+    places = grid_code(choices, config, emitter.split)
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
         *_within_limits(passed),
@@ -131,7 +131,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     if streamed:
         body = _over_parts(trace, emitter, head)
     elif emitter.launched:
-        start = [*head, *emitter.begun, *tile_loop(found), *(f"  {line}" for line in places)]
+        start = [*head, *emitter.begun, *tile_loop(choices), *(f"  {line}" for line in places)]
         body = [*(f"  {line}" for line in start), *emitter.code.lines, *_last_place(emitter.code.lines), "  }"]
     second, then = "", tuple[Launch, ...]()
     if emitter.split is not None and emitter.split.launches > 1:
@@ -174,7 +174,7 @@ def _second_launch(
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
         *_within_limits(passed),
-        *grid_code(first.found, config, first.split),
+        *grid_code(first.inference, config, first.split),
         *(emitter.head or [THREAD]),
     ]
     assert first.split is not None
@@ -193,7 +193,7 @@ def _second_launch(
     launch = Launch(
         entry=f"{entry}_combine",
         arguments=arguments,
-        grid=(first.found.trace.block_count, 1, 1),
+        grid=(first.inference.trace.block_count, 1, 1),
         block=(threads, 1, 1),
         dynamic_shared_bytes=config.integer("shared_bytes"),
     )

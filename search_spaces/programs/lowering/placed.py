@@ -43,15 +43,15 @@ def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[s
     type_ = "tile::BoxedPlace" if by_tma else f"tile::TilePlace<{array.dtype.c_name}>"
     result, row_of, rows = f"{type_}{{{matrix}, {places}}}", list[str](), tuple[Index, ...]()
     if window.index is not None:
-        rows = indices_of_rows(emitter.found, window.index) or ()
-        code = RowCode(emitter.found, 1 - ir.line_dimension(window)).of(window.index)
+        rows = indices_of_rows(emitter.inference, window.index) or ()
+        code = RowCode(emitter.inference, 1 - ir.line_dimension(window)).of(window.index)
         row_of = [f"const auto row_of = [=]([[maybe_unused]] int row) -> int {{ return {code}; }};"]
         result = f"tile::gathered<{array.dtype.c_name}>({matrix}, {emitter.places(staged)[1]}, row_of)"
     needed = {number for place in (*array.lead, *window.at, *rows) for number in place.scalars}
     loaded = [
         emitter.scalar(operation)
-        for number, operation in emitter.found.scalars.items()
-        if number in needed and loop in emitter.found.scalars_in[number]
+        for number, operation in emitter.inference.scalars.items()
+        if number in needed and loop in emitter.inference.scalars_in[number]
     ]
     return [
         f"const auto place_{staged.name} = [&](int turn) {{",
@@ -74,12 +74,12 @@ def lead_code(lead: tuple[Index, ...], full: tuple[int, ...]) -> str:
 class RowCode:
     """Elements of a tile of row numbers as CUDA C++, in terms of the variable ``row`` along ``dimension``."""
 
-    def __init__(self, found: Inference, dimension: int) -> None:
-        self.found, self.dimension = found, dimension
+    def __init__(self, inference: Inference, dimension: int) -> None:
+        self.inference, self.dimension = inference, dimension
 
     def of(self, value: ir.Value, row: str = "row") -> str:
         """Return the element at ``row``, or the only one if the extent is 1."""
-        operation = self.found.made[value.id]
+        operation = self.inference.made[value.id]
         row = row if value.shape[self.dimension] > 1 else "0"
         match operation:
             case ir.Fill(_, number):
@@ -93,7 +93,7 @@ class RowCode:
             case ir.Map(_, _, arguments):
                 of_number = next(a.dtype for a in reversed(arguments) if isinstance(a, ir.Value))
                 given = [self.of(a, row) if isinstance(a, ir.Value) else number_code(a, of_number) for a in arguments]
-                return function_code(operation, self.found, self.found.trace.turns()).format(*given)
+                return function_code(operation, self.inference, self.inference.trace.turns()).format(*given)
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:

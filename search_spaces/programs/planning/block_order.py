@@ -44,14 +44,14 @@ class Uneven:
 
 
 @cache
-def uneven(found: Inference) -> Uneven | None:
+def uneven(inference: Inference) -> Uneven | None:
     """Return the iterations along the grid axis that affects them most, with other coordinates 0; None without one."""
-    trace = found.trace
+    trace = inference.trace
     if trace.is_dynamic:
         return None
-    zero = {number: 0 for number in found.loops}
+    zero = {number: 0 for number in inference.loops}
     best: Uneven | None = None
-    for loop in found.loops.values():
+    for loop in inference.loops.values():
         for axis in sorted(loop.first.axes | loop.stop.axes):
             count = trace.blocks[axis]
             looked_at = np.unique(np.linspace(0, count - 1, min(count, MOST_SIMULATED), dtype=np.int64)).tolist()
@@ -63,29 +63,29 @@ def uneven(found: Inference) -> Uneven | None:
 
 
 @cache
-def may_share_long_tiles(found: Inference) -> bool:
+def may_share_long_tiles(inference: Inference) -> bool:
     """Return True if the iterations of the shared loop differ between tiles and are known from a tile's coordinate."""
-    shared, of = shared_loop(found), uneven(found)
+    shared, of = shared_loop(inference), uneven(inference)
     if shared is None or of is None or of.loop != shared[0].number:
         return False
     bounds = (shared[0].first, shared[0].stop)
     return not any(b.scalars or b.arguments for b in bounds) and {a for b in bounds for a in b.axes} == {of.axis}
 
 
-def blocks_per_tile(found: Inference, split: Split) -> float:
+def blocks_per_tile(inference: Inference, split: Split) -> float:
     """Return the average number of blocks that share a tile; blocks that return at once do not count."""
-    return _blocks_of_tiles(found, split.count, split.each_if_long)[0]
+    return _blocks_of_tiles(inference, split.count, split.each_if_long)[0]
 
 
-def share_of_parts(found: Inference, split: Split) -> float:
+def share_of_parts(inference: Inference, split: Split) -> float:
     """Return the fraction of the blocks that store a part, as others share their tile."""
-    return _blocks_of_tiles(found, split.count, split.each_if_long)[1]
+    return _blocks_of_tiles(inference, split.count, split.each_if_long)[1]
 
 
 @cache
-def _blocks_of_tiles(found: Inference, count: int, each: int) -> tuple[float, float]:
+def _blocks_of_tiles(inference: Inference, count: int, each: int) -> tuple[float, float]:
     """Return the average number of blocks that share a tile, and the fraction of blocks whose tile is shared."""
-    of = uneven(found)
+    of = uneven(inference)
     if of is None or not each:
         return float(count), 1.0
     shared = np.maximum(-(-np.array(of.turns) // each), 1)
@@ -124,14 +124,14 @@ def ordered(order: str, index: IntArray, count: int) -> IntArray:
 
 @lru_cache(maxsize=2**12)
 def imbalance(
-    found: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1, each: int = 0
+    inference: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1, each: int = 0
 ) -> float:
     """Return the time of the busiest SM relative to one with as many blocks of average length.
 
     Blocks that return at once do not count, but they delay others.
 
     Args:
-        found: The program at some choice of sizes.
+        inference: The program at some choice of sizes.
         order: Order of the blocks along the uneven axis.
         raster: Order of the tiles.
         sm_count: SMs of the device.
@@ -139,10 +139,10 @@ def imbalance(
         parts: Number of blocks that share the iterations of a tile equally. The first parts of all tiles come first.
         each: Iterations above which a further block shares a tile (``Split.each_if_long``); 0 if all blocks do.
     """
-    of, count = uneven(found), found.trace.block_count * parts
+    of, count = uneven(inference), inference.trace.block_count * parts
     if of is None or count > MOST_SIMULATED or not of.mean:
         return 1.0
-    coordinates = _coordinates(found.trace.blocks, raster)[of.axis]
+    coordinates = _coordinates(inference.trace.blocks, raster)[of.axis]
     turns = np.array(of.turns)[ordered(order, coordinates, len(of.turns))]
     shared = np.maximum(-(-turns // each), 1) if each else np.full_like(turns, parts)
     lengths = np.concatenate(

@@ -84,7 +84,7 @@ class Choices:
         """Names of the sizes on which tiles depend. A size that only sets how many blocks share a loop is left out."""
         if shared_loop(self.first) is None:
             return tuple(self.domains)
-        traces = {values: _without_parts(found) for values, found in self.inferences.items()}
+        traces = {values: _without_parts(inference) for values, inference in self.inferences.items()}
         return _deciding(tuple(self.domains), traces)[0]
 
     def inference(self, values: Mapping[str, Value]) -> Inference:
@@ -96,7 +96,7 @@ class Choices:
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
         """Return the names of the sizes that a number depends on, and the number for each of their combinations."""
-        table = {values: size(found) for values, found in self.inferences.items()}
+        table = {values: size(inference) for values, inference in self.inferences.items()}
         return _deciding(tuple(self.domains), table)
 
 
@@ -111,22 +111,22 @@ def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[
     return tuple(deciding_names), {tuple(v[i] for i in places): n for v, n in table.items()}
 
 
-def _without_parts(found: Inference) -> tuple[object, ...]:
+def _without_parts(inference: Inference) -> tuple[object, ...]:
     """Return the parts of a trace that determine its tiles, independent of how many blocks share a loop."""
 
     def without(operation: ir.Operation) -> ir.Operation:
         if isinstance(operation, ir.Loop) and operation.parts:
             return dataclasses.replace(operation, parts=1)
-        if isinstance(operation, ir.Loop) and operation.number == combining_loop(found):
+        if isinstance(operation, ir.Loop) and operation.number == combining_loop(inference):
             return dataclasses.replace(operation, stop=ZERO)
         return operation
 
-    trace = found.trace
+    trace = inference.trace
     return trace.extent, trace.tile, tuple(map(without, trace.operations))
 
 
 @lru_cache(maxsize=64)
-def choices(problem: ProgramProblem) -> Choices:
+def choices_of(problem: ProgramProblem) -> Choices:
     """Trace the program with every combination of sizes.
 
     Raises:
@@ -147,28 +147,28 @@ def choices(problem: ProgramProblem) -> Choices:
     of_products = list(zip(*shapes, strict=True))
     classes = tuple(of_products.index(s) for s in of_products)
     inferences = {values: infer(trace, classes) for values, trace in traces.items()}
-    found = Choices(domains, inferences)
-    types = {o.a.dtype for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}
+    choices = Choices(domains, inferences)
+    types = {o.a.dtype for o, _ in choices.first.trace.walk() if isinstance(o, ir.Mma)}
     if len(types) > 1:
         raise ProgramError(f"{program.place}: mma: all products of a program must have the same type")
-    if len({o.blocks for o, _ in found.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
+    if len({o.blocks for o, _ in choices.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
         raise ProgramError(f"{program.place}: mma: all products must have scales of the same format, or none")
-    if any(_signature(i) != _signature(found.first) for i in inferences.values()):
+    if any(_signature(i) != _signature(choices.first) for i in inferences.values()):
         raise ProgramError(f"{program.place}: the operations must be the same for all chosen sizes")
-    return found
+    return choices
 
 
-def _signature(found: Inference) -> object:
+def _signature(inference: Inference) -> object:
     return (
-        [(s.name, s.side, s.product, s.row_major, s.loop is None) for s in unique_operands(found)],
-        len(found.stores),
-        [a.name for a in found.trace.shared],
-        len(found.sums),
-        len(found.loops),
-        len(found.trace.blocks),
+        [(s.name, s.side, s.product, s.row_major, s.loop is None) for s in unique_operands(inference)],
+        len(inference.stores),
+        [a.name for a in inference.trace.shared],
+        len(inference.sums),
+        len(inference.loops),
+        len(inference.trace.blocks),
     )
 
 
-def unique_operands(found: Inference) -> list[Staged]:
+def unique_operands(inference: Inference) -> list[Staged]:
     """Return the staged operands, each once."""
-    return list({s.name: s for s in found.staged.values()}.values())
+    return list({s.name: s for s in inference.staged.values()}.values())

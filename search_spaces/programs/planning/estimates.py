@@ -37,20 +37,20 @@ def map_warps(given: WgMap | NestedLayout) -> int:
     return given.subgroups * (subgroup_lanes(given) // WARP if isinstance(given, NestedLayout) else 1)
 
 
-def may_exchange(found: Iterable[Inference]) -> bool:
+def may_exchange(inferences: Iterable[Inference]) -> bool:
     """Return True if some schedule may redistribute a value through shared memory."""
     return any(
         i.conversions
         or any(isinstance(o, ir.Convert | ir.AtomicFetch) for o in i.made.values())
         or any(i.stored[p].kind in ("result", "swap") for p in range(len(i.stores)))
-        for i in found
+        for i in inferences
     )
 
 
-def products_fit(found: Inference, values: Mapping[str, Value]) -> bool:
+def products_fit(inference: Inference, values: Mapping[str, Value]) -> bool:
     """Return True if every product divides into whole fragments for all warps; lanes and widths are not needed."""
-    warps = warps_of(found, values)
-    for p in product_numbers(found, values):
+    warps = warps_of(inference, values)
+    for p in product_numbers(inference, values):
         row = fragments(p.intrinsic)
         if p.groups[0] * p.groups[1] != warps:
             return False
@@ -60,25 +60,25 @@ def products_fit(found: Inference, values: Mapping[str, Value]) -> bool:
             round_ = p.data[d] * p.groups[d]  # of all subgroups; a tile has whole rounds, or less than one
             if p.shape[d] % round_ and round_ % p.shape[d]:
                 return False
-    return not (found.products and any(k % fragments(str(values["intrinsic"])).k for k in found.depths))
+    return not (inference.products and any(k % fragments(str(values["intrinsic"])).k for k in inference.depths))
 
 
-def anchor_fits(found: Inference, number: int, warps: int, values: Mapping[str, Value]) -> bool:
+def anchor_fits(inference: Inference, number: int, warps: int, values: Mapping[str, Value]) -> bool:
     """Return True if lanes and warps divide the lines of anchor ``number``, counted from 1."""
-    anchor = found.anchors[number - 1]
+    anchor = inference.anchors[number - 1]
     line = anchor.shape[anchor.along]
     if line % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])):
         return False
-    a = anchor_numbers(found, number, warps, values)
+    a = anchor_numbers(inference, number, warps, values)
     return line % (a.columns * a.across * a.vector) == 0 and warps % a.across == 0
 
 
-def fitting(found: Inference, values: Mapping[str, Value]) -> Numbers | None:
+def fitting(inference: Inference, values: Mapping[str, Value]) -> Numbers | None:
     """Return the distributions of a schedule; None if they do not fit the tiles, in which case rules refuse it."""
     try:
-        warps, anchors = warps_of(found, values), range(1, len(found.anchors) + 1)
-        if products_fit(found, values) and all(anchor_fits(found, number, warps, values) for number in anchors):
-            return numbers(found, values)
+        warps, anchors = warps_of(inference, values), range(1, len(inference.anchors) + 1)
+        if products_fit(inference, values) and all(anchor_fits(inference, number, warps, values) for number in anchors):
+            return numbers(inference, values)
     except ValueError:
         pass
     return None
@@ -109,28 +109,28 @@ class Needs:
 NOTHING = Needs()
 
 
-def needs(found: Inference, values: Mapping[str, Value]) -> Needs:
+def needs(inference: Inference, values: Mapping[str, Value]) -> Needs:
     """Return the needs of a schedule, given the parameters that distributions depend on."""
-    return _needs(found, tuple(values.items())) if _divides_lines(found, values) else NOTHING
+    return _needs(inference, tuple(values.items())) if _divides_lines(inference, values) else NOTHING
 
 
 @lru_cache(maxsize=2**17)
-def _needs(found: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
-    made = fitting(found, dict(items))
+def _needs(inference: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
+    made = fitting(inference, dict(items))
     if made is None:
         return NOTHING
-    used = _used(found, bool(made.products) and is_wmma(made.products[0].intrinsic))
-    reason = _why_not(found, made, used)
+    used = _used(inference, bool(made.products) and is_wmma(made.products[0].intrinsic))
+    reason = _why_not(inference, made, used)
     if reason is not None:
         return Needs(why_not=reason)
-    return Needs(_registers(found, made, used), _fragments(found, made), *_exchanges(found, made, used))
+    return Needs(_registers(inference, made, used), _fragments(inference, made), *_exchanges(inference, made, used))
 
 
-def _divides_lines(found: Inference, values: Mapping[str, Value]) -> bool:
+def _divides_lines(inference: Inference, values: Mapping[str, Value]) -> bool:
     """Return True if lanes divide the lines of all anchors. Most combinations do not, and rules reject them."""
     return all(
         a.shape[a.along] % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])) == 0
-        for number, a in enumerate(found.anchors, 1)
+        for number, a in enumerate(inference.anchors, 1)
     )
 
 
@@ -163,46 +163,52 @@ class _Used:
 
 
 @lru_cache(maxsize=1024)
-def _used(found: Inference, wmma: bool) -> _Used:
+def _used(inference: Inference, wmma: bool) -> _Used:
     held: dict[Spread, ir.Source] = {}
     grouped, joined, moved, read = [], [], list[tuple[int | None, Spread, Spread, bool]](), []
     scanned = list[tuple[int | None, int, Spread, int]]()
-    sums = {reduce.result.id for reduce in found.sums.values()}
-    for value, source, target in found.conversions:
-        moved.append((outermost(found, found.inside[value.id]), source, target, False))
-    for id_, operation in found.made.items():
-        wanted, place = found.wanted.get(id_), outermost(found, found.inside[id_])
+    sums = {reduce.result.id for reduce in inference.sums.values()}
+    for value, source, target in inference.conversions:
+        moved.append((outermost(inference, inference.inside[value.id]), source, target, False))
+    for id_, operation in inference.made.items():
+        wanted, place = inference.wanted.get(id_), outermost(inference, inference.inside[id_])
         if wmma and isinstance(operation, ir.Mma):
-            around = found.inside[id_]
-            read.append(outermost(found, around if loop_to_read_after(found, operation) is None else around[:-1]))
+            around = inference.inside[id_]
+            read.append(
+                outermost(inference, around if loop_to_read_after(inference, operation) is None else around[:-1])
+            )
         if isinstance(operation, ir.AtomicFetch):  # threads that hold copies read the result of the first thread
-            moved.append((place, found.natural[id_], found.natural[id_], True))
+            moved.append((place, inference.natural[id_], inference.natural[id_], True))
         if not wanted:
             continue
-        for spread in _in_registers(found, wmma, operation.result, wanted):
+        for spread in _in_registers(inference, wmma, operation.result, wanted):
             held.setdefault(spread, operation.source)
         if isinstance(operation, ir.ReduceTile):
-            of, d, size = found.sources[id_], operation.dimension, operation.size
+            of, d, size = inference.sources[id_], operation.dimension, operation.size
             if size < operation.value.shape[d]:
                 grouped.append((of, d, size, operation.source))
             words = 1 if operation.index is None else 2
             joined.append((None if id_ in sums else place, id_, of, d, size, words))
         if isinstance(operation, ir.Scan):
-            scanned.append((place, id_, found.natural[id_], operation.dimension))
+            scanned.append((place, id_, inference.natural[id_], operation.dimension))
         if isinstance(operation, ir.Convert):
-            own = found.natural.get(operation.value.id, found.natural[id_])
-            moved.append((place, own, found.natural[id_], operation.shared))
-    heavy = [(id_, spread) for id_ in found.heavy for spread in found.computed_in(found.made[id_].result)]
-    outside = [spread for id_, spread in heavy if not found.inside[id_]]
+            own = inference.natural.get(operation.value.id, inference.natural[id_])
+            moved.append((place, own, inference.natural[id_], operation.shared))
+    heavy = [(id_, spread) for id_ in inference.heavy for spread in inference.computed_in(inference.made[id_].result)]
+    outside = [spread for id_, spread in heavy if not inference.inside[id_]]
     # States of other parts need no registers: they are loaded and combined element by element.
-    others = fetched_states(found)
-    inside = [spread for id_, spread in heavy if found.inside[id_] and combining_loop(found) not in found.inside[id_]]
-    if not found.states:
-        for operation in found.made.values():
-            outside += _in_registers(found, wmma, operation.result, found.computed_in(operation.result))
+    others = fetched_states(inference)
+    inside = [
+        spread
+        for id_, spread in heavy
+        if inference.inside[id_] and combining_loop(inference) not in inference.inside[id_]
+    ]
+    if not inference.states:
+        for operation in inference.made.values():
+            outside += _in_registers(inference, wmma, operation.result, inference.computed_in(operation.result))
     return _Used(
         held=tuple(held.items()),
-        states=tuple(spread for state, spread in found.states.items() if state not in others),
+        states=tuple(spread for state, spread in inference.states.items() if state not in others),
         inside=tuple(dict.fromkeys(inside)),
         outside=tuple(dict.fromkeys(outside)),
         grouped=tuple(dict.fromkeys(grouped)),
@@ -213,11 +219,11 @@ def _used(found: Inference, wmma: bool) -> _Used:
     )
 
 
-def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
+def _why_not(inference: Inference, made: Numbers, used: _Used) -> str | None:
     """Return a conflict between distributions: maps for another number of warps, or groups split over subgroups."""
-    for id_, given in found.given.items():
+    for id_, given in inference.given.items():
         if map_warps(given) != made.warps:
-            source = found.made[id_].source
+            source = inference.made[id_].source
             return f"the map at {source} has {map_warps(given)} subgroups, but the block has {made.warps}"
     for spread, source in used.held:
         try:
@@ -235,12 +241,12 @@ def _why_not(found: Inference, made: Numbers, used: _Used) -> str | None:
     return None
 
 
-def _in_registers(found: Inference, wmma: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
+def _in_registers(inference: Inference, wmma: bool, value: ir.Value, spreads: Iterable[Spread]) -> list[Spread]:
     """Return the distributions that need registers; wmma reads its operands from shared memory instead."""
-    return [s for s in spreads if not (wmma and is_staged(found, value, s))]
+    return [s for s in spreads if not (wmma and is_staged(inference, value, s))]
 
 
-def _registers(found: Inference, made: Numbers, used: _Used) -> int:
+def _registers(inference: Inference, made: Numbers, used: _Used) -> int:
     """Return a lower bound of registers per thread: the larger need of loops and of the code outside of loops.
 
     Loops need registers for all states, the widest other value and fragments; code outside for the widest value.
@@ -248,45 +254,47 @@ def _registers(found: Inference, made: Numbers, used: _Used) -> int:
     states = sum(made.of(spread).registers for spread in used.states)
     inside = max((made.of(spread).registers for spread in used.inside), default=0)
     outside = max((made.of(spread).registers for spread in used.outside), default=0)
-    return max(states + inside + _fragments(found, made), outside) + OVERHEAD
+    return max(states + inside + _fragments(inference, made), outside) + OVERHEAD
 
 
-def _fragments(found: Inference, made: Numbers) -> int:
+def _fragments(inference: Inference, made: Numbers) -> int:
     """Return the registers of the operands of one step of products."""
     most = 0
     for number, product in enumerate(made.products):
         if is_boxed(product.intrinsic):
             continue  # a and b stay in shared memory
         row = fragments(product.intrinsic)
-        lefts, rights = found.operand_counts[number]
+        lefts, rights = inference.operand_counts[number]
         most = max(
             most, lefts * row.a.registers * product.fragments[0] + rights * row.b.registers * product.fragments[1]
         )
     return most
 
 
-def outermost(found: Inference, around: Iterable[int]) -> int | None:
+def outermost(inference: Inference, around: Iterable[int]) -> int | None:
     """Return the outermost of the loops ``around``, whose ring is then live; None outside of loops.
 
     The loop that combines parts of a split loop has no ring and does not count.
     """
-    return next((number for number in around if number in found.loops and number != combining_loop(found)), None)
+    return next(
+        (number for number in around if number in inference.loops and number != combining_loop(inference)), None
+    )
 
 
 def _exchanges(
-    found: Inference, made: Numbers, used: _Used
+    inference: Inference, made: Numbers, used: _Used
 ) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, dict[int | str | None, int]], dict[int, int]]:
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
     joined: dict[int | None, dict[int | str | None, int]] = {
         place: {None: WARP_BYTES * made.warps} for place in used.wmma_loops
     }
-    if made.products and in_tensor_memory(made.products[0].intrinsic) and not sums_stay(found):
-        for operation in found.made.values():
-            if isinstance(operation, ir.Mma) and (size := stored_bytes(found, operation)):
-                parts = joined.setdefault(outermost(found, found.inside[operation.result.id]), {})
+    if made.products and in_tensor_memory(made.products[0].intrinsic) and not sums_stay(inference):
+        for operation in inference.made.values():
+            if isinstance(operation, ir.Mma) and (size := stored_bytes(inference, operation)):
+                parts = joined.setdefault(outermost(inference, inference.inside[operation.result.id]), {})
                 parts[STORED_A] = max(parts.get(STORED_A, 0), size)
-    sums = {r.result.id: 0 for r in found.sums.values()}
+    sums = {r.result.id: 0 for r in inference.sums.values()}
     for place, from_, to, forced in used.moved:
         source, target = made.of(from_), made.of(to)
         if forced or (source != target and move(source, target, made.warps) is None):

@@ -41,11 +41,11 @@ SHARED_LAYOUTS = ("pad(8,1)", "pad(4,1)", "pad(16,1)", "identity", "transpose+pa
 
 def exchange_layout(text: str, shape: tuple[int, int]) -> SharedLayout:
     """Return the layout of a tile of 4-byte words in an exchange; ``identity`` if ``text`` does not fit the shape."""
-    found = parse_layout(text, *shape)
-    if isinstance(found, str):
-        found = parse_layout("identity", *shape)
-        assert not isinstance(found, str)
-    return found
+    layout = parse_layout(text, *shape)
+    if isinstance(layout, str):
+        layout = parse_layout("identity", *shape)
+        assert not isinstance(layout, str)
+    return layout
 
 
 def exchange_bytes(text: str, shape: tuple[int, int]) -> int:
@@ -58,14 +58,14 @@ def shared_tile_bytes(array: Array, layout: str) -> int:
     return aligned(exchange_layout(layout, array.matrix).size * array.dtype.bytes, BOX_ALIGNMENT)
 
 
-def barrier_bytes(found: Inference) -> int:
+def barrier_bytes(inference: Inference) -> int:
     """Return an upper bound of the bytes of mbarriers and of the address of tensor memory.
 
     There are mbarriers for rings, for tiles that are copied once and for multiplications.
     """
-    names = {s.name for s in found.staged.values() if s.loop is None}
-    products = sum(isinstance(operation, Mma) for operation in found.made.values())
-    return aligned(8 * (2 * MOST_STAGES * len(stage_names(found)) + len(names) + products + 1), 256)
+    names = {s.name for s in inference.staged.values() if s.loop is None}
+    products = sum(isinstance(operation, Mma) for operation in inference.made.values())
+    return aligned(8 * (2 * MOST_STAGES * len(stage_names(inference)) + len(names) + products + 1), 256)
 
 
 def aligned(size: int, to: int = ALIGNMENT) -> int:
@@ -101,7 +101,7 @@ class SharedMemoryPlan:
     @classmethod
     def of(
         cls,
-        found: Inference,
+        inference: Inference,
         staged: Mapping[str, StagedNumbers | BoxedNumbers],
         stages: Mapping[int, int],
         exchanges: Mapping[Place, Mapping[Exchange, int]],
@@ -110,23 +110,23 @@ class SharedMemoryPlan:
         """Lay out the shared memory of a schedule.
 
         Args:
-            found: The inference of the program.
+            inference: The inference of the program.
             staged: Operands that are copied to shared memory, by name.
             stages: Number of stages of each ring, by loop number.
             exchanges: Bytes of each exchange, by the loop around it (``scratch.exchanges``).
             values: Values of the schedule, including the ``shared_bytes`` that its space counts.
         """
-        memory = cls(exchanges, barriers=int(values["shared_bytes"]) - barrier_bytes(found))
+        memory = cls(exchanges, barriers=int(values["shared_bytes"]) - barrier_bytes(inference))
         base = 0
         for name, numbers in staged.items():
             if numbers.staged.loop is None:
                 memory.kept[name] = base
                 base += numbers.bytes
-        for array in found.trace.shared:
+        for array in inference.trace.shared:
             memory.shared[array.name] = base
             base += shared_tile_bytes(array, str(values[f"layout_{array.name}"]))
         memory.scratch[None] = base
-        for loop in found.loops:
+        for loop in inference.loops:
             ring = sum(n.bytes for n in staged.values() if n.staged.loop == loop) * stages.get(loop, 1)
             memory.rings[loop] = base
             memory.scratch[loop] = base + ring
@@ -140,16 +140,16 @@ class SharedMemoryPlan:
         return self.scratch[place]
 
 
-def stage_names(found: Inference) -> dict[int, str]:
+def stage_names(inference: Inference) -> dict[int, str]:
     """Return the name of the parameter for each ring's number of stages, by loop number."""
-    loops = [loop for loop in found.loops if any(s.loop == loop for s in found.staged.values())]
+    loops = [loop for loop in inference.loops if any(s.loop == loop for s in inference.staged.values())]
     return {loop: "stages" if len(loops) == 1 else f"stages_{i + 1}" for i, loop in enumerate(loops)}
 
 
-def stages_of(found: Inference, values: Mapping[str, Value]) -> dict[int, int]:
+def stages_of(inference: Inference, values: Mapping[str, Value]) -> dict[int, int]:
     """Return the number of stages of each ring, by loop number."""
     stages = {}
-    for loop, name in stage_names(found).items():
+    for loop, name in stage_names(inference).items():
         value = values[name]
         assert isinstance(value, int)
         stages[loop] = value

@@ -75,11 +75,11 @@ class Numbers:
 
     def of(self, spread: Spread) -> Distribution:
         """Return the concrete distribution of an expression."""
-        found = self._of.get(spread)
-        if found is None:
-            found = self._of[spread] = _evaluate(spread, self._base(spread.base), self.warps)
-            assert found.shape == spread.shape, f"{spread} distributes {found.shape}, not {spread.shape}"
-        return found
+        distribution = self._of.get(spread)
+        if distribution is None:
+            distribution = self._of[spread] = _evaluate(spread, self._base(spread.base), self.warps)
+            assert distribution.shape == spread.shape, f"{spread} distributes {distribution.shape}, not {spread.shape}"
+        return distribution
 
     def _base(self, base: Spread) -> Base:
         """Return the parameters of an underived distribution, from which derived ones are computed."""
@@ -144,13 +144,13 @@ def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
     return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
 
 
-def product_numbers(found: Inference, values: Mapping[str, Value]) -> tuple[ProductNumbers, ...]:
+def product_numbers(inference: Inference, values: Mapping[str, Value]) -> tuple[ProductNumbers, ...]:
     """Return the groups of products, given the instruction and the subgroups."""
-    if not found.products:
+    if not inference.products:
         return ()
     intrinsic = str(values["intrinsic"])
     boxed, listed = is_boxed(intrinsic), []
-    for p in found.products:
+    for p in inference.products:
         if isinstance(p.given, WgMap):
             groups, data = p.given.sg_layout, p.given.sg_data
         else:
@@ -161,27 +161,27 @@ def product_numbers(found: Inference, values: Mapping[str, Value]) -> tuple[Prod
     return tuple(listed)
 
 
-def warps_of(found: Inference, values: Mapping[str, Value]) -> int:
+def warps_of(inference: Inference, values: Mapping[str, Value]) -> int:
     """Return the number of warps that compute: the subgroups of the last product."""
-    if not found.products:
+    if not inference.products:
         return int(values["warps"])
-    p = found.products[-1]
+    p = inference.products[-1]
     if isinstance(p.given, WgMap):
         return p.given.subgroups
     return int(values[f"subgroups_m{p.suffix}"]) * int(values[f"subgroups_n{p.suffix}"])
 
 
-def anchor_numbers(found: Inference, number: int, warps: int, values: Mapping[str, Value]) -> AnchorNumbers:
+def anchor_numbers(inference: Inference, number: int, warps: int, values: Mapping[str, Value]) -> AnchorNumbers:
     """Return anchor ``number``, counted from 1, in one schedule."""
-    anchor = found.anchors[number - 1]
+    anchor = inference.anchors[number - 1]
     columns, width = int(values[f"lanes_{number}"]), int(values[f"width_{number}"])
     line, lines = anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
     across = warps_across(line // (columns * width), lines, columns, warps)
     return AnchorNumbers(anchor.shape, anchor.along, columns, across, width)
 
 
-def numbers(found: Inference, values: Mapping[str, Value]) -> Numbers:
+def numbers(inference: Inference, values: Mapping[str, Value]) -> Numbers:
     """Return the distributions for the ``values`` of a schedule, by parameter name."""
-    warps = warps_of(found, values)
-    anchors = tuple(anchor_numbers(found, number, warps, values) for number in range(1, len(found.anchors) + 1))
-    return Numbers(warps, product_numbers(found, values), anchors, tuple(found.given.items()))
+    warps = warps_of(inference, values)
+    anchors = tuple(anchor_numbers(inference, number, warps, values) for number in range(1, len(inference.anchors) + 1))
+    return Numbers(warps, product_numbers(inference, values), anchors, tuple(inference.given.items()))

@@ -30,5 +30,5 @@ def packed_distances(array: Array, of: Distribution) -> list[int]:
     """
     assert array.order is not None
     strips, places = array.order.place(*(np.asarray(of.of_registers(d)) for d in (0, 1)))
-    found: list[int] = (strips * array.stored[1] + places).tolist()
-    return found
+    distances: list[int] = (strips * array.stored[1] + places).tolist()
+    return distances

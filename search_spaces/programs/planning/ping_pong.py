@@ -20,11 +20,11 @@ WARPGROUPS = 2
 
 
 @cache
-def phases(found: Inference, number: int) -> tuple[int, int] | None:
+def phases(inference: Inference, number: int) -> tuple[int, int] | None:
     """Return the result ids of the first group's last product and the second group's first product.
 
     Args:
-        found: The program at some choice of sizes.
+        inference: The program at some choice of sizes.
         number: Number of the loop.
 
     Returns:
@@ -32,7 +32,7 @@ def phases(found: Inference, number: int) -> tuple[int, int] | None:
     """
     groups: dict[int, int] = {}  # by value: the group of the last product that it depends on
     products: list[tuple[int, int]] = []
-    for operation in found.loops[number].body:
+    for operation in inference.loops[number].body:
         if isinstance(operation, ir.Loop | ir.If):
             return None
         if not isinstance(operation, ir.Computing):
@@ -51,12 +51,12 @@ def phases(found: Inference, number: int) -> tuple[int, int] | None:
 
 
 @cache
-def alternating(found: Inference) -> int | None:
+def alternating(inference: Inference) -> int | None:
     """Return the number of the loop in which two warpgroups may alternate, or None."""
-    shared = shared_loop(found)
-    if found.trace.shared or len(found.loops) != (1 if shared is None else 2):  # the second one combines parts
+    shared = shared_loop(inference)
+    if inference.trace.shared or len(inference.loops) != (1 if shared is None else 2):  # the second one combines parts
         return None
-    return next((number for number in stage_names(found) if phases(found, number) is not None), None)
+    return next((number for number in stage_names(inference) if phases(inference, number) is not None), None)
 
 
 def alternates(values: Mapping[str, Value]) -> bool:

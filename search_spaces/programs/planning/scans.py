@@ -30,7 +30,7 @@ class ScanStep:
 @lru_cache(maxsize=2**12)
 def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
     """Return the steps of a scan along ``dimension``."""
-    found, registers = list[ScanStep](), range(of.registers)
+    steps, registers = list[ScanStep](), range(of.registers)
     keys = list(registers)  # registers without the digits already handled
     for digit in reversed(of.digits[dimension]):
         if digit.size == 1:
@@ -42,8 +42,8 @@ def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
             keys = [key - r // digit.stride % digit.size * digit.stride for r, key in zip(registers, keys, strict=True)]
             left = sorted(set(keys))
             after = tuple(left.index(keys[groups.index(g)]) for g in range(len(known)))
-        found.append(ScanStep(digit, groups, len(known), after))
-    return tuple(found)
+        steps.append(ScanStep(digit, groups, len(known), after))
+    return tuple(steps)
 
 
 @lru_cache(maxsize=2**14)

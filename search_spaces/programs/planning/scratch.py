@@ -19,24 +19,24 @@ LAST_BLOCK: Exchange = "last_block"  # flag: 1 in the last of the blocks that sh
 WMMA_SUMS: Exchange = None
 
 
-def sum_places(found: Inference, number: int) -> dict[str, Place]:
+def sum_places(inference: Inference, number: int) -> dict[str, Place]:
     """Return the loop around the combination of a carried sum, by the value of the sum's parameter."""
-    around = found.inside[list(found.sums.values())[number].result.id]
+    around = inference.inside[list(inference.sums.values())[number].result.id]
     return {
-        estimates.INSIDE: estimates.outermost(found, around),
-        estimates.AFTER: estimates.outermost(found, around[:-1]),
+        estimates.INSIDE: estimates.outermost(inference, around),
+        estimates.AFTER: estimates.outermost(inference, around[:-1]),
     }
 
 
-def store_places(found: Inference) -> dict[str, Place]:
+def store_places(inference: Inference) -> dict[str, Place]:
     """Return the outermost loop around each store, by the name of the store's parameter."""
-    around = enumerate(found.stored_in, 1)
-    return {f"store_{number}": estimates.outermost(found, loops) for number, loops in around}
+    around = enumerate(inference.stored_in, 1)
+    return {f"store_{number}": estimates.outermost(inference, loops) for number, loops in around}
 
 
-def flag_bytes(found: Inference) -> int:
+def flag_bytes(inference: Inference) -> int:
     """Return the bytes of the flag LAST_BLOCK to reserve for a loop that the program splits."""
-    return ALIGNMENT if shared_loop(found) is not None else 0
+    return ALIGNMENT if shared_loop(inference) is not None else 0
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterable[int]) -> int:
@@ -50,20 +50,20 @@ def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterabl
     return max([0, *other_bytes, *(exchange_bytes(exchange, shape) for shape in tiles)])
 
 
-def exchanges(found: Inference, values: Mapping[str, Value]) -> dict[Place, dict[Exchange, int]]:
+def exchanges(inference: Inference, values: Mapping[str, Value]) -> dict[Place, dict[Exchange, int]]:
     """Return the bytes of each exchange of a schedule, by the outermost loop around it."""
-    needs, layout = estimates.needs(found, values), str(values.get("exchange", "identity"))
-    listed: dict[Place, dict[Exchange, int]] = {None: {}, **{loop: {} for loop in found.loops}}
+    needs, layout = estimates.needs(inference, values), str(values.get("exchange", "identity"))
+    listed: dict[Place, dict[Exchange, int]] = {None: {}, **{loop: {} for loop in inference.loops}}
     for outer_loop, shapes in needs.tiles.items():
         listed[outer_loop] |= {shape: exchange_bytes(layout, shape) for shape in shapes}
     for outer_loop, joined in needs.joined.items():
         listed[outer_loop] |= {result: size for result, size in joined.items()}
-    for number, (size, reduction) in enumerate(zip(needs.sums.values(), found.sums.values(), strict=True)):
+    for number, (size, reduction) in enumerate(zip(needs.sums.values(), inference.sums.values(), strict=True)):
         time = str(values[estimates.sum_name(number)])
-        listed[sum_places(found, number)[time]][reduction.result.id] = size
-    for (name, outer_loop), store in zip(store_places(found).items(), found.stores, strict=True):
+        listed[sum_places(inference, number)[time]][reduction.result.id] = size
+    for (name, outer_loop), store in zip(store_places(inference).items(), inference.stores, strict=True):
         if values.get(name) == "turned":
             listed[outer_loop][store.value.shape] = exchange_bytes(layout, store.value.shape)
-    if split_of(found, values) is not None:
+    if split_of(inference, values) is not None:
         listed[None][LAST_BLOCK] = ALIGNMENT
     return listed

@@ -22,16 +22,16 @@ ALL, LONG = "all", "long"
 
 
 @cache
-def accumulating(found: Inference) -> frozenset[int]:
+def accumulating(inference: Inference) -> frozenset[int]:
     """Return the loops that only add products of staged tiles to states.
 
     Products of one iteration may then still be in flight while those of the next begin.
     """
-    return frozenset(n for n, loop in found.loops.items() if _accumulates(found, loop))
+    return frozenset(n for n, loop in inference.loops.items() if _accumulates(inference, loop))
 
 
-def _accumulates(found: Inference, loop: ir.Loop) -> bool:
-    staged = {id_ for (id_, _), tile in found.staged.items() if tile.advance not in ("placed", "gathered")}
+def _accumulates(inference: Inference, loop: ir.Loop) -> bool:
+    staged = {id_ for (id_, _), tile in inference.staged.items() if tile.advance not in ("placed", "gathered")}
     tiles: set[int] = set()
     reads: dict[int, int] = {}
     sums: dict[int, int] = {}
@@ -56,23 +56,23 @@ def _accumulates(found: Inference, loop: ir.Loop) -> bool:
 
 
 @cache
-def splittable(found: Inference) -> ir.Loop | None:
+def splittable(inference: Inference) -> ir.Loop | None:
     """Return the only loop of a program if blocks may share its iterations, else None.
 
     The loop must accumulate products starting at zero, with no other visible effect before it ends.
     """
-    if len(found.loops) != 1 or not accumulating(found):
+    if len(inference.loops) != 1 or not accumulating(inference):
         return None
-    (loop,) = found.loops.values()
+    (loop,) = inference.loops.values()
     zero: set[int] = set()
-    for operation in found.trace.operations:
+    for operation in inference.trace.operations:
         match operation:
             case ir.Loop():
                 states = {o.state for o in loop.body if isinstance(o, ir.Set)}
                 constant = loop.first.kind == loop.stop.kind == "constant"
                 return loop if states <= zero and constant else None
             case ir.Set(state, value):
-                made = found.made[value.id]
+                made = inference.made[value.id]
                 if isinstance(made, ir.Fill) and made.number == 0.0:
                     zero.add(state)
             case ir.StoreTile() | ir.AtomicRmw() | ir.If() | ir.Read():
@@ -83,26 +83,26 @@ def splittable(found: Inference) -> ir.Loop | None:
 
 
 @cache
-def shared_loop(found: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
+def shared_loop(inference: Inference) -> tuple[ir.Loop, ir.FetchPart] | None:
     """Return the loop of ``p.split`` and the operation that fetches the states of a part; None without one."""
-    loop = next((loop for loop in found.loops.values() if loop.parts), None)
-    fetch = next((o for o, _ in found.trace.walk() if isinstance(o, ir.FetchPart)), None)
+    loop = next((loop for loop in inference.loops.values() if loop.parts), None)
+    fetch = next((o for o, _ in inference.trace.walk() if isinstance(o, ir.FetchPart)), None)
     return None if loop is None or fetch is None else (loop, fetch)
 
 
 @cache
-def combining_loop(found: Inference) -> int | None:
+def combining_loop(inference: Inference) -> int | None:
     """Return the number of the loop that combines the parts of ``p.split``; None without one."""
-    shared = shared_loop(found)
+    shared = shared_loop(inference)
     if shared is None:
         return None
-    return next(number for number, loop in found.loops.items() if shared[1] in loop.body)
+    return next(number for number, loop in inference.loops.items() if shared[1] in loop.body)
 
 
 @cache
-def fetched_states(found: Inference) -> frozenset[int]:
+def fetched_states(inference: Inference) -> frozenset[int]:
     """Return the states into which the parts of other blocks are fetched to be combined."""
-    shared = shared_loop(found)
+    shared = shared_loop(inference)
     return frozenset(() if shared is None else shared[1].others)
 
 
@@ -163,16 +163,18 @@ class Split:
         return parts, Operand(COUNTERS, "workspace", U32, (blocks,), zeroed=True)
 
 
-def split_of(found: Inference, values: Mapping[str, Value]) -> Split | None:
+def split_of(inference: Inference, values: Mapping[str, Value]) -> Split | None:
     """Return the split of a schedule; None if each block runs all iterations."""
-    shared = shared_loop(found)
+    shared = shared_loop(inference)
     if shared is not None:
         loop, fetch = shared
-        turns, launches = found.trace.turns()[loop.number], int(values.get(LAUNCHES, 1))
+        turns, launches = inference.trace.turns()[loop.number], int(values.get(LAUNCHES, 1))
         only_long = values.get(TILES, ALL) == LONG
         return None if loop.parts == 1 else Split(loop, loop.parts, turns, 0, fetch.states, launches, only_long)
     count, streams = int(values.get("split_k", 1)), bool(values.get("stream_k", 0))
-    summed = splittable(found) if count > 1 or streams else None
+    summed = splittable(inference) if count > 1 or streams else None
     if summed is None:
         return None
-    return Split(summed, count, found.trace.turns()[summed.number], int(values["launched_blocks"]) if streams else 0)
+    return Split(
+        summed, count, inference.trace.turns()[summed.number], int(values["launched_blocks"]) if streams else 0
+    )

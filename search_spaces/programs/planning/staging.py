@@ -41,49 +41,49 @@ class StagedNumbers:
     bytes: int
 
 
-def in_shared(found: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
+def in_shared(inference: Inference, values: Mapping[str, Value]) -> dict[tuple[int, Spread], Staged]:
     """Return the operands that a schedule stores in shared memory: those of loops, and others with that ``home_NAME``.
 
     An instruction that reads boxes needs their layout, so operands that must be converted go to registers instead.
     """
-    boxed = bool(found.products) and is_boxed(str(values["intrinsic"]))
+    boxed = bool(inference.products) and is_boxed(str(values["intrinsic"]))
     return {
         key: staged
-        for key, staged in found.staged.items()
+        for key, staged in inference.staged.items()
         if (not (staged.converted and boxed) if staged.loop is not None else values[f"home_{staged.name}"] == SHARED)
     }
 
 
-def sides(found: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
+def sides(inference: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Spread]]:
     """Return the operands of a product and their distributions."""
-    number = found.product_of[operation.result.id]
+    number = inference.product_of[operation.result.id]
     of: tuple[tuple[ir.Value, Literal["left", "right"]], ...] = (operation.a, "left"), (operation.b, "right")
     return [(value, Spread(side, value.shape, number)) for value, side in of]
 
 
 @cache
-def bufferable(found: Inference) -> ir.Loop | None:
+def bufferable(inference: Inference) -> ir.Loop | None:
     """Return the loop whose fragments may be double-buffered, or None.
 
     It must be the only loop with a ring, and may only add products of equal depth to states in place.
     """
-    rings = {staged.loop for staged in found.staged.values()}
-    if len(rings) != 1 or not rings <= accumulating(found):
+    rings = {staged.loop for staged in inference.staged.values()}
+    if len(rings) != 1 or not rings <= accumulating(inference):
         return None
-    (loop,) = (found.loops[number] for number in rings if number is not None)
+    (loop,) = (inference.loops[number] for number in rings if number is not None)
     products = [o for o in loop.body if isinstance(o, ir.Mma)]
-    sums = {o.value.id: found.states[o.state] for o in loop.body if isinstance(o, ir.Set)}
-    in_place = all(found.natural[o.result.id] == sums[o.result.id] for o in products)
+    sums = {o.value.id: inference.states[o.state] for o in loop.body if isinstance(o, ir.Set)}
+    in_place = all(inference.natural[o.result.id] == sums[o.result.id] for o in products)
     one_depth = len({o.a.shape[1] for o in products}) == 1
-    read = all(_is_read(found, *side) for o in products for side in sides(found, o))
+    read = all(_is_read(inference, *side) for o in products for side in sides(inference, o))
     return loop if in_place and one_depth and read else None
 
 
-def _is_read(found: Inference, value: ir.Value, spread: Spread) -> bool:
+def _is_read(inference: Inference, value: ir.Value, spread: Spread) -> bool:
     """Return True if fragments of an operand or of its transpose are read from a ring."""
-    made = found.made[value.id]
+    made = inference.made[value.id]
     key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
-    return key in found.staged
+    return key in inference.staged
 
 
 def placed(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers | BoxedNumbers:

@@ -19,29 +19,29 @@ def but_the_last(iterations: Turns, loop: int) -> Turns:
     return {**iterations, loop: iterations[loop] - 1}
 
 
-def leaves(window: ir.Window, dimension: int, found: Inference, iterations: Turns) -> bool:
+def leaves(window: ir.Window, dimension: int, inference: Inference, iterations: Turns) -> bool:
     """Return True if a window reaches beyond the end of its array in some block and iteration.
 
     Args:
         window: The tile of an array.
         dimension: 0 or 1.
-        found: The program; the position of the window depends on the block.
+        inference: The program; the position of the window depends on the block.
         iterations: The largest number of iterations of each loop, which also move it.
     """
-    _, high = window.at[dimension].interval(found.trace.most_blocks, iterations)
+    _, high = window.at[dimension].interval(inference.trace.most_blocks, iterations)
     return high + window.shape[dimension] > window.least[dimension]
 
 
 @cache
-def peelable(found: Inference) -> frozenset[int]:
+def peelable(inference: Inference) -> frozenset[int]:
     """Return the innermost loops in which all iterations but the last need fewer masks."""
-    iterations = found.trace.turns()
+    iterations = inference.trace.turns()
     return frozenset(
         number
-        for number, loop in found.loops.items()
+        for number, loop in inference.loops.items()
         if iterations[number] > 1
         and not any(isinstance(o, ir.Loop) for o in _inside(loop.body))
-        and _masks(found, loop, iterations) > _masks(found, loop, but_the_last(iterations, number))
+        and _masks(inference, loop, iterations) > _masks(inference, loop, but_the_last(iterations, number))
     )
 
 
@@ -51,33 +51,33 @@ def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
     return {index: "tail" if len(places) == 1 else f"tail_{index + 1}" for index in places}
 
 
-def peeled(found: Inference, values: Mapping[str, Value]) -> frozenset[int]:
+def peeled(inference: Inference, values: Mapping[str, Value]) -> frozenset[int]:
     """Return the loops that a schedule peels."""
-    loops = list(found.loops)
+    loops = list(inference.loops)
     return frozenset(
         loop
         for index, loop in enumerate(loops)
-        if loop in peelable(found) and PEELED in (values.get("tail"), values.get(f"tail_{index + 1}"))
+        if loop in peelable(inference) and PEELED in (values.get("tail"), values.get(f"tail_{index + 1}"))
     )
 
 
-def _masks(found: Inference, loop: ir.Loop, iterations: Turns) -> int:
+def _masks(inference: Inference, loop: ir.Loop, iterations: Turns) -> int:
     """Return the number of masks in a loop: window dimensions beyond arrays, and conditions that may be false."""
     count = 0
     for operation in _inside(loop.body):
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) and operation.window.array.role != "shared":
             window = operation.window
-            count += sum(leaves(window, d, found, iterations) for d in (0, 1) if d not in window.indexed)
+            count += sum(leaves(window, d, inference, iterations) for d in (0, 1) if d not in window.indexed)
         elif isinstance(operation, ir.Map) and operation.function == "where":
-            tests = always(operation, found, iterations)
+            tests = always(operation, inference, iterations)
             count += 0 if tests is None or tests == "true" else 1 + tests.count("&&")
     return count
 
 
 def _inside(body: tuple[ir.Operation, ...]) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+    operations_inside: list[ir.Operation] = []
     for operation in body:
-        found.append(operation)
+        operations_inside.append(operation)
         if isinstance(operation, ir.Region):
-            found += _inside(operation.body)
-    return found
+            operations_inside += _inside(operation.body)
+    return operations_inside

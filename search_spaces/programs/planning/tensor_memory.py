@@ -21,24 +21,26 @@ STORED_BITS = 16  # bits per element of a computed left operand
 
 
 @cache
-def why_not_in_tensor_memory(found: Inference) -> str | None:
+def why_not_in_tensor_memory(inference: Inference) -> str | None:
     """Return the reason why a program cannot use tcgen05 in any schedule; None if it can."""
-    products = _products(found)
+    products = _products(inference)
     if not products:
         return "the program has no matrix products"
-    if sums_stay(found):
+    if sums_stay(inference):
         return None
-    shared = shared_loop(found)
-    if shared is not None and any(found.inside[operation.result.id] != (shared[0].number,) for operation in products):
+    shared = shared_loop(inference)
+    if shared is not None and any(
+        inference.inside[operation.result.id] != (shared[0].number,) for operation in products
+    ):
         return "a split loop frees tensor memory at its end, and the program has products outside of this loop"
-    right = next((o for o in products if not is_staged(found, o.b, _spread(found, o, "right"))), None)
+    right = next((o for o in products if not is_staged(inference, o.b, _spread(inference, o, "right"))), None)
     if right is not None:
         return (
             f"tcgen05 reads b from shared memory, to which only loads copy it: b of the mma at {right.source} is "
             "computed, or its window cannot be copied to shared memory"
         )
     for operation in products:
-        if operation.a.dtype.bits != STORED_BITS and is_computed(found, operation):
+        if operation.a.dtype.bits != STORED_BITS and is_computed(inference, operation):
             return (
                 f"tcgen05 reads a from shared memory, and a computed a is only stored with {STORED_BITS}-bit elements: "
                 f"a of the mma at {operation.source} has {operation.a.dtype.bits} bits"
@@ -47,36 +49,38 @@ def why_not_in_tensor_memory(found: Inference) -> str | None:
 
 
 @cache
-def sums_stay(found: Inference) -> bool:
+def sums_stay(inference: Inference) -> bool:
     """Return True if sums stay in tensor memory during the only loop with products."""
-    loops = {found.inside[operation.result.id] for operation in _products(found)}
-    outermost = {o.number for o in found.trace.operations if isinstance(o, ir.Loop)}
+    loops = {inference.inside[operation.result.id] for operation in _products(inference)}
+    outermost = {o.number for o in inference.trace.operations if isinstance(o, ir.Loop)}
     if len(loops) != 1:
         return False
     (around,) = loops
-    return len(around) == 1 and set(around) <= outermost & accumulating(found)
+    return len(around) == 1 and set(around) <= outermost & accumulating(inference)
 
 
-def is_computed(found: Inference, operation: ir.Mma) -> bool:
+def is_computed(inference: Inference, operation: ir.Mma) -> bool:
     """Return True if threads compute the left operand of a product and have to store it to shared memory."""
-    return not is_staged(found, operation.a, _spread(found, operation, "left"))
+    return not is_staged(inference, operation.a, _spread(inference, operation, "left"))
 
 
-def _spread(found: Inference, operation: ir.Mma, side: Literal["left", "right"]) -> Spread:
+def _spread(inference: Inference, operation: ir.Mma, side: Literal["left", "right"]) -> Spread:
     shape = (operation.a if side == "left" else operation.b).shape
-    return Spread(side, shape, found.product_of[operation.result.id])
+    return Spread(side, shape, inference.product_of[operation.result.id])
 
 
 @cache
-def waits_for_readers(found: Inference, operation: ir.Mma) -> bool:
+def waits_for_readers(inference: Inference, operation: ir.Mma) -> bool:
     """Return True if a product whose sums are read immediately needs a barrier before it overwrites earlier sums.
 
     No barrier is needed outside of loops, or if each iteration stores a left operand, which involves a barrier.
     """
-    around = found.inside[operation.result.id]
-    conditional = {o.result.id for i, _ in found.trace.walk() if isinstance(i, ir.If) for o in _within(i)}
-    products = (o for o in _products(found) if found.inside[o.result.id] == around and o.result.id not in conditional)
-    return bool(around) and not any(is_computed(found, o) for o in products)
+    around = inference.inside[operation.result.id]
+    conditional = {o.result.id for i, _ in inference.trace.walk() if isinstance(i, ir.If) for o in _within(i)}
+    products = (
+        o for o in _products(inference) if inference.inside[o.result.id] == around and o.result.id not in conditional
+    )
+    return bool(around) and not any(is_computed(inference, o) for o in products)
 
 
 def _within(region: ir.Region) -> Iterator[ir.Mma]:
@@ -88,10 +92,10 @@ def _within(region: ir.Region) -> Iterator[ir.Mma]:
             yield operation
 
 
-def stored_bytes(found: Inference, operation: ir.Mma) -> int:
+def stored_bytes(inference: Inference, operation: ir.Mma) -> int:
     """Return the bytes of shared memory for a product's left operand; 0 unless it is computed."""
     rows, depth = operation.a.shape
-    return rows * depth * STORED_BITS // 8 if is_computed(found, operation) else 0
+    return rows * depth * STORED_BITS // 8 if is_computed(inference, operation) else 0
 
 
 def stored_swizzle(operation: ir.Mma) -> int:
@@ -100,14 +104,14 @@ def stored_swizzle(operation: ir.Mma) -> int:
     return next(swizzle for swizzle in (128, 64, 32) if line % swizzle == 0)
 
 
-def tensor_columns(found: Inference, intrinsic: str) -> dict[int, int]:
+def tensor_columns(inference: Inference, intrinsic: str) -> dict[int, int]:
     """Return the columns of tensor memory in which each product accumulates, by its result."""
     columns = {}
-    for operation in _products(found):
-        m, n = found.products[found.product_of[operation.result.id]].shape
+    for operation in _products(inference):
+        m, n = inference.products[inference.product_of[operation.result.id]].shape
         columns[operation.result.id] = m // rows_of(intrinsic) * n
     return columns
 
 
-def _products(found: Inference) -> list[ir.Mma]:
-    return [operation for operation in found.made.values() if isinstance(operation, ir.Mma)]
+def _products(inference: Inference) -> list[ir.Mma]:
+    return [operation for operation in inference.made.values() if isinstance(operation, ir.Mma)]

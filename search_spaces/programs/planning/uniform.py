@@ -21,48 +21,48 @@ class _Range:
     high: Index
 
 
-def always(operation: ir.Map, found: Inference, turns: dict[int, int]) -> str | None:
+def always(operation: ir.Map, inference: Inference, turns: dict[int, int]) -> str | None:
     """Return CUDA C++ for "the condition of a ``where`` holds everywhere in the tile".
 
     Returns "true" if it always does, and None if it depends on data.
     """
     condition = operation.arguments[0]
     assert isinstance(condition, ir.Value)
-    tests = _tests(condition, found)
+    tests = _tests(condition, inference)
     if tests is None:
         return None
     open_tests = []
     for low, high, strict in tests:
-        _, most = low.interval(found.trace.most_blocks, turns)
-        least, _ = high.interval(found.trace.most_blocks, turns)
+        _, most = low.interval(inference.trace.most_blocks, turns)
+        least, _ = high.interval(inference.trace.most_blocks, turns)
         if not (most < least if strict else most <= least):
             open_tests.append(f"{low.code} {'<' if strict else '<='} {high.code}")
     return " && ".join(open_tests) or "true"
 
 
-def is_never_negative(value: ir.Value, found: Inference, turns: Mapping[int, int]) -> bool:
+def is_never_negative(value: ir.Value, inference: Inference, turns: Mapping[int, int]) -> bool:
     """Return True if ``value`` is a tile of positions, and none of them is negative."""
-    positions = _range(value, found)
-    return positions is not None and positions.low.interval(found.trace.most_blocks, turns)[0] >= 0
+    positions = _range(value, inference)
+    return positions is not None and positions.low.interval(inference.trace.most_blocks, turns)[0] >= 0
 
 
 @cache
-def masking(found: Inference) -> Mapping[int, float]:
+def masking(inference: Inference) -> Mapping[int, float]:
     """Return the fraction of its executions in which a mask is needed, by the id of its result.
 
     The conditions of a mask, which are computed only with it, have the same fraction. Other values are missing.
     """
     shares, users = dict[int, float](), dict[int, list[int]]()
-    operations = [o for o, _ in found.trace.walk() if isinstance(o, ir.Computing)]
+    operations = [o for o, _ in inference.trace.walk() if isinstance(o, ir.Computing)]
     for operation in operations:
         for value in ir.inputs(operation):
             users.setdefault(value.id, []).append(operation.result.id)
         if (
             isinstance(operation, ir.Map)
             and operation.function == "where"
-            and _is_constant(operation.arguments[2], found)
+            and _is_constant(operation.arguments[2], inference)
         ):
-            share = _needed(operation, found)
+            share = _needed(operation, inference)
             if share is not None:
                 shares[operation.result.id] = share
     for operation in reversed(operations):
@@ -72,24 +72,24 @@ def masking(found: Inference) -> Mapping[int, float]:
     return shares
 
 
-def _is_constant(argument: ir.Value | float, found: Inference) -> bool:
-    return not isinstance(argument, ir.Value) or isinstance(found.made[argument.id], ir.Fill)
+def _is_constant(argument: ir.Value | float, inference: Inference) -> bool:
+    return not isinstance(argument, ir.Value) or isinstance(inference.made[argument.id], ir.Fill)
 
 
-def _needed(operation: ir.Map, found: Inference) -> float | None:
+def _needed(operation: ir.Map, inference: Inference) -> float | None:
     """Return the fraction of blocks and iterations in which a condition does not hold everywhere in the tile.
 
     Returns None if it depends on data, or for a mask in nested loops.
     """
-    condition, around = operation.arguments[0], found.inside[operation.result.id]
+    condition, around = operation.arguments[0], inference.inside[operation.result.id]
     assert isinstance(condition, ir.Value)
-    tests = _tests(condition, found)
+    tests = _tests(condition, inference)
     if tests is None or len(around) > 1:
         return None
-    trace, needed, executed = found.trace, 0, 0
+    trace, needed, executed = inference.trace, 0, 0
     for place in np.linspace(0.0, 1.0, MOST_BLOCKS):
         block = tuple(round(place * (count - 1)) for count in trace.blocks)
-        loops = [found.loops[number] for number in around]
+        loops = [inference.loops[number] for number in around]
         count = loops[0].turns(block, {}) if loops else 1
         step = max(1, count // MOST_TURNS)
         for turn in range(count - 1, -1, -step):  # the last iterations often need masks
@@ -102,15 +102,15 @@ def _needed(operation: ir.Map, found: Inference) -> float | None:
     return needed / executed if executed else 1.0
 
 
-def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]] | None:
+def _tests(value: ir.Value, inference: Inference) -> list[tuple[Index, Index, bool]] | None:
     """Return comparisons that must all hold, as (maximum of the left, minimum of the right, True for <)."""
-    operation = found.made[value.id]
+    operation = inference.made[value.id]
     if isinstance(operation, ir.Broadcast):
-        return _tests(operation.value, found)
+        return _tests(operation.value, inference)
     if not isinstance(operation, ir.Map):
         return None
     if operation.function == "and":
-        parts = [_tests(a, found) for a in operation.arguments if isinstance(a, ir.Value)]
+        parts = [_tests(a, inference) for a in operation.arguments if isinstance(a, ir.Value)]
         joined: list[tuple[Index, Index, bool]] = []
         for part in parts:
             if part is None:
@@ -118,24 +118,24 @@ def _tests(value: ir.Value, found: Inference) -> list[tuple[Index, Index, bool]]
             joined += part
         return joined
     if operation.function in ("less", "less_equal"):
-        left, right = (_range(a, found) for a in operation.arguments)
+        left, right = (_range(a, inference) for a in operation.arguments)
         if left is None or right is None:
             return None
         return [(left.high, right.low, operation.function == "less")]
     return None
 
 
-def _range(argument: ir.Value | float, found: Inference) -> _Range | None:
+def _range(argument: ir.Value | float, inference: Inference) -> _Range | None:
     """Return the smallest and largest element of a tile of positions."""
     if not isinstance(argument, ir.Value):
         return _Range(constant(int(argument)), constant(int(argument))) if argument == int(argument) else None
-    operation = found.made[argument.id]
+    operation = inference.made[argument.id]
     match operation:
         case ir.Broadcast(_, value):
-            return _range(value, found)
+            return _range(value, inference)
         case ir.Coordinates(result, _, base):
             return _Range(base, base + (max(result.shape) - 1))
         case ir.Map(_, "add", (first, second)):
-            one, two = _range(first, found), _range(second, found)
+            one, two = _range(first, inference), _range(second, inference)
             return None if one is None or two is None else _Range(one.low + two.low, one.high + two.high)
     return None

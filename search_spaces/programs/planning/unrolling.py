@@ -14,17 +14,17 @@ UNROLLS = (1, 2, 4)
 
 
 @cache
-def unrollable(found: Inference) -> dict[int, str]:
+def unrollable(inference: Inference) -> dict[int, str]:
     """Return the parameter's name for each loop with a short body: no ring, product, inner loop or condition."""
     loops = [
         number
-        for number, loop in found.loops.items()
-        if number not in stage_names(found) and not any(isinstance(o, ir.Region | ir.Mma) for o in loop.body)
+        for number, loop in inference.loops.items()
+        if number not in stage_names(inference) and not any(isinstance(o, ir.Region | ir.Mma) for o in loop.body)
     ]
     return {loop: "unroll" if len(loops) == 1 else f"unroll_{i + 1}" for i, loop in enumerate(loops)}
 
 
-def unroll_of(found: Inference, values: Mapping[str, Value], loop: int) -> int | None:
+def unroll_of(inference: Inference, values: Mapping[str, Value], loop: int) -> int | None:
     """Return the unroll factor; None if the compiler decides."""
-    name = unrollable(found).get(loop, "")
+    name = unrollable(inference).get(loop, "")
     return int(values[name]) if name in values else None

@@ -22,7 +22,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
 from search_spaces.programs.language.padding import check_padding
 from search_spaces.programs.language.places import indices
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.estimates import map_warps
 from search_spaces.programs.planning.ways import SUBGROUPS
 from search_spaces.programs.problem import ProgramProblem
@@ -32,50 +32,50 @@ def _refuse(source: Source, operation: str, reason: str) -> NoReturn:
     raise ProgramError(f"{source}: {operation}: {reason}")
 
 
-def verify(found: Inference) -> None:
+def verify(inference: Inference) -> None:
     """Raise ProgramError for a program that no schedule could run."""
-    _check_scopes(found)
-    _check_windows(found)
-    _check_assigned(found)
-    _check_outputs(found)
-    _check_maps(found)
-    check_padding(found.trace)
+    _check_scopes(inference)
+    _check_windows(inference)
+    _check_assigned(inference)
+    _check_outputs(inference)
+    _check_maps(inference)
+    check_padding(inference.trace)
 
 
-def _check_scopes(found: Inference) -> None:
+def _check_scopes(inference: Inference) -> None:
     """Check that no value that is computed in a loop is used after it."""
-    for operation, around in found.trace.walk():
+    for operation, around in inference.trace.walk():
         loops = tuple(loop.number for loop in around)
         for value in ir.inputs(operation):
-            inside = found.inside.get(value.id, ())
+            inside = inference.inside.get(value.id, ())
             if loops[: len(inside)] != inside:
                 name = ir.spelled(operation)
-                region = "loop" if inside[-1] in found.loops else "condition"
+                region = "loop" if inside[-1] in inference.loops else "condition"
                 reason = f"a value from inside a {region} is used after it: carry it in a p.state"
                 _refuse(operation.source, name, reason)
         for number in {n for index in indices(operation) for n in index.scalars}:
-            inside = found.scalars_in.get(number, ())
+            inside = inference.scalars_in.get(number, ())
             if loops[: len(inside)] != inside:
-                region = "loop" if inside[-1] in found.loops else "condition"
+                region = "loop" if inside[-1] in inference.loops else "condition"
                 reason = f"a number loaded inside a {region} is used after it: load it again with p.load_scalar"
                 _refuse(operation.source, ir.spelled(operation), reason)
-        if isinstance(operation, ir.Read) and operation.state not in found.states:
+        if isinstance(operation, ir.Read) and operation.state not in inference.states:
             _refuse(operation.source, "state", "a state is read before it is set")
 
 
-def _check_windows(found: Inference) -> None:
+def _check_windows(inference: Inference) -> None:
     """Check that no position is a quotient of a negative number, and that windows stay inside shared tiles."""
-    iterations = found.trace.turns()
-    for operation, _ in found.trace.walk():
+    iterations = inference.trace.turns()
+    for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Loop):
             for end in (operation.first, operation.stop):
-                _check_quotients(end, found, iterations, operation.source, "steps")
+                _check_quotients(end, inference, iterations, operation.source, "steps")
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
             continue
         window, name = operation.window, ir.spelled(operation)
         for d, axis in enumerate(("rows", "columns")):
-            low, high = window.at[d].interval(found.trace.most_blocks, iterations)
-            _check_quotients(window.at[d], found, iterations, operation.source, name)
+            low, high = window.at[d].interval(inference.trace.most_blocks, iterations)
+            _check_quotients(window.at[d], inference, iterations, operation.source, name)
             if low < 0 and window.index is not None and d in window.indexed:
                 _refuse(operation.source, name, f"the window begins {-low} {axis} before {window.array.name}")
             if window.array.role == "shared" and (low < 0 or high + window.shape[d] > window.extent[d]):
@@ -83,7 +83,7 @@ def _check_windows(found: Inference) -> None:
                     operation.source, name, f"the window reaches beyond {window.array.name}, a tile in shared memory"
                 )
         for index, extent in zip(window.array.lead, window.array.full, strict=False):
-            low, high = index.interval(found.trace.most_blocks, iterations)
+            low, high = index.interval(inference.trace.most_blocks, iterations)
             if low < 0 or high >= extent:
                 _refuse(
                     operation.source,
@@ -92,24 +92,24 @@ def _check_windows(found: Inference) -> None:
                 )
 
 
-def _check_quotients(index: Index, found: Inference, iterations: dict[int, int], source: Source, name: str) -> None:
+def _check_quotients(index: Index, inference: Inference, iterations: dict[int, int], source: Source, name: str) -> None:
     """Check that only non-negative numbers are divided: C++ rounds negative quotients up, Python down."""
     for inner in index.args:
-        low, _ = inner.interval(found.trace.most_blocks, iterations)
+        low, _ = inner.interval(inference.trace.most_blocks, iterations)
         if index.kind in ("floordiv", "mod") and low < 0:
             _refuse(source, name, f"{index} divides a number that may be {low}: apply p.maximum(.., 0) first")
-        _check_quotients(inner, found, iterations, source, name)
+        _check_quotients(inner, inference, iterations, source, name)
 
 
-def notes(found: Inference) -> tuple[str, ...]:
+def notes(inference: Inference) -> tuple[str, ...]:
     """Return warnings about legal but suspicious code: windows that are outside of their arrays in every block."""
-    iterations, messages = found.trace.turns(), []
-    for operation, _ in found.trace.walk():
+    iterations, messages = inference.trace.turns(), []
+    for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
             continue
         window = operation.window
         for d, axis in enumerate(("rows", "columns")):
-            low, high = window.at[d].interval(found.trace.most_blocks, iterations)
+            low, high = window.at[d].interval(inference.trace.most_blocks, iterations)
             if low >= window.extent[d] or high + window.shape[d] <= 0:
                 messages.append(
                     f"{operation.source}: {ir.spelled(operation)}: the window begins between {axis} {low} and "
@@ -121,16 +121,16 @@ def notes(found: Inference) -> tuple[str, ...]:
 def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
     """Return notes on how ambiguous parts of a text were interpreted, and on suspicious findings."""
     try:
-        return (*problem.program.notes, *notes(choices(problem).first))
+        return (*problem.program.notes, *notes(choices_of(problem).first))
     except ProgramError:
         return problem.program.notes
 
 
-def _check_assigned(found: Inference) -> None:
+def _check_assigned(inference: Inference) -> None:
     """Check that no two blocks assign the same element: its final value would depend on their order."""
-    blocks = found.trace.blocks
-    zero = {number: 0 for number in found.trace.turns()}
-    for operation, _ in found.trace.walk():
+    blocks = inference.trace.blocks
+    zero = {number: 0 for number in inference.trace.turns()}
+    for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.AtomicRmw) or operation.kind != "assign" or operation.window.index is not None:
             continue
         window = operation.window
@@ -147,21 +147,21 @@ def _check_assigned(found: Inference) -> None:
                 )
 
 
-def _check_outputs(found: Inference) -> None:
-    written = {store.window.array.name for store in found.stores}
-    for array in found.trace.arrays:
+def _check_outputs(inference: Inference) -> None:
+    written = {store.window.array.name for store in inference.stores}
+    for array in inference.trace.arrays:
         if array.role != "input" and array.name not in written:
-            raise ProgramError(f"{found.trace.place}: store: {array.name} is never stored")
+            raise ProgramError(f"{inference.trace.place}: store: {array.name} is never stored")
 
 
-def _check_maps(found: Inference) -> None:
+def _check_maps(inference: Inference) -> None:
     """Check that the user's maps agree where operations meet (RFC, workgroup-level extension)."""
     states: dict[int, int] = {}
-    for operation, _ in found.trace.walk():
+    for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Set):
             states[operation.state] = operation.value.id
     maps: dict[int, tuple[WgMap, Source]] = {}
-    for operation, _ in found.trace.walk():
+    for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.Computing):
             continue
         result = operation.result
@@ -180,7 +180,7 @@ def _check_maps(found: Inference) -> None:
             sources = ", ".join(str(maps[v.id][1]) for v in ir.inputs(operation) if v.id in maps)
             name = ir.spelled(operation)
             _refuse(operation.source, name, f"{reasons[0]} (RFC, wg_map; the operands' maps are at {sources})")
-    _check_subgroups(found, maps)
+    _check_subgroups(inference, maps)
 
 
 def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str, ...]:
@@ -206,10 +206,12 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
     return ()
 
 
-def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
+def _check_subgroups(inference: Inference, maps: dict[int, tuple[WgMap, Source]]) -> None:
     """Check that all maps of a workgroup have the same number of subgroups."""
     counts = [(m.subgroups, source) for m, source in maps.values()]
-    counts += [(map_warps(m), found.made[id_].source) for id_, m in found.given.items() if isinstance(m, NestedLayout)]
+    counts += [
+        (map_warps(m), inference.made[id_].source) for id_, m in inference.given.items() if isinstance(m, NestedLayout)
+    ]
     for count, source in counts[1:]:
         if count != counts[0][0]:
             _refuse(
@@ -220,13 +222,13 @@ def _check_subgroups(found: Inference, maps: dict[int, tuple[WgMap, Source]]) ->
             )
 
 
-def why_not_dealt(found: Inference, ways: Iterable[TensorIntrinsic]) -> str | None:
+def why_not_dealt(inference: Inference, ways: Iterable[TensorIntrinsic]) -> str | None:
     """Return the reason why a product cannot have as many subgroups as the maps of other values; None if all can."""
-    for id_, given in found.given.items():
-        for operation in found.made.values():
+    for id_, given in inference.given.items():
+        for operation in inference.made.values():
             if not isinstance(operation, ir.Mma):
                 continue
-            product = found.products[found.product_of[operation.result.id]]
+            product = inference.products[inference.product_of[operation.result.id]]
             count, (m, n) = map_warps(given), product.shape
             if product.given is None and not any(
                 rows * columns == count and m % (rows * way.m) == 0 and n % (columns * way.n) == 0
@@ -234,7 +236,7 @@ def why_not_dealt(found: Inference, ways: Iterable[TensorIntrinsic]) -> str | No
                 for way in ways
             ):
                 return (
-                    f"{found.made[id_].source}: wg_map: the map has {count} subgroups, but the {m}x{n} result of "
+                    f"{inference.made[id_].source}: wg_map: the map has {count} subgroups, but the {m}x{n} result of "
                     f"the mma at {operation.source} cannot be divided into whole fragments for so many subgroups"
                 )
     return None

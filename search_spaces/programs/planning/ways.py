@@ -103,9 +103,9 @@ def rows_of_intrinsics(element: DType, tf32: bool = False, device: Device | None
 
     These are mma.sync, wmma, FMA for f32, and wgmma or tcgen05 if ``device`` has it.
     """
-    found = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
+    intrinsics_ = intrinsics.intrinsics_for(element.name, tf32=tf32, acc="f32", device=device)
     units = ("mma", "wmma", "fma") if element.name == "f32" else ("mma", "wmma")
-    names = tuple(row.name for kind in units for row in found if row.unit == kind and not row.unit_scales)
+    names = tuple(row.name for kind in units for row in intrinsics_ if row.unit == kind and not row.unit_scales)
     return names + boxed_names(element, tf32, device)
 
 

@@ -16,21 +16,21 @@ WARP_BYTES = 16 * (16 + 8) * 4  # a fragment in f32, with 8 elements of padding 
 
 
 @cache
-def why_not_wmma(found: Inference) -> str | None:
+def why_not_wmma(inference: Inference) -> str | None:
     """Return the reason why products of a program cannot use wmma in any schedule, or None."""
-    for operation in found.made.values():
+    for operation in inference.made.values():
         if not isinstance(operation, ir.Mma):
             continue
-        number = found.product_of[operation.result.id]
+        number = inference.product_of[operation.result.id]
         for side, value in (("left", operation.a), ("right", operation.b)):
             spread = Spread(side, value.shape, number)  # type: ignore[arg-type]
-            if not is_staged(found, value, spread):
+            if not is_staged(inference, value, spread):
                 name = "a" if side == "left" else "b"
                 return (
                     f"wmma reads operands from shared memory, to which only loads copy them: {name} of the mma at "
                     f"{operation.source} is computed, or its window cannot be copied to shared memory"
                 )
-        if operation.c is not None and not _adds_up(found, operation):
+        if operation.c is not None and not _adds_up(inference, operation):
             return (
                 f"the register layout of wmma's accumulators is unspecified, and the mma at {operation.source} "
                 "adds to a value: wmma needs a loop that starts from a constant and only accumulates products"
@@ -38,32 +38,32 @@ def why_not_wmma(found: Inference) -> str | None:
     return None
 
 
-def is_staged(found: Inference, value: ir.Value, spread: Spread) -> bool:
+def is_staged(inference: Inference, value: ir.Value, spread: Spread) -> bool:
     """Return True if ``value`` is a staged operand or its transpose."""
-    return staged_key(found, value, spread) in found.staged
+    return staged_key(inference, value, spread) in inference.staged
 
 
-def staged_key(found: Inference, value: ir.Value, spread: Spread) -> tuple[int, Spread]:
+def staged_key(inference: Inference, value: ir.Value, spread: Spread) -> tuple[int, Spread]:
     """Return the key of ``value`` among staged operands, or of the value that it is the transpose of."""
-    operation = found.made[value.id]
+    operation = inference.made[value.id]
     if isinstance(operation, ir.TransposeTile):
         return operation.value.id, spread.swap()
     return value.id, spread
 
 
-def loop_to_read_after(found: Inference, operation: ir.Mma) -> int | None:
+def loop_to_read_after(inference: Inference, operation: ir.Mma) -> int | None:
     """Return the loop after which a product's sums are converted; None if they are converted immediately."""
-    around = found.inside[operation.result.id]
-    return around[-1] if operation.c is not None and around and around[-1] in accumulating(found) else None
+    around = inference.inside[operation.result.id]
+    return around[-1] if operation.c is not None and around and around[-1] in accumulating(inference) else None
 
 
-def _adds_up(found: Inference, operation: ir.Mma) -> bool:
+def _adds_up(inference: Inference, operation: ir.Mma) -> bool:
     """Return True if ``operation`` adds to a state of its loop whose initial value is one constant."""
-    loop = loop_to_read_after(found, operation)
+    loop = loop_to_read_after(inference, operation)
     if loop is None:
         return False
-    (state,) = {o.state for o in found.loops[loop].body if isinstance(o, ir.Set) and o.value == operation.result}
-    return _constant_before(found, found.trace.operations, loop, state) is True
+    (state,) = {o.state for o in inference.loops[loop].body if isinstance(o, ir.Set) and o.value == operation.result}
+    return _constant_before(inference, inference.trace.operations, loop, state) is True
 
 
 def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
@@ -73,7 +73,7 @@ def _sets(operations: tuple[ir.Operation, ...], state: int) -> bool:
     )
 
 
-def _constant_before(found: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
+def _constant_before(inference: Inference, operations: tuple[ir.Operation, ...], loop: int, state: int) -> bool | None:
     """Return True if the last assignment before the loop, in the same region, is a constant; None without the loop."""
     constant = False
     for operation in operations:
@@ -81,13 +81,13 @@ def _constant_before(found: Inference, operations: tuple[ir.Operation, ...], loo
             case ir.Loop() if operation.number == loop:
                 return constant
             case ir.Loop() | ir.If():
-                inner = _constant_before(found, operation.body, loop, state)
+                inner = _constant_before(inference, operation.body, loop, state)
                 if inner is not None:
                     return inner
                 if _sets(operation.body, state):
                     constant = False
             case ir.Set() if operation.state == state:
-                constant = isinstance(found.made[operation.value.id], ir.Fill)
+                constant = isinstance(inference.made[operation.value.id], ir.Fill)
             case _:
                 pass
     return None

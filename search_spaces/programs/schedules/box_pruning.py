@@ -15,14 +15,14 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
 
 
-def box_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return rules that drop decisions without effect on boxes, and instructions that another one can replace."""
-    if not found.boxed_ways(device) or not found.first.products:
+    if not choices.boxed_ways(device) or not choices.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()
-    for s in unique_operands(found.first):
+    for s in unique_operands(choices.first):
         rules += _unused_rules(s)
-    if any(map(takes_tma, boxed_operands(found))):
+    if any(map(takes_tma, boxed_operands(choices))):
         rules.append(
             Rule(
                 "by_tma",
@@ -50,7 +50,7 @@ def _unused_rules(s: Staged) -> list[Rule]:
                 return f"{other} is wider than {text} and also divides the lines of {name}"
         return None
 
-    found = [
+    rules = [
         Rule.refusing(
             f"box_layout_{name}",
             lambda layout, intrinsic: (
@@ -83,4 +83,4 @@ def _unused_rules(s: Staged) -> list[Rule]:
             },
         ),
     ]
-    return found
+    return rules

@@ -50,58 +50,58 @@ from search_spaces.spaces.parameters import Parameter, Value, categorical, ordin
 from search_spaces.spaces.rules import Attribute, Rule
 
 
-def workers(found: Choices, device: Device) -> str:
+def workers(choices: Choices, device: Device) -> str:
     """Return the name of the column with the number of computing threads: those of a block without its copying warp."""
-    return "workers" if found.first.products and found.boxed_ways(device) else "threads"
+    return "workers" if choices.first.products and choices.boxed_ways(device) else "threads"
 
 
-def filling(found: Choices, device: Device) -> tuple[Parameter, ...]:
+def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
     """Return the decision on what fills boxes, with the decisions that depend on it.
 
     Operands that TMA cannot copy are copied by threads in any case.
     """
-    if not found.boxed_ways(device) or not found.first.staged:
+    if not choices.boxed_ways(device) or not choices.first.staged:
         return ()
-    alone = bool(stage_names(found.first)) and not found.first.uniform  # a copying warp has no tiles for indices
+    alone = bool(stage_names(choices.first)) and not choices.first.uniform  # a copying warp has no tiles for indices
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
     filled = categorical(
         "filled_by",
         values,
         "how boxes are filled: by all threads, by TMA, or by a dedicated warp that issues TMA copies",
     )
-    if alone and may_alternate(found) and not any(map(in_tensor_memory, found.boxed_ways(device))):
+    if alone and may_alternate(choices) and not any(map(in_tensor_memory, choices.boxed_ways(device))):
         doc = "whether two warpgroups alternate at the tensor cores"
         return filled, ordinal(PING_PONG, (0, 1), doc, before=0)
-    if not flying(found):
+    if not flying(choices):
         return (filled,)
     return filled, ordinal(
         "in_flight", (0, 1), "iterations whose products may be unfinished when those of the next begin"
     )
 
 
-def flying(found: Choices) -> bool:
+def flying(choices: Choices) -> bool:
     """Return True if the ring's only loop does nothing but accumulate products."""
-    return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in found.inferences.values())
+    return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in choices.inferences.values())
 
 
-def may_alternate(found: Choices) -> bool:
+def may_alternate(choices: Choices) -> bool:
     """Return True if two warpgroups may alternate at the tensor cores in the program's only loop."""
-    return all(alternating(inference) is not None for inference in found.inferences.values())
+    return all(alternating(inference) is not None for inference in choices.inferences.values())
 
 
-def threads(found: Choices, device: Device) -> tuple[Attribute, ...]:
+def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
     """Return the number of threads of a block, if not all of them are ``workers``."""
-    if workers(found, device) == "threads":
+    if workers(choices, device) == "threads":
         return ()
     doc = "threads of a block"
-    if not filling(found, device):
+    if not filling(choices, device):
         return (Attribute("threads", lambda workers: 1 * workers, doc),)
     return (Attribute("threads", lambda workers, filled_by: workers + LANES * (filled_by == WARP), doc),)
 
 
-def spared(rule: Rule, found: Choices, device: Device) -> Rule:
+def spared(rule: Rule, choices: Choices, device: Device) -> Rule:
     """Return ``rule`` limited to schedules without boxes: it concerns copies and fragments that boxes do not use."""
-    if not found.boxed_ways(device):
+    if not choices.boxed_ways(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)
     key = next((p for p, column in inputs.items() if column == "intrinsic"), "intrinsic")
@@ -119,22 +119,22 @@ def spared(rule: Rule, found: Choices, device: Device) -> Rule:
 
 
 @cache
-def why_not_boxed(found: Inference) -> str | None:
+def why_not_boxed(inference: Inference) -> str | None:
     """Return the reason why no schedule can multiply by an instruction that reads boxes, or None."""
-    for operation in found.made.values():
+    for operation in inference.made.values():
         if not isinstance(operation, ir.Mma):
             continue
-        spread = Spread("right", operation.b.shape, found.product_of[operation.result.id])
-        producer = found.made[operation.b.id]
+        spread = Spread("right", operation.b.shape, inference.product_of[operation.result.id])
+        producer = inference.made[operation.b.id]
         source = producer.value if isinstance(producer, ir.TransposeTile) else operation.b
         key = (source.id, spread.swap() if isinstance(producer, ir.TransposeTile) else spread)
-        strided = next((s for s in found.staged.values() if needs_tma(s) and not takes_tma(s)), None)
+        strided = next((s for s in inference.staged.values() if needs_tma(s) and not takes_tma(s)), None)
         if strided is not None:
             return (
                 f"boxes of {strided.name}, whose row stride is passed at launch, are copied by TMA, which needs a "
                 f"stride that is a multiple of {TMA_BYTES} bytes"
             )
-        if key not in found.staged:
+        if key not in inference.staged:
             return (
                 f"wgmma and tcgen05 read b from shared memory, to which only loads copy it: b of the mma at "
                 f"{operation.source} is computed, or its window cannot be copied to shared memory"
@@ -142,33 +142,33 @@ def why_not_boxed(found: Inference) -> str | None:
     return None
 
 
-def box_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
+def box_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the validity rules of boxes, TMA and a copying warp."""
-    if not found.boxed_ways(device) or not found.first.products:
+    if not choices.boxed_ways(device) or not choices.first.products:
         return ()
-    rules = [_way_rule(found)]
-    if any(map(in_tensor_memory, found.boxed_ways(device))):
-        rules.append(_tensor_memory_rule(found))
-    for p in found.first.products:
+    rules = [_way_rule(choices)]
+    if any(map(in_tensor_memory, choices.boxed_ways(device))):
+        rules.append(_tensor_memory_rule(choices))
+    for p in choices.first.products:
         rules += _map_rules(p)
-    for s in boxed_operands(found):
+    for s in boxed_operands(choices):
         rules += _operand_rules(s)
-    if filling(found, device):
-        rules.append(_filling_rule(found))
-        if flying(found):
-            rules.append(_flight_rule(stage_names(found.first)))
-        if any(parameter.name == PING_PONG for parameter in filling(found, device)):
-            rules.append(_ping_pong_rule(found, device))
+    if filling(choices, device):
+        rules.append(_filling_rule(choices))
+        if flying(choices):
+            rules.append(_flight_rule(stage_names(choices.first)))
+        if any(parameter.name == PING_PONG for parameter in filling(choices, device)):
+            rules.append(_ping_pong_rule(choices, device))
     return tuple(rules)
 
 
-def boxed_operands(found: Choices) -> list[Staged]:
+def boxed_operands(choices: Choices) -> list[Staged]:
     """Return the operands in boxes: all but those that are converted, which are then loaded to registers."""
-    return [s for s in unique_operands(found.first) if not s.converted]
+    return [s for s in unique_operands(choices.first) if not s.converted]
 
 
-def _way_rule(found: Choices) -> Rule:
-    inferences = found.inferences.values()
+def _way_rule(choices: Choices) -> Rule:
+    inferences = choices.inferences.values()
     reason = next((r for r in map(why_not_boxed, inferences) if r is not None), None)
     elsewhere = next((r for r in map(why_not_in_tensor_memory, inferences) if r is not None), None)
 
@@ -182,11 +182,11 @@ def _way_rule(found: Choices) -> Rule:
     )
 
 
-def _tensor_memory_rule(found: Choices) -> Rule:
+def _tensor_memory_rule(choices: Choices) -> Rule:
     def why_not(intrinsic: str, min_blocks: int, **values: Value) -> str | None:
         if not in_tensor_memory(intrinsic):
             return None
-        inference = found.inference(values)
+        inference = choices.inference(values)
         if why_not_in_tensor_memory(inference) is not None:
             return None  # refused by the rule on instructions
         multiple = columns_step(intrinsic)
@@ -205,7 +205,7 @@ def _tensor_memory_rule(found: Choices) -> Rule:
         "tensor_memory",
         with_home(why_not),
         "the sums of all resident blocks fit into tensor memory",
-        names={"intrinsic": "intrinsic", "min_blocks": "min_blocks", **{n: n for n in found.shaping}},
+        names={"intrinsic": "intrinsic", "min_blocks": "min_blocks", **{n: n for n in choices.shaping}},
     )
 
 
@@ -281,8 +281,8 @@ def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
     return of_all
 
 
-def _filling_rule(found: Choices) -> Rule:
-    operands = boxed_operands(found)
+def _filling_rule(choices: Choices) -> Rule:
+    operands = boxed_operands(choices)
     by_tma = [s for s in operands if takes_tma(s)]
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
@@ -324,7 +324,7 @@ def _flight_rule(stages: Mapping[int, str]) -> Rule:
     return Rule.refusing("in_flight", why_not, "no stage is filled while products still read it", names=names)
 
 
-def _ping_pong_rule(found: Choices, device: Device) -> Rule:
+def _ping_pong_rule(choices: Choices, device: Device) -> Rule:
     def why_not(ping_pong: int, filled_by: str, workers: int, scratch: int) -> str | None:
         if not ping_pong:
             return None
@@ -336,8 +336,8 @@ def _ping_pong_rule(found: Choices, device: Device) -> Rule:
             return "the loop exchanges values through shared memory, which needs barriers of both warpgroups"
         return None
 
-    suffix = next(suffix for suffix, loop in places(found.first).items() if loop == alternating(found.first))
-    names = {"workers": workers(found, device), "scratch": scratch_name(suffix)}
+    suffix = next(suffix for suffix, loop in places(choices.first).items() if loop == alternating(choices.first))
+    names = {"workers": workers(choices, device), "scratch": scratch_name(suffix)}
     return Rule.refusing(
         PING_PONG,
         why_not,

@@ -19,7 +19,7 @@ from search_spaces.programs.planning.block_order import (
     uneven,
 )
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
@@ -54,10 +54,10 @@ def _arrays(problem: ProgramProblem) -> tuple[int, int]:
 
 
 @cache
-def _chained(found: Inference, number: int) -> bool:
+def _chained(inference: Inference, number: int) -> bool:
     """Return True if an iteration multiplies results of another product of the same iteration."""
     multiplied: set[int] = set()
-    for operation in found.loops[number].body:
+    for operation in inference.loops[number].body:
         if not isinstance(operation, ir.Computing):
             continue
         of_product = any(value.id in multiplied for value in ir.inputs(operation))
@@ -69,49 +69,49 @@ def _chained(found: Inference, number: int) -> bool:
 
 
 @cache
-def _longest(found: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
+def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
     """Return the iterations of a loop in the first or last block (the larger number) relative to the average block.
 
     If only long tiles are shared, a block has at most ``each`` iterations, and ``parts_of_tile`` blocks on average
     share a tile; otherwise ``each`` is 0.
     """
-    trace, loop = found.trace, found.loops[number]
+    trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.turns()}
     most = max(
         loop.turns(block, zero) for block in (tuple(0 for _ in trace.blocks), tuple(b - 1 for b in trace.blocks))
     )
-    mean = max(average_turns(found, number), 1.0)
+    mean = max(average_turns(inference, number), 1.0)
     return max(1.0, each * parts_of_tile / mean if each else most / mean)
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config."""
-    found = choices(problem).inference(config)
-    made = numbers(found, config)
-    work, split, staged = work_of_block(found, config, made), split_of(found, config), in_shared(found, config)
+    choices = choices_of(problem).inference(config)
+    made = numbers(choices, config)
+    work, split, staged = work_of_block(choices, config, made), split_of(choices, config), in_shared(choices, config)
     blocks, threads = config.integers("blocks", "threads")
     streamed = split.launched if split is not None else 0
-    parts_of_tile = 1.0 if split is None or streamed else blocks_per_tile(found, split)
+    parts_of_tile = 1.0 if split is None or streamed else blocks_per_tile(choices, split)
     if split is not None and not streamed:
         blocks = round(blocks * parts_of_tile)
-        registers = sum(made.of(found.states[state]).registers for state in split.states)
-        results = registers * made.warps * WARP * share_of_parts(found, split)
+        registers = sum(made.of(choices.states[state]).registers for state in split.states)
+        results = registers * made.warps * WARP * share_of_parts(choices, split)
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
-    stages = stages_of(found, config)
-    if work_of_values(found, config, made).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
+    stages = stages_of(choices, config)
+    if work_of_values(choices, config, made).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
         stages = dict.fromkeys(stages, 1)  # the waits for unstaged loads dominate, so rings hide no latency
-    main = max(stages, key=lambda n: average_turns(found, n), default=None)
-    row = fragments(config.text("intrinsic")) if found.products else None
-    boxed = bool(found.products) and is_boxed(config.text("intrinsic"))
-    ending = _ending(found, made) if boxed else 0.0
-    trips = 0.0 if split is None else _trips_to_combine(found, split, config)
+    main = max(stages, key=lambda n: average_turns(choices, n), default=None)
+    row = fragments(config.text("intrinsic")) if choices.products else None
+    boxed = bool(choices.products) and is_boxed(config.text("intrinsic"))
+    ending = _ending(choices, made) if boxed else 0.0
+    trips = 0.0 if split is None else _trips_to_combine(choices, split, config)
     if split is not None and split.launches == 1:
         trips += TRIPS_OF_SPLIT
     waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before the loads of a block's next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # A block does not overlap the end of a tile or the exchange of sums with other work.
-        tiles, results = blocks / streamed, sum(made.of(found.states[s]).registers for s in split.states) * threads
+        tiles, results = blocks / streamed, sum(made.of(choices.states[s]).registers for s in split.states) * threads
         ends, exchanged = math.ceil(tiles), 4.0 * results
         trips = trips_to_exchange(exchanged, threads)
         ending = 4.0 * results / WARP * ends + ADDITIONS * exchanged
@@ -124,12 +124,12 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     launched = launched_blocks(config)
     if launched and main is not None:
         # A block has as many tiles with work as any other, or one less; it skips tiles without iterations.
-        longest = _longest(found, main)
+        longest = _longest(choices, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched
         work = work.times(tiles)
-        waits = waits_between_tiles(config, exchanges(found, config))
-    stretch = 1.0 if streamed or launched else _stretch(found, config, device, split)
+        waits = waits_between_tiles(config, exchanges(choices, config))
+    stretch = 1.0 if streamed or launched else _stretch(choices, config, device, split)
     work = work.times(stretch)
     each = split.each_if_long if split is not None and split.loop.number == main else 0
     return CostCounts(
@@ -147,9 +147,9 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram_bytes=dram,
         iterations=1
         if main is None
-        else max(1, math.ceil(average_turns(found, main) * tiles))
+        else max(1, math.ceil(average_turns(choices, main) * tiles))
         if streamed or launched
-        else max(1, round(average_turns(found, main) * stretch / parts_of_tile)),
+        else max(1, round(average_turns(choices, main) * stretch / parts_of_tile)),
         stages=1 if main is None else stages[main],
         refills=config.get("fragment_buffers", 1) == 1,
         special=work.special,
@@ -159,37 +159,37 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         launches=1 if split is None else split.launches,
         round_trips=trips,
         drain_instructions=ending,
-        chained=main is not None and _chained(found, main),
+        chained=main is not None and _chained(choices, main),
         ping_pong=alternates(config),
-        longest=1.0 if main is None or launched else max(1.0, _longest(found, main, each, parts_of_tile) / stretch),
-        run_bytes=_run_bytes([placed_operand(found, s, config, made) for s in staged.values()]),
+        longest=1.0 if main is None or launched else max(1.0, _longest(choices, main, each, parts_of_tile) / stretch),
+        run_bytes=_run_bytes([placed_operand(choices, s, config, made) for s in staged.values()]),
     )
 
 
-def _stretch(found: Inference, config: Config, device: Device, split: Split | None) -> float:
+def _stretch(inference: Inference, config: Config, device: Device, split: Split | None) -> float:
     """Return the factor by which the launch takes longer because blocks have different numbers of iterations.
 
     Blocks that share a loop have equal parts of it.
     """
-    if uneven(found) is None:
+    if uneven(inference) is None:
         return 1.0
     threads, registers, shared_bytes = config.integers("threads", "registers", "shared_bytes")
     resident = occupancy(device, threads, min(registers, device.max_registers_per_thread), shared_bytes)
     raster, parts = str(config.get("raster", "row")), 1 if split is None else split.count
     each = split.each_if_long if split is not None else 0
-    return imbalance(found, order_of(config), raster, device.sm_count, max(1, resident), parts, each)
+    return imbalance(inference, order_of(config), raster, device.sm_count, max(1, resident), parts, each)
 
 
-def _trips_to_combine(found: Inference, split: Split, config: Config) -> float:
+def _trips_to_combine(inference: Inference, split: Split, config: Config) -> float:
     """Return the number of times that the last block of a tile waits for parts.
 
     Its loop over the parts fetches as many at a time as it is unrolled. If the program has no such loop, the loads of
     all parts overlap.
     """
-    joins = combining_loop(found)
+    joins = combining_loop(inference)
     if joins is None:
         return 0.0
-    return float(math.ceil((split.count - 1) / (unroll_of(found, config, joins) or 1)))
+    return float(math.ceil((split.count - 1) / (unroll_of(inference, config, joins) or 1)))
 
 
 def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
@@ -204,9 +204,9 @@ def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
     return 1.0 if stages > 1 else 2.0
 
 
-def _ending(found: Inference, made: Numbers) -> float:
+def _ending(inference: Inference, made: Numbers) -> float:
     """Return the warp instructions of the epilogue, during which tensor cores are idle; rows are stored by eights."""
-    results = sum(math.prod(s.value.shape) for s in found.stores)
+    results = sum(math.prod(s.value.shape) for s in inference.stores)
     return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)
 
 

@@ -17,7 +17,7 @@ from search_spaces.programs.planning.block_order import (
     may_share_long_tiles,
     uneven,
 )
-from search_spaces.programs.planning.choices import Choices, choices, unique_operands
+from search_spaces.programs.planning.choices import Choices, choices_of, unique_operands
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
     MOST_STAGES,
@@ -51,7 +51,7 @@ STEP_REGISTERS = "step_registers"
 
 def staged_operands(problem: ProgramProblem) -> list[Staged]:
     """Return the operands that any schedule may stage."""
-    return unique_operands(choices(problem).first)
+    return unique_operands(choices_of(problem).first)
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
@@ -67,14 +67,14 @@ def operand_names(staged: Staged, threads: str) -> dict[str, str]:
 @lru_cache(maxsize=64)
 def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]:
     """Return every decision of the program, by the user's names."""
-    found = choices(problem)
-    first = found.first
+    choices = choices_of(problem)
+    first = choices.first
     listed: list[Parameter] = [
         ordinal(name, values, "a size that the program lets the search choose")
-        for name, values in found.domains.items()
+        for name, values in choices.domains.items()
     ]
-    if found.element is not None:
-        listed.append(categorical("intrinsic", found.ways(device), "instruction that multiplies fragments"))
+    if choices.element is not None:
+        listed.append(categorical("intrinsic", choices.ways(device), "instruction that multiplies fragments"))
     for p in first.products:
         if p.given is None:
             listed += [
@@ -90,15 +90,18 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     if not first.products:
         listed.append(
             ordinal(
-                "warps", given_warps(found) or WARPS, "warps of a block", default=4 if not given_warps(found) else None
+                "warps",
+                given_warps(choices) or WARPS,
+                "warps of a block",
+                default=4 if not given_warps(choices) else None,
             )
         )
-    for a in range(anchor_count(found)):
+    for a in range(anchor_count(choices)):
         listed += [
             ordinal(f"width_{a + 1}", (1, 2, 4, 8), f"consecutive elements per lane, in tiles of kind {a + 1}"),
             ordinal(
                 f"lanes_{a + 1}",
-                lane_counts(found, a),
+                lane_counts(choices, a),
                 f"lanes next to each other on a memory line, in tiles of kind {a + 1}",
             ),
         ]
@@ -114,27 +117,27 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
                 "number of pipeline stages: steps of the loop in shared memory at a time",
             )
         )
-    listed += fragment_buffers(found)
-    for name in tail_names(found.inferences.values()).values():
+    listed += fragment_buffers(choices)
+    for name in tail_names(choices.inferences.values()).values():
         doc = "whether the last iterations of the loop have their own code"
         listed.append(categorical(name, (MASKED, PEELED), doc, before=MASKED))
     for name in unrollable(first).values():
         listed.append(ordinal(name, UNROLLS, "unroll factor of the loop", before=4))
-    listed += filling(found, device)
+    listed += filling(choices, device)
     if shared_loop(first) is not None:
         doc = "launches for the split loop: with 2, a second launch combines the partial results"
         listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
-    if any(may_share_long_tiles(i) for i in found.inferences.values()):
+    if any(may_share_long_tiles(i) for i in choices.inferences.values()):
         doc = "tiles whose loop blocks share: all equally, or long ones by more blocks than short ones"
         listed.append(categorical(TILES, (ALL, LONG), doc, before=ALL))
-    if is_splittable(found):
+    if is_splittable(choices):
         listed.append(
             ordinal(
                 "split_k", SPLITS, "blocks that share the iterations of the loop; the last one adds the partial sums"
             )
         )
-        listed += stream_k(found)
-    listed += persistence(found)
+        listed += stream_k(choices)
+    listed += persistence(choices)
     for i in range(len(first.sums)):
         listed.append(
             categorical(
@@ -152,21 +155,21 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
                     f"how {store.window.array.name} is stored: directly, or transposed through shared memory",
                 )
             )
-    if estimates.may_exchange(found.inferences.values()):
+    if estimates.may_exchange(choices.inferences.values()):
         listed.append(categorical("exchange", EXCHANGES, "layout of tiles that threads exchange through shared memory"))
     listed.append(ordinal("min_blocks", (1, 2, 3, 4), "blocks per SM for which the compiler limits registers"))
     if len(first.trace.blocks) > 1:
         listed.append(raster())
-    if any(uneven(i) is not None for i in found.inferences.values()):
+    if any(uneven(i) is not None for i in choices.inferences.values()):
         listed.append(
             categorical(PARAMETER, BLOCK_ORDERS, "order of blocks with different numbers of iterations", before=FORWARD)
         )
     return tuple(listed)
 
 
-def given_warps(found: Choices) -> tuple[int, ...]:
+def given_warps(choices: Choices) -> tuple[int, ...]:
     """Return the number of warps that user maps require, as a tuple; empty without maps."""
-    counts = {estimates.map_warps(m) for m in found.first.given.values()}
+    counts = {estimates.map_warps(m) for m in choices.first.given.values()}
     return (max(counts),) if counts else ()
 
 
@@ -192,44 +195,44 @@ def _of_operand(staged: Staged) -> list[Parameter]:
 
 def shaping_names(problem: ProgramProblem, device: Device) -> dict[str, str]:
     """Return the parameters that distributions depend on."""
-    found = choices(problem)
+    choices = choices_of(problem)
     known = [p.name for p in parameters(problem, device)]
     prefixes = ("subgroups_m", "subgroups_n", "width_", "lanes_", "warps", "intrinsic")
-    return {name: name for name in known if name in found.shaping or name.startswith(prefixes)}
+    return {name: name for name in known if name in choices.shaping or name.startswith(prefixes)}
 
 
 def constants(problem: ProgramProblem) -> dict[str, int]:
     """Return the derived sizes that no decision changes."""
-    found = choices(problem)
-    return {name: size for sizes in derived_sizes(problem) for name, size in sizes.constant(found).items()}
+    choices = choices_of(problem)
+    return {name: size for sizes in derived_sizes(problem) for name, size in sizes.constant(choices).items()}
 
 
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
     """Return the derived columns that rules, lowering and counts share."""
-    found = choices(problem)
-    operands = unique_operands(found.first)
+    choices = choices_of(problem)
+    operands = unique_operands(choices.first)
     listed: list[Attribute] = []
     for sizes in derived_sizes(problem):
-        listed += sizes.attribute(found)
-    computing = workers(found, device)
-    listed.append(_threads(found, computing))
-    listed += threads(found, device)
-    listed += stream_attributes(found, device)
-    listed += persistent_attributes(found, device)
+        listed += sizes.attribute(choices)
+    computing = workers(choices, device)
+    listed.append(_threads(choices, computing))
+    listed += threads(choices, device)
+    listed += stream_attributes(choices, device)
+    listed += persistent_attributes(choices, device)
     for s in operands:
         listed += _operand_attributes(s, computing)
-    for place, name in tail_names(found.inferences.values()).items() if found.shaping else ():
-        listed.append(_peelable(found, place, name))
+    for place, name in tail_names(choices.inferences.values()).items() if choices.shaping else ():
+        listed.append(_peelable(choices, place, name))
     shaping = shaping_names(problem, device)
 
-    registers = each_needs(found, lambda _, needs: needs.registers)
-    step_registers = each_needs(found, lambda _, needs: needs.fragments)
+    registers = each_needs(choices, lambda _, needs: needs.registers)
+    step_registers = each_needs(choices, lambda _, needs: needs.fragments)
 
     def live(fragment_buffers: IntArray | int = 1, **values: Column) -> IntArray:
         total: IntArray = registers(**values) + (fragment_buffers - 1) * step_registers(**values)
         return total
 
-    buffers = {p.name: p.name for p in fragment_buffers(found)}
+    buffers = {p.name: p.name for p in fragment_buffers(choices)}
     doc = "registers of values (lower bound)"
     listed.append(Attribute("live_registers", live, doc, names={**shaping, **buffers}))
     if buffers:
@@ -254,17 +257,17 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     return tuple(listed)
 
 
-def _peelable(found: Choices, place: int, name: str) -> Attribute:
+def _peelable(choices: Choices, place: int, name: str) -> Attribute:
     def can_be(**values: Value) -> int:
-        inference = found.inference(values)
+        inference = choices.inference(values)
         return int(list(inference.loops)[place] in peelable(inference))
 
     doc = "whether only the last iteration reaches beyond arrays"
-    return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in found.shaping})
+    return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in choices.shaping})
 
 
-def _threads(found: Choices, name: str) -> Attribute:
-    products = found.first.products
+def _threads(choices: Choices, name: str) -> Attribute:
+    products = choices.first.products
     if not products:
         return Attribute("threads", lambda warps: warps * WARP, "threads of a block")
     given = next((p.given for p in products if p.given is not None), None)

@@ -10,7 +10,7 @@ from search_spaces.programs.inference.inference import Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.ways import is_wmma
 from search_spaces.programs.planning.wmma import is_staged
@@ -44,14 +44,14 @@ class ConversionRow:
 
 def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ValueRow, ...]:
     """Return every distribution in which a value is computed, in program order."""
-    found = choices(problem).inference(schedule)
-    distributions = numbers(found, schedule)
-    wmma = bool(found.products) and is_wmma(str(schedule["intrinsic"]))
+    choices = choices_of(problem).inference(schedule)
+    distributions = numbers(choices, schedule)
+    wmma = bool(choices.products) and is_wmma(str(schedule["intrinsic"]))
     rows = []
-    for operation in found.made.values():
+    for operation in choices.made.values():
         result = operation.result
-        for spread in found.computed_in(result):
-            if wmma and is_staged(found, result, spread):
+        for spread in choices.computed_in(result):
+            if wmma and is_staged(choices, result, spread):
                 continue  # wmma reads it from shared memory
             of = distributions.of(spread)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
@@ -63,16 +63,16 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
 
 def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ConversionRow, ...]:
     """Return every conversion of a value to another distribution, and how its elements move between threads."""
-    found = choices(problem).inference(schedule)
-    distributions = numbers(found, schedule)
+    choices = choices_of(problem).inference(schedule)
+    distributions = numbers(choices, schedule)
     rows = [
-        _row(distributions, found.made[value.id].source, value, source, target, False)
-        for value, source, target in found.conversions
+        _row(distributions, choices.made[value.id].source, value, source, target, False)
+        for value, source, target in choices.conversions
     ]
-    for operation in found.made.values():
-        if isinstance(operation, ir.Convert) and found.wanted.get(operation.result.id):
-            target = found.natural[operation.result.id]
-            source = found.natural.get(operation.value.id, target)
+    for operation in choices.made.values():
+        if isinstance(operation, ir.Convert) and choices.wanted.get(operation.result.id):
+            target = choices.natural[operation.result.id]
+            source = choices.natural.get(operation.value.id, target)
             rows.append(_row(distributions, operation.source, operation.result, source, target, operation.shared))
     return tuple(rows)
 
@@ -86,9 +86,9 @@ def _row(
 
 
 def _route(source: Distribution, target: Distribution, warps: int, shared: bool) -> tuple[str, int]:
-    found = None if shared else move(source, target, warps)
-    if isinstance(found, Renamed):
-        return ("nothing" if found.table == tuple(range(source.registers)) else "other registers"), 0
-    if isinstance(found, Shuffled):
-        return f"shuffles within {WARP} lanes", len(found.table) * warps
+    moved = None if shared else move(source, target, warps)
+    if isinstance(moved, Renamed):
+        return ("nothing" if moved.table == tuple(range(source.registers)) else "other registers"), 0
+    if isinstance(moved, Shuffled):
+        return f"shuffles within {WARP} lanes", len(moved.table) * warps
     return "shared memory", (source.registers + target.registers) * warps

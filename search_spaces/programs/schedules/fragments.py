@@ -17,29 +17,29 @@ from search_spaces.spaces.rules import Rule
 from search_spaces.templates.matmul.pruning import BUFFER_REGISTERS, ROUNDING_REGISTERS
 
 
-def is_bufferable(found: Choices) -> bool:
+def is_bufferable(choices: Choices) -> bool:
     """Return True if the ring's loop does nothing but multiply fragments."""
-    return all(bufferable(i) is not None for i in found.inferences.values())
+    return all(bufferable(i) is not None for i in choices.inferences.values())
 
 
-def copying_name(found: Choices) -> str:
+def copying_name(choices: Choices) -> str:
     """Return the name of the column with the registers through which operands are copied; 0 with cp.async alone."""
-    return f"copying_staging_{unique_operands(found.first)[-1].name}"
+    return f"copying_staging_{unique_operands(choices.first)[-1].name}"
 
 
-def fragment_buffers(found: Choices) -> tuple[Parameter, ...]:
+def fragment_buffers(choices: Choices) -> tuple[Parameter, ...]:
     """Return the decision on one or two buffers of fragments."""
-    if not is_bufferable(found):
+    if not is_bufferable(choices):
         return ()
     doc = "buffers of fragments: with 2, those of the next step are loaded during a multiplication"
     return (ordinal("fragment_buffers", (1, 2), doc, before=1),)
 
 
-def fragment_rules(found: Choices) -> tuple[Rule, ...]:
+def fragment_rules(choices: Choices) -> tuple[Rule, ...]:
     """Return the requirements of two buffers: the next tiles in shared memory, and an even number of steps."""
-    if not is_bufferable(found):
+    if not is_bufferable(choices):
         return ()
-    product = found.first.products[0]
+    product = choices.first.products[0]
 
     def steps(fragment_buffers: int, intrinsic: str, tile_k: int) -> str | None:
         row = fragments(intrinsic)
@@ -57,7 +57,7 @@ def fragment_rules(found: Choices) -> tuple[Rule, ...]:
             "fragment_copies",
             lambda fragment_buffers, copying: (fragment_buffers == 1) | (copying == 0),
             "two buffers of fragments need cp.async copies: loads through {copying} registers arrive too late",
-            names={"fragment_buffers": "fragment_buffers", "copying": copying_name(found)},
+            names={"fragment_buffers": "fragment_buffers", "copying": copying_name(choices)},
         ),
         Rule(
             "fragment_stages",
@@ -68,9 +68,9 @@ def fragment_rules(found: Choices) -> tuple[Rule, ...]:
     )
 
 
-def fragment_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def fragment_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the rule that two buffers of fragments fit into registers, as in the hand-written matmul."""
-    if not is_bufferable(found):
+    if not is_bufferable(choices):
         return ()
     rounds = each(lambda name: fragments(name).rounds)
 

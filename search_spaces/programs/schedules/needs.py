@@ -25,16 +25,16 @@ from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Value
 
 
-def each_needs(found: Choices, read: Callable[[Inference, Needs], int]) -> Callable[..., Any]:
+def each_needs(choices: Choices, read: Callable[[Inference, Needs], int]) -> Callable[..., Any]:
     """Return a function from the columns that distributions depend on to a column of numbers.
 
     Args:
-        found: The program.
+        choices: The program.
         read: Function that reads a number or a bool from the needs of one schedule.
     """
 
     def over(**columns: Column) -> npt.NDArray[Any]:
-        rows = _needs_of_rows(found, columns)
+        rows = _needs_of_rows(choices, columns)
         return np.array([read(*distinct) for distinct in rows.distinct])[rows.numbers]
 
     return over
@@ -43,7 +43,7 @@ def each_needs(found: Choices, read: Callable[[Inference, Needs], int]) -> Calla
 class _NeedsOfRows(NamedTuple):
     """The needs of rows with their inference; ``numbers`` has the index into ``distinct`` for each row."""
 
-    found: Choices
+    choices: Choices
     columns: Mapping[str, Column]
     distinct: list[tuple[Inference, Needs]]
     numbers: IntArray
@@ -52,12 +52,12 @@ class _NeedsOfRows(NamedTuple):
 _last: _NeedsOfRows | None = None  # one cache for all programs: one per program would take too much memory
 
 
-def _needs_of_rows(found: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
+def _needs_of_rows(choices: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
     """Return the registers and shared memory that these rows need. The result is cached for the next call."""
     global _last
     last = _last  # another thread may replace it
-    if last is None or last.found is not found or not _equal(last.columns, columns):
-        last = _last = _compute(found, columns)
+    if last is None or last.choices is not choices or not _equal(last.columns, columns):
+        last = _last = _compute(choices, columns)
     return last
 
 
@@ -71,39 +71,39 @@ def _equal_columns(one: Column, other: Column) -> bool:
     return not isinstance(one, TextColumn) and not isinstance(other, TextColumn) and np.array_equal(one, other)
 
 
-def _compute(found: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
-    distinct = [(found.first, NOTHING)]
+def _compute(choices: Choices, columns: Mapping[str, Column]) -> _NeedsOfRows:
+    distinct = [(choices.first, NOTHING)]
 
     def number(**values: Value) -> int:
-        inference = found.inference(values)
+        inference = choices.inference(values)
         distinct.append((inference, needs(inference, values)))
         return len(distinct) - 1
 
-    fits = _fits(found, columns)
+    fits = _fits(choices, columns)
     numbers = np.zeros(len(fits), dtype=np.int64)
     rows = np.flatnonzero(fits)
     if len(rows):
         numbers[rows] = each(number)(**{name: _rows_of(column, rows) for name, column in columns.items()})
-    return _NeedsOfRows(found, columns, distinct, numbers)
+    return _NeedsOfRows(choices, columns, distinct, numbers)
 
 
-def _fits(found: Choices, columns: Mapping[str, Column]) -> BoolArray:
+def _fits(choices: Choices, columns: Mapping[str, Column]) -> BoolArray:
     """Return a mask of the rows for which ``estimates.fitting`` finds distributions."""
 
     def warps_of_block(**values: Value) -> int:
-        inference = found.inference(values)
+        inference = choices.inference(values)
         return warps_of(inference, values) if products_fit(inference, values) else 0
 
     def fits(number: int, warps: int, **values: Value) -> bool:
-        inference = found.inference(values)  # with these sizes, tiles may share an anchor, so that there are fewer
+        inference = choices.inference(values)  # with these sizes, tiles may share an anchor, so that there are fewer
         return warps > 0 and (number > len(inference.anchors) or anchor_fits(inference, number, warps, values))
 
-    anchors = [(f"lanes_{number}", f"width_{number}") for number in range(1, anchor_count(found) + 1)]
+    anchors = [(f"lanes_{number}", f"width_{number}") for number in range(1, anchor_count(choices) + 1)]
     block = {name: column for name, column in columns.items() if not any(name in names for names in anchors)}
     warps = each(warps_of_block)(**block)
     mask: BoolArray = warps > 0
     for number, names in enumerate(anchors, 1):
-        own = {name: columns[name] for name in (*found.shaping, *names)}
+        own = {name: columns[name] for name in (*choices.shaping, *names)}
         mask &= each(partial(fits, number))(**{**own, "warps": warps})
     return mask
 

@@ -87,9 +87,9 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     )
 
 
-def split_rules(found: Choices) -> tuple[Rule, ...]:
+def split_rules(choices: Choices) -> tuple[Rule, ...]:
     """Return the validity rules of split loops."""
-    if shared_loop(found.first) is not None:
+    if shared_loop(choices.first) is not None:
         rules = [
             Rule(
                 "split_launches",
@@ -98,7 +98,7 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
                 names={"launches": LAUNCHES, "parts": PARTS},
             )
         ]
-        if any(may_share_long_tiles(i) for i in found.inferences.values()):
+        if any(may_share_long_tiles(i) for i in choices.inferences.values()):
             rules.append(
                 Rule(
                     TILES,
@@ -108,7 +108,7 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
                 )
             )
         return tuple(rules)
-    if not is_splittable(found):
+    if not is_splittable(choices):
         return ()
     return (
         Rule(
@@ -119,11 +119,11 @@ def split_rules(found: Choices) -> tuple[Rule, ...]:
     )
 
 
-def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def split_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return rules that drop splits without benefit."""
-    if shared_loop(found.first) is not None:
-        return _sharing_pruning(found, device)
-    if not is_splittable(found):
+    if shared_loop(choices.first) is not None:
+        return _sharing_pruning(choices, device)
+    if not is_splittable(choices):
         return ()
     enough = FULL_WAVES * device.sm_count
     return (
@@ -141,9 +141,9 @@ def split_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def _sharing_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def _sharing_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return rules that drop parts of a shared loop without iterations or benefit."""
-    shared = shared_loop(found.first)
+    shared = shared_loop(choices.first)
     assert shared is not None
     loop, _ = shared
     enough = EVEN_WAVES * device.sm_count
@@ -156,7 +156,7 @@ def _sharing_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
             names={"parts": PARTS, "blocks": "blocks"},
         )
     ]
-    stages = stage_names(found.first).get(loop.number)
+    stages = stage_names(choices.first).get(loop.number)
     if stages is not None:
         turns = stages.replace("stages", "turns")
         rules.append(
@@ -167,7 +167,7 @@ def _sharing_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
                 names={"parts": PARTS, "stages": stages, "turns": turns},
             )
         )
-    unroll = unrollable(found.first).get(combining_loop(found.first) or 0)
+    unroll = unrollable(choices.first).get(combining_loop(choices.first) or 0)
     if unroll is not None:
         rules.append(
             Rule(

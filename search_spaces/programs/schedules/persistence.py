@@ -23,17 +23,17 @@ from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.matmul.stream_k import workers
 
 
-def may_persist(found: Choices) -> bool:
+def may_persist(choices: Choices) -> bool:
     """Return True if blocks may compute several tiles."""
-    return all(map(_may_persist, found.inferences.values()))
+    return all(map(_may_persist, choices.inferences.values()))
 
 
-def _may_persist(found: Inference) -> bool:
+def _may_persist(inference: Inference) -> bool:
     """Return True if the program finds tiles, and its only ring is that of an outermost loop."""
-    trace, rings = found.trace, stage_names(found)
+    trace, rings = inference.trace, stage_names(inference)
     finds = any(isinstance(operation, ir.FindTile) for operation in trace.operations)
     outermost = {operation.number for operation in trace.operations if isinstance(operation, ir.Loop)}
-    kept = any(staged.loop is None for staged in found.staged.values())
+    kept = any(staged.loop is None for staged in inference.staged.values())
     return (
         finds
         and len(rings) == 1
@@ -41,19 +41,19 @@ def _may_persist(found: Inference) -> bool:
         and not kept
         and not trace.is_dynamic
         and not trace.shared
-        and shared_loop(found) is None
+        and shared_loop(inference) is None
     )
 
 
-def persistence(found: Choices) -> tuple[Parameter, ...]:
+def persistence(choices: Choices) -> tuple[Parameter, ...]:
     """Return the decision on persistent blocks."""
     doc = "whether the grid fills the GPU once, and each block computes several tiles"
-    return (ordinal(PERSISTENT, (0, 1), doc, before=0),) if may_persist(found) else ()
+    return (ordinal(PERSISTENT, (0, 1), doc, before=0),) if may_persist(choices) else ()
 
 
-def persistent_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
+def persistent_attributes(choices: Choices, device: Device) -> tuple[Attribute, ...]:
     """Return the number of launched blocks."""
-    if not may_persist(found):
+    if not may_persist(choices):
         return ()
 
     def launched(blocks: IntArray, min_blocks: IntArray, persistent: IntArray) -> IntArray:
@@ -63,9 +63,9 @@ def persistent_attributes(found: Choices, device: Device) -> tuple[Attribute, ..
     return (Attribute(LAUNCHED, launched, "blocks of the launch"),)
 
 
-def persistent_rules(found: Choices) -> tuple[Rule, ...]:
+def persistent_rules(choices: Choices) -> tuple[Rule, ...]:
     """Return the validity rules of persistent blocks."""
-    if not may_persist(found):
+    if not may_persist(choices):
         return ()
 
     def why_not(intrinsic: str, persistent: int) -> str | None:
@@ -76,9 +76,9 @@ def persistent_rules(found: Choices) -> tuple[Rule, ...]:
     return (Rule.refusing("persistent_way", why_not, "persistent blocks use registers for sums"),)
 
 
-def persistent_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def persistent_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the rule that persistent blocks need more tiles than run at a time."""
-    if not may_persist(found):
+    if not may_persist(choices):
         return ()
 
     def why_not(blocks: int, min_blocks: int, persistent: int) -> str | None:

@@ -11,7 +11,7 @@ from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.index import Index
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.memory import stages_of
 from search_spaces.programs.planning.splits import shared_loop
 from search_spaces.programs.planning.tails import peeled
@@ -28,34 +28,34 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
     many iterations as its ring has stages, plus one. Two batches and heads remain, or as many as their ratios require.
     If the schedule or the program does not allow the smaller problem, the original one is returned.
     """
-    found = choices(problem).inference(schedule.values)
+    choices = choices_of(problem).inference(schedule.values)
     cut = dict(problem.sizes)
-    for name, (unit, count) in _units(found, schedule).items():
+    for name, (unit, count) in _units(choices, schedule).items():
         cut[name] = min(cut[name], unit * count + (cut[name] % unit or unit))
-    for sizes in ({**cut, **_fewer_matrices(found.trace, problem.sizes)}, cut):
+    for sizes in ({**cut, **_fewer_matrices(choices.trace, problem.sizes)}, cut):
         if sizes != problem.sizes:
-            smaller = _cut(problem, sizes, schedule, found)
+            smaller = _cut(problem, sizes, schedule, choices)
             if smaller is not None:
                 return smaller
     return problem
 
 
 def _cut(
-    problem: ProgramProblem, sizes: Mapping[str, int], schedule: Schedule, found: Inference
+    problem: ProgramProblem, sizes: Mapping[str, int], schedule: Schedule, inference: Inference
 ) -> ProgramProblem | None:
     """Return the problem of these sizes, or None if the schedule is not legal for it."""
     try:
         smaller = dataclasses.replace(problem, **sizes)
-        if choices(smaller).domains != choices(problem).domains:
+        if choices_of(smaller).domains != choices_of(problem).domains:
             return None
-        staged = choices(smaller).inference(schedule.values).staged.values()
+        staged = choices_of(smaller).inference(schedule.values).staged.values()
     except ValueError:
         return None
-    if [s.name for s in staged] != [s.name for s in found.staged.values()]:
+    if [s.name for s in staged] != [s.name for s in inference.staged.values()]:
         return None
     if not schedule.values.get("stream_k"):
         return smaller
-    return _with_partial_wave(problem, smaller, schedule, _axes(found.trace, problem.sizes))
+    return _with_partial_wave(problem, smaller, schedule, _axes(inference.trace, problem.sizes))
 
 
 def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -74,14 +74,14 @@ def _with_partial_wave(
 
     ``axes``: the grid axis of each size that blocks cut into tiles.
     """
-    trace = choices(small).inference(schedule.values).trace
+    trace = choices_of(small).inference(schedule.values).trace
     blocks = trace.blocks
     most = {axis: -(-problem.sizes[name] // trace.tile[axis]) for name, axis in axes.items()}
     ranges = [range(n, min(most.get(axis, n), MOST_TILES) + 1) for axis, n in enumerate(blocks)]
-    found = [tiles for tiles in product(*ranges) if math.prod(tiles) >= LEAST_TILES and streams(math.prod(tiles))]
-    if not found:
+    candidates = [tiles for tiles in product(*ranges) if math.prod(tiles) >= LEAST_TILES and streams(math.prod(tiles))]
+    if not candidates:
         return None
-    tiles, sizes = min(found, key=math.prod), dict(small.sizes)
+    tiles, sizes = min(candidates, key=math.prod), dict(small.sizes)
     for name, axis in axes.items():
         rest = problem.sizes[name] % trace.tile[axis] or trace.tile[axis]
         sizes[name] = min(problem.sizes[name], (tiles[axis] - 1) * trace.tile[axis] + rest)
@@ -90,21 +90,21 @@ def _with_partial_wave(
 
 def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
     """Return the tile extent of each size that blocks cut into tiles and along which results are independent."""
-    trace = choices(problem).inference(schedule.values).trace
+    trace = choices_of(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
 
 def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the grid axis of each size that blocks cut into tiles."""
-    found: dict[str, int] = {}
+    axes: dict[str, int] = {}
     for operation, _ in trace.walk():
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
             window = operation.window
             for name, at in zip(window.sizes, window.at, strict=True):
                 for axis, size in enumerate(trace.tile):
                     if name and at == Index("block", axis) * size and sizes[name] == trace.extent[axis]:
-                        found[name] = axis
-    return found
+                        axes[name] = axis
+    return axes
 
 
 def _whole_turns(splits: int, stages: int) -> int:
@@ -115,38 +115,38 @@ def _whole_turns(splits: int, stages: int) -> int:
     return stages if splits == 1 else splits * (stages + 1) - 2
 
 
-def _turns_of_loops(found: Inference, schedule: Schedule) -> dict[int, int]:
+def _turns_of_loops(inference: Inference, schedule: Schedule) -> dict[int, int]:
     """Return how many whole iterations a proxy needs, by loop."""
-    stages = stages_of(found, schedule.values)
-    for loop in peeled(found, schedule.values):  # one more, so that two iterations run without masks
+    stages = stages_of(inference, schedule.values)
+    for loop in peeled(inference, schedule.values):  # one more, so that two iterations run without masks
         stages[loop] = stages.get(loop, 1) + 1
-    shared = shared_loop(found)
+    shared = shared_loop(inference)
     if shared is not None:  # parts differ by one iteration at most, and the longest one refills its ring
-        return {number: shared[0].parts * stages.get(number, 1) for number in found.loops}
+        return {number: shared[0].parts * stages.get(number, 1) for number in inference.loops}
     splits = int(schedule.values.get("split_k", 1))
-    return {number: _whole_turns(splits, stages.get(number, 1)) for number in found.loops}
+    return {number: _whole_turns(splits, stages.get(number, 1)) for number in inference.loops}
 
 
 def enough_turns(problem: ProgramProblem, schedule: Schedule) -> int:
     """Return how many iterations of any loop a proxy needs to refill rings and to give each split some iterations."""
-    found = choices(problem).inference(schedule.values)
-    return max(_turns_of_loops(found, schedule).values(), default=1)
+    choices = choices_of(problem).inference(schedule.values)
+    return max(_turns_of_loops(choices, schedule).values(), default=1)
 
 
-def _units(found: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
+def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
     """Return the extent of a step, and how many whole steps a proxy needs, by the name of the size."""
     units: dict[str, tuple[int, int]] = {}
-    iterations = _turns_of_loops(found, schedule)
+    iterations = _turns_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}
     fixed: set[str] = set()
-    for operation, _ in found.trace.walk():
+    for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw | ir.Prefetch):
             continue
         window = operation.window
         for name, at, extent in zip(window.sizes, window.at, window.shape, strict=True):
             if not name:
                 continue
-            loops = [found.loops[n] for n in at.loops]
+            loops = [inference.loops[n] for n in at.loops]
             if at.kind == "constant":
                 if extent != 1:
                     fixed.add(name)

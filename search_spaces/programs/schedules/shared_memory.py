@@ -11,7 +11,7 @@ from search_spaces.arrays import IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning import estimates
-from search_spaces.programs.planning.choices import Choices, choices, unique_operands
+from search_spaces.programs.planning.choices import Choices, choices_of, unique_operands
 from search_spaces.programs.planning.estimates import Needs
 from search_spaces.programs.planning.memory import barrier_bytes, shared_tile_bytes, stage_names
 from search_spaces.programs.planning.scratch import flag_bytes, scratch_bytes, store_places, sum_places
@@ -36,15 +36,15 @@ def shared_memory(
         parameters: Parameters of the space.
         shaping: The parameters that distributions depend on.
     """
-    found = choices(problem)
-    first, operands = found.first, unique_operands(found.first)
-    listed = _sum_bytes(found, shaping)
+    choices = choices_of(problem)
+    first, operands = choices.first, unique_operands(choices.first)
+    listed = _sum_bytes(choices, shaping)
     for suffix, loop in places(first).items():
-        listed += _scratch(found, parameters, shaping, suffix, loop)
+        listed += _scratch(choices, parameters, shaping, suffix, loop)
     kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
     for index, array in enumerate(first.trace.shared):
         kept[f"shared_{index}"] = f"bytes_{array.name}"
-        listed.append(_tile_bytes(found, index, array.name))
+        listed.append(_tile_bytes(choices, index, array.name))
     listed.append(
         Attribute(
             "kept_bytes",
@@ -59,21 +59,21 @@ def shared_memory(
         stage_bytes = [f"stage_bytes_{s.name}" for s in operands if s.loop == loop]
         listed += added(rings[loop], stage_bytes, "bytes of shared memory for one stage")
         names = {"stages": name, "stage": listed[-1].name}
-        if is_splittable(found) and len(stage_bytes) == len(operands) and not first.trace.shared:
+        if is_splittable(choices) and len(stage_bytes) == len(operands) and not first.trace.shared:
             listed.append(early_copies(names["stage"]))
         listed.append(
             Attribute(
                 rings[loop], lambda stages, stage: stages * stage, "bytes of shared memory for a ring", names=names
             )
         )
-    listed += _peak(first, rings, barrier_bytes(found.first) if found.boxed_ways(device) else 0)
+    listed += _peak(first, rings, barrier_bytes(choices.first) if choices.boxed_ways(device) else 0)
     return listed
 
 
-def places(found: Inference) -> dict[str, int | None]:
+def places(inference: Inference) -> dict[str, int | None]:
     """Return where exchanges may happen, by name suffix: None (outside of loops) or an outermost loop's number."""
-    around = (*found.inside.values(), *found.stored_in)
-    loops = [n for n in found.loops if any(estimates.outermost(found, a) == n for a in around)]
+    around = (*inference.inside.values(), *inference.stored_in)
+    loops = [n for n in inference.loops if any(estimates.outermost(inference, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
     return {OUTSIDE: None, **inside}
 
@@ -84,15 +84,15 @@ def scratch_name(suffix: str) -> str:
 
 
 def _scratch(
-    found: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
+    choices: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
 ) -> list[Attribute]:
     """Return the attributes for the shared memory of the exchanges at one position: the size of the largest."""
-    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
+    shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]
-    number = None if loop is None else list(found.first.loops).index(loop)
+    number = None if loop is None else list(choices.first.loops).index(loop)
     stores: dict[str, str] = {}
-    for name, loop_of_store in store_places(found.first).items():
+    for name, loop_of_store in store_places(choices.first).items():
         if name in known and loop_of_store == loop:
             stores |= {name: name, f"shape_{name}": f"shape_{name}"}
     exchange = {"exchange": "exchange"} if "exchange" in known else {}
@@ -106,7 +106,7 @@ def _scratch(
     def joined(inference: Inference, needs: Needs) -> int:
         return max(needs.joined.get(at(inference), {}).values(), default=0)
 
-    flag = flag_bytes(found.first) if loop is None else 0
+    flag = flag_bytes(choices.first) if loop is None else 0
 
     def scratch(exchanged: int, joined: int, exchange: str = "identity", **turned: Value) -> int:
         shapes_exchanged = {shape for shape, b in bit.items() if exchanged & b}
@@ -118,12 +118,12 @@ def _scratch(
     doc = f"bytes of shared memory for reductions across warps {where}"
     listed = [
         Attribute(
-            names["exchanged"], each_needs(found, exchanged),
+            names["exchanged"], each_needs(choices, exchanged),
             f"bit mask of the shapes of tiles that are exchanged {where}", names=shaping,
         ),
-        Attribute(names["joined"], each_needs(found, joined), doc, names=shaping),
+        Attribute(names["joined"], each_needs(choices, joined), doc, names=shaping),
     ]  # fmt: skip
-    sums = _times(found.first, loop)
+    sums = _times(choices.first, loop)
     if sums:
 
         def with_sums(joined: IntArray, **columns: Any) -> IntArray:
@@ -148,42 +148,42 @@ def _scratch(
     return listed
 
 
-def _sum_bytes(found: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
+def _sum_bytes(choices: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
     """Return the bytes that each carried sum needs where it is combined."""
 
     def size(number: int) -> Callable[..., object]:
-        return each_needs(found, lambda _, needs: needs.sums.get(number, 0))
+        return each_needs(choices, lambda _, needs: needs.sums.get(number, 0))
 
     return [
         Attribute(
             f"bytes_{estimates.sum_name(i)}", size(i), "bytes of shared memory for a sum across warps", names=shaping
         )
-        for i in range(len(found.first.sums))
+        for i in range(len(choices.first.sums))
     ]
 
 
-def _times(found: Inference, loop: int | None) -> dict[str, list[str]]:
+def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
     """Return, for each sum that may be combined in ``loop``, its parameter and the values that select the loop."""
     times: dict[str, list[str]] = {}
-    for i in range(len(found.sums)):
-        for time, loop_of_sum in sum_places(found, i).items():
+    for i in range(len(inference.sums)):
+        for time, loop_of_sum in sum_places(inference, i).items():
             if loop_of_sum == loop:
                 times.setdefault(estimates.sum_name(i), []).append(time)
     return times
 
 
-def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
+def _peak(inference: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
     """Return the attributes up to ``shared_bytes``, computed loop by loop so that each depends on few columns.
 
     Args:
-        found: The program at some choice of sizes.
+        inference: The program at some choice of sizes.
         rings: The bytes of each loop's ring.
         barriers: Bytes of mbarriers, counted for every instruction although only boxes need them: a dependence on the
             instruction would couple the columns of attention too tightly for counting.
     """
     doc = "bytes of shared memory for the rings and exchanges of the loops up to this one"
     listed, most = list[Attribute](), scratch_name(OUTSIDE)
-    for suffix, loop in places(found).items():
+    for suffix, loop in places(inference).items():
         if loop is None:
             continue
         inside = scratch_name(suffix)
@@ -200,18 +200,18 @@ def _peak(found: Inference, rings: Mapping[int, str], barriers: int) -> list[Att
     return [*listed, total]
 
 
-def _tile_bytes(found: Choices, index: int, name: str) -> Attribute:
+def _tile_bytes(choices: Choices, index: int, name: str) -> Attribute:
     def size(layout: str, **values: Value) -> int:
-        return shared_tile_bytes(found.inference(values).trace.shared[index], layout)
+        return shared_tile_bytes(choices.inference(values).trace.shared[index], layout)
 
-    names = {"layout": f"layout_{name}", **{n: n for n in found.shaping}}
+    names = {"layout": f"layout_{name}", **{n: n for n in choices.shaping}}
     return Attribute(f"bytes_{name}", each(size), f"bytes of shared memory for {name}", names=names)
 
 
 def added(name: str, parts: Sequence[str], doc: str) -> list[Attribute]:
     """Return attributes that add columns one by one: enumerating each pair is cheaper than all combinations."""
-    found = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
+    sums = [Attribute(f"{name}_{parts[0]}", lambda part: 1 * part, doc, names={"part": parts[0]})]
     for part in parts[1:]:
-        names = {"before": found[-1].name, "part": part}
-        found.append(Attribute(f"{name}_{part}", lambda before, part: before + part, doc, names=names))
-    return found
+        names = {"before": sums[-1].name, "part": part}
+        sums.append(Attribute(f"{name}_{part}", lambda before, part: before + part, doc, names=names))
+    return sums

@@ -10,7 +10,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import REDUCTIONS
-from search_spaces.programs.planning.choices import Choices, choices, unique_operands
+from search_spaces.programs.planning.choices import Choices, choices_of, unique_operands
 from search_spaces.programs.planning.memory import stage_names
 from search_spaces.programs.planning.splits import PARTS, shared_loop
 from search_spaces.programs.problem import ProgramProblem
@@ -33,14 +33,14 @@ class Sizes:
     size: Callable[[Inference], int]
     doc: str
 
-    def constant(self, found: Choices) -> dict[str, int]:
+    def constant(self, choices: Choices) -> dict[str, int]:
         """Return the number as a constant by name; empty if it depends on a chosen size."""
-        names, table = found.deciding(self.size)
+        names, table = choices.deciding(self.size)
         return {} if names else {self.name: next(iter(table.values()))}
 
-    def attribute(self, found: Choices) -> tuple[Attribute, ...]:
+    def attribute(self, choices: Choices) -> tuple[Attribute, ...]:
         """Return the number as an attribute; empty if it is a constant."""
-        names, table = found.deciding(self.size)
+        names, table = choices.deciding(self.size)
         if not names:
             return ()
 
@@ -52,9 +52,9 @@ class Sizes:
 
 def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
     """Return shapes of products, operands and anchors, and the numbers of blocks and iterations."""
-    found = choices(problem)
+    choices = choices_of(problem)
     sizes = []
-    for p in found.first.products:
+    for p in choices.first.products:
         for d, axis in enumerate("mn"):
             sizes.append(
                 Sizes(
@@ -64,7 +64,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 )
             )
         sizes.append(Sizes(f"tile_k{p.suffix}", lambda i, n=p.number: _depth(i, n), "k of a product"))  # type: ignore[misc]
-    for place, s in enumerate(unique_operands(found.first)):
+    for place, s in enumerate(unique_operands(choices.first)):
         for d, axis in enumerate(("rows", "cols")):
             sizes.append(
                 Sizes(
@@ -73,16 +73,16 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                     f"{axis} of the tile of {s.name}",
                 )
             )
-    for a in range(anchor_count(found)):
+    for a in range(anchor_count(choices)):
         doc, doc_lines = (
             f"elements of a memory line, in tiles of kind {a + 1}",
             f"memory lines, in tiles of kind {a + 1}",
         )
         sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
         sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], doc_lines))  # type: ignore[misc]
-    shapes = sorted({shape for i in found.inferences.values() for shape in i.exchangeable})
-    for place, store in enumerate(found.first.stores):
-        if is_turnable(found.first, place):
+    shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
+    for place, store in enumerate(choices.first.stores):
+        if is_turnable(choices.first, place):
             sizes.append(
                 Sizes(
                     f"shape_store_{place + 1}",
@@ -91,7 +91,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 )
             )
     sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))
-    for place, name in enumerate(stage_names(found.first).values()):
+    for place, name in enumerate(stage_names(choices.first).values()):
         sizes.append(
             Sizes(
                 name.replace("stages", "turns"),
@@ -99,48 +99,50 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 "largest number of iterations of the loop",
             )
         )
-    if shared_loop(found.first) is not None:
+    if shared_loop(choices.first) is not None:
         sizes.append(Sizes(PARTS, _parts, "blocks that share the loop"))
-    if len(found.first.trace.blocks) > 1:
+    if len(choices.first.trace.blocks) > 1:
         for d, axis in ((-2, "rows"), (-1, "columns")):
             sizes.append(Sizes(f"grid_{axis}", lambda i, d=d: i.trace.blocks[d], f"{axis} of the grid of tiles"))  # type: ignore[misc]
     return tuple(sizes)
 
 
-def _parts(found: Inference) -> int:
-    shared = shared_loop(found)
+def _parts(inference: Inference) -> int:
+    shared = shared_loop(inference)
     return 1 if shared is None else shared[0].parts
 
 
-def _depth(found: Inference, number: int) -> int:
+def _depth(inference: Inference, number: int) -> int:
     """Return the greatest common divisor of the depths of a group's products."""
     depths = [
-        o.a.shape[1] for o, _ in found.trace.walk() if isinstance(o, ir.Mma) and found.product_of[o.result.id] == number
+        o.a.shape[1]
+        for o, _ in inference.trace.walk()
+        if isinstance(o, ir.Mma) and inference.product_of[o.result.id] == number
     ]
     return math.gcd(*depths)
 
 
-def anchor_count(found: Choices) -> int:
+def anchor_count(choices: Choices) -> int:
     """Return the largest number of anchors of any combination."""
-    return max(len(i.anchors) for i in found.inferences.values())
+    return max(len(i.anchors) for i in choices.inferences.values())
 
 
-def _anchor_line(found: Inference, number: int) -> tuple[int, int]:
+def _anchor_line(inference: Inference, number: int) -> tuple[int, int]:
     """Return (elements per line, lines) of an anchor; (1, 1) if these sizes need fewer anchors."""
-    if number >= len(found.anchors):
+    if number >= len(inference.anchors):
         return 1, 1
-    anchor = found.anchors[number]
+    anchor = inference.anchors[number]
     return anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
 
 
-def lane_counts(found: Choices, number: int) -> tuple[int, ...]:
+def lane_counts(choices: Choices, number: int) -> tuple[int, ...]:
     """Return the candidates for the number of lanes next to each other on a memory line.
 
     These are the powers of two. If all operations support other numbers, they also include the divisors of each line
     length that is odd or twice an odd number.
     """
-    lines = {_anchor_line(i, number)[0] for i in found.inferences.values()}
-    if not all(_takes_any_lanes(o) for o, _ in found.first.trace.walk()):
+    lines = {_anchor_line(i, number)[0] for i in choices.inferences.values()}
+    if not all(_takes_any_lanes(o) for o, _ in choices.first.trace.walk()):
         lines = set()
     odd = {n for n in range(3, WARP + 1) for line in lines if line % 4 and line % n == 0}
     return tuple(sorted({1, 2, 4, 8, 16, 32} | odd))
@@ -153,12 +155,12 @@ def _takes_any_lanes(operation: ir.Operation) -> bool:
     return type(operation) in _OF_ANY_LANES
 
 
-def is_turnable(found: Inference, place: int) -> bool:
+def is_turnable(inference: Inference, place: int) -> bool:
     """Return True if a store may go through shared memory in order to write whole lines."""
-    store = found.stores[place]
+    store = inference.stores[place]
     return (
         isinstance(store, ir.StoreTile)
         and store.window.array.role != "shared"
         and store.window.index is None
-        and found.stored[place].kind in ("result", "swap")
+        and inference.stored[place].kind in ("result", "swap")
     )

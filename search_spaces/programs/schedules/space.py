@@ -9,7 +9,7 @@ import numpy as np
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference, Product
 from search_spaces.programs.planning import estimates
-from search_spaces.programs.planning.choices import Choices, choices
+from search_spaces.programs.planning.choices import Choices, choices_of
 from search_spaces.programs.planning.estimates import Needs
 from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.problem import ProgramProblem
@@ -41,36 +41,36 @@ MOST_REGISTERS = 1024  # registers of a thread's values; code is unrolled over t
 @lru_cache(maxsize=64)
 def space(problem: ProgramProblem, device: Device) -> Space:
     """Return all schedules of ``problem`` on ``device``."""
-    found, operands = choices(problem), staged_operands(problem)
-    products, threads = found.first.products, workers(found, device)
+    choices, operands = choices_of(problem), staged_operands(problem)
+    products, threads = choices.first.products, workers(choices, device)
     return Space(
         problem.program.name,
         offered(parameters(problem, device), device),
         attributes(problem, device),
         (
-            *(rule for p in products for rule in _map_rules(found, p)),
+            *(rule for p in products for rule in _map_rules(choices, p)),
             *(rule for p in products[1:] for rule in _equal_warps(products[0], p, threads)),
             *(_intrinsic_rule(device, p) for p in products),
-            *(spared(rule, found, device) for s in operands for rule in staged_rules(s, threads)),
-            *box_rules(found, device),
-            *wmma_rules(found, device),
-            *fragment_rules(found),
-            *(rule for a in range(anchor_count(found)) for rule in _blocked_rules(a)),
-            *split_rules(found),
-            *stream_rules(found, device),
-            *persistent_rules(found),
+            *(spared(rule, choices, device) for s in operands for rule in staged_rules(s, threads)),
+            *box_rules(choices, device),
+            *wmma_rules(choices, device),
+            *fragment_rules(choices),
+            *(rule for a in range(anchor_count(choices)) for rule in _blocked_rules(a)),
+            *split_rules(choices),
+            *stream_rules(choices, device),
+            *persistent_rules(choices),
             _plan_rule(problem, device),
             *device_rules(device),
         ),
         (
             *tile_pruning(problem, device),
-            *split_pruning(found, device),
-            *stream_pruning(found, device),
-            *persistent_pruning(found, device),
-            *(spared(rule, found, device) for s in operands for rule in operand_pruning(s, threads, device)),
-            *box_pruning(found, device),
-            *wmma_pruning(found, device),
-            *fragment_pruning(found, device),
+            *split_pruning(choices, device),
+            *stream_pruning(choices, device),
+            *persistent_pruning(choices, device),
+            *(spared(rule, choices, device) for s in operands for rule in operand_pruning(s, threads, device)),
+            *box_pruning(choices, device),
+            *wmma_pruning(choices, device),
+            *fragment_pruning(choices, device),
         ),
         stratified_by="intrinsic" if products else "min_blocks",
         constants=constants(problem),
@@ -78,7 +78,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
     )
 
 
-def _map_rules(found: Choices, product: Product) -> tuple[Rule, ...]:
+def _map_rules(choices: Choices, product: Product) -> tuple[Rule, ...]:
     def dealt(axis: str, d: int) -> Rule:
         tile = f"tile_{axis}{product.suffix}"
 
@@ -164,7 +164,7 @@ def _blocked_rules(number: int) -> tuple[Rule, ...]:
 
 
 def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
-    found = choices(problem)
+    choices = choices_of(problem)
 
     def allows(_: Inference, needs: Needs) -> bool:
         return needs.why_not is None and needs.registers <= MOST_REGISTERS
@@ -172,7 +172,7 @@ def _plan_rule(problem: ProgramProblem, device: Device) -> Rule:
     reason = "groups of a reduction are split over subgroups, or a thread has too many elements"
     return Rule(
         "plan",
-        each_needs(found, allows),
+        each_needs(choices, allows),
         reason,
         "distributions fit the operations",
         names=shaping_names(problem, device),

@@ -22,23 +22,23 @@ from search_spaces.templates.matmul.stream_k import ACCUMULATING, launched_block
 MOST_BLOCKS = 4  # the largest value of min_blocks
 
 
-def is_splittable(found: Choices) -> bool:
+def is_splittable(choices: Choices) -> bool:
     """Return True if blocks may share the iterations of the only loop."""
-    return all(splittable(i) is not None for i in found.inferences.values())
+    return all(splittable(i) is not None for i in choices.inferences.values())
 
 
-def stream_k(found: Choices) -> tuple[Parameter, ...]:
+def stream_k(choices: Choices) -> tuple[Parameter, ...]:
     """Return the decision on stream-K."""
-    if not is_splittable(found):
+    if not is_splittable(choices):
         return ()
     doc = "whether the iterations of the last tiles are distributed to all blocks, so that they end together"
     # The number of tiles to distribute is a constant of the kernel, so no size may be dynamic.
-    return (ordinal("stream_k", (0,) if found.first.trace.is_dynamic else (0, 1), doc, before=0),)
+    return (ordinal("stream_k", (0,) if choices.first.trace.is_dynamic else (0, 1), doc, before=0),)
 
 
-def stream_attributes(found: Choices, device: Device) -> tuple[Attribute, ...]:
+def stream_attributes(choices: Choices, device: Device) -> tuple[Attribute, ...]:
     """Return the columns derived for stream-K."""
-    return (launched_blocks(device),) if is_splittable(found) else ()
+    return (launched_blocks(device),) if is_splittable(choices) else ()
 
 
 def early_copies(stage_bytes: str) -> Attribute:
@@ -56,9 +56,9 @@ def early_copies(stage_bytes: str) -> Attribute:
     )
 
 
-def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
+def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the validity rules of stream-K."""
-    if not is_splittable(found):
+    if not is_splittable(choices):
         return ()
 
     def why_not(blocks: int, min_blocks: int, stream_k: int) -> str | None:
@@ -94,12 +94,12 @@ def stream_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
     )
 
 
-def stream_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def stream_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return rules that limit stream-K to more than one wave of tiles, and to as many blocks as fit on an SM.
 
     Stream-K launches ``min_blocks`` blocks per SM.
     """
-    if not is_splittable(found):
+    if not is_splittable(choices):
         return ()
 
     def too_little(blocks: int, min_blocks: int, stream_k: int) -> str | None:
@@ -111,16 +111,16 @@ def stream_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
         return too_little_idle(blocks, resident)
 
     rules = [Rule.refusing("stream_k_idle", too_little, "stream-K saves more than it costs")]
-    if len(found.first.products) == 1:
-        rules.append(_resident_rule(found, device))
+    if len(choices.first.products) == 1:
+        rules.append(_resident_rule(choices, device))
     return tuple(rules)
 
 
-def _resident_rule(found: Choices, device: Device) -> Rule:
-    room, element = device.registers_per_sm // ACCUMULATING, found.element
+def _resident_rule(choices: Choices, device: Device) -> Rule:
+    room, element = device.registers_per_sm // ACCUMULATING, choices.element
     assert element is not None
-    lefts, rights = found.first.operand_counts[0]
-    sums = sum(1 for _ in found.first.states)
+    lefts, rights = choices.first.operand_counts[0]
+    sums = sum(1 for _ in choices.first.states)
 
     def too_few(tile_m: int, tile_n: int, tile_k: int, stages: int, min_blocks: int, stream_k: int) -> str | None:
         staged = stages * (lefts * tile_m + rights * tile_n) * tile_k * element.bytes

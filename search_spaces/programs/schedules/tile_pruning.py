@@ -11,7 +11,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Product, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
-from search_spaces.programs.planning.choices import Choices, choices
+from search_spaces.programs.planning.choices import Choices, choices_of
 from search_spaces.programs.planning.memory import EXCHANGES, stage_names
 from search_spaces.programs.planning.numbers import warps_across
 from search_spaces.programs.planning.scratch import flag_bytes
@@ -39,13 +39,13 @@ UNROLLED_VALUES = 128  # registers of values in all bodies of an unrolled loop; 
 
 def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     """Return the rules on tiles, subgroups, rings, tails, unrolling, registers, exchanges and rasters."""
-    found = choices(problem)
-    first = found.first
+    choices = choices_of(problem)
+    first = choices.first
     rules: list[Rule] = []
-    for name, values in found.domains.items():  # drop a tile if half its size already covers the extent
+    for name, values in choices.domains.items():  # drop a tile if half its size already covers the extent
         for axis in range(len(first.trace.tile)):
-            sizes = {v: i.trace.tile[axis] for v, i in found.inferences.items()}
-            index = list(found.domains).index(name)
+            sizes = {v: i.trace.tile[axis] for v, i in choices.inferences.items()}
+            index = list(choices.domains).index(name)
             if first.trace.is_dynamic:
                 break  # with a dynamic size, schedules must serve every size
             if all(tile == v[index] for v, tile in sizes.items()):
@@ -64,7 +64,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             "m": f"tile_m{p.suffix}",
             "n": f"tile_n{p.suffix}",
             "k": f"tile_k{p.suffix}",
-            "threads": workers(found, device),
+            "threads": workers(choices, device),
         }
         if p.given is None:
             code_size = Rule(
@@ -74,7 +74,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 "products",
                 names=names,
             )
-            rules.append(spared(code_size, found, device))
+            rules.append(spared(code_size, choices, device))
             rules.append(
                 Rule(
                     f"warp_part{p.suffix}",
@@ -84,7 +84,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     names={k: v for k, v in names.items() if k != "k"},
                 )
             )
-            if _is_reduced(found, p):
+            if _is_reduced(choices, p):
                 rules.append(
                     Rule(
                         f"whole_rows{p.suffix}",
@@ -94,7 +94,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                         names={"m": names["m"], "columns": f"subgroups_n{p.suffix}"},
                     )
                 )
-    for one, other in sorted(_chained(found)):
+    for one, other in sorted(_chained(choices)):
         rules.append(
             Rule(
                 f"chained_{one + 1}_{other + 1}",
@@ -124,8 +124,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 names={"stages": name, "turns": name.replace("stages", "turns")},
             )
         )
-    for index, name in tail_names(found.inferences.values()).items():
-        rules += _tail_rules(found, index, name)
+    for index, name in tail_names(choices.inferences.values()).items():
+        rules += _tail_rules(choices, index, name)
     for name in unrollable(first).values():
         rules.append(
             Rule(
@@ -135,8 +135,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 names={"unroll": name, "live": "live_registers"},
             )
         )
-    for a in range(anchor_count(found)):
-        rules.append(_few_copies(a, workers(found, device), lane_counts(found, a)))
+    for a in range(anchor_count(choices)):
+        rules.append(_few_copies(a, workers(choices, device), lane_counts(choices, a)))
     rules.append(
         Rule(
             "registers_wanted",
@@ -159,10 +159,10 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def _tail_rules(found: Choices, index: int, name: str) -> list[Rule]:
+def _tail_rules(choices: Choices, index: int, name: str) -> list[Rule]:
     """Return rules that allow peeling a loop only if its other iterations exist and then need fewer masks."""
     rules: list[Rule] = []
-    if found.shaping:
+    if choices.shaping:
         rules.append(
             Rule(
                 f"{name}_peelable",
@@ -171,7 +171,7 @@ def _tail_rules(found: Choices, index: int, name: str) -> list[Rule]:
                 names={"tail": name, "peelable": f"peelable_{name}"},
             )
         )
-    if found.first.products:
+    if choices.first.products:
         rules.append(
             Rule.refusing(
                 f"{name}_way",
@@ -184,7 +184,7 @@ def _tail_rules(found: Choices, index: int, name: str) -> list[Rule]:
                 names={"tail": name, "intrinsic": "intrinsic"},
             )
         )
-    ring = stage_names(found.first).get(list(found.first.loops)[index])
+    ring = stage_names(choices.first).get(list(choices.first.loops)[index])
     if ring is not None:
         rules.append(
             Rule(
@@ -206,14 +206,14 @@ def _raster_rule() -> Rule:
     return Rule.refusing("raster", why_not, names={"down": "grid_rows", "across": "grid_columns", "raster": "raster"})
 
 
-def _chained(found: Choices) -> set[tuple[int, int]]:
+def _chained(choices: Choices) -> set[tuple[int, int]]:
     """Return pairs of products where the second uses the first one's results, directly or not."""
     pairs = set()
-    for _, source, target in found.first.conversions:
+    for _, source, target in choices.first.conversions:
         one, other = _product_of(source), _product_of(target)
         if one is None or other is None or one == other:
             continue
-        if found.first.products[one].given is None and found.first.products[other].given is None:
+        if choices.first.products[one].given is None and choices.first.products[other].given is None:
             pairs.add((min(one, other), max(one, other)))
     return pairs
 
@@ -224,9 +224,9 @@ def _product_of(spread: Spread) -> int | None:
     return spread.number if spread.kind in ("result", "left", "right") else None
 
 
-def _is_reduced(found: Choices, product: Product) -> bool:
+def _is_reduced(choices: Choices, product: Product) -> bool:
     """Return True if rows of the product's results are reduced in a loop."""
-    first = found.first
+    first = choices.first
     for id_, source in first.sources.items():
         operation = first.made[id_]
         if (

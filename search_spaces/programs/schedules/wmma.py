@@ -12,18 +12,18 @@ from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
 
 
-def wmma_rules(found: Choices, device: Device) -> tuple[Rule, ...]:
+def wmma_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the validity rules of wmma: operands must be in shared memory, and only loops may add to sums."""
-    if not any(is_wmma(name) for name in found.ways(device)):
+    if not any(is_wmma(name) for name in choices.ways(device)):
         return ()
-    reasons = (why_not_wmma(i) for i in found.inferences.values())
+    reasons = (why_not_wmma(i) for i in choices.inferences.values())
     reason = next((r for r in reasons if r is not None), None)
 
     def why_not(intrinsic: str) -> str | None:
         return reason if is_wmma(intrinsic) else None
 
     rules = [Rule.refusing("wmma", why_not, "wmma's operands are loaded, and its sums are only accumulated by a loop")]
-    for s in unique_operands(found.first):
+    for s in unique_operands(choices.first):
         if s.loop is None:
             rules.append(_home_rule(s.name))
     return tuple(rules)
@@ -39,19 +39,19 @@ def _home_rule(name: str) -> Rule:
     return Rule.refusing(f"wmma_{name}", why_not, f"{name} is in shared memory, from which wmma reads it", names=names)
 
 
-def wmma_pruning(found: Choices, device: Device) -> tuple[Rule, ...]:
+def wmma_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the rule that prefers mma.sync, whose sums need no shared memory, if it can read all operands.
 
     ldmatrix transposes 16-bit types only, so operands of other types must be contiguous along k.
     """
-    ways = found.ways(device)
-    if not any(is_wmma(name) for name in ways) or found.element is None:
+    ways = choices.ways(device)
+    if not any(is_wmma(name) for name in ways) or choices.element is None:
         return ()
-    operands = (s for s in unique_operands(found.first) if not s.converted)
+    operands = (s for s in unique_operands(choices.first) if not s.converted)
     along_k = all(s.row_major == (s.side == "a") for s in operands)
     rows = [intrinsics.intrinsic(name) for name in ways if not is_boxed(name)]
     serving = [row.name for row in rows if row.unit == "mma" and row.why_not(device) is None]
-    if not serving or not (found.element.bits == 16 or along_k):
+    if not serving or not (choices.element.bits == 16 or along_k):
         return ()
 
     def why_not(intrinsic: str) -> str | None:

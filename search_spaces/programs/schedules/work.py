@@ -82,19 +82,19 @@ class _Counter(BlockWork):
     ``of_values``: count the work on values in registers; else copies and reads of tiles in shared memory.
     """
 
-    def __init__(self, found: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
+    def __init__(self, inference: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
         super().__init__()
-        self.found, self.values, self.made, self.of_values = found, values, made, of_values
-        self.keys = in_shared(found, values)
+        self.inference, self.values, self.made, self.of_values = inference, values, made, of_values
+        self.keys = in_shared(inference, values)
         self.staged: dict[str, StagedNumbers | BoxedNumbers] = (
-            {} if of_values else {s.name: placed_operand(found, s, values, made) for s in self.keys.values()}
+            {} if of_values else {s.name: placed_operand(inference, s, values, made) for s in self.keys.values()}
         )
         self.stores = 0
-        self.split = split_of(found, values)
+        self.split = split_of(inference, values)
         self.read: set[tuple[int, str]] = set()
-        self.turns = found.trace.turns()
-        self.peeled = peeled(found, values)
-        self.masking = masking(found)
+        self.turns = inference.trace.turns()
+        self.peeled = peeled(inference, values)
+        self.masking = masking(inference)
         self.inside = False  # inside of a loop
         self.unstaged_bytes = 0.0  # bytes that loops load to registers and wait for in every iteration
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # source, target, repetitions
@@ -107,10 +107,10 @@ class _Counter(BlockWork):
                 case ir.Loop():
                     if self.split is not None and operation == self.split.loop:
                         # only the last block executes the code after the loop
-                        times /= blocks_per_tile(self.found, self.split)
-                    inside = times * average_turns(self.found, operation.number)
-                    if self.split is not None and operation.number == combining_loop(self.found):
-                        inside = times * (blocks_per_tile(self.found, self.split) - 1)
+                        times /= blocks_per_tile(self.inference, self.split)
+                    inside = times * average_turns(self.inference, operation.number)
+                    if self.split is not None and operation.number == combining_loop(self.inference):
+                        inside = times * (blocks_per_tile(self.inference, self.split) - 1)
                     if operation.number in self.peeled:  # masks of the last iteration are ignored
                         self.turns = but_the_last(turns, operation.number)
                     outer, self.inside = self.inside, True
@@ -152,7 +152,7 @@ class _Counter(BlockWork):
 
     def _kept(self, result: ir.Value, times: float) -> None:
         """Count the copy of a tile outside of loops, and the reads of a tile whose elements are converted."""
-        for spread in self.found.computed_in(result):
+        for spread in self.inference.computed_in(result):
             staged = self.keys.get((result.id, spread))
             if staged is not None and staged.loop is None:
                 self._copy(self.staged[staged.name], times)
@@ -177,11 +177,11 @@ class _Counter(BlockWork):
     def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
         """Count bounds checks of copies: one per piece and dimension that may leave the array; none for TMA."""
         if isinstance(n, StagedNumbers):
-            masks = _masks(self.found, n.staged.name, tuple(self.turns.items()))
+            masks = _masks(self.inference, n.staged.name, tuple(self.turns.items()))
             self.instructions += masks * n.copy.requests * times
 
     def _product(self, operation: ir.Mma, times: float) -> None:
-        number = self.found.product_of[operation.result.id]
+        number = self.inference.product_of[operation.result.id]
         product, row = self.made.products[number], fragments(str(self.values["intrinsic"]))
         fragments_m, fragments_n = product.fragments
         (m, k), n = operation.a.shape, operation.b.shape[1]
@@ -189,13 +189,13 @@ class _Counter(BlockWork):
         if is_boxed(product.intrinsic):
             self._boxed_product(operation, times)
             return
-        if is_wmma(product.intrinsic) and loop_to_read_after(self.found, operation) is None:
+        if is_wmma(product.intrinsic) and loop_to_read_after(self.inference, operation) is None:
             self._read_sums(product, times)
         multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
         self.instructions += multiplies * times
         for side, value in (("left", operation.a), ("right", operation.b)):
             for key, staged in self.keys.items():
-                made = self.found.made[value.id]
+                made = self.inference.made[value.id]
                 source = made.value.id if isinstance(made, ir.TransposeTile) else value.id
                 if key[0] != source or (staged.name, side) in {(r[1], side) for r in self.read if r[0] == id(times)}:
                     continue
@@ -208,8 +208,8 @@ class _Counter(BlockWork):
 
     def _read_sums_after(self, loop: ir.Loop, times: float) -> None:
         for operation in loop.body:
-            if isinstance(operation, ir.Mma) and loop_to_read_after(self.found, operation) == loop.number:
-                product = self.made.products[self.found.product_of[operation.result.id]]
+            if isinstance(operation, ir.Mma) and loop_to_read_after(self.inference, operation) == loop.number:
+                product = self.made.products[self.inference.product_of[operation.result.id]]
                 if is_wmma(product.intrinsic):
                     self._read_sums(product, times)
 
@@ -228,19 +228,19 @@ class _Counter(BlockWork):
         name = str(self.values["intrinsic"])
         of_multiplication, warps = rows_of(name), 1 if in_tensor_memory(name) else WARPS
         multiplications = m // of_multiplication * (k // fragments(name).k)
-        spread = Spread("left", operation.a.shape, self.found.product_of[operation.result.id])
+        spread = Spread("left", operation.a.shape, self.inference.product_of[operation.result.id])
         rows = of_multiplication if (operation.a.id, spread) in self.keys else 0
         self.wavefronts += multiplications * 32 * (rows + n) / LINE_BYTES * times
         self.instructions += 3.0 * warps * multiplications * times  # per warp, including two descriptors
-        if in_tensor_memory(name) and not sums_stay(self.found):
-            stored = stored_bytes(self.found, operation)
+        if in_tensor_memory(name) and not sums_stay(self.inference):
+            stored = stored_bytes(self.inference, operation)
             self.wavefronts += stored / LINE_BYTES * times
             self.instructions += (m * n + stored / 4 * STORE_WORD) / WARP * times  # reads of sums and stores of a
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result
         warps = self.made.warps
-        for spread in self.found.computed_in(result):
+        for spread in self.inference.computed_in(result):
             if isinstance(operation, ir.TransposeTile | ir.Reshape) or (result.id, spread) in self.keys:
                 continue
             of = self.made.of(spread)
@@ -255,7 +255,7 @@ class _Counter(BlockWork):
                 case ir.LoadTile(_, window):
                     self._direct(of, window, times, False)
                 case ir.ReduceTile():
-                    source = self.made.of(self.found.sources[result.id])
+                    source = self.made.of(self.inference.sources[result.id])
                     lanes = [size for _, size in source.used("lane", WARP, operation.dimension)]
                     steps = sum(n - 1 if n & (n - 1) else n.bit_length() - 1 for n in lanes)
                     each = 1 if operation.index is None else PICK_INSTRUCTIONS
@@ -263,17 +263,17 @@ class _Counter(BlockWork):
                 case ir.Scan():
                     self.instructions += scan_instructions(of, operation.dimension) * warps * times
                 case ir.Convert(_, value, shared):
-                    self._move(self.made.of(self.found.natural.get(value.id, spread)), of, times, shared)
+                    self._move(self.made.of(self.inference.natural.get(value.id, spread)), of, times, shared)
                 case ir.PadTile(_, value):
                     if operation.wide is None:
-                        self._move(self.made.of(self.found.natural[value.id]), of, times)
+                        self._move(self.made.of(self.inference.natural[value.id]), of, times)
                     self.instructions += of.registers * warps * times  # zeros
                 case _:
                     pass
-        if not self.found.light[result.id]:
-            own = self.made.of(self.found.natural[result.id])
-            for spread in self.found.wanted.get(result.id, []):
-                if spread != self.found.natural[result.id]:
+        if not self.inference.light[result.id]:
+            own = self.made.of(self.inference.natural[result.id])
+            for spread in self.inference.wanted.get(result.id, []):
+                if spread != self.inference.natural[result.id]:
                     self._move(own, self.made.of(spread), times)
 
     def _move(self, source: Distribution, target: Distribution, times: float, shared: bool = False) -> None:
@@ -289,11 +289,11 @@ class _Counter(BlockWork):
     def exchanged(self, layout: str) -> float:
         """Return the wavefronts of all exchanged tiles with this layout."""
         if layout not in self._exchanged:
-            found, warps = 0.0, self.made.warps
+            total, warps = 0.0, self.made.warps
             for source, target, times in self.exchanges:
                 tile = exchange_layout(layout, target.shape)
-                found += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
-            self._exchanged[layout] = found
+                total += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
+            self._exchanged[layout] = total
         return self._exchanged[layout]
 
     def _direct(self, of: Distribution, window: ir.Window, times: float, store: bool) -> None:
@@ -321,14 +321,14 @@ class _Counter(BlockWork):
         else:
             self.load_bytes += moved * times
             self.unstaged_bytes += moved * times * self.inside
-        masks = sum(leaves(window, d, self.found, self.turns) for d in (0, 1) if d not in window.indexed)
+        masks = sum(leaves(window, d, self.inference, self.turns) for d in (0, 1) if d not in window.indexed)
         self.instructions += (2 + masks) * requests * times
         self.wavefronts += max(requests, moved / 128) * times
 
     def _store(self, operation: ir.StoreTile | ir.AtomicRmw, times: float) -> None:
         place = self.stores
         self.stores += 1
-        of = self.made.of(self.found.stored[place])
+        of = self.made.of(self.inference.stored[place])
         if self.values.get(f"store_{place + 1}", "direct") == "turned":
             target = turned(operation.window, self.made.warps)
             self._move(of, target, times)
@@ -337,35 +337,35 @@ class _Counter(BlockWork):
 
 
 def placed_operand(
-    found: Inference, staged: Staged, values: Mapping[str, Value], made: Numbers
+    inference: Inference, staged: Staged, values: Mapping[str, Value], made: Numbers
 ) -> StagedNumbers | BoxedNumbers:
     """Return the layout and copy of an operand; cached, as they depend on few of the parameters."""
     names = *(f"{name}_{staged.name}" for name in PLACING), "intrinsic", "filled_by"
-    return _placed_as(found, staged.name, made.warps, tuple((n, values[n]) for n in names if n in values))
+    return _placed_as(inference, staged.name, made.warps, tuple((n, values[n]) for n in names if n in values))
 
 
 @lru_cache(maxsize=2**14)
 def _placed_as(
-    found: Inference, name: str, warps: int, values: tuple[tuple[str, Value], ...]
+    inference: Inference, name: str, warps: int, values: tuple[tuple[str, Value], ...]
 ) -> StagedNumbers | BoxedNumbers:
-    return placed(_operands(found)[name], dict(values), Numbers(warps, (), (), ()))
+    return placed(_operands(inference)[name], dict(values), Numbers(warps, (), (), ()))
 
 
 @cache
-def _operands(found: Inference) -> dict[str, Staged]:
-    return {s.name: s for s in found.staged.values()}
+def _operands(inference: Inference) -> dict[str, Staged]:
+    return {s.name: s for s in inference.staged.values()}
 
 
 @lru_cache(maxsize=2**12)
-def _masks(found: Inference, name: str, turns: tuple[tuple[int, int], ...]) -> int:
+def _masks(inference: Inference, name: str, turns: tuple[tuple[int, int], ...]) -> int:
     """Return the number of dimensions along which tiles of an operand may reach beyond their array."""
-    return sum(leaves(_operands(found)[name].load.window, d, found, dict(turns)) for d in (0, 1))
+    return sum(leaves(_operands(inference)[name].load.window, d, inference, dict(turns)) for d in (0, 1))
 
 
 @cache
-def average_turns(found: Inference, number: int) -> float:
+def average_turns(inference: Inference, number: int) -> float:
     """Return the average iterations of a loop, over blocks from the first to the last; some may have none."""
-    trace, loop = found.trace, found.loops[number]
+    trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.turns()}
     last, places = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
     turns = (
@@ -375,24 +375,24 @@ def average_turns(found: Inference, number: int) -> float:
 
 
 @lru_cache(maxsize=2**14)
-def _of_values(found: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
+def _of_values(inference: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
     """Count the work on values in registers; cached, as it depends on few of the parameters."""
-    counter = _Counter(found, dict(chosen), made, True)
-    counter.run(found.trace.operations, 1.0)
+    counter = _Counter(inference, dict(chosen), made, True)
+    counter.run(inference.trace.operations, 1.0)
     return counter
 
 
-def work_of_values(found: Inference, config: Config, made: Numbers) -> _Counter:
+def work_of_values(inference: Inference, config: Config, made: Numbers) -> _Counter:
     """Count the work on values in registers, without the wavefronts of exchanges through shared memory."""
     chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
-    return _of_values(found, made, chosen)
+    return _of_values(inference, made, chosen)
 
 
-def work_of_block(found: Inference, config: Config, made: Numbers) -> BlockWork:
+def work_of_block(inference: Inference, config: Config, made: Numbers) -> BlockWork:
     """Return the total work of one block in a schedule."""
-    staged = _Counter(found, config, made, False)
-    staged.run(found.trace.operations, 1.0)
-    of_values = work_of_values(found, config, made)
+    staged = _Counter(inference, config, made, False)
+    staged.run(inference.trace.operations, 1.0)
+    of_values = work_of_values(inference, config, made)
     exchanged = BlockWork(wavefronts=of_values.exchanged(str(config.get("exchange", ""))))
     return of_values + staged + exchanged
 

@@ -44,7 +44,7 @@ class Computations(Windows):
             case "convert_layout" | "iree_vector_ext.to_layout":
                 return self._convert(s)
             case "iree_vector_ext.to_simd" | "iree_vector_ext.to_simt":
-                self.found.note(
+                self.survey.note(
                     s, f"{op} is ignored: it changes no values, and the compiler inserts conversions where needed"
                 )
                 return self._value(s, s.operands[0])
@@ -71,7 +71,7 @@ class Computations(Windows):
             known = [self.maps.get(g.value.id) for g in given if isinstance(g, Tile)]
             if layout not in known:
                 made = self.p.convert_layout(made, layout)
-                self.found.note(s, "its map differs from its operands' map: a conversion is inserted")
+                self.survey.note(s, "its map differs from its operands' map: a conversion is inserted")
             self.maps[made.value.id] = layout
         else:
             own = next((self.maps[g.value.id] for g in given if isinstance(g, Tile) and g.value.id in self.maps), None)
@@ -97,7 +97,7 @@ class Computations(Windows):
                 maps = [left, right, result]
         a, b = (self._value(s, n, m) for n, m in zip(names[:2], maps[:2], strict=True))
         if (a.shape[1] != b.shape[0]) and b.shape[1] == a.shape[1]:
-            self.found.note(s, f"{names[1]} is not transposed: its earlier transpose is used")
+            self.survey.note(s, f"{names[1]} is not transposed: its earlier transpose is used")
             b = self.last[b.shape[1], b.shape[0]]
         state = self.value_of.get(s.results[0]) if s.results else None
         added: Tile | State | None = None
@@ -139,7 +139,7 @@ class Computations(Windows):
         result, source = self._maps(s, lambda m: m.reduction_input(dimension, each or extent))
         value = self._value(s, s.operands[0], source)
         if not s.kind:
-            self.found.note(s, "the kind is missing: add is used")
+            self.survey.note(s, "the kind is missing: add is used")
         kind = KINDS.get(s.kind, s.kind) or "add"
         made = self.p.reduction(kind, value, dimension, size=each or None, map=result)
         return self._mapped(made, result)
@@ -157,7 +157,7 @@ class Computations(Windows):
         forced = bool(s.attribute("shared_memory_conversion"))
         nested: NestedLayout | None = next((m for m in s.layouts if isinstance(m, NestedLayout)), None)
         if s.attribute("mma_kind"):
-            self.found.note(s, "mma_kind is ignored: the schedule chooses the instruction")
+            self.survey.note(s, "mma_kind is ignored: the schedule chooses the instruction")
         if nested is not None:
             try:
                 own = nested if nested.rank == 2 else matrix_layout(nested)
@@ -165,7 +165,7 @@ class Computations(Windows):
                 self.refuse(s, str(error))
             if own is not nested:
                 rows, columns = shape_of(s, (*s.takes, *s.gives)[0])
-                self.found.note(s, f"a vector of rank {nested.rank} becomes a tile of {rows}x{columns}")
+                self.survey.note(s, f"a vector of rank {nested.rank} becomes a tile of {rows}x{columns}")
             return self.p.convert_layout(self._value(s, s.operands[0]), own, shared=forced)
         result, source = self._maps(s, lambda m: None, first_is_result=True)
         value = self._value(s, s.operands[0], source)

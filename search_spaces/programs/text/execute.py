@@ -22,14 +22,14 @@ class Execution(Computations):
 
     def run(self) -> None:
         """Execute all statements."""
-        found = self.found
+        survey = self.survey
         self._open_grid()
         self._read_scalars()
-        for name in [n for n, a in found.arrays.items() if a.role == "shared"]:
+        for name in [n for n, a in survey.arrays.items() if a.role == "shared"]:
             self._make_shared(name)
-        self._statements(found.body)
-        for name, array in found.outputs.items():
-            with at_source(Source(found.listing.file, 1)):
+        self._statements(survey.body)
+        for name, array in survey.outputs.items():
+            with at_source(Source(survey.listing.file, 1)):
                 value = self.value_of[name]
                 if isinstance(value, WindowHandle):
                     value = self.p.load(value)
@@ -42,7 +42,7 @@ class Execution(Computations):
     def _statements(self, statements: tuple[Statement, ...]) -> None:
         waiting = iter(statements)
         for s in waiting:
-            with at_source(Source(self.found.listing.file, s.line)):
+            with at_source(Source(self.survey.listing.file, s.line)):
                 if s.attribute("parts"):
                     self._shared_loop(s, next(waiting, None))
                 else:
@@ -77,7 +77,7 @@ class Execution(Computations):
             assert isinstance(state, State)
             self._give(s, state.read())
         elif op == "gpu.barrier":
-            self.found.note(s, "this barrier is ignored: the compiler inserts the barriers that loads and stores need")
+            self.survey.note(s, "this barrier is ignored: the compiler inserts the barriers that loads and stores need")
         elif op in ("memref.alloc", "memref.cast"):
             pass
         elif op in ("xetile.load_scalar", "xetile.uniform"):
@@ -155,10 +155,10 @@ class Execution(Computations):
             if b.op in PRODUCTS and len(b.operands) == 2 and name not in inner:
                 m, n = self._product_shape(b)
                 self.value_of[name] = self.p.state(self.p.zeros((m, n), "f32"))
-                self.found.note(b, "this product in a loop has no accumulator: its sum starts at zero")
+                self.survey.note(b, "this product in a loop has no accumulator: its sum starts at zero")
             elif isinstance(value, Tile) and name in inner and b.op not in MAKES_TILE:
                 self.value_of[name] = self.p.state(value)
-                self.found.note(b, f"{name} is assigned again: the loop carries it as a state")
+                self.survey.note(b, f"{name} is assigned again: the loop carries it as a state")
 
     def _product_shape(self, b: Statement) -> Shape:
         types = [t for t in (*b.gives, *b.takes) if t.kind == "vector"]
@@ -168,7 +168,7 @@ class Execution(Computations):
     def _store_products(self, s: Statement) -> None:
         """Store products of a loop to tiles that the listing declares and never uses (``Survey.products``)."""
         own = {b.results[0] for b in s.body or () if b.op in PRODUCTS}
-        for tile, product in self.found.products.items():
+        for tile, product in self.survey.products.items():
             state, window = self.value_of.get(product), self.value_of.get(tile)
             if product in own and isinstance(state, State) and isinstance(window, WindowHandle):
                 self.p.store(state.read().cast(window.window.array.dtype.name), window)
@@ -190,11 +190,13 @@ class Execution(Computations):
         if not (isinstance(place, Combined) and place.sign == "mod" and isinstance(place.args[0], str)):
             return index
         every = place.args[1]
-        loop = next((t for t in self.found.listing.walk() if t.op == "scf.for" and t.results[0] == place.args[0]), None)
+        loop = next(
+            (t for t in self.survey.listing.walk() if t.op == "scf.for" and t.results[0] == place.args[0]), None
+        )
         if loop is None or not isinstance(every, int) or not isinstance(loop.operands[2], int):
             return index
         step = loop.operands[2]
         if step % every or step == 1:
             return index
-        self.found.note(s, f"{place.args[0]} increases by {step}: read as every {every} steps")
+        self.survey.note(s, f"{place.args[0]} increases by {step}: read as every {every} steps")
         return self.value_of[place.args[0]] % (step * every)  # type: ignore[operator,return-value]

@@ -13,78 +13,78 @@ _NO_RESULTS = (*MAKES_TILE, "memref.cast", "memref.alloc", "scf.for", "scf.foral
                "xetile.update_tile_offset", "xetile.state", "xetile.atomic_rmw")  # fmt: skip
 
 
-def close(found: Survey) -> Survey:
+def close(survey: Survey) -> Survey:
     """Add arrays for undefined names, and for results that a listing does not store."""
-    defined = {p.name for p in found.listing.parameters} | set(found.arrays)
-    alone = not any(s.body is not None for s in found.listing.walk())
-    for s in found.listing.walk():
+    defined = {p.name for p in survey.listing.parameters} | set(survey.arrays)
+    alone = not any(s.body is not None for s in survey.listing.walk())
+    for s in survey.listing.walk():
         if s.op not in _STORES and not alone:
             defined |= set(s.results)
-    for s in found.listing.walk():
+    for s in survey.listing.walk():
         if s.op in _STORES:
-            _close_store(found, s, defined)
+            _close_store(survey, s, defined)
         elif s.op in _OF_TILES:
             name, *masks = map(str, s.operands)
             if name not in defined:
-                _tile(found, name, s, next((t for t in s.takes if t.kind == "tile"), None))
+                _tile(survey, name, s, next((t for t in s.takes if t.kind == "tile"), None))
             if s.op == "xetile.load_gather":
                 for mask in masks:
                     if mask not in defined:
                         own = next((t for t in s.takes if t.kind == "vector"), None)
-                        _array(found, found.free_vectors, mask, s, own, "input")
+                        _array(survey, survey.free_vectors, mask, s, own, "input")
         elif s.op in MAKES_TILE and s.gives and s.gives[-1].scattered:
             name, type_ = str(s.operands[-1]), next((t for t in s.takes if t.kind == "vector"), None)
-            if name in found.free_vectors and type_ != found.free_types[name]:
-                found.note(s, f"{name} has a different type than before: it is read as a different vector")
+            if name in survey.free_vectors and type_ != survey.free_types[name]:
+                survey.note(s, f"{name} has a different type than before: it is read as a different vector")
                 name = f"{name}_{s.line}"
             if name not in defined:
-                _array(found, found.free_vectors, name, s, type_, "input")
+                _array(survey, survey.free_vectors, name, s, type_, "input")
         elif s.op not in MAKES_TILE and s.op.partition(".")[0] not in ("scf", "memref", "gpu"):
             for name in map(str, (o for o in s.operands if isinstance(o, str))):
-                if name not in defined and name not in found.free_vectors:
+                if name not in defined and name not in survey.free_vectors:
                     type_ = vector_type(s, name)
-                    _array(found, found.free_vectors, name, s, type_, "input")
+                    _array(survey, survey.free_vectors, name, s, type_, "input")
         if s.op not in _STORES:
             defined |= set(s.results)
-    if not found.grid and not found.listing.parameters:
-        _open_ends(found)
-    return found
+    if not survey.grid and not survey.listing.parameters:
+        _open_ends(survey)
+    return survey
 
 
-def _close_store(found: Survey, s: Statement, defined: set[str]) -> None:
+def _close_store(survey: Survey, s: Statement, defined: set[str]) -> None:
     types = (*s.takes, *s.gives)
     tiles = [t for t in types if t.kind == "tile"]
     names = [*(str(o) for o in s.operands), *s.results]
-    known_tiles = [n for n in names if found.tile(n) is not None]
+    known_tiles = [n for n in names if survey.tile(n) is not None]
     if s.op == "xetile.store_scatter" and len(s.operands) == 3:
         mask = names.pop(1)
         if mask not in defined:
             vectors = [t for t in types if t.kind == "vector"]
-            _array(found, found.free_vectors, mask, s, vectors[1] if len(vectors) > 1 else None, "input")
+            _array(survey, survey.free_vectors, mask, s, vectors[1] if len(vectors) > 1 else None, "input")
     if known_tiles:
         vectors = [t for t in types if t.kind == "vector"]
         others = [n for n in names if n not in known_tiles and n not in defined]
-        if vectors and len(others) == 1 and not found.listing.parameters:
-            _array(found, found.free_vectors, others[0], s, vectors[0], "input")
+        if vectors and len(others) == 1 and not survey.listing.parameters:
+            _array(survey, survey.free_vectors, others[0], s, vectors[0], "input")
         return
     if len(names) < 2:
         return
     order = [t.kind for t in types]
     if s.results and len(s.operands) == 1:
-        found.note(s, f"a store has no result: {s.results[0]} is read as the stored vector")
+        survey.note(s, f"a store has no result: {s.results[0]} is read as the stored vector")
         vector, tile = s.results[0], names[0]
     elif order[:1] == ["vector"]:
         vector, tile = names[0], names[1]
         if "tile" in vector:
-            found.note(s, f"the order of the types shows that {vector} is the vector")
+            survey.note(s, f"the order of the types shows that {vector} is the vector")
     else:
         tile, vector = names[0], names[1]
     if vector not in defined:
         own = next((t for t in types if t.kind == "vector"), None)
-        _array(found, found.free_vectors, vector, s, own, "input")
+        _array(survey, survey.free_vectors, vector, s, own, "input")
     if tile not in defined:
-        _tile(found, tile, s, tiles[0] if tiles else None)
-        found.stored.add(tile)
+        _tile(survey, tile, s, tiles[0] if tiles else None)
+        survey.stored.add(tile)
 
 
 def vector_type(s: Statement, name: str) -> Type | None:
@@ -110,59 +110,59 @@ def product_types(types: list[Type]) -> list[Type]:
     return [b, c, a]
 
 
-def _tile(found: Survey, name: str, s: Statement, type_: Type | None) -> None:
+def _tile(survey: Survey, name: str, s: Statement, type_: Type | None) -> None:
     """Add the array of a tile; a scattered tile gets a vector and an array of positions."""
     if type_ is None or not type_.scattered:
-        _array(found, found.free_tiles, name, s, type_, "")
+        _array(survey, survey.free_tiles, name, s, type_, "")
         return
-    _array(found, found.free_tiles, name, s, Type("tile", ("?",), type_.element), "")
-    found.free_types[name] = type_
-    _array(found, found.free_vectors, f"{name}_places", s, Type("vector", type_.dims, "index"), "input")
+    _array(survey, survey.free_tiles, name, s, Type("tile", ("?",), type_.element), "")
+    survey.free_types[name] = type_
+    _array(survey, survey.free_vectors, f"{name}_places", s, Type("vector", type_.dims, "index"), "input")
 
 
 def _array(
-    found: Survey, into: dict[str, ArrayInfo], name: str, s: Statement, type_: Type | None, role: str
+    survey: Survey, into: dict[str, ArrayInfo], name: str, s: Statement, type_: Type | None, role: str
 ) -> None:  # fmt: skip
-    if found.listing.parameters:
-        raise found.refuse(s, f"{name} is undefined in the function")
+    if survey.listing.parameters:
+        raise survey.refuse(s, f"{name} is undefined in the function")
     if type_ is None:
-        raise found.refuse(s, f"{name} is undefined, and its type is missing")
+        raise survey.refuse(s, f"{name} is undefined, and its type is missing")
     if name in into:
         return
     dims = type_.dims if len(type_.dims) < 3 else matrix_shape(type_.dims) or type_.dims
     dims = dims[::-1] if type_.order == (0, 1) else dims
     element = _STORED_AS.get(type_.element, type_.element)
     if element != type_.element:
-        found.note(s, f"{name} becomes an array of {element}, one for each {type_.element}")
+        survey.note(s, f"{name} becomes an array of {element}, one for each {type_.element}")
     array = ArrayInfo(name, Type("memref", dims, element), role)
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
     into[name] = array
-    found.arrays[name] = array
-    found.free_types[name] = type_
-    found.note(s, f"{name} is undefined: it becomes an argument")
+    survey.arrays[name] = array
+    survey.free_types[name] = type_
+    survey.note(s, f"{name} is undefined: it becomes an argument")
 
 
-def _open_ends(found: Survey) -> None:
+def _open_ends(survey: Survey) -> None:
     """Store unused results to outputs, and load unused tiles and store them to outputs."""
-    for s in found.listing.walk():
+    for s in survey.listing.walk():
         if s.op in _NO_RESULTS or s.op in _STORES:
             continue
         for name in s.results:
-            if name not in found.used or name in found.free_vectors:
+            if name not in survey.used or name in survey.free_vectors:
                 types = s.takes if s.op == "iree_vector_ext.to_simt" else (*s.gives, *reversed(s.takes))
                 type_ = next((t for t in types if t.kind in ("vector", "tensor")), None)
-                _output(found, s, name, type_)
-    if not found.outputs and not found.stored:
-        for tile in found.tiles.values():
-            _output(found, tile.statement, tile.name, (*tile.statement.gives, *tile.statement.takes)[0])
+                _output(survey, s, name, type_)
+    if not survey.outputs and not survey.stored:
+        for tile in survey.tiles.values():
+            _output(survey, tile.statement, tile.name, (*tile.statement.gives, *tile.statement.takes)[0])
 
 
-def _output(found: Survey, s: Statement, name: str, type_: Type | None) -> None:
+def _output(survey: Survey, s: Statement, name: str, type_: Type | None) -> None:
     if type_ is None:
         return
     dims = type_.dims if len(type_.dims) < 3 else matrix_shape(type_.dims) or type_.dims
     array = ArrayInfo(f"%out_{name.lstrip('%')}", Type("memref", dims, type_.element), "output")
     array.sizes = tuple(f"{array.argument}_{d}" for d in range(len(dims)))
-    found.outputs[name] = array
-    found.arrays[array.name] = array
-    found.note(s, f"{name} is unused: it becomes an output")
+    survey.outputs[name] = array
+    survey.arrays[array.name] = array
+    survey.note(s, f"{name} is unused: it becomes an output")

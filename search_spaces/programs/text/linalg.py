@@ -154,15 +154,15 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
         if line not in notes:
             notes.append(line)
 
-    found = _CONFIG.search(text)
-    if found is None:
+    match = _CONFIG.search(text)
+    if match is None:
         raise ProgramError(f"{file}: linalg.generic needs a lowering_config, which determines its tiles")
     try:
-        config = LoweringConfig.parse(f"#iree_gpu.lowering_config<{{{found.group(1)}}}>")
+        config = LoweringConfig.parse(f"#iree_gpu.lowering_config<{{{match.group(1)}}}>")
     except ValueError as error:
-        raise ProgramError(f"{file}:{text.count(chr(10), 0, found.start()) + 1}: {error}") from error
-    if not text[found.end() :].lstrip().startswith(">"):
-        note(found.end(), "the bracket > of the lowering_config is missing")
+        raise ProgramError(f"{file}:{text.count(chr(10), 0, match.start()) + 1}: {error}") from error
+    if not text[match.end() :].lstrip().startswith(">"):
+        note(match.end(), "the bracket > of the lowering_config is missing")
     products = _is_of_products(text, file)
     dimensions = 3 if products else 2
     if config.rank != dimensions + sum(map(bool, config.expand_dims)):
@@ -170,7 +170,7 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
     if not config.workgroup[0] or not config.partial_reduction[dimensions - 1]:
         raise ProgramError(f"{file}: linalg.generic: lowering_config needs rows of a workgroup and a step along k")
     if products and config.lane_basis.tile[1] * config.subgroup_basis.tile[1] > 1:
-        note(found.start(), "lanes and subgroups along the columns hold copies: they are read as consecutive columns")
+        note(match.start(), "lanes and subgroups along the columns hold copies: they are read as consecutive columns")
     shapes: dict[tuple[int, ...], str] = {}
     for tensor in _TENSOR.finditer(text):
         dims = tuple(int(d) for d in tensor.group(1).split("x") if d)

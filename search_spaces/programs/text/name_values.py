@@ -28,14 +28,14 @@ class Names:
     """Values of the names of one listing, executed with one choice of sizes.
 
     Args:
-        found: Survey of the listing.
+        survey: Survey of the listing.
         p: Builder of the program.
         arrays: Arrays by name.
         sizes: Sizes by name.
     """
 
-    def __init__(self, found: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
-        self.found, self.p, self.arrays, self.sizes = found, p, dict(arrays), dict(sizes)
+    def __init__(self, survey: Survey, p: Builder, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> None:
+        self.survey, self.p, self.arrays, self.sizes = survey, p, dict(arrays), dict(sizes)
         self.value_of: dict[str, Held] = {}
         self.maps: dict[int, WgMap] = {}  # maps of values, by id
         self.grid: dict[str, Index] = {}
@@ -46,21 +46,21 @@ class Names:
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
         """Raise ProgramError with the position of the statement."""
-        raise self.found.refuse(s, reason)
+        raise self.survey.refuse(s, reason)
 
     # Scalar arguments
 
     def _read_scalars(self) -> None:
         """Load index arguments, each from an array of its own; they are limited to the largest extent of any array."""
         largest = max(extent for array in self.arrays.values() for extent in array.full)
-        for name in self.found.scalars:
+        for name in self.survey.scalars:
             self.value_of[name] = self.p.load_scalar(self.arrays[name], 0, high=largest)
 
     # The grid
 
     def _open_grid(self) -> None:
         axes: list[tuple[str, int, int]] = []
-        for s in self.found.grid:
+        for s in self.survey.grid:
             if s.op == "scf.forall":
                 for name, stop, step in zip(s.results, s.index[1], s.index[2], strict=True):
                     axes.append((name, self._stop(name, stop), self._number(s, step)))
@@ -68,8 +68,8 @@ class Names:
                 stop, step = s.operands[1], s.operands[2]
                 number = self._step(s, s.results[0], step)
                 axes.append((s.results[0], self._stop(s.results[0], stop), number))
-        if self.found.listing.chosen:
-            self.p.choose(**{n: (v,) for n, v in self.found.listing.chosen})
+        if self.survey.listing.chosen:
+            self.p.choose(**{n: (v,) for n, v in self.survey.listing.chosen})
         if not axes:
             self.p.blocks((1,), (1,))
             return
@@ -82,28 +82,28 @@ class Names:
         if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
             return self.sizes[stop.lstrip("%")]
         own = self.sizes.get(name.lstrip("%"))
-        if own is not None and not self.found.fixed:
+        if own is not None and not self.survey.fixed:
             return own
         if not isinstance(stop, int):
-            raise ProgramError(f"{self.found.listing.file}: {name} ends at {stop}, whose value is unknown")
+            raise ProgramError(f"{self.survey.listing.file}: {name} ends at {stop}, whose value is unknown")
         return stop
 
     def _step(self, s: Statement, name: str, step: Expression) -> int:
         if isinstance(step, int):
-            widest = [self._tile_step(name, t) for t in self.found.tiles.values()]
+            widest = [self._tile_step(name, t) for t in self.survey.tiles.values()]
             wide = max((w for w in widest if w is not None), default=step)
-            if wide > step and s in self.found.grid:
-                self.found.note(s, f"{name} has step {step}, but its tiles have extent {wide}: step {wide} is used")
+            if wide > step and s in self.survey.grid:
+                self.survey.note(s, f"{name} has step {step}, but its tiles have extent {wide}: step {wide} is used")
                 return wide
             return step
-        for tile in self.found.tiles.values():
-            found = self._tile_step(name, tile)
-            if found is not None:
-                return found
+        for tile in self.survey.tiles.values():
+            tile_step = self._tile_step(name, tile)
+            if tile_step is not None:
+                return tile_step
         self.refuse(s, f"no tile determines the step {step} of {name}")
 
     def _tile_step(self, name: str, tile: TileInfo) -> int | None:
-        for d, place in enumerate(tile_places(self.found, tile)):
+        for d, place in enumerate(tile_places(self.survey, tile)):
             if name in names_of(place):
                 return tile_shape(tile.statement)[d]
         return None
@@ -127,7 +127,7 @@ class Names:
                     return value
                 if value is not None:
                     self.refuse(s, f"{expression} is not a position")
-                self.found.note(s, f"{expression} is undefined: 0 is used")
+                self.survey.note(s, f"{expression} is undefined: 0 is used")
                 return 0
         args = [self._place(s, a) for a in expression.args]
         first, second = args
@@ -162,8 +162,8 @@ class Names:
         """Return a vector. An undefined one is loaded, with the map that the statement requires."""
         name = str(expression)
         value = self.value_of.get(name)
-        if value is None and name in self.found.free_vectors:
-            array, type_ = self.arrays[name], self.found.free_types[name]
+        if value is None and name in self.survey.free_vectors:
+            array, type_ = self.arrays[name], self.survey.free_types[name]
             shape = shape_of(s, type_)
             value = self.p.load(self.p.window(array, (0, 0), shape, map=layout))
             if type_.element == "i1":
@@ -174,7 +174,7 @@ class Names:
         if isinstance(value, State):
             return value.read()
         if isinstance(value, WindowHandle) and value.window.id in self.loaded:
-            self.found.note(s, f"{name} is a tile: the vector loaded from it is used")
+            self.survey.note(s, f"{name} is a tile: the vector loaded from it is used")
             return self.loaded[value.window.id]
         if not isinstance(value, Tile):
             self.refuse(s, f"{name} is not a vector" if value is not None else f"{name} is undefined")

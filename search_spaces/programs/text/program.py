@@ -49,9 +49,9 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         program = replace(made.program, notes=made.notes, source=file)
         return Reading(None, program, dict(program.defaults), made.notes)
     listing = read(text, file)
-    found = close(survey(listing))
-    _give_roles(found)
-    arrays = [a for a in found.arrays.values() if a.role != "shared"]
+    surveyed = close(survey(listing))
+    _give_roles(surveyed)
+    arrays = [a for a in surveyed.arrays.values() if a.role != "shared"]
     if all(a.role == "input" for a in arrays):
         raise ProgramError(f"{file}: the text stores nothing: add a store to run it")
     arguments = tuple((a.argument, Argument(a.sizes, _dtype(a, file), a.role)) for a in arrays)  # type: ignore[arg-type]
@@ -59,10 +59,10 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
 
     def function(p: Builder, *made: Array) -> None:
         given = {s: n for a in made for s, n in zip(a.sizes, a.full, strict=True)}
-        if found.fixed and given != sizes:
+        if surveyed.fixed and given != sizes:
             assignments = ", ".join(f"{n} = {v}" for n, v in sizes.items())
             raise ProgramError(f"{file}: the text was printed for {assignments}, and is valid only for these sizes")
-        Execution(found, p, {a.name: m for a, m in zip(arrays, made, strict=True)}, given).run()
+        Execution(surveyed, p, {a.name: m for a, m in zip(arrays, made, strict=True)}, given).run()
 
     own = name or listing.name or "fragment"
     program = Program(
@@ -70,32 +70,32 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
     )
     if set(program.sizes) == set(sizes):
         program.domains(sizes)  # executes the text once, so that all its notes are recorded
-    notes = tuple(dict.fromkeys((*listing.notes, *found.notes)))
+    notes = tuple(dict.fromkeys((*listing.notes, *surveyed.notes)))
     return Reading(listing, replace(program, notes=notes), sizes, notes)
 
 
-def _give_roles(found: Survey) -> None:
+def _give_roles(survey: Survey) -> None:
     """Assign roles to arrays: arrays that are stored to are outputs.
 
     If several blocks store to the same position, or combine elements, the array is inout instead.
     """
-    axes = {n for s in found.grid for n in s.results}
-    for name in found.stored:
-        tile = found.tiles.get(name)
+    axes = {n for s in survey.grid for n in s.results}
+    for name in survey.stored:
+        tile = survey.tiles.get(name)
         if tile is None:
-            combined = any(s.op in ("xetile.atomic_rmw", "xetile.store_scatter") for s in found.listing.walk())
-            found.arrays[name].role = "inout" if combined else "output"
+            combined = any(s.op in ("xetile.atomic_rmw", "xetile.store_scatter") for s in survey.listing.walk())
+            survey.arrays[name].role = "inout" if combined else "output"
             continue
-        array = found.arrays.get(found.base(tile.base))
+        array = survey.arrays.get(survey.base(tile.base))
         if array is None or array.role or tile.statement.takes[0].shared:
             continue
-        placed = set().union(*(names_of(p) for p in tile_places(found, tile)))
+        placed = set().union(*(names_of(p) for p in tile_places(survey, tile)))
         combined = any(
             s.op in ("xetile.atomic_rmw", "xetile.store_scatter") and name in map(str, s.operands)
-            for s in found.listing.walk()
+            for s in survey.listing.walk()
         )
         array.role = "output" if axes <= placed and not combined else "inout"
-    for array in found.arrays.values():
+    for array in survey.arrays.values():
         array.role = array.role or "input"
 
 

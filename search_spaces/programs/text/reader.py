@@ -136,17 +136,17 @@ class _ListingReader(Tokens):
         """Read a declaration such as ``BF16 A[M][K], BT[N, K];``."""
         head = self.match(_HEAD)
         assert head is not None
-        found = []
+        arrays = []
         while True:
             array = self.match(_ARRAY)
             if array is None:
                 self.missing("an array, such as A[M][K]")
             sizes = tuple(re.findall(r"[A-Z]\w*", array.group(2)))
             type_ = Type("memref", sizes, head.group(1).lower())
-            found.append(ListedArray(f"%{array.group(1)}", type_))
+            arrays.append(ListedArray(f"%{array.group(1)}", type_))
             if not self.accept(","):
                 self.expect(";")
-                return found
+                return arrays
 
     # Statements
 
@@ -154,23 +154,23 @@ class _ListingReader(Tokens):
         """Read the statements of a body. That of a pseudo loop or of a truncated text ends at the end of the text."""
         if braces:
             self.expect("{")
-        found = self._statements()
+        statements = self._statements()
         if braces and not self.accept("}"):
             if not self.at_end():
                 self.missing("a statement or '}'")
             self.note("a closing brace is missing")
-        return found
+        return statements
 
     def _statements(self) -> list[Statement]:
-        found: list[Statement] = []
+        statements: list[Statement] = []
         while not self.at_end() and not self.text.startswith("}", self.position):
             if self.accept(";"):
                 continue
             line, starts = self.line, self._starts()
             if starts is None:
                 break
-            found.append(self._statement(starts, line))
-        return found
+            statements.append(self._statement(starts, line))
+        return statements
 
     def _starts(self) -> tuple[str, ...] | None:
         """Return the results of a statement that begins here, without consuming them; None if none begins."""
@@ -296,9 +296,9 @@ class _ListingReader(Tokens):
                 attributes["locality"] = int(locality.group(1))
             elif self.accept("to layout"):
                 self.expect("(")
-                found = self.reference("a layout")
-                if isinstance(found, WgMap | NestedLayout):
-                    layouts.append(found)
+                layout = self.reference("a layout")
+                if isinstance(layout, WgMap | NestedLayout):
+                    layouts.append(layout)
                 self.expect(")")
             elif self.text.startswith("<", self.position) and not kind:
                 kind = self.kind() or self.missing("a kind, such as <add>")
@@ -343,9 +343,9 @@ class _ListingReader(Tokens):
         while not self.accept("}"):
             if self.text.startswith("#", self.position):
                 name = re.compile(r"#[\w.]*").match(self.text, self.position)
-                found = self.reference("a map")
-                if isinstance(found, WgMap | NestedLayout):
-                    layouts.append(found)
+                layout = self.reference("a map")
+                if isinstance(layout, WgMap | NestedLayout):
+                    layouts.append(layout)
                     named.append(name.group() if name else "")
             else:
                 key = self.take_word().removeprefix("$")

@@ -123,98 +123,98 @@ def names_of(expression: Expression) -> set[str]:
 
 def survey(listing: Listing) -> Survey:
     """Survey a listing. Raises ProgramError for a text that stores nothing."""
-    found = Survey(listing)
+    result = Survey(listing)
     for p in listing.parameters:
-        found.arrays[p.name] = ArrayInfo(p.name, p.type, p.role, p.sizes)
+        result.arrays[p.name] = ArrayInfo(p.name, p.type, p.role, p.sizes)
         if p.type.kind == "scalar" and p.type.element == "index":
-            found.arrays[p.name] = ArrayInfo(p.name, Type("memref", (1,), "i32"), "input")
-            found.scalars.append(p.name)
-            found.notes.append(f"{listing.file}:1: {p.name} becomes an array of one i32, which must not be negative")
-    _find_tiles(found)
-    _find_grid(found)
-    _find_uses(found)
-    _name_sizes(found)
-    return found
+            result.arrays[p.name] = ArrayInfo(p.name, Type("memref", (1,), "i32"), "input")
+            result.scalars.append(p.name)
+            result.notes.append(f"{listing.file}:1: {p.name} becomes an array of one i32, which must not be negative")
+    _find_tiles(result)
+    _find_grid(result)
+    _find_uses(result)
+    _name_sizes(result)
+    return result
 
 
-def _find_tiles(found: Survey) -> None:
-    for s in found.listing.walk():
+def _find_tiles(survey: Survey) -> None:
+    for s in survey.listing.walk():
         if s.op == "memref.cast":
-            found.add_view(s.results[0], str(s.operands[0]))
+            survey.add_view(s.results[0], str(s.operands[0]))
         elif s.op == "memref.alloc" and s.operands:
-            found.add_view(s.results[0], str(s.operands[0]))
-            _declare(found, s, str(s.operands[0]))
+            survey.add_view(s.results[0], str(s.operands[0]))
+            _declare(survey, s, str(s.operands[0]))
         elif s.op == "memref.alloc":
-            _declare(found, s, s.results[0])
+            _declare(survey, s, s.results[0])
         elif s.op in MAKES_TILE:
             name = s.results[0] if s.results else f"%tile_{s.line}"
             if not s.operands:
-                raise found.refuse(s, "the memref is missing")
+                raise survey.refuse(s, "the memref is missing")
             base = str(s.operands[0])
-            if name not in found.tiles or (s.gives and s.gives[-1].scattered):
-                found.tiles[name] = TileInfo(name, base, s)
-            if found.base(base) not in found.arrays or _is_shared(s):
-                _declare(found, s, found.base(base))
-            elif not found.fixed:
-                _retype(found, s, found.base(base))
-            own = found.arrays.get(found.base(base))
-            found.tiles[name].rank = len(own.dims) if own is not None else 2
-        elif s.op == "xetile.update_tile_offset" and s.results and s.results[0] not in found.tiles:
-            if found.root(str(s.operands[0])) == found.root(s.results[0]):
+            if name not in survey.tiles or (s.gives and s.gives[-1].scattered):
+                survey.tiles[name] = TileInfo(name, base, s)
+            if survey.base(base) not in survey.arrays or _is_shared(s):
+                _declare(survey, s, survey.base(base))
+            elif not survey.fixed:
+                _retype(survey, s, survey.base(base))
+            own = survey.arrays.get(survey.base(base))
+            survey.tiles[name].rank = len(own.dims) if own is not None else 2
+        elif s.op == "xetile.update_tile_offset" and s.results and s.results[0] not in survey.tiles:
+            if survey.root(str(s.operands[0])) == survey.root(s.results[0]):
                 continue
-            if str(s.operands[0]) in found.tiles or str(s.operands[0]) in found.aliases:
-                found.aliases[s.results[0]] = str(s.operands[0])
-                found.note(s, f"{s.results[0]} is read as another name of the tile {s.operands[0]}, which moves")
-        elif s.op == "assign" and s.results == s.operands and found.tile(s.results[0]) is not None:
-            found.note(s, f"{s.results[0]} is assigned to itself: the name of the moved tile is used")
+            if str(s.operands[0]) in survey.tiles or str(s.operands[0]) in survey.aliases:
+                survey.aliases[s.results[0]] = str(s.operands[0])
+                survey.note(s, f"{s.results[0]} is read as another name of the tile {s.operands[0]}, which moves")
+        elif s.op == "assign" and s.results == s.operands and survey.tile(s.results[0]) is not None:
+            survey.note(s, f"{s.results[0]} is assigned to itself: the name of the moved tile is used")
 
 
 def _is_shared(statement: Statement) -> bool:
     return bool(statement.takes) and statement.takes[0].shared
 
 
-def _declare(found: Survey, statement: Statement, name: str) -> None:
+def _declare(survey: Survey, statement: Statement, name: str) -> None:
     """Declare a memref that is not a function argument."""
     if not statement.takes:
-        raise found.refuse(statement, "the type of its memref is missing")
+        raise survey.refuse(statement, "the type of its memref is missing")
     type_ = statement.takes[0]
     if type_.shared:
-        found.arrays.setdefault(f"{name}.slm", ArrayInfo(name, type_, "shared"))
+        survey.arrays.setdefault(f"{name}.slm", ArrayInfo(name, type_, "shared"))
         return
     if type_.kind == "scalar" and statement.gives:
-        found.note(statement, f"{name} is an address: read as an array of {statement.gives[0].element}")
+        survey.note(statement, f"{name} is an address: read as an array of {statement.gives[0].element}")
         type_ = Type("memref", ("?", "?"), statement.gives[0].element)
     unused = [
-        p for p in found.listing.parameters
+        p for p in survey.listing.parameters
         if p.type == type_ and not any(s.op in MAKES_TILE and s.operands and s.operands[0] == p.name
-                                       for s in found.listing.walk())
+                                       for s in survey.listing.walk())
     ]  # fmt: skip
-    if unused and name not in found.arrays:
-        found.arrays.pop(unused[0].name, None)
-        found.note(statement, f"{name} is undefined: the unused argument {unused[0].name} is used")
-    if name not in found.arrays:
-        found.arrays[name] = ArrayInfo(name, type_)
+    if unused and name not in survey.arrays:
+        survey.arrays.pop(unused[0].name, None)
+        survey.note(statement, f"{name} is undefined: the unused argument {unused[0].name} is used")
+    if name not in survey.arrays:
+        survey.arrays[name] = ArrayInfo(name, type_)
 
 
-def _retype(found: Survey, statement: Statement, name: str) -> None:
+def _retype(survey: Survey, statement: Statement, name: str) -> None:
     """Use the array's type in the statement if it differs from the declared one."""
-    array, type_ = found.arrays[name], statement.takes[0] if statement.takes else None
+    array, type_ = survey.arrays[name], statement.takes[0] if statement.takes else None
     viewed = str(statement.operands[0]) != name
     if type_ is None or viewed or type_.kind != "memref" or (array.type.dims, array.type.swapped) == (
         type_.dims, type_.swapped
     ):  # fmt: skip
         return
     if len(type_.dims) != len(array.type.dims):
-        found.note(statement, f"{name} is declared as {array.type}, but its tile has {type_}, which is used")
+        survey.note(statement, f"{name} is declared as {array.type}, but its tile has {type_}, which is used")
     array.type = type_
 
 
 # The grid -------------------------------------------------------------------------------------------------------------
 
 
-def _find_grid(found: Survey) -> None:
+def _find_grid(survey: Survey) -> None:
     """Make the outer loops the grid: those around another loop, and ``scf.forall``."""
-    body = found.listing.statements
+    body = survey.listing.statements
     while True:
         loops = [s for s in body if s.op in ("scf.for", "scf.forall")]
         if len(loops) != 1:
@@ -225,30 +225,30 @@ def _find_grid(found: Survey) -> None:
         parallel = loop.op == "scf.forall" or inner
         if not parallel or any(s.op not in ("memref.alloc", "scf.for", "scf.forall") for s in body):
             break
-        found.grid.append(loop)
+        survey.grid.append(loop)
         body = loop.body
         if loop.op == "scf.forall":
             break
-    found.body = body
+    survey.body = body
 
 
-def _find_uses(found: Survey) -> None:
-    for s in found.listing.walk():
-        found.used |= {str(o) for o in s.operands if isinstance(o, str)}
+def _find_uses(survey: Survey) -> None:
+    for s in survey.listing.walk():
+        survey.used |= {str(o) for o in s.operands if isinstance(o, str)}
         if s.op in ("xetile.store_tile", "xetile.atomic_rmw", "xetile.store_scatter"):
             for operand in s.operands:
-                tile = found.tile(str(operand))
+                tile = survey.tile(str(operand))
                 if tile is not None:
-                    found.stored.add(tile.name)
+                    survey.stored.add(tile.name)
                     break
-    for tile in found.tiles.values():  # pseudo loops contain no stores
+    for tile in survey.tiles.values():  # pseudo loops contain no stores
         shape = (*tile.statement.takes, *tile.statement.gives)[-1].dims
-        for s in found.listing.walk():
-            unused = s.op in PRODUCTS and not {s.results[0], tile.name} & found.used
-            if unused and found.grid and s.gives and s.gives[-1].dims == shape:
-                found.products[tile.name] = s.results[0]
-                found.stored.add(tile.name)
-                found.note(
+        for s in survey.listing.walk():
+            unused = s.op in PRODUCTS and not {s.results[0], tile.name} & survey.used
+            if unused and survey.grid and s.gives and s.gives[-1].dims == shape:
+                survey.products[tile.name] = s.results[0]
+                survey.stored.add(tile.name)
+                survey.note(
                     tile.statement, f"nothing is stored to {tile.name}: {s.results[0]} is stored to it after the loop"
                 )
 
@@ -256,26 +256,26 @@ def _find_uses(found: Survey) -> None:
 # Names of extents -----------------------------------------------------------------------------------------------------
 
 
-def _name_sizes(found: Survey) -> None:
+def _name_sizes(survey: Survey) -> None:
     """Name each extent after the variable of the loop over it, which positions or moves tiles along the extent."""
     known: dict[tuple[str, int], str] = {}
     moves: dict[tuple[str, int], str] = {}
-    for loop in [s for s in found.listing.walk() if s.op == "scf.for" and s not in found.grid]:
+    for loop in [s for s in survey.listing.walk() if s.op == "scf.for" and s not in survey.grid]:
         for s in loop.body or ():
             if s.op == "xetile.update_tile_offset":
-                tile = found.tile(str(s.operands[0]))
+                tile = survey.tile(str(s.operands[0]))
                 for d, by in enumerate(s.operands[1:3]):
                     if tile is not None and isinstance(by, int) and by > 0:
                         moves.setdefault((tile.name, d), loop.results[0])
-    ends = {s.results[0]: s.operands[1] for s in found.listing.walk() if s.op == "scf.for"}
-    for s in found.grid:
+    ends = {s.results[0]: s.operands[1] for s in survey.listing.walk() if s.op == "scf.for"}
+    for s in survey.grid:
         if s.op == "scf.forall":
             ends |= dict(zip(s.results, s.index[1], strict=True))
-    for tile in found.tiles.values():
-        array = found.arrays.get(found.base(tile.base))
+    for tile in survey.tiles.values():
+        array = survey.arrays.get(survey.base(tile.base))
         if array is None or array.sizes or _is_shared(tile.statement):
             continue
-        places = tile_places(found, tile)
+        places = tile_places(survey, tile)
         rank = len(array.dims)
         for d, place in enumerate(places):
             loops = [n for n in sorted(names_of(place)) if n in ends]
@@ -287,7 +287,7 @@ def _name_sizes(found: Survey) -> None:
             if not isinstance(extent, int) or ends[variable] == extent:
                 known.setdefault((array.name, own), variable.lstrip("%"))
     taken = set(known.values())
-    for array in found.arrays.values():
+    for array in survey.arrays.values():
         if array.sizes or array.role == "shared":
             continue
         names = []
@@ -315,7 +315,7 @@ def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
     return rank - 2 + own if rank > 1 else 0 if own == 1 else None
 
 
-def tile_places(found: Survey, tile: TileInfo) -> tuple[Expression, ...]:
+def tile_places(survey: Survey, tile: TileInfo) -> tuple[Expression, ...]:
     """Return a tile's first row and column. For a cast vector the document may give only one of them."""
     s = tile.statement
     given = s.index[0] if s.index else tuple(s.operands[1:])

@@ -98,7 +98,7 @@ def _line(text: str, at: int) -> int:
 
 
 def _blocks(text: str, file: str) -> list[Block]:
-    found = []
+    blocks = []
     for block in _BLOCK.finditer(text):
         axes = list(_AXIS.finditer(block["axes"]))
         names = tuple(n.strip() for n in block["names"].split(",") if n.strip())
@@ -106,8 +106,8 @@ def _blocks(text: str, file: str) -> list[Block]:
             line = _line(text, block.start())
             raise ProgramError(f"{file}:{line}: tir.block: {len(axes)} axes, but {len(names)} names")
         extents = tuple(int(axis.group(2) or axis.group(3)) for axis in axes)
-        found.append(Block(names, extents, tuple(axis.group(1) is not None for axis in axes)))
-    return found
+        blocks.append(Block(names, extents, tuple(axis.group(1) is not None for axis in axes)))
+    return blocks
 
 
 def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: Note) -> Program:
@@ -182,12 +182,12 @@ def _buffers(text: str, file: str) -> Iterator[Buffer]:
 
 def accepted_layouts(row: TensorIntrinsic, side: OperandSide, shape: tuple[int, int], element_bytes: int) -> list[str]:
     """Return those of the sampled layouts in which an intrinsic can read a tile."""
-    found = []
+    layouts = []
     for layout in sampled_layouts(element_bytes):
         parsed = parse_layout(layout, *shape)
         if not isinstance(parsed, str) and isinstance(row.requirement(side, parsed, element_bytes), Access):
-            found.append(layout)
-    return found
+            layouts.append(layout)
+    return layouts
 
 
 def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...], note: Note) -> Program:

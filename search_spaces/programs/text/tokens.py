@@ -55,8 +55,8 @@ class Tokens(TextReader):
     def missing(self, expected: str) -> NoReturn:
         """Raise ProgramError with what was expected and what was found."""
         end = self.text.find("\n", self.position)
-        found = self.text[self.position : end if end >= 0 else None][:24].rstrip()
-        self.refuse(f"expected {expected}, found {found!r}" if found else f"expected {expected}, found the end")
+        following = self.text[self.position : end if end >= 0 else None][:24].rstrip()
+        self.refuse(f"expected {expected}, found {following!r}" if following else f"expected {expected}, found the end")
 
     def expect(self, *tokens: str) -> str:
         """Consume one of the tokens, and return it. Raises ProgramError if another one comes next."""
@@ -67,10 +67,10 @@ class Tokens(TextReader):
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Consume what the pattern matches at the current position."""
-        found = pattern.match(self.text, self.position)
-        if found is not None:
-            self._position = found.end()
-        return found
+        match = pattern.match(self.text, self.position)
+        if match is not None:
+            self._position = match.end()
+        return match
 
     def peek(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Return the pattern's match at the current position without consuming it."""
@@ -78,27 +78,27 @@ class Tokens(TextReader):
 
     def word(self) -> str:
         """Return the next word without consuming it, or ""."""
-        found = self.peek(_WORD)
-        return found.group() if found is not None else ""
+        match = self.peek(_WORD)
+        return match.group() if match is not None else ""
 
     def take_word(self) -> str:
         """Consume the next word, and return it."""
-        found = self.match(_WORD)
-        if found is None:
+        match = self.match(_WORD)
+        if match is None:
             self.missing("a word")
-        return found.group()
+        return match.group()
 
     def kind(self) -> str:
         """Consume a kind in angle brackets, and return it, or ""."""
-        found = self.match(_KIND)
-        return found.group(1) if found is not None else ""
+        match = self.match(_KIND)
+        return match.group(1) if match is not None else ""
 
     # Names and positions
 
     def name(self) -> str | None:
         """Consume ``%name`` with its suffix, and return it, or None."""
-        found = self.match(_NAME)
-        return None if found is None else f"%{found.group(1)}{found.group(2)}"
+        match = self.match(_NAME)
+        return None if match is None else f"%{match.group(1)}{match.group(2)}"
 
     def names(self) -> list[Expression] | None:
         """Read ``%name``, the number ``%c32``, or ``%name:2`` for two values."""
@@ -117,39 +117,39 @@ class Tokens(TextReader):
 
     def number(self) -> int | float | None:
         """Consume a number, and return it, or None."""
-        found = self.match(_NUMBER)
-        if found is None:
+        match = self.match(_NUMBER)
+        if match is None:
             return None
-        text = found.group()
+        text = match.group()
         return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 
     def expression(self) -> Expression:
         """Return a sum of products of positions: ``%i + %k * 32``, ``min(%i, 64) floordiv 2``."""
-        found = self._product()
+        total = self._product()
         while True:
             if self.accept("=="):
-                found = Combined("==", (found, self._product()))
+                total = Combined("==", (total, self._product()))
             elif self.accept("+"):
-                found = Combined("+", (found, self._product()))
+                total = Combined("+", (total, self._product()))
             elif self.text.startswith("-", self.position) and not self.text.startswith("->", self.position):
                 self.accept("-")
-                found = Combined("+", (found, Combined("*", (self._product(), -1))))
+                total = Combined("+", (total, Combined("*", (self._product(), -1))))
             else:
-                return found
+                return total
 
     def _product(self) -> Expression:
-        found = self._factor()
+        product = self._factor()
         while True:
             sign = next((s for s in _PRODUCTS if self.accept(s)), None)
             if sign is None:
-                return found
-            found = Combined(sign, (found, self._factor()))
+                return product
+            product = Combined(sign, (product, self._factor()))
 
     def _factor(self) -> Expression:
         if self.accept("("):
-            found = self.expression()
+            inner = self.expression()
             self.expect(")")
-            return found
+            return inner
         for sign in _BOUNDS:
             if self.accept(f"{sign}("):
                 first = self.expression()
@@ -169,19 +169,19 @@ class Tokens(TextReader):
 
     def expressions(self, closing: str) -> tuple[Expression, ...]:
         """Read expressions up to and including ``closing``; the opening token was consumed before."""
-        found: list[Expression] = []
+        listed: list[Expression] = []
         while not self.accept(closing):
             start = self.position
             names = self.names()
             if names is not None and len(names) > 1:
-                found += names
+                listed += names
             else:
                 self._position = start
-                found.append(self.expression())
+                listed.append(self.expression())
             if not self.accept(","):
                 self.expect(closing)
                 break
-        return tuple(found)
+        return tuple(listed)
 
     # Attributes
 
@@ -220,10 +220,10 @@ class Tokens(TextReader):
 
     def reference(self, expected: str) -> object:
         """Read an attribute, written out or by its name. For an undefined name, add a note and return None."""
-        found = self.match(_REFERENCE)
-        if found is None:
+        match = self.match(_REFERENCE)
+        if match is None:
             self.missing(expected)
-        name = found.group()
+        name = match.group()
         if self.text.startswith("<", self._position):
             return self.attribute(name)
         if name not in self.aliases:
@@ -245,8 +245,8 @@ class Tokens(TextReader):
         if number is not None:
             return number
         if self.peek(_REFERENCE):
-            found = self.reference("an attribute")
-            return found if isinstance(found, LoweringConfig) else True
+            attribute = self.reference("an attribute")
+            return attribute if isinstance(attribute, LoweringConfig) else True
         return self.take_word()
 
     # Types
@@ -257,12 +257,12 @@ class Tokens(TextReader):
 
     def type(self) -> Type:
         """Read a type such as ``tile<256x32xf16, #mp_a>``, in all its spellings."""
-        found = self.match(_TYPE)
-        if found is None:
+        match = self.match(_TYPE)
+        if match is None:
             self.missing("a type")
-        if found.group(2):
-            return Type("scalar", (), found.group(2))
-        kind = found.group(1)
+        if match.group(2):
+            return Type("scalar", (), match.group(2))
+        kind = match.group(1)
         if kind == "tensor_desc":
             self.note("tensor_desc is read as tile")
             kind = "tile"
@@ -318,9 +318,9 @@ class Tokens(TextReader):
             elif self.peek(_REFERENCE):
                 if not comma:
                     self.note(f"the comma in a {kind} is missing")
-                found = self.peek(_REFERENCE)
-                assert found is not None
-                named = found.group()
+                match = self.peek(_REFERENCE)
+                assert match is not None
+                named = match.group()
                 layout, order = self._tile_attribute(self.reference("an attribute"), order)
             elif self.accept("]"):
                 self.note("an extra bracket ] is ignored")
@@ -330,12 +330,12 @@ class Tokens(TextReader):
             self.note(f"the bracket > of a {kind} is missing")
         return layout, order, swapped, shared, scattered, named
 
-    def _tile_attribute(self, found: object, order: Order) -> tuple[WgMap | None, Order]:
-        if not isinstance(found, WgMap):
+    def _tile_attribute(self, attribute: object, order: Order) -> tuple[WgMap | None, Order]:
+        if not isinstance(attribute, WgMap):
             return None, order
-        if (found.sg_layout, found.sg_data) == ((1, 1), (1, 1)):  # an order without a distribution
-            return None, found.order
-        return WgMap(found.sg_layout, found.sg_data), found.order if found.order != ROW_MAJOR else order
+        if (attribute.sg_layout, attribute.sg_data) == ((1, 1), (1, 1)):  # an order without a distribution
+            return None, attribute.order
+        return WgMap(attribute.sg_layout, attribute.sg_data), attribute.order if attribute.order != ROW_MAJOR else order
 
     def _strided(self, text: str) -> bool:
         first, *_ = (t.strip() for t in text.split(","))

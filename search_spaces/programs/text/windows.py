@@ -32,8 +32,8 @@ class Windows(Names):
         return array
 
     def _make_tile(self, s: Statement) -> None:
-        tile = self.found.tiles[s.results[0] if s.results else f"%tile_{s.line}"]
-        name = self.found.base(tile.base)
+        tile = self.survey.tiles[s.results[0] if s.results else f"%tile_{s.line}"]
+        name = self.survey.base(tile.base)
         array = self._array(s, name)
         types = (*s.takes, *s.gives)
         turned = is_turned(tile)
@@ -55,7 +55,7 @@ class Windows(Names):
         if own.scattered:
             self.value_of[tile.name] = self._scattered(s, array, turned)
             return
-        rows, columns = (self._place(s, place) for place in tile_places(self.found, tile))
+        rows, columns = (self._place(s, place) for place in tile_places(self.survey, tile))
         column = len(array.full) == 1 and turned
         window = self.p.window(
             array, (rows, columns), tile_shape(s), turned=turned and not column, column=column, map=own.layout
@@ -68,7 +68,7 @@ class Windows(Names):
             self.refuse(s, "expected a vector of indices")
         name = str(s.operands[1])
         again = f"{name}_{s.line}"  # the same name may also stand for a vector of another type
-        index = self._places_of(s, again if again in self.found.free_vectors else name)
+        index = self._places_of(s, again if again in self.survey.free_vectors else name)
         if len(array.shape) == 1:
             return self.p.window(array, index, tile_shape(s), turned=turned)
         rows, columns = (self._place(s, place) for place in (s.index[0] if s.index else (0, 0))[-2:])
@@ -76,8 +76,8 @@ class Windows(Names):
 
     def _places_of(self, s: Statement, name: str) -> Tile:
         """Return a vector of indices; an undefined one is loaded from an input, padded with -1 (outside)."""
-        if name in self.found.free_vectors and name not in self.value_of:
-            shape = shape_of(s, self.found.free_types[name])
+        if name in self.survey.free_vectors and name not in self.value_of:
+            shape = shape_of(s, self.survey.free_types[name])
             self.value_of[name] = self.p.load(self.p.window(self.arrays[name], (0, 0), shape), padding=-1)
         return self._value(s, name)
 
@@ -104,11 +104,11 @@ class Windows(Names):
         return self.p.window(window.array, self.p.where(self._value(s, s.operands[at]), places, -1.0), window.shape)
 
     def _handle(self, s: Statement, name: str) -> WindowHandle:
-        while name not in self.value_of and name in self.found.aliases:
-            name = self.found.aliases[name]
+        while name not in self.value_of and name in self.survey.aliases:
+            name = self.survey.aliases[name]
         value = self.value_of.get(name)
-        if value is None and name in self.found.free_tiles:
-            type_ = self.found.free_types[name]
+        if value is None and name in self.survey.free_tiles:
+            type_ = self.survey.free_types[name]
             if type_.scattered:
                 self.value_of[name] = self.p.window(
                     self.arrays[name], self._places_of(s, f"{name}_places"), shape_of(s, type_)
@@ -118,8 +118,8 @@ class Windows(Names):
                 self.arrays[name], (0, 0), shape_of(s, type_), turned=type_.order == (0, 1), map=type_.layout
             )
         if name in self.slots:
-            return self._slot(s, self.found.tiles[name], self._array(self.found.tiles[name].statement, self.found.base(
-                self.found.tiles[name].base)))  # fmt: skip
+            tile = self.survey.tiles[name]
+            return self._slot(s, tile, self._array(tile.statement, self.survey.base(tile.base)))
         if not isinstance(value, WindowHandle):
             self.refuse(s, f"{name} is not a tile")
         return value
@@ -129,9 +129,9 @@ class Windows(Names):
         for type_ in (*s.takes, *s.gives):
             if type_.kind in ("tile", "vector") and type_.dims != window.shape:
                 extents = "x".join(map(str, type_.dims))
-                self.found.note(s, f"its type {extents} is ignored: the tile is {window.shape[0]}x{window.shape[1]}")
+                self.survey.note(s, f"its type {extents} is ignored: the tile is {window.shape[0]}x{window.shape[1]}")
             elif type_.kind in ("tile", "vector") and type_.element != window.window.array.dtype.name:
-                self.found.note(
+                self.survey.note(
                     s, f"its type {type_.element} is ignored: the tile has {window.window.array.dtype.name}"
                 )
         if s.takes and s.takes[0].layout not in (None, window.window.map) and window.window.map is None:
@@ -151,11 +151,11 @@ class Windows(Names):
 
     def _store(self, s: Statement) -> None:
         names = [*(str(o) for o in s.operands), *(s.results if len(s.operands) == 1 else ())]
-        tiles = [n for n in names if isinstance(self.value_of.get(n), WindowHandle) or n in self.found.aliases
-                 or n in self.found.free_tiles]  # fmt: skip
+        tiles = [n for n in names if isinstance(self.value_of.get(n), WindowHandle) or n in self.survey.aliases
+                 or n in self.survey.free_tiles]  # fmt: skip
         if not tiles:
             self.refuse(s, "expected a tile")
-        if s.op == "xetile.atomic_rmw" and set(s.results) & self.found.used:
+        if s.op == "xetile.atomic_rmw" and set(s.results) & self.survey.used:
             self.refuse(s, f"{s.results[0]} is used, but listings cannot use old values of atomics")
         window = self._handle(s, tiles[0])
         others = [n for n in names if n not in tiles]
@@ -165,20 +165,20 @@ class Windows(Names):
             if window.shape not in self.last:
                 self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and no vector has its shape")
             value = self.last[window.shape]
-            self.found.note(s, f"{tiles[-1]} is a tile, not a vector: the latest vector of its shape is stored")
+            self.survey.note(s, f"{tiles[-1]} is a tile, not a vector: the latest vector of its shape is stored")
         wanted = window.window.array.dtype
         if value.value.dtype != wanted:
-            self.found.note(s, f"a {value.value.dtype.name} vector is stored to a {wanted.name} tile: it is rounded")
+            self.survey.note(s, f"a {value.value.dtype.name} vector is stored to a {wanted.name} tile: it is rounded")
             value = value.cast(wanted.name)
         if s.op == "xetile.atomic_rmw":
             kind = "addf" if s.kind in ("add", "addf") and wanted.is_float else s.kind
             kind = "addi" if s.kind == "add" and wanted.name == "i32" else kind
             self.p.atomic_rmw(kind, value, window)
         elif window.window.array.role == "inout":
-            missing = [n for n in self.grid if not any(n in names_of(place) for tile in self.found.tiles.values()
-                       for place in tile_places(self.found, tile) if tile.name == tiles[0])]  # fmt: skip
+            missing = [n for n in self.grid if not any(n in names_of(place) for tile in self.survey.tiles.values()
+                       for place in tile_places(self.survey, tile) if tile.name == tiles[0])]  # fmt: skip
             axes = " and ".join(missing) or "other axes"
-            self.found.note(s, f"all blocks along {axes} store here: read as atomic_rmw <addf>")
+            self.survey.note(s, f"all blocks along {axes} store here: read as atomic_rmw <addf>")
             self.p.atomic_rmw("addf", value, window)
         else:
             self.p.store(value, window, rows_below=self._place(s, s.index[0][0]) if s.index else None)
@@ -190,7 +190,7 @@ class Windows(Names):
         if said is not None and said.layout not in (None, window.window.map):
             other = self._meant(name, window, said)
             if other is not None:
-                self.found.note(s, f"{name} does not have this map, but {other} does: {other} is used")
+                self.survey.note(s, f"{name} does not have this map, but {other} does: {other} is used")
                 window = self._handle(s, other)
         locality = s.attribute("locality", 3)
         assert isinstance(locality, int)
@@ -198,9 +198,9 @@ class Windows(Names):
 
     def _meant(self, name: str, window: WindowHandle, said: Type) -> str | None:
         """Return an otherwise unused tile with the same array and shape, assumed to be the one to prefetch."""
-        used = {str(o) for s in self.found.listing.walk() for o in s.operands
+        used = {str(o) for s in self.survey.listing.walk() for o in s.operands
                 if s.op in (*LOADS, "xetile.prefetch_tile", "xetile.store_tile")}  # fmt: skip
-        for other, tile in self.found.tiles.items():
+        for other, tile in self.survey.tiles.items():
             value = self.value_of.get(other)
             if other != name and other not in used and isinstance(value, WindowHandle):
                 same = (value.window.array, value.window.shape) == (window.window.array, window.window.shape)
@@ -216,36 +216,36 @@ class Windows(Names):
         if any(not isinstance(b, int) for b in by):
             known = [b for b in by if isinstance(b, str) and b not in self.value_of]
             for b in known:
-                self.found.note(s, f"{b} is undefined: 0 is used")
+                self.survey.note(s, f"{b} is undefined: 0 is used")
         rows, columns = (b if isinstance(b, int) else 0 for b in (*by, 0, 0)[:2])
         window.move(rows, columns)
-        if s.results and s.results[0] not in self.found.tiles and s.results[0] not in self.value_of:
+        if s.results and s.results[0] not in self.survey.tiles and s.results[0] not in self.value_of:
             self.value_of[s.results[0]] = window
 
     # Shared memory
 
     def _make_shared(self, name: str) -> None:
         """Make a tile in shared memory that is large enough for all windows on it."""
-        info = self.found.arrays[name]
-        if self.found.fixed:
+        info = self.survey.arrays[name]
+        if self.survey.fixed:
             extents = [int(d) for d in info.type.dims]
         else:
             extents = [0, 0]
-            for tile in self.found.tiles.values():
-                if self.found.base(tile.base) == info.name and tile.statement.takes[0].shared:
+            for tile in self.survey.tiles.values():
+                if self.survey.base(tile.base) == info.name and tile.statement.takes[0].shared:
                     for d, at in enumerate(self._slot_start(tile)):
                         extents[d] = max(extents[d], at + tile_shape(tile.statement)[d])
         self.arrays[name] = self.p.shared(extents[0], extents[1], info.type.element)
 
     def _slot_start(self, tile: TileInfo) -> tuple[int, int]:
         """Return where a window begins in shared memory; positions that depend on the block count as 0."""
-        rows, columns = (p if isinstance(p, int) else 0 for p in tile_places(self.found, tile))
+        rows, columns = (p if isinstance(p, int) else 0 for p in tile_places(self.survey, tile))
         return rows, columns
 
     def _slot(self, s: Statement, tile: TileInfo, array: Array) -> WindowHandle:
         own = tile.statement
-        places_ = tile_places(self.found, tile)
-        if self.found.fixed:
+        places_ = tile_places(self.survey, tile)
+        if self.survey.fixed:
             at: list[Index | int] = [self._place(own, p) for p in places_]
         else:
             at = list(self._slot_start(tile))
@@ -276,7 +276,7 @@ class Windows(Names):
                     dimension = b.operands[1:].index(name)
                     for tile in (str(b.operands[0]), *b.results):
                         self.slots[tile] = f"{name}.{dimension}"
-                    self.found.note(
+                    self.survey.note(
                         b, f"{name} is a position in a ring of {extent}, although the operation is relative: the tile "
                         "is at its first position plus this one, modulo the ring"
                     )  # fmt: skip
@@ -290,7 +290,7 @@ class Windows(Names):
             return  # an open ring
         if isinstance(value, int):
             self.value_of[name] = places.constant(value)
-        elif self.found.tile(str(value)) is not None or str(value) in self.slots:
+        elif self.survey.tile(str(value)) is not None or str(value) in self.slots:
             return  # another name of a tile
         else:
             self.value_of[name] = self._value(s, value)

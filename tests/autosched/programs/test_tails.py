@@ -23,7 +23,7 @@ from search_spaces.programs.builder import Builder, Input, Output, Program, prog
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.planning import tails
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -148,7 +148,7 @@ def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
     assert ways == {
         ("wgmma_m64k16_f16", "masked"), ("mma_m16n8k16_f16", "masked"), ("mma_m16n8k16_f16", "peeled"),
     }  # fmt: skip
-    inference = choices(p).first
+    inference = choices_of(p).first
     (loop,) = tails.peelable(inference)
     assert tails.but_the_last(inference.trace.turns(), loop)[loop] == inference.trace.turns()[loop] - 1
 

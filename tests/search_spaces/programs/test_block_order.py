@@ -22,7 +22,7 @@ from search_spaces.programs.planning.block_order import (
     ordered,
     uneven,
 )
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.template import template
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
@@ -67,7 +67,7 @@ def test_only_causal_attention_has_block_orders() -> None:
 
 def test_large_grids_are_sampled() -> None:
     made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
-    of = uneven(choices(problem(made, h=1, g=1, s=2**30 - 1, d=64)).first)
+    of = uneven(choices_of(problem(made, h=1, g=1, s=2**30 - 1, d=64)).first)
     assert of is not None
     assert of.axis == 1
     assert len(of.turns) <= 4096
@@ -75,14 +75,14 @@ def test_large_grids_are_sampled() -> None:
 
 
 def test_parts_balance_blocks() -> None:
-    found = choices(problem(sums_up_to_the_diagonal, m=800, n=800)).first  # 1 to 100 iterations
+    found = choices_of(problem(sums_up_to_the_diagonal, m=800, n=800)).first  # 1 to 100 iterations
     whole, shared = (imbalance(found, FORWARD, "row", 50, 1, parts) * 2 for parts in (1, 4))
     assert whole == pytest.approx(150 / 50.5)  # an SM has the blocks of 50 and 100 iterations
     assert 2.0 < shared < 0.85 * whole
 
 
 def test_blocks_that_share_long_tiles_are_balanced_by_their_order() -> None:
-    found = choices(problem(sums_up_to_the_diagonal, m=256, n=256)).first  # 1 to 32 iterations
+    found = choices_of(problem(sums_up_to_the_diagonal, m=256, n=256)).first  # 1 to 32 iterations
     alone, as_many, fewer = (imbalance(found, ZIGZAG, "row", 16, 3, *parts) for parts in ((1,), (2,), (2, 16)))
     assert alone == 1.0  # an SM has 33 of the 528 iterations
     assert as_many > 1.1
@@ -92,7 +92,7 @@ def test_blocks_that_share_long_tiles_are_balanced_by_their_order() -> None:
 
 def test_the_imbalance_of_blocks_follows_from_their_order() -> None:
     made = load_program(f"{EXAMPLES / 'attention.py'}:causal_attention")
-    found = choices(problem(made, h=16, g=16, s=1024, d=64)).first
+    found = choices_of(problem(made, h=16, g=16, s=1024, d=64)).first
     of = uneven(found)
     assert of is not None
     assert of.axis == 1

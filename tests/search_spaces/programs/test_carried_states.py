@@ -11,7 +11,7 @@ from autosched.programs.loading import problem
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 
@@ -67,9 +67,9 @@ def made(function: Callable[[Builder, Array, Array], None]) -> Program:
 @pytest.mark.parametrize("function", [both_axes, converted_column, set_twice])
 def test_every_schedule_is_right(function: Callable[[Builder, Array, Array], None]) -> None:
     p = problem(made(function), m=96, n=8)
-    found = choices(p).first
-    for id_, spread in found.natural.items():
-        assert spread.shape == found.made[id_].result.shape
+    inference = choices_of(p).first
+    for id_, spread in inference.natural.items():
+        assert spread.shape == inference.made[id_].result.shape
     lowered(p)
 
 
@@ -109,7 +109,7 @@ def test_a_sum_over_two_loops_is_joined_in_every_iteration() -> None:
         p.store(total, p.window(out, (i, 0), (16, 1), column=True))
 
     p = problem(nested, m=16, n=128)
-    assert not choices(p).first.sums
+    assert not choices_of(p).first.sums
     lowered(p, 4)
 
 

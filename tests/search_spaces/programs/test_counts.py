@@ -11,7 +11,7 @@ from search_spaces.hardware.costs.cost_counts import CostCounts
 from search_spaces.hardware.devices import device
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning.block_order import uneven
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.numbers import numbers
 from search_spaces.programs.planning.uniform import masking
 from search_spaces.programs.schedules.counts import counts
@@ -38,7 +38,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
         config = own.config(p, schedule, A100)
         run = emulate(own.kernel(p, schedule, A100), p.random_inputs(0))
         assert run.status == "ok", run.reason
-        inferred, counted = choices(p).inference(config), counts(p, config, A100)
+        inferred, counted = choices_of(p).inference(config), counts(p, config, A100)
         exchanged = work_of_values(inferred, config, numbers(inferred, config)).exchanged(schedule.text("exchange"))
         words = sum(s.wavefronts for s in run.shared_sites if s.file == "autosched/tile/values.cuh")
         assert words == exchanged * counted.blocks, schedule
@@ -56,7 +56,7 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
         made = load_program(f"examples/programs/{place}")
         p, own = problem(made, **sizes), template(made)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]
-        blocks = [uneven(choices(p).inference(config)) for config in configs]
+        blocks = [uneven(choices_of(p).inference(config)) for config in configs]
         return [(counts(p, c, A100), b.mean if b else None) for c, b in zip(configs, blocks, strict=True)]
 
     sizes = {"h": 2, "g": 2, "s": 1024, "d": 64}
@@ -82,12 +82,12 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
 def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: float) -> None:
     made = load_program(f"examples/programs/attention.py:{name}")
     p = problem(made, h=2, g=2, s=s, d=64)
-    found = choices(p).inference({"bm": 64, "bn": 32})
-    masks = [o.result.id for o in found.made.values() if isinstance(o, ir.Map) and o.function == "where"]
-    shares = masking(found)
+    inference = choices_of(p).inference({"bm": 64, "bn": 32})
+    masks = [o.result.id for o in inference.made.values() if isinstance(o, ir.Map) and o.function == "where"]
+    shares = masking(inference)
     counted = [shares[id_] for id_ in masks if id_ in shares]
     assert counted == [pytest.approx(needed, rel=0.3)]
-    conditions = {o.function for o in found.made.values() if o.result.id in shares and isinstance(o, ir.Map)}
+    conditions = {o.function for o in inference.made.values() if o.result.id in shares and isinstance(o, ir.Map)}
     assert conditions == {"where", "less"} | ({"and", "less_equal"} if name.startswith("causal") else set())
 
 

@@ -10,7 +10,7 @@ import pytest
 from autosched.programs.loading import load_program, problem
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import Device, device
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 
@@ -59,7 +59,7 @@ def test_each_line_directive_refers_to_an_operation(place: str) -> None:
     own = template(p.program)
     where = next(gpu for gpu in (A100, H100, RTX5090) if own.why_not(p, gpu) is None)
     for schedule in own.space(p, where).sample(3, 1):
-        operations = choices(p).inference(schedule.values).trace.walk()
+        operations = choices_of(p).inference(schedule.values).trace.walk()
         known = {f'#line {o.source.line} "{o.source.file}"' for o, _ in operations}
         for directive, line in places(own.kernel(p, schedule, where).source):
             assert directive in known, line

@@ -10,7 +10,7 @@ import pytest
 from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.devices import device
 from search_spaces.programs.planning import estimates
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.template import template
 from search_spaces.spaces.columns import Columns
 
@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
 )
 def test_requirements_of_every_intrinsic_are_estimated(place: str, sizes: dict[str, int]) -> None:
     p = problem(load_program(str(EXAMPLES / place)), **sizes)
-    found, space, rng = choices(p), template(p.program).space(p, device("h100")), np.random.default_rng(0)
+    choices, space, rng = choices_of(p), template(p.program).space(p, device("h100")), np.random.default_rng(0)
     live = next(a for a in space.attributes if a.name == "live_registers")
     plan = next(rule for rule in space.rules if rule.name == "plan")
     fitting = 0
@@ -38,7 +38,7 @@ def test_requirements_of_every_intrinsic_are_estimated(place: str, sizes: dict[s
         values = {name: rows.decode(name) for name in (*plan.needs, *live.needs)}
         for row in range(300):
             one = {name: column[row] for name, column in values.items()}
-            needs = estimates.needs(found.inference(one), {name: one[name] for name in plan.needs})
+            needs = estimates.needs(choices.inference(one), {name: one[name] for name in plan.needs})
             extra = (int(one.get("fragment_buffers", 1)) - 1) * needs.fragments
             assert registers[row] == needs.registers + extra
             assert allowed[row] == (needs.why_not is None and needs.registers <= 1024)

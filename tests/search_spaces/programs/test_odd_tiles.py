@@ -13,7 +13,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.language.layout_distributions import blocked
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.schedules.sizes import lane_counts
 from search_spaces.programs.template import template
 
@@ -55,7 +55,7 @@ def test_every_element_has_a_lane() -> None:
 
 
 def test_lanes_divide_lines() -> None:
-    found = choices(problem(sums(7, 33), m=15, n=67))
+    found = choices_of(problem(sums(7, 33), m=15, n=67))
     assert {3, 11, 16} <= set(lane_counts(found, 0))
-    even = choices(problem(sums(16, 24), m=32, n=48))
+    even = choices_of(problem(sums(16, 24), m=32, n=48))
     assert set(lane_counts(even, 0)) == {1, 2, 4, 8, 16, 32}

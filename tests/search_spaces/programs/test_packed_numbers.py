@@ -15,7 +15,7 @@ from search_spaces.hardware.dtypes import E4M3
 from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS, MemoryOrder
 from search_spaces.programs.builder import Input, Output, program
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.template import template
 from search_spaces.tile_operators.packed_weights import unpack_int4
 
@@ -61,7 +61,7 @@ def bytes_by_columns(p: Any, x: Any, w: Any, out: Any) -> None:
 
 def test_bytes_wait_in_the_ring_as_they_are_stored() -> None:
     p, chip = problem(bytes_by_columns, m=40, n=70, k=90), device("a100")
-    staged = {s.name: s for s in choices(p).first.staged.values()}
+    staged = {s.name: s for s in choices_of(p).first.staged.values()}
     assert staged["w"].converted and staged["w"].loop is not None and not staged["x"].converted
     own = template(bytes_by_columns)
     for schedule in own.space(p, chip).sample(4, 1):
@@ -85,7 +85,7 @@ def test_invalid_uses_of_packed_numbers_are_rejected() -> None:
     def refused(match: str, body: Any) -> None:
         made = program(w=Input("n words", "i32"), out=Output("n words", "i32"))(body)
         with pytest.raises(ProgramError, match=match):
-            choices(problem(made, n=32, words=24))
+            choices_of(problem(made, n=32, words=24))
 
     def whole(p: Any, w: Any, out: Any) -> Any:
         (i,) = p.blocks((w.shape[0],), (16,))

@@ -14,7 +14,7 @@ from search_spaces.programs.builder import Input, Output, Program, program
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
-from search_spaces.programs.planning.choices import choices, unique_operands
+from search_spaces.programs.planning.choices import choices_of, unique_operands
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -37,7 +37,7 @@ def verified(p: ProgramProblem, gpu: str, schedules: int = 2, seed: int = 1, edg
 
 
 def staged(p: ProgramProblem) -> dict[str, Staged]:
-    return {operand.name: operand for operand in unique_operands(choices(p).first)}
+    return {operand.name: operand for operand in unique_operands(choices_of(p).first)}
 
 
 @program(x=Input("b n", "f32"), lengths=Input("b", "i32"), out=Output("b", "f32"))

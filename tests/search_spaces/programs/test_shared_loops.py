@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.launches.launch import launch_from_json
 from search_spaces.programs.builder import Input, Output, Program, program
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.splits import split_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
@@ -74,7 +74,7 @@ def test_blocks_that_share_a_row_join_its_sum_and_its_maximum(n: int) -> None:
 def test_parts_without_iterations_are_neutral() -> None:
     p = problem(sums_and_maxima, m=8, n=1)
     x = np.full((8, 1), 3.0, dtype=np.float32)
-    for values in choices(p).inferences:
+    for values in choices_of(p).inferences:
         assert values[0] in (1, 2, 3, 8)
     found, _ = p.expected({"x": x})
     assert found["out"].tolist() == found["most"].tolist() == [3.0] * 8
@@ -174,8 +174,8 @@ def test_a_shared_loop_has_workspaces_and_blocks_for_each_part() -> None:
     own, a100 = template(shared_product), device("a100")
     drawn = own.space(p, a100).sample(80, 1)
     schedules = {s.values["parts"]: s for s in drawn if s.values["split_launches"] == 1}
-    found = choices(p)
-    one, three = (split_of(found.inference(schedules[parts].values), schedules[parts].values) for parts in (1, 3))
+    choices = choices_of(p)
+    one, three = (split_of(choices.inference(schedules[parts].values), schedules[parts].values) for parts in (1, 3))
     assert one is None
     assert three is not None
     assert three.count == 3

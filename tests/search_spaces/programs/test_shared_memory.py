@@ -24,7 +24,7 @@ from search_spaces.hardware.devices import Device, device
 from search_spaces.hardware.dtypes import F16
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.lowering.emit import Emitter
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.memory import (
     ALIGNMENT,
     EARLY_COPIES,
@@ -60,7 +60,7 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
     """Yield the live tiles at each exchange of a kernel, and in each loop."""
     own = template(p.program)
     config = own.space(p, where).config(schedule)
-    found = choices(p).inference(config)
+    choices = choices_of(p).inference(config)
     used: list[tuple[int | None, Buffer]] = []
 
     class LoggedPlan(SharedMemoryPlan):
@@ -69,18 +69,18 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
             used.append((place, Buffer(f"exchange {len(used)}", begin, self.exchanges[place][which])))
             return begin
 
-    emitter = Emitter(found, config, where)
+    emitter = Emitter(choices, config, where)
     emitter.memory = LoggedPlan(**vars(emitter.memory))
     emitter.run()
     staged = list(emitter.staged.values())
     always = [
         Buffer(n.staged.name, emitter.memory.kept[n.staged.name], n.bytes) for n in staged if n.staged.loop is None
     ]
-    for array in found.trace.shared:
+    for array in choices.trace.shared:
         size = shared_tile_bytes(array, config.text(f"layout_{array.name}"))
         always.append(Buffer(array.name, emitter.memory.shared[array.name], size))
     rings: dict[int | None, list[Buffer]] = {OUTSIDE: []}
-    for loop in found.loops:
+    for loop in choices.loops:
         stage = sum(n.bytes for n in staged if n.staged.loop == loop)
         slots = range(emitter.stages.get(loop, 0))
         rings[loop] = [Buffer(f"slot {i}", emitter.memory.rings[loop] + i * stage, stage) for i in slots]
@@ -93,8 +93,8 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
 def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
     """Compare the plan with the live tiles at each point, and return its number of exchanges."""
     config = template(p.program).space(p, where).config(schedule)
-    found = choices(p)
-    barriers = barrier_bytes(found.first) if found.boxed_ways(where) else 0
+    choices = choices_of(p)
+    barriers = barrier_bytes(choices.first) if choices.boxed_ways(where) else 0
     planned, told = config.integer("shared_bytes") - barriers, (p, where.name, dict(schedule.items))
     living = list(moments(p, schedule, where))
     assert planned == max(sum(b.size for b in live) for live in living), told
@@ -150,9 +150,9 @@ def test_barriers_of_many_rings() -> None:
     schedule = random_start(space, 1, given)
     assert schedule is not None
     config = space.config(schedule)
-    emitter = Emitter(choices(p).inference(config), config, H100)
+    emitter = Emitter(choices_of(p).inference(config), config, H100)
     emitter.run()
-    assert 256 < emitter.barriers <= barrier_bytes(emitter.found)
+    assert 256 < emitter.barriers <= barrier_bytes(emitter.inference)
     assert emitter.memory.barriers + emitter.barriers <= config.integer("shared_bytes")
 
 

@@ -14,7 +14,7 @@ from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Input, Output, Program, program
 from search_spaces.programs.language.index import Index, minimum
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.verify import notes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
@@ -115,9 +115,9 @@ def test_a_window_outside_the_array_is_noted() -> None:
         p.store(own + other, p.window(out, (i, j), (8, 32)))
 
     p = problem(beyond, m=16, n=64)
-    (told,) = notes(choices(p).first)
+    (told,) = notes(choices_of(p).first)
     assert told.startswith("test_windows.py:") and "4096" in told
-    assert not notes(choices(problem(causal_taps, m=11, n=70)).first)
+    assert not notes(choices_of(problem(causal_taps, m=11, n=70)).first)
 
 
 def test_sliding_window_skips_blocks_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:

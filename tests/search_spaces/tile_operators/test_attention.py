@@ -13,7 +13,7 @@ from tile_operator_checks import interpreted, is_found, kernel_of, outcome, samp
 from cost_models.analytic import predict
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.splits import combining_loop
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.tile_operators.attention import Attention
@@ -168,8 +168,8 @@ def test_sharing_keys_is_predicted_to_pay_for_few_queries() -> None:
 
 
 def test_tiles_do_not_depend_on_the_number_of_blocks_that_share_keys() -> None:
-    found = choices(SHARED.tile_problem())
-    assert (tuple(found.domains), found.shaping) == (("bm", "bn", "parts"), ("bm", "bn"))
+    choices = choices_of(SHARED.tile_problem())
+    assert (tuple(choices.domains), choices.shaping) == (("bm", "bn", "parts"), ("bm", "bn"))
 
 
 def test_a_reduced_problem_has_keys_for_each_part() -> None:
@@ -215,7 +215,7 @@ def test_some_faults_of_combining_are_found(fault: str) -> None:
 @pytest.mark.parametrize("fault", PART_FAULTS)
 def test_faults_of_parts_are_found(fault: str) -> None:
     kernel = kernel_of(SHARED, "a100", sharing(SHARED, "a100", parts=4, split_launches=1, split_tiles="all"))
-    loop = combining_loop(choices(SHARED.tile_problem()).first)
+    loop = combining_loop(choices_of(SHARED.tile_problem()).first)
     old, new = (text.replace("{loop}", str(loop)) for text in PART_FAULTS[fault])
     assert old in kernel.source
     assert outcome(SHARED, replace(kernel, source=kernel.source.replace(old, new))) != "ok"

@@ -21,7 +21,7 @@ from measurements.emulator.architecture import ptx_arch
 from search_spaces.hardware.devices import device
 from search_spaces.programs.builder import Builder, Input, Output, Program, program
 from search_spaces.programs.language.ir import Array
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -159,8 +159,8 @@ def test_bytes_are_read_along_k_only() -> None:
 
 def test_i8_is_not_offered_on_gpus_without_it() -> None:
     p = problem(of_type("i8"), m=128, n=64, k=128)
-    assert choices(p).boxed_ways(B200) == ("tcgen05_m128k32_i8", "tcgen05_m64k32_i8")
-    assert choices(p).boxed_ways(device("b300")) == ()
+    assert choices_of(p).boxed_ways(B200) == ("tcgen05_m128k32_i8", "tcgen05_m64k32_i8")
+    assert choices_of(p).boxed_ways(device("b300")) == ()
 
 
 RING, TENSOR = "autosched/tile/box_ring.cuh", "autosched/tile/tensor.cuh"

@@ -13,7 +13,7 @@ from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.choices import choices_of
-from search_spaces.programs.planning.numbers import numbers
+from search_spaces.programs.planning.distributions import distributions_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
 
@@ -38,13 +38,13 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
         OSError: The folder cannot be written.
         ImportError: matplotlib is not installed.
     """
-    choices = choices_of(problem).inference(schedule.values)
-    distributions = numbers(choices, schedule.values)
+    inference = choices_of(problem).inference(schedule.values)
+    distributions = distributions_of(inference, schedule.values)
     target, drawn, paths = Path(folder), set[tuple[str, Distribution]](), []
     target.mkdir(parents=True, exist_ok=True)
-    for operation in choices.made.values():
+    for operation in inference.definitions.values():
         name = ir.spelled(operation)
-        for spread in choices.computed_in(operation.result):
+        for spread in inference.computed_in(operation.result):
             of, identifier = distributions.of(spread), f"line_{operation.source.line}_{name}"
             if (identifier, of) in drawn:
                 continue

@@ -109,9 +109,9 @@ class ProgramProblem(Problem):
         values, bounds = interpret_in_any_order(self.usual_trace(), inputs, self._unordered)
         if self.program.reference is not None:
             stored = {o: np.asarray(inputs[o.name])[..., : o.columns] for o in self.operands() if o.role != "output"}
-            given = {o.name: o.dtype.load(np.ascontiguousarray(array)) for o, array in stored.items()}
+            arrays = {o.name: o.dtype.load(np.ascontiguousarray(array)) for o, array in stored.items()}
             shapes = {o.name: (*o.shape[:-1], o.columns or o.shape[-1]) for o in self.operands() if o.role != "input"}
-            values = {**values, **self.program.reference(self.values, given, shapes)}
+            values = {**values, **self.program.reference(self.values, arrays, shapes)}
         operands = {o.name: o for o in self.operands()}
         both = {name: rounded(operands[name].dtype, (values[name], bound)) for name, bound in bounds.items()}
         for name, (value, bound) in both.items():

@@ -18,8 +18,8 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Digit, Distribution
 from search_spaces.programs.planning.block_order import may_share_long_tiles, uneven
 from search_spaces.programs.planning.choices import Choices, choices_of
+from search_spaces.programs.planning.distributions import Distributions
 from search_spaces.programs.planning.estimates import AFTER, fitting, sum_name
-from search_spaces.programs.planning.numbers import Numbers
 from search_spaces.programs.planning.splits import ALL, LONG, TILES, accumulating, shared_loop, splittable
 from search_spaces.programs.planning.ways import is_boxed
 from search_spaces.programs.problem import ProgramProblem
@@ -75,7 +75,7 @@ def _tiles(choices: Choices) -> Callable[..., str]:
         bounds = [bound for loop in loops for bound in (loop.first, loop.stop)]
         known = not trace.is_dynamic and not any(bound.scalars or bound.arguments for bound in bounds)
         if known and uneven(inference) is None:  # all tiles have the same number
-            return ", ".join(str(trace.turns()[loop.number]) for loop in loops)
+            return ", ".join(str(trace.iterations()[loop.number]) for loop in loops)
         axes = sorted({axis for bound in bounds for axis in bound.axes})
         return "as of tiles of " + " x ".join(str(trace.tile[axis]) for axis in axes) if axes else ""
 
@@ -92,7 +92,7 @@ def _is_atomic_sum(operation: ir.Operation) -> bool:
 
 
 def _sums(inference: Inference) -> Iterator[ir.ReduceTile | ir.Scan]:
-    for operation in inference.made.values():
+    for operation in inference.definitions.values():
         if isinstance(operation, ir.ReduceTile | ir.Scan) and _rounds(operation.kind, operation.value):
             yield operation
 
@@ -108,7 +108,7 @@ def _products(choices: Choices) -> Callable[..., str]:
         alone = accumulating(inference)
         depths = [
             operation.a.shape[1]
-            for id_, operation in inference.made.items()
+            for id_, operation in inference.definitions.items()
             if isinstance(operation, ir.Mma) and not (inference.inside[id_] and inference.inside[id_][-1] in alone)
         ]
         return name + (f", {' and '.join(map(str, depths))} at a time" if depths else "")
@@ -131,7 +131,7 @@ def _sum(choices: Choices, number: int) -> Callable[..., str]:
 
 
 def _joined(
-    inference: Inference, distributions: Numbers, operation: ir.ReduceTile | ir.Scan, values: Mapping[str, Value]
+    inference: Inference, distributions: Distributions, operation: ir.ReduceTile | ir.Scan, values: Mapping[str, Value]
 ) -> str:
     size = ""
     if isinstance(operation, ir.Scan):
@@ -146,16 +146,16 @@ def _joined(
     after = ""
     carried = [k for k, reduced in enumerate(inference.sums.values()) if reduced is operation]
     # The sum starts at zero, so with a single iteration both ways give the same result.
-    repeated = _own_turns(inference, inference.inside[operation.result.id][-1]) > 1 if carried else False
+    repeated = _own_iterations(inference, inference.inside[operation.result.id][-1]) > 1 if carried else False
     if repeated and values.get(sum_name(carried[0])) == AFTER:
         after = ", threads joined after the loop"
     digits = _digits(of, operation.dimension, in_pairs=isinstance(operation, ir.ReduceTile))
     return f"{operation.kind}{size} over {digits}{after}"
 
 
-def _own_turns(inference: Inference, number: int) -> int:
+def _own_iterations(inference: Inference, number: int) -> int:
     """Return the largest number of iterations of a loop that one block runs."""
-    return -(-inference.trace.turns()[number] // max(1, inference.loops[number].parts))
+    return -(-inference.trace.iterations()[number] // max(1, inference.loops[number].parts))
 
 
 def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
@@ -202,8 +202,8 @@ def _splits(choices: Choices, problem: ProgramProblem, device: Device) -> Iterat
             assert shared is not None
             # Blocks without iterations have neutral states, which change nothing.
             loop = shared[0]
-            turns = inference.trace.turns()[loop.number]
-            count, each = min(loop.parts, turns), -(-turns // loop.parts)
+            iterations = inference.trace.iterations()[loop.number]
+            count, each = min(loop.parts, iterations), -(-iterations // loop.parts)
             if count <= 1:
                 return ""
             if each > 1 and values.get(TILES, ALL) == LONG:
@@ -221,7 +221,7 @@ def _splits(choices: Choices, problem: ProgramProblem, device: Device) -> Iterat
         assert loop is not None
         if stream_k:
             return f"stream-K in steps of {loop.step}"
-        iterations = inference.trace.turns()[loop.number]
+        iterations = inference.trace.iterations()[loop.number]
         each = -(-iterations // split_k)
         return "one range" if each >= iterations else f"ranges of {each * loop.step}"
 

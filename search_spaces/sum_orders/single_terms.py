@@ -21,7 +21,7 @@ def has_one_term(inference: Inference, operation: ir.ReduceTile | ir.Scan) -> bo
     """
     if not isinstance(operation, ir.ReduceTile):
         return False
-    picked = inference.made.get(operation.value.id)
+    picked = inference.definitions.get(operation.value.id)
     if not isinstance(picked, ir.Map) or picked.function != "where" or not _is_zero(inference, picked.arguments[2]):
         return False
     matches = list(_matches(inference, picked.arguments[0], operation.dimension))
@@ -36,7 +36,7 @@ def has_one_term(inference: Inference, operation: ir.ReduceTile | ir.Scan) -> bo
 
 def _is_zero(inference: Inference, value: ir.Value | float) -> bool:
     if isinstance(value, ir.Value):
-        operation = inference.made.get(value.id)
+        operation = inference.definitions.get(value.id)
         return isinstance(operation, ir.Fill) and operation.number == 0.0
     return value == 0.0
 
@@ -48,7 +48,7 @@ def _matches(
 
     The operand is the same for all positions; None for a literal.
     """
-    operation = inference.made.get(condition.id) if isinstance(condition, ir.Value) else None
+    operation = inference.definitions.get(condition.id) if isinstance(condition, ir.Value) else None
     if not isinstance(operation, ir.Map):
         return
     if operation.function == "and":
@@ -57,15 +57,15 @@ def _matches(
     if operation.function != "equal":
         return
     for one, other in (operation.arguments, operation.arguments[::-1]):
-        positions = inference.made.get(one.id) if isinstance(one, ir.Value) else None
+        positions = inference.definitions.get(one.id) if isinstance(one, ir.Value) else None
         while isinstance(positions, ir.Broadcast) and positions.dimension != dimension:
-            positions = inference.made.get(positions.value.id)
+            positions = inference.definitions.get(positions.value.id)
         if not isinstance(positions, ir.Coordinates) or positions.dimension != dimension:
             continue
         if not isinstance(other, ir.Value):
             yield positions, None
             continue
-        spread = inference.made.get(other.id)
+        spread = inference.definitions.get(other.id)
         if isinstance(spread, ir.Broadcast) and spread.dimension == dimension and spread.value.shape[dimension] == 1:
             yield positions, spread.value
 

@@ -9,7 +9,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.programs.beside import Beside
 from search_spaces.programs.pipeline import Pipeline
 from search_spaces.programs.planning.choices import choices_of
-from search_spaces.programs.schedules.proxy import enough_turns
+from search_spaces.programs.schedules.proxy import enough_iterations
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 from search_spaces.tile_operators.tile_pipeline import TilePipeline
@@ -44,13 +44,13 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
 def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
     own = problem.tile_problem()
     chosen = {name: schedule.integer(name) for name in choices_of(own).domains}
-    return problem.reduced(ReducedLoops(enough_turns(own, schedule), chosen))
+    return problem.reduced(ReducedLoops(enough_iterations(own, schedule), chosen))
 
 
 def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) -> Problem:
     """Reduce a problem such that every step has enough iterations. Sizes that steps choose have distinct names."""
     count, chosen = 1, dict[str, int]()
     for step, own in problem.programs().items():
-        count = max(count, enough_turns(own, schedules[step]))
+        count = max(count, enough_iterations(own, schedules[step]))
         chosen |= {name: schedules[step].integer(name) for name in choices_of(own).domains}
     return problem.reduced(ReducedLoops(count, chosen))

@@ -12,7 +12,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.language.values import Tile
 
-Numbers = Mapping[str, FloatArray]
+Distributions = Mapping[str, FloatArray]
 Scores = Callable[[Builder, Tile, Tile, Tile, Index], Tile]
 INFINITY = float("inf")
 OF_HEADS = {name: Input("h s d", "f16") for name in "qkv"}
@@ -39,7 +39,7 @@ def attention(p: Builder, q: Array, k: Array, v: Array, o: Array, scores: Scores
     p.store((acc / total).cast("f16"), p.window(o[head], (i, 0), (bm, d)))
 
 
-def attended(x: Numbers, scores: Callable[[FloatArray, FloatArray, int], FloatArray]) -> FloatArray:
+def attended(x: Distributions, scores: Callable[[FloatArray, FloatArray, int], FloatArray]) -> FloatArray:
     """Return the reference of ``attention``. ``scores`` receives the products, columns minus rows, and the head."""
     h, s, d = x["q"].shape
     found = np.zeros_like(x["q"])
@@ -82,7 +82,7 @@ def norm_and_rotate(p: Builder, x: Array, weight: Array, angle: Array, out: Arra
     p.store(p.join((low * c - high * s, high * c + low * s), dim=1).cast("f16"), p.window(out, (i, 0), (8, d)))
 
 
-def normed_and_rotated(x: Numbers) -> FloatArray:
+def normed_and_rotated(x: Distributions) -> FloatArray:
     row = x["x"] / np.sqrt((x["x"] ** 2).mean(axis=1, keepdims=True) + 1e-5) * x["weight"]
     low, high = np.split(row, 2, axis=1)
     c, s = np.cos(x["angle"]), np.sin(x["angle"])
@@ -104,7 +104,7 @@ def group_norm(p: Builder, x: Array, scale: Array, out: Array) -> None:
     p.store((centred * p.rsqrt(spread + 1e-5) * factor).cast("f16"), p.window(out[image], (i, 0), (4, width)))
 
 
-def group_normed(x: Numbers) -> FloatArray:
+def group_normed(x: Distributions) -> FloatArray:
     images, channels, pixels = x["x"].shape
     groups = x["x"].reshape(images, channels // 4, 4 * pixels)
     groups = (groups - groups.mean(axis=2, keepdims=True)) / np.sqrt(groups.var(axis=2, keepdims=True) + 1e-5)
@@ -131,7 +131,7 @@ def causal_convolution(p: Builder, x: Array, w: Array, out: Array) -> None:
     p.store((total * p.sigmoid(total)).cast("f16"), p.window(out, (i, j), (16, 32)))
 
 
-def convolved(x: Numbers) -> FloatArray:
+def convolved(x: Distributions) -> FloatArray:
     taps, positions = len(x["w"]), len(x["x"])
     padded = np.concatenate([np.zeros((taps - 1, x["x"].shape[1])), x["x"]])
     total: FloatArray = sum(padded[tap : tap + positions] * x["w"][tap] for tap in range(taps))  # type: ignore[assignment]
@@ -151,7 +151,7 @@ def counted_groups(p: Builder, x: Array, w: Array, count: Array, out: Array) -> 
     p.store(acc.read().cast("f16"), p.window(out[group], (i, j), (32, 32)), rows_below=end)
 
 
-def counted(x: Numbers) -> FloatArray:
+def counted(x: Distributions) -> FloatArray:
     inside = np.arange(x["x"].shape[1])[None, :, None] < x["count"][:, None, None]
     return np.where(inside, x["x"] @ x["w"], x["out"])
 
@@ -177,7 +177,7 @@ def segment_sums(p: Builder, segment: Array, x: Array, sums: Array, count: Array
         p.atomic_add(p.full((16, 1), 1, "i32"), p.window(count, place, (16, 1)))
 
 
-def segment_totals(x: Numbers) -> FloatArray:
+def segment_totals(x: Distributions) -> FloatArray:
     found = x["sums"].copy()
     for segment, row in zip(x["segment"].astype(int), x["x"], strict=True):
         if 0 <= segment < len(found):
@@ -199,7 +199,7 @@ def linear_attention(p: Builder, q: Array, k: Array, v: Array, o: Array) -> None
         before.set(p.mma(p.transpose(key), value, before))
 
 
-def linearly_attended(x: Numbers) -> FloatArray:
+def linearly_attended(x: Distributions) -> FloatArray:
     s = x["q"].shape[1]
     found: FloatArray = np.where(np.tril(np.ones((s, s))) > 0, x["q"] @ x["k"].transpose(0, 2, 1), 0.0) @ x["v"]
     return found
@@ -225,7 +225,7 @@ def smoothed_loss(p: Builder, logits: Array, label: Array, loss: Array) -> None:
     p.store(found, p.window(loss, (i, 0), (4, 1), column=True))
 
 
-def smoothed_losses(x: Numbers) -> FloatArray:
+def smoothed_losses(x: Distributions) -> FloatArray:
     label, n = x["label"].astype(int), x["logits"].shape[1]
     own = [row[at] if 0 <= at < n else 0.0 for row, at in zip(x["logits"], label, strict=True)]
     total = np.log(np.exp(x["logits"]).sum(axis=1))
@@ -252,7 +252,7 @@ def adamw(p: Builder, weight: Array, first: Array, second: Array, gradient: Arra
         p.store(value, window)
 
 
-def optimised(x: Numbers) -> FloatArray:
+def optimised(x: Distributions) -> FloatArray:
     m = x["first"] * BETAS[0] + x["gradient"] * (1 - BETAS[0])
     v = np.abs(x["second"]) * BETAS[1] + x["gradient"] ** 2 * (1 - BETAS[1])
     found: FloatArray = x["weight"] * (1 - RATE * DECAY) - m / (np.sqrt(v) + EPSILON) * RATE
@@ -287,7 +287,7 @@ def triangle_sums(p: Builder, x: Array, out: Array) -> None:
 
 
 HEADS = {"h": 2, "s": 50, "d": 32}
-OPERATORS: dict[str, tuple[Program, dict[str, int], Callable[[Numbers], FloatArray]]] = {
+OPERATORS: dict[str, tuple[Program, dict[str, int], Callable[[Distributions], FloatArray]]] = {
     "window by mask": (
         window_by_mask, HEADS, lambda x: attended(x, lambda z, far, head: np.where(-far < WINDOW, z, -np.inf)),
     ),

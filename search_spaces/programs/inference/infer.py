@@ -57,17 +57,17 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
     """
     states: dict[int, Spread] = {}
     fixed: frozenset[int] = frozenset()
-    kept = list[Anchor]()
+    anchors = list[Anchor]()
     shapes = {o.state: o.value.shape for o, _ in trace.walk() if isinstance(o, ir.Set)}
-    for turn in itertools.count():
-        inference = Inference(trace, classes, states=dict(states), fixed=fixed, anchors=list(kept))
+    for number_of_passes in itertools.count():
+        inference = Inference(trace, classes, states=dict(states), fixed=fixed, anchors=list(anchors))
         _forward(inference, trace.operations, ())
         changed = {state for state, spread in inference.states.items() if states.get(state) != spread}
         states = inference.states
         if changed:
-            fixed = fixed | changed if turn >= MOST_PASSES else fixed
+            fixed = fixed | changed if number_of_passes >= MOST_PASSES else fixed
             continue
-        reads = [o for o in inference.made.values() if isinstance(o, ir.Read) and o.state in states]
+        reads = [o for o in inference.definitions.values() if isinstance(o, ir.Read) and o.state in states]
         changing = {o.state for o in reads if inference.natural.get(o.result.id) != states[o.state]}
         if changing:
             fixed = fixed | changing
@@ -77,7 +77,7 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
             break
         for state in undecided:  # no assignment determines their distribution
             states[state] = _anchored(inference, shapes[state], 1)
-        kept = inference.anchors
+        anchors = inference.anchors
     for state, spread in inference.states.items():
         _check_shape(spread, shapes[state])
         inference.anchor(spread)
@@ -104,14 +104,14 @@ def _forward(inference: Inference, operations: tuple[ir.Operation, ...], around:
                     _settle(inference, value, _anchored(inference, value.shape, line_dimension(window)))
                 if isinstance(operation, ir.AtomicFetch):
                     result = operation.result.id
-                    inference.made[result], inference.inside[result] = operation, around
+                    inference.definitions[result], inference.inside[result] = operation, around
                     inference.natural[result], inference.light[result] = inference.natural[value.id], False
                 inference.stored[len(inference.stores)] = inference.natural[value.id]
                 inference.stores.append(operation)
                 inference.stored_in.append(around)
-            case ir.FetchPart(states, others):
+            case ir.FetchPart(states, copies):
                 inference.states |= {
-                    o: inference.states[s] for s, o in zip(states, others, strict=True) if s in inference.states
+                    o: inference.states[s] for s, o in zip(states, copies, strict=True) if s in inference.states
                 }
             case ir.Uniform(index, value):
                 if value.id not in inference.natural:
@@ -126,7 +126,7 @@ def _forward(inference: Inference, operations: tuple[ir.Operation, ...], around:
             case ir.Prefetch() | ir.Move():
                 pass
             case _:
-                inference.made[operation.result.id] = operation
+                inference.definitions[operation.result.id] = operation
                 inference.inside[operation.result.id] = around
                 own = _own(inference, operation)
                 if own is not None:
@@ -159,11 +159,11 @@ def _own(inference: Inference, operation: ir.Computing) -> Spread | None:
             return held
         case ir.Convert(_, value):
             if result.map is not None:
-                inference.given[result.id] = result.map
+                inference.user_maps[result.id] = result.map
                 return Spread("given", result.shape, result.id)
             return _anchored(inference, result.shape, 1)
         case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # users of the value prefer the map
-            inference.given[result.id] = result.map
+            inference.user_maps[result.id] = result.map
             return Spread("given", result.shape, result.id)
         case ir.LoadTile(_, window) if not all(inference.light[v.id] for v in ir.inputs(operation)):
             return _anchored(inference, result.shape, line_dimension(window))
@@ -220,30 +220,30 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
         return True  # slices of a loaded value load their part again
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
-    given = inference.given.get(source.number) if source is not None and source.kind == "given" else None
-    return size & (size - 1) != 0 or (isinstance(given, WgMap) and given.sg_data[dimension] % size != 0)
+    user_map = inference.user_maps.get(source.number) if source is not None and source.kind == "given" else None
+    return size & (size - 1) != 0 or (isinstance(user_map, WgMap) and user_map.sg_data[dimension] % size != 0)
 
 
 def _cuts_across(inference: Inference, operation: ir.Broadcast) -> bool:
     """Return True if copies of one element may belong to several threads, because of sizes or user maps."""
     if operation.value.shape[operation.dimension] == 1:
         return False
-    return operation.size & (operation.size - 1) != 0 or bool(inference.given) or inference.trace.mapped
+    return operation.size & (operation.size - 1) != 0 or bool(inference.user_maps) or inference.trace.mapped
 
 
 def _product(inference: Inference, operation: ir.Mma) -> int:
     """Return the number of the group to which a product belongs."""
-    place = len(inference.product_of)
-    given = _result_map(operation)
+    position = len(inference.product_of)
+    user_map = _result_map(operation)
     known = list(dict.fromkeys(inference.classes))
-    number = known.index(inference.classes[place])
+    number = known.index(inference.classes[position])
     if number == len(inference.products):
-        inference.products.append(Product(number, operation.result.shape, given, "", operation.source))
+        inference.products.append(Product(number, operation.result.shape, user_map, "", operation.source))
     inference.product_of[operation.result.id] = number
     return number
 
 
-def _result_map(operation: ir.Mma) -> ir.Given | None:
+def _result_map(operation: ir.Mma) -> ir.UserMap | None:
     """Return the map of a product's result: the program's own, or the one that follows from both operands' maps."""
     a, b = operation.a.map, operation.b.map
     if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
@@ -273,7 +273,7 @@ def _settle(inference: Inference, value: ir.Value, spread: Spread) -> None:
     if value.id in inference.natural or value.shape != spread.shape:
         return
     inference.natural[value.id] = spread
-    operation = inference.made[value.id]
+    operation = inference.definitions[value.id]
     if isinstance(operation, ir.Map):
         for argument in ir.inputs(operation):
             _settle(inference, argument, spread)

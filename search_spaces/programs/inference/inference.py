@@ -132,7 +132,7 @@ class Product:
 
     number: int
     shape: Shape
-    given: ir.Given | None
+    user_map: ir.UserMap | None
     suffix: str
     source: ir.Source  # position of the first product
 
@@ -200,10 +200,10 @@ class Inference:
     stored: dict[int, Spread] = field(default_factory=dict)  # by the position of the store in ``stores``
     stores: list[ir.StoreTile | ir.AtomicRmw] = field(default_factory=list)
     stored_in: list[tuple[int, ...]] = field(default_factory=list)  # the loops around each of ``stores``
-    given: dict[int, ir.Given] = field(default_factory=dict)
+    user_maps: dict[int, ir.UserMap] = field(default_factory=dict)
     staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
     sums: dict[int, ir.ReduceTile] = field(default_factory=dict)
-    made: dict[int, ir.Computing] = field(default_factory=dict)
+    definitions: dict[int, ir.Computing] = field(default_factory=dict)
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     scalars: dict[int, ir.LoadScalar] = field(default_factory=dict)
     uniform: dict[int, Spread] = field(default_factory=dict)  # distribution of the tile that becomes an index
@@ -214,7 +214,7 @@ class Inference:
     def heavy(self) -> list[int]:
         """Values that occupy registers of their own, in addition to states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
-        of_states |= {o.c.id for o in self.made.values() if isinstance(o, ir.Mma) and o.c is not None}
+        of_states |= {o.c.id for o in self.definitions.values() if isinstance(o, ir.Mma) and o.c is not None}
         cheap = (
             ir.Read
             | ir.LoadTile
@@ -225,18 +225,18 @@ class Inference:
             | ir.TransposeTile
             | ir.Reshape
         )
-        return [id_ for id_, o in self.made.items() if not isinstance(o, cheap) and id_ not in of_states]
+        return [id_ for id_, o in self.definitions.items() if not isinstance(o, cheap) and id_ not in of_states]
 
     @cached_property
     def depths(self) -> set[int]:
         """The depths (k) of all products."""
-        return {o.a.shape[1] for o in self.made.values() if isinstance(o, ir.Mma)}
+        return {o.a.shape[1] for o in self.definitions.values() if isinstance(o, ir.Mma)}
 
     @cached_property
     def operand_counts(self) -> list[tuple[int, int]]:
         """Numbers of distinct left and right operands of each group of products."""
         of_group = [
-            [o for o in self.made.values() if isinstance(o, ir.Mma) and self.product_of[o.result.id] == p.number]
+            [o for o in self.definitions.values() if isinstance(o, ir.Mma) and self.product_of[o.result.id] == p.number]
             for p in self.products
         ]
         return [(len({o.a.id for o in group}), len({o.b.id for o in group})) for group in of_group]
@@ -244,8 +244,8 @@ class Inference:
     @cached_property
     def exchangeable(self) -> list[Shape]:
         """Shapes of tiles that some schedule may redistribute through shared memory."""
-        converted = {self.made[v.id].result.shape for v, _, _ in self.conversions}
-        converted |= {o.result.shape for o in self.made.values() if isinstance(o, ir.Convert | ir.AtomicFetch)}
+        converted = {self.definitions[v.id].result.shape for v, _, _ in self.conversions}
+        converted |= {o.result.shape for o in self.definitions.values() if isinstance(o, ir.Convert | ir.AtomicFetch)}
         converted |= {spread.shape for _, spread, _ in self.conversions}
         return sorted(converted | {s.value.shape for s in self.stores})
 
@@ -267,7 +267,7 @@ class Inference:
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
         """(value, from, to) of every conversion, in program order; zeros are appended to a value on its way."""
         conversions = list[tuple[ir.Value, Spread, Spread]]()
-        for id_, operation in self.made.items():
+        for id_, operation in self.definitions.items():
             wanted = self.wanted.get(id_, [])
             if isinstance(operation, ir.PadTile) and operation.wide is None:
                 conversions += [(operation.result, self.natural[operation.value.id], spread) for spread in wanted]

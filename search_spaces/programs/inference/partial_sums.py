@@ -20,13 +20,13 @@ def find_sums(inference: Inference) -> None:
         for operation in ir.walk_body(loop.body):
             if isinstance(operation, ir.Set):
                 sets.setdefault(operation.state, []).append(operation)
-        for state, given in sets.items():
+        for state, assignments in sets.items():
             reads_inside = [r for r, s in reads.items() if s == state and loop.number in inference.inside[r]]
-            if given[0] not in loop.body:
+            if assignments[0] not in loop.body:
                 continue
-            if len(given) != 1 or len(reads_inside) != 1 or uses.get(reads_inside[0]) != 1:
+            if len(assignments) != 1 or len(reads_inside) != 1 or uses.get(reads_inside[0]) != 1:
                 continue
-            reduce = _added(inference, given[0].value, reads_inside[0], uses)
+            reduce = _added(inference, assignments[0].value, reads_inside[0], uses)
             if (
                 reduce is not None
                 and loop.number in inference.inside[reduce.result.id]
@@ -37,21 +37,21 @@ def find_sums(inference: Inference) -> None:
 
 def _added(inference: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.ReduceTile | None:
     """Return the reduction in ``read + reduction`` or ``read * factor + reduction``."""
-    operation = inference.made.get(value.id)
+    operation = inference.definitions.get(value.id)
     if not isinstance(operation, ir.Map) or operation.function != "add" or uses.get(value.id) != 1:
         return None
     for first, second in (operation.arguments, operation.arguments[::-1]):
         if not isinstance(first, ir.Value) or not isinstance(second, ir.Value):
             return None
-        made = inference.made[second.id]
-        if isinstance(made, ir.ReduceTile) and made.kind == "add" and uses.get(second.id) == 1:
-            scaled = inference.made[first.id]
+        definition = inference.definitions[second.id]
+        if isinstance(definition, ir.ReduceTile) and definition.kind == "add" and uses.get(second.id) == 1:
+            scaled = inference.definitions[first.id]
             if first.id == read:
-                return made
+                return definition
             if isinstance(scaled, ir.Map) and scaled.function == "multiply" and uses.get(first.id) == 1:
                 taken = [a for a in scaled.arguments if isinstance(a, ir.Value)]
                 if any(a.id == read for a in taken):
-                    return made
+                    return definition
     return None
 
 
@@ -64,6 +64,6 @@ def _starts_at_zero(inference: Inference, state: int, loop: ir.Loop) -> bool:
         if operation is loop:
             return False
         if isinstance(operation, ir.Set) and operation.state == state:
-            made = inference.made[operation.value.id]
-            return not around and isinstance(made, ir.Fill) and made.number == 0.0
+            definition = inference.definitions[operation.value.id]
+            return not around and isinstance(definition, ir.Fill) and definition.number == 0.0
     return False

@@ -14,7 +14,7 @@ _FUNCTIONS = (
 
 def indices_of_rows(inference: Inference, value: ir.Value) -> tuple[Index, ...] | None:
     """Return the indices that a row number depends on; None if a thread cannot compute it alone."""
-    operation = inference.made[value.id]
+    operation = inference.definitions[value.id]
     match operation:
         case ir.Fill():
             return ()

@@ -35,9 +35,11 @@ def linear(index: Index, loop: int) -> tuple[Index, int] | None:
 def stage_loads(inference: Inference) -> None:
     """Stage factors of products, and tiles of narrow types from which factors are computed."""
     names: list[str] = []
-    factors = {inference.product_of[o.result.id]: o.a.dtype for o in inference.made.values() if isinstance(o, ir.Mma)}
+    factors = {
+        inference.product_of[o.result.id]: o.a.dtype for o in inference.definitions.values() if isinstance(o, ir.Mma)
+    }
     converted: dict[int, Staged] = {}
-    for id_, operation in list(inference.made.items()):
+    for id_, operation in list(inference.definitions.items()):
         if not isinstance(operation, ir.LoadTile):
             continue
         for spread in inference.wanted.get(id_, []):
@@ -80,10 +82,10 @@ def _staged(
         return None
     if around and any(i.scalars & scalars_inside(inference, around[0]) & inference.uniform.keys() for i in indices):
         return None  # copies run iterations ahead, when these values are not known yet
-    trace, turns = inference.trace, inference.trace.turns()
+    trace, iterations = inference.trace, inference.trace.iterations()
     anywhere = False
     for d in (d for d in (0, 1) if d not in window.indexed):
-        low, high = window.at[d].interval(trace.most_blocks, turns)
+        low, high = window.at[d].interval(trace.most_blocks, iterations)
         if low < 0:
             return None
         anywhere = anywhere or (

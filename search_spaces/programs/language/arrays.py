@@ -13,7 +13,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.language.index import Index
 
 Shape = tuple[int, int]
-Given = WgMap | NestedLayout
+UserMap = WgMap | NestedLayout
 
 
 class ProgramError(ValueError):
@@ -173,7 +173,7 @@ class Value:
     id: int
     shape: Shape
     dtype: DType
-    map: Given | None = None
+    map: UserMap | None = None
 
 
 def line_dimension(window: Window) -> int:

@@ -77,13 +77,15 @@ def applied(row: ElementFunction, type_: DType, arguments: Sequence[Bounded]) ->
         bounds = np.where(overflows, np.inf, bounds)
     sure: BoolArray | bool = True
     finite = np.isfinite(values)
-    if not finite.all() and (vague := ~finite & np.logical_or.reduce([error > 0 for error in errors])).any():
+    if not finite.all() and (indeterminate := ~finite & np.logical_or.reduce([error > 0 for error in errors])).any():
         sure = np.ones(values.shape, dtype=np.bool_)
         for signs in itertools.product((-1.0, 1.0), repeat=len(arguments)):
             other = row.on_numpy(
-                *(n[vague] + sign * e[vague] for n, e, sign in zip(numbers, errors, signs, strict=True))
+                *(n[indeterminate] + sign * e[indeterminate] for n, e, sign in zip(numbers, errors, signs, strict=True))
             )
-            sure[vague] &= (other == values[vague]) | (np.isnan(other) & np.isnan(values[vague]))
+            sure[indeterminate] &= (other == values[indeterminate]) | (
+                np.isnan(other) & np.isnan(values[indeterminate])
+            )
     return certain(type_, values, bounds + _UNDERFLOW * (bounds > 0), sure)
 
 
@@ -143,10 +145,10 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     first = nan.any(axis, keepdims=True)
     chosen = np.where(first, nan, key == best)
     smallest = np.where(chosen, places, np.inf).min(axis)
-    vague = np.isinf(errors)
-    low, high = np.where(vague, -np.inf, key - errors), np.where(vague, np.inf, key + errors)
-    certain_nan = (nan & ~vague).any(axis, keepdims=True)
-    near = np.where(certain_nan, nan | vague, high >= low.max(axis, keepdims=True))
+    indeterminate = np.isinf(errors)
+    low, high = np.where(indeterminate, -np.inf, key - errors), np.where(indeterminate, np.inf, key + errors)
+    certain_nan = (nan & ~indeterminate).any(axis, keepdims=True)
+    near = np.where(certain_nan, nan | indeterminate, high >= low.max(axis, keepdims=True))
     near &= ~(chosen & (errors == 0.0))  # among exact equal elements the smallest index always wins
     bound = np.where(near, np.abs(places - np.expand_dims(smallest, axis)), 0.0).max(axis)
     return smallest, np.where((unsure > 0).any(axis), np.inf, bound)
@@ -225,8 +227,8 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     summed = _summed(c_bound)
     if np.isfinite(size).all() and (size + summed).max(initial=0.0) < _LARGEST / 2:
         return certain(type_, result, bound)
-    (open_a, turns_a), (open_b, turns_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
-    vague = open_a @ turns_b + turns_a @ open_b  # infinity times a value of unknown sign
+    (infinite_a, unsigned_a), (infinite_b, unsigned_b) = (_parts(*of) for of in ((a, a_bound), (b, b_bound)))
+    indeterminate = infinite_a @ unsigned_b + unsigned_a @ infinite_b  # infinity times a value of unknown sign
     unknown = np.isinf(a_bound).any(axis=1, keepdims=True) | np.isinf(b_bound).any(axis=0, keepdims=True)
     unknown = unknown | np.isinf(c_bound)
     up_a, up_b, down_a, down_b = (
@@ -234,7 +236,7 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
     )
     above = up_a @ up_b + down_a @ down_b + _terms(c, c_bound) + summed
     below = up_a @ down_b + down_a @ up_b + _terms(-c, c_bound) + summed
-    return _in_any_order(type_, result, bound, above, below, ~unknown & (vague == 0))
+    return _in_any_order(type_, result, bound, above, below, ~unknown & (indeterminate == 0))
 
 
 def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:

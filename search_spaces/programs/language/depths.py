@@ -36,7 +36,7 @@ def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.
         if isinstance(operation, ir.Move):
             depths.moved |= {(operation.window.id, d) for d in (0, 1) if operation.by[d]}
         elif isinstance(operation, ir.Computing):
-            depths.made[operation.result.id] = operation
+            depths.definitions[operation.result.id] = operation
     for operation in ir.walk_body(operations):
         if isinstance(operation, ir.Mma):
             depths.widen(operation)
@@ -48,7 +48,7 @@ class _Depths:
     """Padded values of a program.
 
     Attributes:
-        made: The operation of each value.
+        definitions: The operation that computes each value, by id.
         wider: Wider copies of values.
         cut: Loads that are operands, and whose window ends before the end of its array.
         ending: Other operands, which end in zeros.
@@ -56,7 +56,7 @@ class _Depths:
     """
 
     ids: Iterator[int]
-    made: dict[int, ir.Computing] = field(default_factory=dict)
+    definitions: dict[int, ir.Computing] = field(default_factory=dict)
     moved: set[Side] = field(default_factory=set)  # windows and the dimensions along which they move
     wider: dict[Side, ir.Value] = field(default_factory=dict)
     cut: set[Side] = field(default_factory=set)
@@ -82,7 +82,7 @@ class _Depths:
 
     def _is_loaded(self, value: ir.Value, d: int) -> bool:
         """Return True if a value is loaded from an input with zero padding, so that a wider load is possible."""
-        operation = self.made[value.id]
+        operation = self.definitions[value.id]
         if isinstance(operation, ir.TransposeTile):
             return self._is_loaded(operation.value, 1 - d)
         return isinstance(operation, ir.LoadTile) and operation.padding == 0.0 and self._is_longer(operation.window, d)
@@ -94,7 +94,7 @@ class _Depths:
 
     def _is_widened(self, value: ir.Value, d: int) -> bool:
         """Return True if a value is computed from loads element by element, so that a wider one can be."""
-        operation = self.made[value.id]
+        operation = self.definitions[value.id]
         match operation:
             case ir.LoadTile(_, window):
                 return self._is_longer(window, d)
@@ -122,7 +122,7 @@ class _Depths:
 
     def _add(self, value: ir.Value, d: int, size: int, cut: bool) -> None:
         """Add the wider copy of a value, and those that it is computed from; ``cut``: loads must end in zeros."""
-        operation = self.made[value.id]
+        operation = self.definitions[value.id]
         match operation:
             case ir.TransposeTile(_, inner):
                 self._add(inner, 1 - d, size, cut)

@@ -54,7 +54,7 @@ class _Along:
                     self._check_place(operation.first, operation.stop)
                     self._run(operation.body)
                 case ir.If():
-                    self._check_place(operation.place)
+                    self._check_place(operation.index)
                     self._run(operation.body)
                 case ir.StoreTile(value, window):
                     if operation.rows_below is not None:
@@ -66,8 +66,8 @@ class _Along:
                     raise _Mixed
                 case ir.Set(state, value):
                     self.states[state] = self._one(self.states.get(state), self.axes[value.id])
-                case ir.FetchPart(states, others):
-                    self.states |= {o: self.states.get(s) for s, o in zip(states, others, strict=True)}
+                case ir.FetchPart(states, copies):
+                    self.states |= {o: self.states.get(s) for s, o in zip(states, copies, strict=True)}
                 case ir.Uniform(_, value):
                     if self.axes[value.id] is not None:
                         raise _Mixed

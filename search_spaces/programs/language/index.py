@@ -119,21 +119,21 @@ class Index:
             return loops[self.number] if self.number in loops else self.args[2].at(block, loops)
         return _combined(self.kind, self.number, [a.at(block, loops) for a in self.args])
 
-    def interval(self, blocks: Sequence[int], turns: Mapping[int, int]) -> Interval:
-        """Return the smallest and largest value for a grid of ``blocks`` and loops of at most ``turns`` iterations."""
+    def interval(self, blocks: Sequence[int], iterations: Mapping[int, int]) -> Interval:
+        """Return the smallest and largest value for a grid of ``blocks`` and loops of at most ``iterations``."""
         if self.kind == "constant":
             return self.number, self.number
         if self.kind == "block":
             return 0, blocks[self.number] - 1
         if self.kind == "loop":
-            return 0, max(turns.get(self.number, 1) - 1, 0)
+            return 0, max(iterations.get(self.number, 1) - 1, 0)
         if self.kind == "scalar":
             return self.args[0].number, self.args[1].number
         if self.kind == "size":
             return 1, MOST_SIZE
         if self.kind == "argument":
             return self.args[1].number, self.args[2].number
-        inner = [a.interval(blocks, turns) for a in self.args]
+        inner = [a.interval(blocks, iterations) for a in self.args]
         if self.kind == "mod":
             low, high = inner[0]
             return (

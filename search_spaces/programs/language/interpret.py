@@ -61,7 +61,7 @@ def interpret(
     outputs = {a.name: np.full(a.full, np.nan) for a in trace.arrays if a.role == "output"}
     outputs |= {a.name: arrays[a.name].copy() for a in trace.arrays if a.role == "inout"}
     bounds = {name: np.zeros_like(values) for name, values in outputs.items()}
-    given = {name: error.reshape(arrays[name].shape) for name, error in (errors or {}).items() if name in arrays}
+    input_errors = {name: error.reshape(arrays[name].shape) for name, error in (errors or {}).items() if name in arrays}
     combined = {name: Added.of(values) for name, values in outputs.items()}
     operations = resolve(trace).operations
     arrays |= {
@@ -71,16 +71,16 @@ def interpret(
     }
     with np.errstate(all="ignore"):
         for block in ordered(list(itertools.product(*map(range, trace.blocks))), order):
-            _Block(block, arrays, given, outputs, bounds, combined, order).run(operations)
+            _Block(block, arrays, input_errors, outputs, bounds, combined, order).run(operations)
     types = {a.name: a.dtype for a in trace.arrays}
     for name, added in combined.items():
         bounds[name] += added.bound(types[name])
     return outputs, bounds
 
 
-def _without_gaps(array: ir.Array, given: Array) -> Array:
+def _without_gaps(array: ir.Array, stored: Array) -> Array:
     """Return the columns of a strided array; any other array may have any shape with the same number of elements."""
-    return given if array.pitch in (None, array.line) else given[..., : array.full[-1]]
+    return stored if array.pitch in (None, array.line) else stored[..., : array.full[-1]]
 
 
 def _numbers(dtype: DType, stored: Array) -> FloatArray:
@@ -110,11 +110,11 @@ class _Block:
             match operation:
                 case ir.Loop():
                     self._run_loop(operation)
-                case ir.FetchPart(states, others, part):
+                case ir.FetchPart(states, copies, part):
                     held = self.parts[part.at(self.block, self.loops)]
-                    self.states |= {other: held[state] for state, other in zip(states, others, strict=True)}
+                    self.states |= {other: held[state] for state, other in zip(states, copies, strict=True)}
                 case ir.If():
-                    if operation.place.at(self.block, self.loops) == operation.equals:
+                    if operation.index.at(self.block, self.loops) == operation.equals:
                         self.run(operation.body)
                 case ir.StoreTile(value, window) if window.array.role == "shared":
                     self._keep(self.values[value.id], window)
@@ -139,12 +139,12 @@ class _Block:
                     self.values[operation.result.id] = self._result(operation)
 
     def _run_loop(self, loop: ir.Loop) -> None:
-        turns, before = loop.turns(self.block, self.loops), dict(self.states)
+        iterations, before = loop.iterations(self.block, self.loops), dict(self.states)
         count = max(loop.parts, 1)
         for part in range(count):
             self.states = dict(before)
-            for turn in range(part * turns // count, (part + 1) * turns // count):
-                self.loops[loop.number] = turn
+            for iteration in range(part * iterations // count, (part + 1) * iterations // count):
+                self.loops[loop.number] = iteration
                 self.run(loop.body)
             if loop.parts:
                 self.parts.append(self.states)
@@ -154,10 +154,10 @@ class _Block:
     def _result(self, operation: ir.Computing) -> Bounded:
         match operation:
             case ir.LoadTile(result, window) if window.array.role == "shared":
-                kept = self.shared.get(window.array.name)
-                if kept is None:
+                contents = self.shared.get(window.array.name)
+                if contents is None:
                     return np.full(result.shape, np.nan), np.full(result.shape, np.inf)
-                parts = [self._matrix({window.array.name: of}, window)[0].copy() for of in kept]
+                parts = [self._matrix({window.array.name: of}, window)[0].copy() for of in contents]
                 return parts[0], parts[1]
             case ir.LoadTile(result, window, padding) if window.index is not None:
                 inside, places = self._scattered(window)
@@ -222,13 +222,13 @@ class _Block:
         return np.full(shape, float(np.float32(argument))), np.zeros(shape)
 
     def _reduced(self, operation: ir.ReduceTile) -> Bounded:
-        given = self.values[operation.value.id]
+        operand = self.values[operation.value.id]
         rows, columns = operation.value.shape
         if operation.dimension == 0:
             cut, axis = (rows // operation.size, operation.size, columns), 1
         else:
             cut, axis = (rows, columns // operation.size, operation.size), 2
-        elements = given[0].reshape(cut), given[1].reshape(cut)
+        elements = operand[0].reshape(cut), operand[1].reshape(cut)
         if operation.index is None:
             return reduced(operation, *elements, axis)
         places, unsure = self.values[operation.index.id]
@@ -269,13 +269,13 @@ class _Block:
         """
         assert window.index is not None
         values, _ = self.values[window.index.id]
-        given = np.broadcast_to(values.astype(np.int64), window.shape)
+        indices = np.broadcast_to(values.astype(np.int64), window.shape)
         at: list[IntArray] = []
         for d, axis in ((0, np.arange(window.shape[0])[:, None]), (1, np.arange(window.shape[1])[None, :])):
             own = window.at[d].at(self.block, self.loops) + axis
-            at.append(given if d in window.indexed else np.broadcast_to(own, window.shape))
+            at.append(indices if d in window.indexed else np.broadcast_to(own, window.shape))
         if len(window.indexed) == 2:
-            rows, columns = np.zeros_like(given), given
+            rows, columns = np.zeros_like(indices), indices
         else:
             rows, columns = at[::-1] if window.turned else at
         height, width = window.array.matrix
@@ -301,9 +301,9 @@ class _Block:
     def _keep(self, value: Bounded, window: ir.Window) -> None:
         """Store to shared memory; elements that no thread has written there are NaN."""
         array = window.array
-        kept = self.shared.setdefault(array.name, (np.full(array.full, np.nan), np.zeros(array.full)))
-        for of, given in zip(kept, value, strict=True):
-            self._matrix({array.name: of}, window)[0][...] = given
+        contents = self.shared.setdefault(array.name, (np.full(array.full, np.nan), np.zeros(array.full)))
+        for of, tile in zip(contents, value, strict=True):
+            self._matrix({array.name: of}, window)[0][...] = tile
 
     def _scalar(self, operation: ir.LoadScalar) -> int:
         at = tuple(index.at(self.block, self.loops) for index in operation.at)
@@ -342,19 +342,19 @@ class _Block:
             value = value[0][: shape[0]], value[1][: shape[0]]
         if window.index is not None:
             inside, (rows, columns) = self._scattered(window)
-            for kept, given in zip((self.outputs, self.bounds), value, strict=True):
-                self._lines(kept, window)[rows[inside], columns[inside]] = given[inside]
+            for contents, tile in zip((self.outputs, self.bounds), value, strict=True):
+                self._lines(contents, window)[rows[inside], columns[inside]] = tile[inside]
             return
-        for kept, given in zip((self.outputs, self.bounds), value, strict=True):
-            part, place = self._matrix(kept, window)
-            part[...] = given[place]
+        for contents, tile in zip((self.outputs, self.bounds), value, strict=True):
+            part, place = self._matrix(contents, window)
+            part[...] = tile[place]
 
     def _combine(self, kind: str, value: Bounded, window: ir.Window) -> Bounded:
         """Combine elements with those of a tile, and return the old elements."""
         added, type_ = self.combined[window.array.name], window.array.dtype
         old, unsure = np.zeros(window.shape), np.zeros(window.shape)
-        kept = [{window.array.name: a} for a in (added.sizes, added.counts)]
-        arrays = [self.outputs, self.bounds, *kept]
+        totals = [{window.array.name: a} for a in (added.sizes, added.counts)]
+        arrays = [self.outputs, self.bounds, *totals]
         if window.index is None:
             place = self._matrix(self.outputs, window)[1]
             parts = [self._matrix(a, window)[0] for a in arrays]
@@ -365,13 +365,13 @@ class _Block:
             return old, unsure
         inside, (rows, columns) = self._scattered(window)
         lines = [self._lines(a, window) for a in arrays]
-        places, given, error = rows[inside] * lines[0].shape[1] + columns[inside], value[0][inside], value[1][inside]
+        places, values, error = rows[inside] * lines[0].shape[1] + columns[inside], value[0][inside], value[1][inside]
         olds, errors = np.zeros(places.size), np.zeros(places.size)
         for chosen in rounds(places, self.order):  # a position may occur several times
             at = np.unravel_index(places[chosen], lines[0].shape)
             parts = [a[at] for a in lines]
             olds[chosen], errors[chosen] = before(type_, parts)
-            for line, result in zip(lines, combined(kind, type_, parts, given[chosen], error[chosen]), strict=True):
+            for line, result in zip(lines, combined(kind, type_, parts, values[chosen], error[chosen]), strict=True):
                 line[at] = result
         old[inside], unsure[inside] = olds, errors
         return old, unsure

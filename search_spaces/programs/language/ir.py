@@ -13,11 +13,11 @@ from functools import cached_property
 
 from search_spaces.programs.language.arrays import (
     Array,
-    Given,
     MisusedArray,
     ProgramError,
     Shape,
     Source,
+    UserMap,
     Value,
     Window,
     line_dimension,
@@ -69,7 +69,6 @@ __all__ = [
     "FetchPart",
     "Fill",
     "FindTile",
-    "Given",
     "If",
     "LoadScalar",
     "LoadTile",
@@ -95,6 +94,7 @@ __all__ = [
     "Trace",
     "TransposeTile",
     "Uniform",
+    "UserMap",
     "Value",
     "Window",
     "block_format",
@@ -174,16 +174,16 @@ class Trace:
         windows = (o.window for o, _ in self.walk() if isinstance(o, LoadTile))
         return tuple(dict.fromkeys(w.array for w in windows if w.array.order is not None))
 
-    def turns(self) -> dict[int, int]:
+    def iterations(self) -> dict[int, int]:
         """Return the largest number of iterations of each loop, by its number."""
-        return dict(self._turns)
+        return dict(self._iterations)
 
     @cached_property
-    def _turns(self) -> dict[int, int]:
+    def _iterations(self) -> dict[int, int]:
         iterations: dict[int, int] = {}
         for operation, _ in self.walk():
             if isinstance(operation, Loop):
-                iterations[operation.number] = operation.most_turns(self.most_blocks, iterations)
+                iterations[operation.number] = operation.most_iterations(self.most_blocks, iterations)
         return iterations
 
 

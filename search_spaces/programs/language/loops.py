@@ -98,12 +98,12 @@ class Loops(Scalars, Recorder):
             outer = {o.state for o in before if isinstance(o, ir.Set)} - {state.number for state in states}
             if isinstance(operation, ir.Set) and operation.state in outer:
                 fail("split", f"the loop also sets the state at {operation.source}: add it to states")
-        others = tuple(self.state(self.full(state.shape, 0.0, state.dtype.name)) for state in states)
+        copies = tuple(self.state(self.full(state.shape, 0.0, state.dtype.name)) for state in states)
         number = self.new_id()
         self.scopes.append([])
-        numbers = tuple(tuple(state.number for state in of) for of in (states, others))
+        numbers = tuple(tuple(state.number for state in of) for of in (states, copies))
         self.add(ir.FetchPart(numbers[0], numbers[1], Index("loop", number) + 1, source))
-        one, other = (tuple(state.read() for state in of) for of in (states, others))
+        one, other = (tuple(state.read() for state in of) for of in (states, copies))
         joined = tuple(a + b for a, b in zip(one, other, strict=True)) if combine == "add" else combine(one, other)
         if not isinstance(joined, tuple | list) or len(joined) != len(states):
             fail("split", f"combine must return {len(states)} tiles, not {joined!r}")

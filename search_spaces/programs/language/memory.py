@@ -75,7 +75,7 @@ class ArrayOperations(NamedFunctions, Recorder):
 
     @abstractmethod
     def result(
-        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
+        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.UserMap | None = None
     ) -> Tile:
         """Append an operation, and return its result as a tile."""
 
@@ -84,7 +84,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         """Return a tile in which each element is repeated along a dimension."""
 
     @abstractmethod
-    def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
+    def _verify_map(self, operation: str, map: ir.UserMap, shape: Shape) -> None:
         """Check that a map fits the shape. Raises ProgramError."""
 
     def ordered(self, array: ir.Array, order: MemoryOrder) -> ir.Array:
@@ -165,7 +165,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         if len(array.shape) == 1:
             if not isinstance(at, Tile | State):
                 fail("window", f"{array.name} is a vector: pass one tile of indices, not a pair")
-            given, places, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
+            indices, places, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
         else:
             if isinstance(at, Tile | State):
                 fail("window", f"{array.name} is a matrix: pass a pair, (tile of row indices, column)")
@@ -174,12 +174,12 @@ class ArrayOperations(NamedFunctions, Recorder):
                 return self._of_elements(array, across.tile(), line.tile(), shape)
             if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
                 fail("window", f"index {array.name} by a tile (the lines) and an index (the position where they begin)")
-            given, along = across.tile(), place_of("window", line)
+            indices, along = across.tile(), place_of("window", line)
             places = (along, index.constant(0)) if turned else (index.constant(0), along)
             wanted = (1, shape[1]) if turned else (shape[0], 1)
-        if (given.shape, given.value.dtype) != (wanted, I32):
-            fail("window", f"the indices must be {shape_text(wanted)} i32, not {value_text(given.value)}")
-        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, None, given.value))
+        if (indices.shape, indices.value.dtype) != (wanted, I32):
+            fail("window", f"the indices must be {shape_text(wanted)} i32, not {value_text(indices.value)}")
+        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, None, indices.value))
 
     def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
         """Return a window whose elements are each selected by a row and a column index.

@@ -24,7 +24,7 @@ class NamedFunctions(ABC):
     """Functions of the builder that complement the operators of tiles."""
 
     @abstractmethod
-    def map(self, function: str, *given: object) -> Tile:
+    def map(self, function: str, *operands: object) -> Tile:
         """Return an element-wise function of tiles and numbers; extents of 1 are broadcast."""
 
     def maximum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:

@@ -305,10 +305,10 @@ class Set:
 
 @dataclass(frozen=True)
 class FetchPart:
-    """Set ``others`` to the ``states`` of block ``part`` among the blocks that share a loop."""
+    """Set ``copies`` to the ``states`` of block ``part`` among the blocks that share a loop."""
 
     states: tuple[int, ...]
-    others: tuple[int, ...]
+    copies: tuple[int, ...]
     part: Index
     source: Source
 
@@ -328,11 +328,11 @@ class Loop:
     source: Source
     parts: int = 0
 
-    def turns(self, block: tuple[int, ...], loops: dict[int, int]) -> int:
+    def iterations(self, block: tuple[int, ...], loops: dict[int, int]) -> int:
         """Return the number of iterations in a block, in one iteration of each loop around it."""
         return max(0, -(-(self.stop.at(block, loops) - self.first.at(block, loops)) // self.step))
 
-    def most_turns(self, blocks: tuple[int, ...], around: dict[int, int]) -> int:
+    def most_iterations(self, blocks: tuple[int, ...], around: dict[int, int]) -> int:
         """Return the largest number of iterations in any block."""
         (low, _), (_, high) = self.first.interval(blocks, around), self.stop.interval(blocks, around)
         return max(0, -(-(high - low) // self.step))
@@ -340,10 +340,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class If:
-    """Run ``body`` if ``place`` is ``equals``, which is the same for all threads of a block."""
+    """Run ``body`` if ``index`` is ``equals``, which is the same for all threads of a block."""
 
     number: int
-    place: Index
+    index: Index
     equals: int
     body: tuple[Operation, ...]
     source: Source

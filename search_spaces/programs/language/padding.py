@@ -36,11 +36,11 @@ Both = tuple[Outside, Outside]
 @dataclass
 class _Walk:
     trace: ir.Trace
-    turns: dict[int, int]
+    iterations: dict[int, int]
     outside: dict[int, Both]
     everywhere: dict[int, float]  # tiles that are filled with one constant, by id
     states: dict[int, tuple[Both, float | None]]
-    made: dict[int, ir.Computing]
+    definitions: dict[int, ir.Computing]
     shared: dict[str, Both] = field(default_factory=dict)
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
@@ -54,8 +54,8 @@ class _Walk:
                     self.run(operation.body)
                 case ir.Set(state, value):
                     self._set(state, value)
-                case ir.FetchPart(states, others):
-                    self.states |= {o: (self.states[s][0], None) for s, o in zip(states, others, strict=True)}
+                case ir.FetchPart(states, copies):
+                    self.states |= {o: (self.states[s][0], None) for s, o in zip(states, copies, strict=True)}
                 case ir.StoreTile(value, window) if window.array.role == "shared":
                     self._keep(value, window)
                 case ir.StoreTile(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
@@ -68,7 +68,7 @@ class _Walk:
                 case ir.LoadScalar() | ir.Uniform() | ir.FindTile():
                     pass
                 case _:
-                    self.made[operation.result.id] = operation
+                    self.definitions[operation.result.id] = operation
                     rows, columns = self._of(operation)
                     self.outside[operation.result.id] = rows, columns
 
@@ -77,23 +77,26 @@ class _Walk:
         if isinstance(operation, ir.AtomicFetch):
             rows, columns = (self._loaded(operation.window, 0.0, operation.source, d) for d in (0, 1))
             self.outside[operation.result.id] = rows, columns
-            self.made[operation.result.id] = operation
+            self.definitions[operation.result.id] = operation
 
     def _set(self, state: int, value: ir.Value) -> None:
-        given, number = self.outside[value.id], self.everywhere.get(value.id)
+        assigned, number = self.outside[value.id], self.everywhere.get(value.id)
         if state in self.states:
             before, constant = self.states[state]
-            given = joined(before[0], given[0], constant, number), joined(before[1], given[1], constant, number)
+            assigned = (
+                joined(before[0], assigned[0], constant, number),
+                joined(before[1], assigned[1], constant, number),
+            )
             number = number if number == constant else None
-        self.states[state] = given, number
+        self.states[state] = assigned, number
 
     def _keep(self, value: ir.Value, window: ir.Window) -> None:
         """Record the padding of a value that is stored to a part of a tile in shared memory."""
         name = window.array.name
         rows, columns = (shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
-        given = (columns, rows) if window.turned else (rows, columns)
-        before = self.shared.get(name, given)
-        self.shared[name] = either(before[0], given[0]), either(before[1], given[1])
+        own = (columns, rows) if window.turned else (rows, columns)
+        before = self.shared.get(name, own)
+        self.shared[name] = either(before[0], own[0]), either(before[1], own[1])
 
     def _kept(self, window: ir.Window) -> Both:
         """Return the padding that a load from a tile in shared memory may see, in the orientation of the window."""
@@ -146,7 +149,7 @@ class _Walk:
             if places.kind == "inside":
                 return INSIDE
             return replace(places, value=padding) if misses(window, places) else replace(places, kind="unknown")
-        low, high = window.at[d].interval(self.trace.most_blocks, self.turns)
+        low, high = window.at[d].interval(self.trace.most_blocks, self.iterations)
         edges: set[Edge] = set()
         if high + window.shape[d] > window.least[d]:
             edges.add((window.at[d], window.least[d], False))
@@ -309,11 +312,11 @@ class _Walk:
             return frozenset()
         if places[0] is not None and bounds[1] is not None:
             end = math.floor(bounds[1]) + 1 if closed else math.ceil(bounds[1])
-            _, high = places[0].interval(self.trace.most_blocks, self.turns)
+            _, high = places[0].interval(self.trace.most_blocks, self.iterations)
             return frozenset() if high + shape[d] <= end else frozenset({(places[0], end, False)})
         if places[1] is not None and bounds[0] is not None:
             first = math.ceil(bounds[0]) if closed else math.floor(bounds[0]) + 1
-            low, _ = places[1].interval(self.trace.most_blocks, self.turns)
+            low, _ = places[1].interval(self.trace.most_blocks, self.iterations)
             return frozenset() if low >= first else frozenset({(places[1], first, True)})
         return frozenset()
 
@@ -321,15 +324,15 @@ class _Walk:
         """Return a number, or the smallest or largest value of an index; None for anything else."""
         if not isinstance(argument, ir.Value):
             return argument
-        operation = self.made.get(argument.id)
+        operation = self.definitions.get(argument.id)
         while isinstance(operation, ir.Broadcast):
-            operation = self.made.get(operation.value.id)
+            operation = self.definitions.get(operation.value.id)
         if isinstance(operation, ir.Coordinates) and operation.result.shape == (1, 1):
-            return operation.base.interval(self.trace.most_blocks, self.turns)[0 if least else 1]
+            return operation.base.interval(self.trace.most_blocks, self.iterations)[0 if least else 1]
         return self.everywhere.get(argument.id)
 
     def _places(self, value: ir.Value, d: int) -> Index | None:
-        operation = self.made[value.id]
+        operation = self.definitions[value.id]
         if isinstance(operation, ir.Broadcast):
             return None if operation.dimension == d else self._places(operation.value, d)
         if isinstance(operation, ir.Coordinates) and operation.dimension == d:
@@ -339,4 +342,4 @@ class _Walk:
 
 def check_padding(trace: ir.Trace) -> None:
     """Check a trace without moves. Raises ProgramError if padding changes the result of a reduction or product."""
-    _Walk(trace, trace.turns(), {}, {}, {}, {}).run(trace.operations)
+    _Walk(trace, trace.iterations(), {}, {}, {}, {}).run(trace.operations)

@@ -25,7 +25,7 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
         case ir.Loop():
             return operation.first, operation.stop
         case ir.If():
-            return (operation.place,)
+            return (operation.index,)
         case ir.Coordinates():
             return (operation.base,)
         case ir.LoadScalar():
@@ -37,13 +37,15 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
     return ()
 
 
-def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Turn | None) -> tuple[ir.Operation, ...]:
+def _resolved(
+    operations: tuple[ir.Operation, ...], offsets: Offsets, loop: _LoopOffsets | None
+) -> tuple[ir.Operation, ...]:
     """Return the operations without moves.
 
     Args:
         operations: The operations.
         offsets: Offsets of windows before the operations; updated to those after them.
-        turn: The loop whose body consists of these operations, if any.
+        loop: The loop whose body consists of these operations, if any.
     """
     resolved: list[ir.Operation] = []
     for operation in operations:
@@ -54,7 +56,7 @@ def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Tur
             case ir.Loop():
                 resolved.append(_loop(operation, offsets))
             case ir.If():
-                resolved.append(_if(operation, offsets, turn))
+                resolved.append(_if(operation, offsets, loop))
             case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
                 window = operation.window
                 rows, columns = offsets.get(window.id, (ZERO, ZERO))
@@ -66,7 +68,7 @@ def _resolved(operations: tuple[ir.Operation, ...], offsets: Offsets, turn: _Tur
 
 
 @dataclasses.dataclass(frozen=True)
-class _Turn:
+class _LoopOffsets:
     """A loop, and the offsets before the loop of the windows that are moved under conditions in its body."""
 
     loop: ir.Loop
@@ -77,29 +79,29 @@ class _Turn:
 
         Raises ProgramError if the condition is not of the form ``at % n == 0``.
         """
-        loop, place = self.loop, condition.place
-        turn = Index("loop", loop.number)
-        at = loop.first + turn * loop.step
-        if place.kind == "mod" and condition.equals == 0 and loop.first == ZERO:
-            if place.args[0] == turn:
-                return place.number
-            if place.args[0] == at and place.number % loop.step == 0:
-                return place.number // loop.step
+        loop, index = self.loop, condition.index
+        iteration = Index("loop", loop.number)
+        at = loop.first + iteration * loop.step
+        if index.kind == "mod" and condition.equals == 0 and loop.first == ZERO:
+            if index.args[0] == iteration:
+                return index.number
+            if index.args[0] == at and index.number % loop.step == 0:
+                return index.number // loop.step
         raise ProgramError(
             f"{condition.source}: when: a condition that moves a window must hold in every n-th iteration: "
             f"use at % n, with n a multiple of the step {loop.step}"
         )
 
 
-def _if(condition: ir.If, offsets: Offsets, turn: _Turn | None) -> ir.If:
+def _if(condition: ir.If, offsets: Offsets, loop: _LoopOffsets | None) -> ir.If:
     moved = _moves(condition.body)
     inside = dict(offsets)
-    if moved and turn is None:
+    if moved and loop is None:
         raise ProgramError(f"{condition.source}: when: a condition outside of loops must not move a window")
-    if moved and turn is not None:
-        times = Index("loop", turn.loop.number) // turn.period(condition)
+    if moved and loop is not None:
+        times = Index("loop", loop.loop.number) // loop.period(condition)
         for window, by in moved.items():
-            base = turn.bases.get(window, (ZERO, ZERO))
+            base = loop.bases.get(window, (ZERO, ZERO))
             inside[window] = base[0] + times * by[0], base[1] + times * by[1]
             offsets[window] = base[0] + (times + 1) * by[0], base[1] + (times + 1) * by[1]
     return dataclasses.replace(condition, body=_resolved(condition.body, inside, None))
@@ -131,21 +133,21 @@ def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:
         if any(i.kind != "constant" for i in by):
             raise ProgramError(f"{loop.source}: steps: an inner loop moves a window by a step that is not constant")
         each[window] = by[0].number, by[1].number
-    turn = Index("loop", loop.number)
+    iteration = Index("loop", loop.number)
     inside: Offsets = dict(offsets)
-    turns = (loop.stop - loop.first + (loop.step - 1)) // loop.step
+    count = (loop.stop - loop.first + (loop.step - 1)) // loop.step
     for window, (rows, columns) in each.items():
         before = offsets.get(window, (ZERO, ZERO))
-        inside[window] = before[0] + turn * rows, before[1] + turn * columns
-        offsets[window] = before[0] + turns * rows, before[1] + turns * columns
-    own = _Turn(loop, {window: offsets.get(window, (ZERO, ZERO)) for window in periodic})
+        inside[window] = before[0] + iteration * rows, before[1] + iteration * columns
+        offsets[window] = before[0] + count * rows, before[1] + count * columns
+    own = _LoopOffsets(loop, {window: offsets.get(window, (ZERO, ZERO)) for window in periodic})
     for window, condition in periodic.items():
         period, (row, column), (rows, columns) = (
             own.period(condition),
             own.bases[window],
             _moves(condition.body)[window],
         )
-        times, all_times = (turn + (period - 1)) // period, (turns + (period - 1)) // period
+        times, all_times = (iteration + (period - 1)) // period, (count + (period - 1)) // period
         inside[window] = row + times * rows, column + times * columns
         offsets[window] = row + all_times * rows, column + all_times * columns
     return dataclasses.replace(loop, body=_resolved(loop.body, inside, own))

@@ -18,11 +18,11 @@ def product_flops(trace: ir.Trace) -> float:
     for operation, around in trace.walk():
         if isinstance(operation, ir.Mma):
             (m, k), n = operation.a.shape, operation.b.shape[1]
-            total += 2.0 * m * n * k * operation.a.dtype.values * inside * _turns(trace, around)
+            total += 2.0 * m * n * k * operation.a.dtype.values * inside * _iterations(trace, around)
     return total
 
 
-def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
+def _iterations(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
     """Return the total iterations of nested loops over all blocks; a partial last iteration counts as a fraction."""
     around = [region for region in regions if isinstance(region, ir.Loop)]
     if not around:
@@ -30,9 +30,9 @@ def _turns(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
     total, count = 0.0, 0
     step = -(-trace.block_count // MOST_SAMPLED)
     for block in itertools.islice(itertools.product(*map(range, trace.blocks)), 0, None, step):
-        turns = 1.0
+        iterations = 1.0
         for loop in around:
             zero = {outer.number: 0 for outer in around}
-            turns *= max(0, loop.stop.at(block, zero) - loop.first.at(block, zero)) / loop.step
-        total, count = total + turns, count + 1
+            iterations *= max(0, loop.stop.at(block, zero) - loop.first.at(block, zero)) / loop.step
+        total, count = total + iterations, count + 1
     return total * trace.block_count / count

@@ -22,7 +22,7 @@ class Reductions(NamedFunctions):
 
     @abstractmethod
     def result(
-        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
+        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.UserMap | None = None
     ) -> Tile:
         """Append an operation, and return its result as a tile."""
 

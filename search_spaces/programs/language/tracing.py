@@ -70,7 +70,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return self._count
 
     def result(
-        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.Given | None = None
+        self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation], map: ir.UserMap | None = None
     ) -> Tile:
         """Append an operation, and return its result as a tile.
 
@@ -131,7 +131,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             self._verify_map(operation, map, shape)
         return map
 
-    def _verify_map(self, operation: str, map: ir.Given, shape: Shape) -> None:
+    def _verify_map(self, operation: str, map: ir.UserMap, shape: Shape) -> None:
         try:
             if isinstance(map, NestedLayout):
                 map.verify(shape, subgroup_lanes(map))
@@ -284,7 +284,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             self._map("broadcast", map, shape),
         )
 
-    def convert_layout(self, value: Tile | State, map: ir.Given | None = None, *, shared: bool = False) -> Tile:
+    def convert_layout(self, value: Tile | State, map: ir.UserMap | None = None, *, shared: bool = False) -> Tile:
         """Redistribute a value to threads as ``map`` says, or as the search decides (RFC, convert_layout).
 
         ``shared``: use shared memory even if registers would do (VectorExt, shared_memory_conversion).
@@ -294,13 +294,14 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             self._verify_map("convert_layout", map, tile.shape)
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.Convert(v, tile.value, shared, caller()), map)
 
-    def map(self, function: str, *given: object) -> Tile:
+    def map(self, function: str, *operands: object) -> Tile:
         """Return an element-wise function of tiles and numbers; extents of 1 are broadcast."""
         row = FUNCTIONS.get(function)
         if row is None:
             fail(function, f"unknown function: use {', '.join(FUNCTIONS)}")
         read = [
-            a.tile() if isinstance(a, Tile | State) else self.rows(a, 1) if isinstance(a, Index) else a for a in given
+            a.tile() if isinstance(a, Tile | State) else self.rows(a, 1) if isinstance(a, Index) else a
+            for a in operands
         ]
         if len(read) != row.arity:
             fail(function, f"expected {row.arity} arguments, not {len(read)}")
@@ -309,8 +310,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             fail(function, "at least one operand must be a tile")
         shape = tuple(max(t.shape[d] for t in tiles) for d in (0, 1))
         if any(t.shape[d] not in (1, shape[d]) for t in tiles for d in (0, 1)):
-            given_text = " and ".join(value_text(t.value) for t in tiles)
-            fail(function, f"operands must have the same shape, or extents of 1, not {given_text}: use p.broadcast")
+            user_map_text = " and ".join(value_text(t.value) for t in tiles)
+            fail(function, f"operands must have the same shape, or extents of 1, not {user_map_text}: use p.broadcast")
         of_numbers = next((t.value.dtype for t in reversed(tiles)), F32)
         if row.types == "chosen" and not any(isinstance(a, Tile) for a in read[1:]):
             of_numbers = F32

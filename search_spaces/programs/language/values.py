@@ -29,7 +29,7 @@ class Recorder(Protocol):
     def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile:
         """Append an operation, and return its result as a tile."""
 
-    def map(self, function: str, *given: object) -> Tile:
+    def map(self, function: str, *operands: object) -> Tile:
         """Return an element-wise function of tiles and numbers."""
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:

@@ -47,7 +47,7 @@ class CombiningEmitter(Emitter):
 
     def _begin_with_first_part(self, loop: ir.Loop) -> None:
         assert self.split is not None
-        apart = sum(self._part_registers(self.split).values()) * self.numbers.warps * 32 * self.split.count
+        apart = sum(self._part_registers(self.split).values()) * self.distributions.warps * 32 * self.split.count
         self.code.add(
             f"const float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {apart};", loop.source
         )

@@ -53,7 +53,7 @@ class Emitter(PipelinedLoops):
                 self._loop(operation)
             case ir.If():
                 self.finish()
-                self._enter(f"if ({operation.place.code} == {operation.equals}) {{", operation.source)
+                self._enter(f"if ({operation.index.code} == {operation.equals}) {{", operation.source)
                 self._operations(operation.body)
                 self._leave()
             case ir.Set():
@@ -148,33 +148,33 @@ class Emitter(PipelinedLoops):
 
     def _map(self, operation: ir.Map, spread: Spread) -> Ref:
         result, source = operation.result, operation.source
-        given = [
+        operands = [
             self.ref(a, spread) if isinstance(a, ir.Value) else constant(a, self._number_type(operation))
             for a in operation.arguments
         ]
         if operation.function == "cast":
-            return self._cast(given[0], result.dtype, spread, source)
-        code, divisor = function_code(operation, self.inference, self.turns), operation.arguments[-1]
+            return self._cast(operands[0], result.dtype, spread, source)
+        code, divisor = function_code(operation, self.inference, self.iterations), operation.arguments[-1]
         if operation.function == "divide" and isinstance(divisor, float | int) and is_power_of_two(divisor):
-            code, given[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
+            code, operands[1] = FUNCTIONS["multiply"].code, constant(1.0 / divisor, F32)
         if result.id in fused_products(self.inference):
-            return product(given)
-        fused = fused_sum(operation.function, given)
+            return product(operands)
+        fused = fused_sum(operation.function, operands)
         if fused is not None:
-            code, given = fused.name, list(fused.parts)
+            code, operands = fused.name, list(fused.parts)
         if operation.function.startswith(("nibble", "fp4")) and self.is_packed(result.dtype, spread):
-            return fours(self, operation, given, self.of(spread))
+            return fours(self, operation, operands, self.of(spread))
         if result.dtype.name == "bool":  # users compute comparisons inline, without a register
-            return Ref("inline", code, result.dtype, parts=tuple(given))
+            return Ref("inline", code, result.dtype, parts=tuple(operands))
         count = self.of(spread).registers
-        uniform = always(operation, self.inference, self.turns) if operation.function == "where" else None
+        uniform = always(operation, self.inference, self.iterations) if operation.function == "where" else None
         name = self.declare("v", register_type(result.dtype), count)
-        if uniform is not None and given[2].kind == "constant":
-            return self._masked(name, given, uniform, count, result, source)
-        scattered = [n for g in given for n in g.scattered]
+        if uniform is not None and operands[2].kind == "constant":
+            return self._masked(name, operands, uniform, count, result, source)
+        scattered = [n for g in operands for n in g.scattered]
         self.code.each(
             count,
-            lambda r: f"{name}[{r}] = {code.format(*(g.text(self.code, r) for g in given))};",
+            lambda r: f"{name}[{r}] = {code.format(*(g.text(self.code, r) for g in operands))};",
             source,
             writes=name,
             scattered=scattered,
@@ -182,11 +182,11 @@ class Emitter(PipelinedLoops):
         return Ref("array", name, result.dtype)
 
     def _masked(
-        self, name: str, given: list[Ref], uniform: str, count: int, result: ir.Value, source: ir.Source
+        self, name: str, operands: list[Ref], uniform: str, count: int, result: ir.Value, source: ir.Source
     ) -> Ref:
         """Emit ``where`` with a constant; blocks skip it if the condition holds in the whole tile."""
-        mask, kept, other = given
-        self.code.each(count, lambda r: f"{name}[{r}] = {kept.text(self.code, r)};", source, writes=name)
+        mask, value, other = operands
+        self.code.each(count, lambda r: f"{name}[{r}] = {value.text(self.code, r)};", source, writes=name)
         if uniform == "true":
             return Ref("array", name, result.dtype)
         self.code.open(f"if (!({uniform})) {{", source)
@@ -200,36 +200,36 @@ class Emitter(PipelinedLoops):
         typed = [a.dtype for a in operation.arguments if isinstance(a, ir.Value) and a.dtype.name != "bool"]
         return typed[0] if typed else operation.result.dtype
 
-    def _cast(self, given: Ref, to: DType, spread: Spread, source: ir.Source) -> Ref:
-        code = _narrowing(given.dtype, to)
+    def _cast(self, ref: Ref, to: DType, spread: Spread, source: ir.Source) -> Ref:
+        code = _narrowing(ref.dtype, to)
         if code:
             name, count = self.declare("v", register_type(to), self.of(spread).registers), self.of(spread).registers
             self.code.each(
-                count, lambda r: f"{name}[{r}] = {code.format(given.text(self.code, r))};", source, writes=name,
-                scattered=given.scattered,
+                count, lambda r: f"{name}[{r}] = {code.format(ref.text(self.code, r))};", source, writes=name,
+                scattered=ref.scattered,
             )  # fmt: skip
-            made = Ref("array", name, to)
-            return self._pack(made, count, source) if self.is_packed(to, spread) else made
-        if given.kind == "constant":
-            if given.dtype.is_float or not to.is_float:
-                return Ref("constant", given.name, to)
-            return Ref("constant", f"float({given.name})", to)
-        stored = stored_bytes(given)
+            cast = Ref("array", name, to)
+            return self._pack(cast, count, source) if self.is_packed(to, spread) else cast
+        if ref.kind == "constant":
+            if ref.dtype.is_float or not to.is_float:
+                return Ref("constant", ref.name, to)
+            return Ref("constant", f"float({ref.name})", to)
+        stored = stored_bytes(ref)
         operand = spread.of if spread.kind == "swap" and spread.of is not None else spread
         if to.bits == 16 and stored is not None and self.is_packed(to, operand):
             return widened(self, stored, to, self.of(spread).registers, source)
-        if to.is_float and given.kind == "packed" and given.dtype.bits == 8:
-            return Ref("inline", "float({0})", to, parts=(given,))
+        if to.is_float and ref.kind == "packed" and ref.dtype.bits == 8:
+            return Ref("inline", "float({0})", to, parts=(ref,))
         if to.bits == 16:
-            narrow = Ref(given.kind, given.name, to, given.table, True, given.parts)
-            if given.rough or given.kind == "packed":  # already rounded to another type
-                narrow = self._array(given, self.of(spread).registers, source, to)
+            narrow = Ref(ref.kind, ref.name, to, ref.table, True, ref.parts)
+            if ref.rough or ref.kind == "packed":  # already rounded to another type
+                narrow = self._array(ref, self.of(spread).registers, source, to)
             return self._pack(narrow, self.of(spread).registers, source) if self.is_packed(to, spread) else narrow
-        if to.is_float and not given.dtype.is_float:
-            return Ref("inline", "float({0})", to, parts=(given,))
-        if given.rough or given.kind == "packed":
-            return self._array(given, self.of(spread).registers, source, to)
-        return Ref(given.kind, given.name, to, given.table, False, given.parts)
+        if to.is_float and not ref.dtype.is_float:
+            return Ref("inline", "float({0})", to, parts=(ref,))
+        if ref.rough or ref.kind == "packed":
+            return self._array(ref, self.of(spread).registers, source, to)
+        return Ref(ref.kind, ref.name, to, ref.table, False, ref.parts)
 
     def _set(self, operation: ir.Set) -> None:
         waiting = next((w for w in self.waiting if w.operation.result.id == operation.value.id), None)
@@ -265,11 +265,11 @@ class Emitter(PipelinedLoops):
         return Ref("array", copy, result.dtype)
 
 
-def _narrowing(given: DType, to: DType) -> str:
+def _narrowing(from_: DType, to: DType) -> str:
     """Return the function of a cast to a whole number or to 8 bits; "" for other casts and for exact ones."""
     if to.is_float:
         return f"tile::narrowed<{to.c_name}>({{0}})" if to.bits == 8 else ""
-    cut = "tile::truncated({0})" if given.is_float else "{0}"
+    cut = "tile::truncated({0})" if from_.is_float else "{0}"
     if to.bits == 8:
         return f"tile::saturated<{to.c_name}>({cut})"
-    return cut if given.is_float else ""
+    return cut if from_.is_float else ""

@@ -15,9 +15,9 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.distributions import Distributions, distributions_of
 from search_spaces.programs.planning.estimates import AFTER, sum_name
 from search_spaces.programs.planning.memory import EARLY_COPIES, SharedMemoryPlan, stages_of
-from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, combining_loop, count_code, split_of
@@ -49,13 +49,13 @@ class EmitterBase:
 
     def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:
         self.inference, self.values, self.device = inference, values, device
-        self.numbers: Numbers = numbers(inference, values)
+        self.distributions: Distributions = distributions_of(inference, values)
         self.boxed = bool(inference.products) and is_boxed(str(values["intrinsic"]))
         self.row: TensorIntrinsic | None = fragments(str(values["intrinsic"])) if inference.products else None
-        self.factor_bits = next((o.a.dtype.bits for o in inference.made.values() if isinstance(o, ir.Mma)), 0)
+        self.factor_bits = next((o.a.dtype.bits for o in inference.definitions.values() if isinstance(o, ir.Mma)), 0)
         self.wmma = bool(inference.products) and is_wmma(str(values["intrinsic"]))
         self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
-            key: placed(staged, values, self.numbers) for key, staged in in_shared(inference, values).items()
+            key: placed(staged, values, self.distributions) for key, staged in in_shared(inference, values).items()
         }
         self.stages = stages_of(inference, values)
         staged_by_name = {n.staged.name: n for n in self.staged.values()}
@@ -69,7 +69,7 @@ class EmitterBase:
         self.stores = 0
         # Elements that were picked with their index: by value, distribution, reduction, dimension, size, loops around.
         self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
-        self.turns = inference.trace.turns()
+        self.iterations = inference.trace.iterations()
         self.partial = {
             reduce.result.id: state
             for i, (state, reduce) in enumerate(inference.sums.items())
@@ -96,7 +96,7 @@ class EmitterBase:
         """Return the alignment in bytes of an operand's tiles, in every stage of a ring."""
         name, loop = n.staged.name, n.staged.loop
         if loop is None:
-            return math.gcd(SHARED_ALIGNMENT, self.memory.kept[name])
+            return math.gcd(SHARED_ALIGNMENT, self.memory.resident[name])
         ring = [o for o in self.staged.values() if o.staged.loop == loop]
         before = [o.staged.name for o in ring].index(name)
         stage, place = sum(o.bytes for o in ring), sum(o.bytes for o in ring[:before])
@@ -110,7 +110,7 @@ class EmitterBase:
         window = n.staged.load.window
         line = ir.line_dimension(window)
         moved = {"minor": line, "major": 1 - line}.get(n.staged.advance)
-        return moved is not None and not leaves(window, moved, self.inference, but_the_last(self.turns, loop))
+        return moved is not None and not leaves(window, moved, self.inference, but_the_last(self.iterations, loop))
 
     def new(self, prefix: str = "v") -> str:
         """Return an unused variable name."""
@@ -119,13 +119,13 @@ class EmitterBase:
 
     def of(self, spread: Spread) -> Distribution:
         """Return the concrete distribution of an expression."""
-        return self.numbers.of(spread)
+        return self.distributions.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
         """Return a variable with the coordinate of the thread's register 0 along a dimension."""
         key = of, dimension
         if key not in self._coordinates:
-            text = of.code(dimension, self.numbers.warps)
+            text = of.code(dimension, self.distributions.warps)
             if text == "0":
                 return "0"
             name = self.new("at")
@@ -153,7 +153,7 @@ class EmitterBase:
         self.code.declare(f"{type_} {name}[{count}];")
         return name
 
-    def is_of_more_turns(self, array: str) -> bool:
+    def spans_iterations(self, array: str) -> bool:
         """Return True if an array was declared outside of the loop that is being emitted."""
         return self._made_in[array] < self.loops
 
@@ -185,8 +185,8 @@ class EmitterBase:
         type_ = ref.dtype.c_name
 
         def text(r: str) -> str:
-            numbers = [raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(in_word)]
-            return f"{name}[{r} / {in_word}] = tile::packed<{type_}>({', '.join(numbers)});"
+            elements = [raw.text(self.code, r if i == 0 else f"({r} + {i})") for i in range(in_word)]
+            return f"{name}[{r} / {in_word}] = tile::packed<{type_}>({', '.join(elements)});"
 
         self.code.each(
             count,
@@ -225,7 +225,7 @@ class EmitterBase:
         array, terms, tests, stride = operation.array, list[str](), list[str](), 1
         for extent, place in reversed(list(zip(array.full, operation.at, strict=True))):
             terms.append(f"static_cast<long long>({place.code}) * {stride}")
-            low, high = place.interval(self.inference.trace.most_blocks, self.inference.trace.turns())
+            low, high = place.interval(self.inference.trace.most_blocks, self.inference.trace.iterations())
             size = array.dynamic if len(terms) == len(array.full) else None  # of the first dimension
             if size is not None:
                 tests.append(f"unsigned({place.code}) < unsigned({size.code})")
@@ -251,9 +251,9 @@ class EmitterBase:
         """Barrier of all computing threads."""
         if not copies_alone(self.values):
             return "ptx::barrier_sync();"
-        return f"ptx::barrier_sync(1, {self.numbers.warps * 32});"
+        return f"ptx::barrier_sync(1, {self.distributions.warps * 32});"
 
-    def turn_of(self, loop: int, own: str) -> str:
+    def iteration_code(self, loop: int, own: str) -> str:
         """Return the declaration of a loop's iteration number; ``own`` counts the block's own iterations."""
         shared = self.split is not None and self.split.loop.number == loop
         return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
@@ -284,15 +284,15 @@ class EmitterBase:
             f"const int own_turns = (split + 1) * all_turns / {parts} - first_turn;",
         ]
 
-    def turn_parameter(self, loop: ir.Loop) -> str:
-        """Return the parameter of the function that runs one iteration of a ring; emit ``add_turn`` at its start."""
+    def iteration_parameter(self, loop: ir.Loop) -> str:
+        """Return the parameter of a ring's iteration function, whose body starts with ``add_iteration``."""
         own = "own_turn" if self.shares(loop) else f"turn_{loop.number}"
         return f"[[maybe_unused]] int {own}"
 
-    def add_turn(self, loop: ir.Loop) -> None:
-        """Declare the iteration number of a shared loop, computed from the parameter of ``turn_parameter``."""
+    def add_iteration(self, loop: ir.Loop) -> None:
+        """Declare the iteration number of a shared loop, computed from the parameter of ``iteration_parameter``."""
         if self.shares(loop):
-            self.code.add(self.turn_of(loop.number, "own_turn"))
+            self.code.add(self.iteration_code(loop.number, "own_turn"))
 
     def places(self, staged: Staged) -> tuple[str, str]:
         """Return where an operand's first tile begins: the memory line, and the position along it."""

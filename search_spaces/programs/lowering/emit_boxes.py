@@ -12,7 +12,7 @@ from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_tensor import TensorMemory, Waiting
 from search_spaces.programs.lowering.grid import grid_code, tile_loop
-from search_spaces.programs.lowering.placed import by_turn, copy_type, lead_code, place_lines
+from search_spaces.programs.lowering.placed import copy_type, lead_code, located_per_iteration, place_lines
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.ping_pong import alternates, alternating, phases
@@ -62,7 +62,7 @@ class Boxes(TensorMemory):
                 places = grid_code(self.inference, self.values, self.split)
                 code = [*self.begun, *tile_loop(self.inference), *(f"  {line}" for line in (*places, *code)), "}"]
             lines += [
-                f"if (warp == {self.numbers.warps}) {{",
+                f"if (warp == {self.distributions.warps}) {{",
                 *(f"  {line}" for line in code),
                 "  return;",
                 "}",
@@ -78,7 +78,7 @@ class Boxes(TensorMemory):
     def _box_copy(self, n: BoxedNumbers) -> str:
         """Return the initialiser of the copy that fills an operand's tile, including the tile's position."""
         staged = n.staged
-        if by_turn(staged):
+        if located_per_iteration(staged):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"
         window, places = staged.load.window, ", ".join(self.places(staged))
         if not n.tma:
@@ -89,7 +89,7 @@ class Boxes(TensorMemory):
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
         """Copy a tile once that stays in shared memory."""
         name = n.staged.name
-        self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
+        self.code.add(f"const unsigned tile_{name} = shared + {self.memory.resident[name]}u;", source)
         self._enter("{")
         self.code.add(f"const Operand_{name}::Copy copy = {self._box_copy(n)};", source)
         if n.tma:
@@ -110,18 +110,18 @@ class Boxes(TensorMemory):
         self.code.add(self.barrier)
 
     def _box_ring(self, loop: ir.Loop, ring: list[BoxedNumbers], count: str) -> None:
-        types, made = ", ".join(copy_type(n) for n in ring), "{}"
+        types, initializer = ", ".join(copy_type(n) for n in ring), "{}"
         places = [line for n in ring for line in place_lines(self, n)]
         for n in reversed(ring):
-            made = f"{{{self._box_copy(n)}, {made}}}"
+            initializer = f"{{{self._box_copy(n)}, {initializer}}}"
         before, after = list[str](), list[str]()  # statements of the copying warp
         if self.launched:
-            turns, begun = f"turns_of_{loop.number}", f"begun_{loop.number}"
-            before, after = [f"const int {turns} = tile::maximum({count}, 0);"], [f"{begun} += {turns};"]
+            iterations, begun = f"turns_of_{loop.number}", f"begun_{loop.number}"
+            before, after = [f"const int {iterations} = tile::maximum({count}, 0);"], [f"{begun} += {iterations};"]
             self.code.add(before[0], loop.source)
-            count = f"{turns}, {begun}"
+            count = f"{iterations}, {begun}"
         name, stages, in_flight = f"Ring_{loop.number}", self.stages[loop.number], self.values.get("in_flight", 0)
-        consumers = 1 if self.commits_stages else self.numbers.warps
+        consumers = 1 if self.commits_stages else self.distributions.warps
         self.structs_add(
             f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
             f"consumer_warps = {consumers}, in_flight = {in_flight};\n}};\n"
@@ -134,14 +134,14 @@ class Boxes(TensorMemory):
         if self._written:
             if by_tma:
                 self.code.add("ptx::fence_async_proxy();  // TMA writes where this thread may have read or written")
-            everybody = f"ptx::barrier_sync(2, {(self.numbers.warps + 1) * WARP});"
+            everybody = f"ptx::barrier_sync(2, {(self.distributions.warps + 1) * WARP});"
             self.code.add(f"{everybody if self.producing else self.barrier}  // everybody is done with what lies here")
             if self.producing:
                 self.producer.append(everybody)
         self._written = True
         shared = f"shared + {self.memory.rings[loop.number]}u"
-        loads = f"tile::BoxLoads<{types}> loads_{loop.number}{made};"
-        arguments = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
+        loads = f"tile::BoxLoads<{types}> loads_{loop.number}{initializer};"
+        arguments = f"[&](unsigned stage, {self.iteration_parameter(loop)}) {{"
         if self.sums_stay:
             self._before_tensor_loop(loop)
         elif in_flight:
@@ -173,13 +173,13 @@ class Boxes(TensorMemory):
                 loop.source,
             )
 
-    def _flying_turns(self, loop: ir.Loop) -> None:
+    def _in_flight_iterations(self, loop: ir.Loop) -> None:
         """Emit the body of a loop that only accumulates products: one group of multiplications per iteration.
 
         The ring's code waits for the groups later. The states are the accumulators.
         """
         if self.columns:
-            self._tensor_turns(loop, list(self._products_of(loop)))
+            self._tensor_iterations(loop, list(self._products_of(loop)))
             return
         calls = [self._box_call(operation, self.states[state]) for operation, state in self._products_of(loop)]
         self.code.add("ptx::wgmma_fence();")
@@ -245,7 +245,7 @@ class Boxes(TensorMemory):
 
     def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
         number = self.inference.product_of[o.result.id]
-        fragments = self.numbers.products[number].shape[0] // (64 * self.numbers.warps // 4)
+        fragments = self.distributions.products[number].shape[0] // (64 * self.distributions.warps // 4)
         b = self.refs[o.b.id, Spread("right", o.b.shape, number)]
         spread = Spread("left", o.a.shape, number)
         a, more = self.refs[o.a.id, spread], "false" if o.c is None else "true"
@@ -253,7 +253,7 @@ class Boxes(TensorMemory):
             of = f"Operand_{a.name}, Operand_{b.name}, {fragments}"
             return f"tile::multiply_boxes<{of}>({array}, tile_{a.name}, tile_{b.name}, warp / 4, {more});", o.source
         packed, words = self._pack(a, self.of(spread).registers, o.source), self.of(spread).registers // 2
-        if self.is_of_more_turns(packed.name):
+        if self.spans_iterations(packed.name):
             whole, packed = packed.name, Ref("packed", self.declare("w", "unsigned", words), packed.dtype)
             copy = f"{packed.name}[{{0}}] = ptx::copy_for_one({whole}[{{0}}]);"
             self.code.each(words, copy.format, o.source, writes=packed.name)

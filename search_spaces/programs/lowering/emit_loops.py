@@ -35,7 +35,7 @@ class PipelinedLoops(SharedLoops):
         elif split is not None and split.launched:
             count = "part.count"
         elif split is not None and not split.combined:
-            count = f"(first_turn + {split.each} < {split.turns} ? {split.each} : {split.turns} - first_turn)"
+            count = f"(first_turn + {split.each} < {split.iterations} ? {split.each} : {split.iterations} - first_turn)"
         for operation in loop.body:  # declare states that are first set inside the loop
             if isinstance(operation, ir.Set) and operation.state not in self.states:
                 type_, registers = (
@@ -48,7 +48,7 @@ class PipelinedLoops(SharedLoops):
         if ring or boxes:
             if boxes:
                 self._box_ring(loop, boxes, count)
-                self._turns(loop, boxes)
+                self._iterations(loop, boxes)
                 if self.launched:
                     self.code.add(f"begun_{loop.number} += turns_of_{loop.number};", loop.source)
                 if self.sums_stay:
@@ -58,7 +58,7 @@ class PipelinedLoops(SharedLoops):
             else:
                 self._ring(loop, ring, count)
         else:
-            self._plain_turns(loop, count)
+            self._plain_iterations(loop, count)
         self.loops -= 1
         self.loop = outside
         if split is not None and not split.combined:
@@ -82,23 +82,24 @@ class PipelinedLoops(SharedLoops):
             return None
         return loop.number if self.loop is None or ring else self.loop
 
-    def _plain_turns(self, loop: ir.Loop, count: str) -> None:
+    def _plain_iterations(self, loop: ir.Loop, count: str) -> None:
         """Emit a loop without a ring."""
-        turn, first, end = f"turn_{loop.number}", "0", count
+        counter, first, end = f"turn_{loop.number}", "0", count
         if self.shares(loop):
             first, end = "first_turn", f"first_turn + {count}"
         if loop.number in self.peeled:
-            self.code.add(f"const int last_{turn} = {end} - 1;", loop.source)
+            self.code.add(f"const int last_{counter} = {end} - 1;", loop.source)
             self._unroll(loop)
-            self._enter(f"for (int {turn} = {first}; {turn} < last_{turn}; ++{turn}) {{", loop.source)
+            self._enter(f"for (int {counter} = {first}; {counter} < last_{counter}; ++{counter}) {{", loop.source)
             self._but_the_last(loop)
             self._leave()
             self._enter(
-                f"for (int {turn} = max(last_{turn}, {first}); {turn} <= last_{turn}; ++{turn}) {{", loop.source
+                f"for (int {counter} = max(last_{counter}, {first}); {counter} <= last_{counter}; ++{counter}) {{",
+                loop.source,
             )
         else:
             self._unroll(loop)
-            self._enter(f"for (int {turn} = {first}; {turn} < {end}; ++{turn}) {{", loop.source)
+            self._enter(f"for (int {counter} = {first}; {counter} < {end}; ++{counter}) {{", loop.source)
         self._operations(loop.body)
         self._leave()
 
@@ -110,22 +111,22 @@ class PipelinedLoops(SharedLoops):
     def _read_sums_after(self, loop: ir.Loop) -> None:
         """Convert the sums that wmma has accumulated in a loop, after its end."""
         for operation in loop.body:
-            made = self.inference.made[operation.value.id] if isinstance(operation, ir.Set) else None
+            definition = self.inference.definitions[operation.value.id] if isinstance(operation, ir.Set) else None
             if (
                 isinstance(operation, ir.Set)
-                and isinstance(made, ir.Mma)
-                and loop_to_read_after(self.inference, made) is not None
+                and isinstance(definition, ir.Mma)
+                and loop_to_read_after(self.inference, definition) is not None
             ):
-                self._read_sums(made, self.states[operation.state])
+                self._read_sums(definition, self.states[operation.state])
 
     def _ring(self, loop: ir.Loop, ring: list[StagedNumbers], count: str) -> None:
         types = ", ".join(copy_type(n) for n in ring)
-        made = "{}"
+        initializer = "{}"
         for n in ring:
             for line in place_lines(self, n):
                 self.code.add(line, loop.source)
         for n in reversed(ring):
-            made = f"{{{self._copy(n.staged)}, {made}}}"
+            initializer = f"{{{self._copy(n.staged)}, {initializer}}}"
         bytes_ = sum(n.bytes for n in ring)
         self.structs_add(
             f"struct Ring_{loop.number} {{\n  static constexpr int stages = {self.stages[loop.number]}, "
@@ -136,20 +137,20 @@ class PipelinedLoops(SharedLoops):
         self._written = True
         name, place = f"Ring_{loop.number}", self.memory.rings[loop.number]
         if self.early:
-            self.early_loads = EarlyLoads(name, place, f"tile::Loads<{types}>{made}")
+            self.early_loads = EarlyLoads(name, place, f"tile::Loads<{types}>{initializer}")
             self.code.add(f"auto loads_{loop.number} = loads_of(part, {name}::stages - 1);", loop.source)
         else:
-            self.code.add(f"tile::Loads<{types}> loads_{loop.number}{made};", loop.source)
+            self.code.add(f"tile::Loads<{types}> loads_{loop.number}{initializer};", loop.source)
         arguments = f"(loads_{loop.number}, shared + {place}u, {count}, "
         if loop == self.buffered:
-            self._buffered_turns(loop, ring, arguments)
+            self._buffered_iterations(loop, ring, arguments)
             return
-        body = f"[&](unsigned stage, {self.turn_parameter(loop)}) {{"
+        body = f"[&](unsigned stage, {self.iteration_parameter(loop)}) {{"
         begun = ", true" if self.early else ""
         self._enter(f"tile::pipeline<{name}{begun}>{arguments}{body}", loop.source)
-        self._turns(loop, ring)
+        self._iterations(loop, ring)
 
-    def _buffered_turns(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
+    def _buffered_iterations(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
         """Emit a loop with double-buffered fragments: the next step is read while one is multiplied."""
         steps, reads, multiplies = self._buffer_fragments(loop)
         types = (
@@ -167,18 +168,18 @@ class PipelinedLoops(SharedLoops):
             self.code.add(line, source)
         self._leave("});")
 
-    def _turns(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
+    def _iterations(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
         """Emit the body of a ring's loop, which runs once per stage."""
-        self.add_turn(loop)
+        self.add_iteration(loop)
         if loop.number in self.peeled:
             self._stage(ring)
             self._but_the_last(loop)
             self._leave("},")
-            self._enter(f"[&](unsigned stage, {self.turn_parameter(loop)}) {{", loop.source)
-            self.add_turn(loop)
+            self._enter(f"[&](unsigned stage, {self.iteration_parameter(loop)}) {{", loop.source)
+            self.add_iteration(loop)
         self._stage(ring)
         if (self.values.get("in_flight", 0) and self.boxed) or self.sums_stay:
-            self._flying_turns(loop)
+            self._in_flight_iterations(loop)
             return
         self._operations(loop.body)
         self._leave("});")
@@ -191,8 +192,8 @@ class PipelinedLoops(SharedLoops):
 
     def _but_the_last(self, loop: ir.Loop) -> None:
         """Emit the body of a peeled loop for all iterations but the last, with fewer masks."""
-        turns, stores = self.turns, self.stores
-        self.turns = but_the_last(turns, loop.number)
+        iterations, stores = self.iterations, self.stores
+        self.iterations = but_the_last(iterations, loop.number)
         self._operations(loop.body)
         self.finish()
-        self.turns, self.stores = turns, stores
+        self.iterations, self.stores = iterations, stores

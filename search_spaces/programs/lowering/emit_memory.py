@@ -14,7 +14,7 @@ from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.emit_shared import SharedTiles
-from search_spaces.programs.lowering.placed import by_turn
+from search_spaces.programs.lowering.placed import located_per_iteration
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.packed import packed_distances, packed_width
@@ -58,7 +58,7 @@ class MemoryAccess(SharedTiles):
 
     def _copy(self, staged: Staged) -> str:
         """Return the CUDA C++ expression that constructs the copy of an operand's tile."""
-        if by_turn(staged):
+        if located_per_iteration(staged):
             return f"{{place_{staged.name}, thread}}"
         pitch = staged.load.window.array.pitch
         apart = "" if pitch is None else f", {pitch.code}"
@@ -95,7 +95,7 @@ class MemoryAccess(SharedTiles):
                 continue
             start = self.coordinate(of, d)
             place = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
-            low, high = window.at[d].interval(self.inference.trace.most_blocks, self.turns)
+            low, high = window.at[d].interval(self.inference.trace.most_blocks, self.iterations)
             if low < 0 or high + window.shape[d] > window.least[d]:
                 name = self.new("place")
                 self.code.add(f"const int {name} = {place};", source)
@@ -163,7 +163,7 @@ class MemoryAccess(SharedTiles):
         for d, name in enumerate(names):
             if name:
                 place = f"{name} + {self.code.at(of.of_registers(d), index)}"
-                low, _ = window.at[d].interval(self.inference.trace.most_blocks, self.turns)
+                low, _ = window.at[d].interval(self.inference.trace.most_blocks, self.iterations)
                 # negative positions, compared as unsigned, are beyond the end
                 tests.append(
                     f"unsigned({place}) < {_unsigned_extent(window, d)}"
@@ -180,7 +180,7 @@ class MemoryAccess(SharedTiles):
         if line in window.indexed:
             return 1
         if window.array.order is not None:
-            return packed_width(window.array, of, self.numbers.warps)
+            return packed_width(window.array, of, self.distributions.warps)
         whole = window.array.places_of_line
         fits = math.gcd(whole, window.at[line].divisor or whole, most)
         return math.gcd(fits, of.run(line))
@@ -272,7 +272,7 @@ class MemoryAccess(SharedTiles):
     def _keep(self, n: StagedNumbers, source: ir.Source) -> None:
         """Copy a tile outside of loops to shared memory."""
         name = n.staged.name
-        self.code.add(f"const unsigned tile_{name} = shared + {self.memory.kept[name]}u;", source)
+        self.code.add(f"const unsigned tile_{name} = shared + {self.memory.resident[name]}u;", source)
         self._enter("{")
         self.code.add(f"auto copy = {self._copy(n.staged)};", source)
         if n.copy.method == "cp.async":
@@ -309,7 +309,7 @@ class MemoryAccess(SharedTiles):
         line = max(1, 128 // element)
         across, count = window.shape[1 - along], -(-window.shape[along] // line)
         strides = window.strides
-        self._enter(f"for (int i = thread; i < {across * count}; i += {self.numbers.warps * WARP}) {{", source)
+        self._enter(f"for (int i = thread; i < {across * count}; i += {self.distributions.warps * WARP}) {{", source)
         self.code.add(f"const int across = {window.at[1 - along].code} + i / {count};", source)
         self.code.add(f"const int along = {window.at[along].code} + i % {count} * {line};", source)
         level = "l1" if operation.locality == 3 else "l2"

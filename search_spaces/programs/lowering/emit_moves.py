@@ -31,7 +31,7 @@ class Moves(EmitterBase):
         """Return the value in another distribution."""
         if ref.kind == "constant" or (source == target and not shared):
             return ref
-        route = None if shared else move(source, target, self.numbers.warps)
+        route = None if shared else move(source, target, self.distributions.warps)
         if isinstance(route, Renamed):
             return ref.through(route.table)
         if isinstance(route, Shuffled):
@@ -41,14 +41,14 @@ class Moves(EmitterBase):
     def _shuffled(self, ref: Ref, route: Shuffled, line: ir.Source) -> Ref:
         register = register_type(ref.dtype)
         name = self.declare("v", register, len(route.table))
-        given = ref.raw() if ref.kind == "array" else ref
-        held = given.through(route.table)
+        operand = ref.raw() if ref.kind == "array" else ref
+        held = operand.through(route.table)
         self.code.each(
             len(route.table),
             lambda r: f"{name}[{r}] = tile::exchanged({held.text(self.code, r)}, {self.code.at(route.masks, r)});",
             line,
             writes=name,
-            scattered=given.scattered or (given.name,),
+            scattered=operand.scattered or (operand.name,),
         )
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
@@ -60,19 +60,19 @@ class Moves(EmitterBase):
         else:
             own = self.inference.natural[value.id]
             ref, source = self.ref(value, own), self.of(own)
-            if ref.kind != "constant" and move(source, target, self.numbers.warps) is None:
+            if ref.kind != "constant" and move(source, target, self.distributions.warps) is None:
                 return self._exchanged(ref, source, target, line, operation)
             moved = self._moved(ref, source, target, line)
-        given = moved.raw() if moved.kind == "array" else moved
+        operand = moved.raw() if moved.kind == "array" else moved
         name, dtype = self.declare("v", register_type(ref.dtype), target.registers), ref.dtype
         inside = self._before_zeros(operation, target)
         zero = constant(0.0, dtype).name
         self.code.each(
             target.registers,
-            lambda r: f"{name}[{r}] = {inside(r)} ? {given.text(self.code, r)} : {zero};",
+            lambda r: f"{name}[{r}] = {inside(r)} ? {operand.text(self.code, r)} : {zero};",
             line,
             writes=name,
-            scattered=given.scattered,
+            scattered=operand.scattered,
         )
         return Ref("array", name, dtype, rough=moved.rough and moved.kind == "array")
 
@@ -88,14 +88,18 @@ class Moves(EmitterBase):
         text = str(self.values["exchange"])
         layout = exchange_layout(text, target.shape)
         place = self.memory.exchange(self.loop, target.shape)
-        given = ref.raw() if ref.kind == "array" else ref
-        given = given if given.kind == "array" and given.table is None else self._array(given, source.registers, line)
+        operand = ref.raw() if ref.kind == "array" else ref
+        operand = (
+            operand
+            if operand.kind == "array" and operand.table is None
+            else self._array(operand, source.registers, line)
+        )
         register = register_type(ref.dtype)
         self._barrier(line)
-        leader = source.leader(self.numbers.warps)
+        leader = source.leader(self.distributions.warps)
         if leader:
             self._enter(f"if ({leader}) {{", line)
-        self._words(given.name, source, layout, place, "put", line)
+        self._words(operand.name, source, layout, place, "put", line)
         if leader:
             self._leave()
         self.code.add(self.barrier, line)
@@ -123,7 +127,7 @@ class Moves(EmitterBase):
         if pad is not None:
             width = math.gcd(width, pad.depth)
         registers = of.of_registers(0), of.of_registers(1)
-        between = steps(layout, of, self.numbers.warps)
+        between = steps(layout, of, self.distributions.warps)
         if between is not None:
             base = self.new("base")
             self.code.add(f"const int {base} = {layout.c_name}::offset({starts[0]}, {starts[1]});", line)
@@ -136,8 +140,8 @@ class Moves(EmitterBase):
                 flips, adds = (self.code.at(numbers, r) for numbers in between)
                 place_of_r = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
             address, array = f"shared + {place}u + 4u * unsigned({place_of_r})", f"&{name}[{r}]"
-            given = f"{address}, {array}" if function == "put" else f"{array}, {address}"
-            access = f"tile::{function}<{width}>({given});"
+            operands = f"{address}, {array}" if function == "put" else f"{array}, {address}"
+            access = f"tile::{function}<{width}>({operands});"
             return access if inside is None else f"if ({inside(r)}) {access}"
 
         self.code.each(of.registers, text, line, width=width, writes=name if function == "get" else "")
@@ -155,7 +159,7 @@ class Moves(EmitterBase):
         )  # fmt: skip
         if held is not None:
             return Ref("array", held, operation.result.dtype)
-        given = self.ref(operation.value, source_spread)
+        operand = self.ref(operation.value, source_spread)
         row = REDUCTIONS[operation.kind]
         count = self.of(spread).registers
         name = self.declare("v", register_type(operation.result.dtype), count)
@@ -164,13 +168,13 @@ class Moves(EmitterBase):
         into = tuple(table[r] for r in rest)
         self.code.flush()
         self.code.each(
-            count, lambda q: f"{name}[{q}] = {given.text(self.code, self.code.at(tuple(first), q))};", source
+            count, lambda q: f"{name}[{q}] = {operand.text(self.code, self.code.at(tuple(first), q))};", source
         )
         self.code.flush()
         if rest:
             self.code.each(
                 len(rest),
-                lambda i: self._added(f"{name}[{self.code.at(into, i)}]", given, self.code.at(rest, i), row.code),
+                lambda i: self._added(f"{name}[{self.code.at(into, i)}]", operand, self.code.at(rest, i), row.code),
                 source,
             )
             self.code.flush()
@@ -178,12 +182,12 @@ class Moves(EmitterBase):
             self._join(name, operation, of, source)
         return Ref("array", name, operation.result.dtype)
 
-    def _added(self, sum_: str, given: Ref, register: str, code: str) -> str:
+    def _added(self, sum_: str, operand: Ref, register: str, code: str) -> str:
         """Return the statement that adds a register of ``given`` to the variable ``sum_``."""
-        if is_product(given):
-            factors = (part.text(self.code, register) for part in given.parts)
+        if is_product(operand):
+            factors = (part.text(self.code, register) for part in operand.parts)
             return f"{sum_} = tile::multiply_add({', '.join(factors)}, {sum_});"
-        return f"{sum_} = {code.format(sum_, given.text(self.code, register))};"
+        return f"{sum_} = {code.format(sum_, operand.text(self.code, register))};"
 
     def _join(self, name: str, operation: ir.ReduceTile, of: Distribution, source: ir.Source) -> None:
         """Combine the partial results of lanes, then those of warps."""
@@ -229,8 +233,8 @@ class Moves(EmitterBase):
         self.code.add(f"const int {base} = {' + '.join(own)};", source)
 
         def text(q: str) -> str:
-            first, *others = (f"tile::of_lane({name}[{q}], {base} + {i * digit.stride})" for i in range(parts))
-            joined = " ".join(f"x = {row.code.format('x', other)};" for other in others)
+            first, *rest = (f"tile::of_lane({name}[{q}], {base} + {i * digit.stride})" for i in range(parts))
+            joined = " ".join(f"x = {row.code.format('x', other)};" for other in rest)
             return f"{{ {register} x = {first}; {joined} {name}[{q}] = x; }}"
 
         self.code.each(of.folded(operation.dimension, operation.size).registers, text, source)
@@ -270,7 +274,7 @@ class Moves(EmitterBase):
         offsets = folded.of_registers(1 - dimension)
         # If several warps (or lanes) hold copies of a partial result, the first one writes it.
         tests = []
-        for where, limit in (("warp", self.numbers.warps), ("lane", WARP)):
+        for where, limit in (("warp", self.distributions.warps), ("lane", WARP)):
             used = folded.used(where, limit) + (digits if where == "warp" else [])  # type: ignore[arg-type]
             if math.prod(e for _, e in used) != limit:
                 own = " + ".join(f"{where} / {s} % {e} * {s}" for s, e in used) or "0"

@@ -70,7 +70,7 @@ class Products(Boxes):
             or self.inference.inside[c.id] != self.inference.inside[operation.result.id]
         ):
             return None
-        producer = self.inference.made[c.id]
+        producer = self.inference.definitions[c.id]
         if c.id in read_in_place(self.inference) and c.id not in summed(self.inference):
             return None  # the state may be read later
         if not isinstance(producer, ir.Read) and not (isinstance(producer, ir.Map) and producer.function != "cast"):
@@ -130,7 +130,7 @@ class Products(Boxes):
             self.code.add(line)
         for w, scaled in zip(waiting, scales, strict=True):
             o = w.operation
-            n = self.numbers.products[number[o.result.id]]
+            n = self.distributions.products[number[o.result.id]]
             fragments_m, fragments_n = n.fragments
             a, b = (operands[v.id, s] for v, s in sides(self.inference, o))
             type_ = row.c_name(o.a.dtype.c_name, o.b.dtype.c_name)
@@ -162,7 +162,7 @@ class Products(Boxes):
         for d, ((scale, spread), (value, whole)) in enumerate(zip(scales, operands[: len(scales)], strict=True)):
             ref, of, held = self.ref(scale, spread), self.of(spread), self.of(whole)
             depth, steps = value.shape[1 - d], value.shape[1 - d] // self.row.k
-            blocks, fragments = scale.shape[1 - d] // steps, self.numbers.products[number].fragments[d]
+            blocks, fragments = scale.shape[1 - d] // steps, self.distributions.products[number].fragments[d]
             each = held.registers // (steps * fragments)
             lines = held.of_registers(d)
             places = list(zip(of.of_registers(d), of.of_registers(1 - d), strict=True))
@@ -198,7 +198,7 @@ class Products(Boxes):
                 if (value.id, spread) not in names:
                     names[value.id, spread] = self._buffer(self.refs[value.id, spread].name, spread, reads)
             arrays = ", ".join(f"{names[v.id, s]}[buffer].x" for v, s in sides(self.inference, operation))
-            n = self.numbers.products[self.inference.product_of[operation.result.id]]
+            n = self.distributions.products[self.inference.product_of[operation.result.id]]
             types = f"{self.row.c_name(a.dtype.c_name, b.dtype.c_name)}, {n.fragments[0]}, {n.fragments[1]}"
             multiplies.append((f"tile::multiply<{types}>({self.states[state]}, {arrays});", operation.source))
         return depth // self.row.k, reads, multiplies
@@ -214,7 +214,7 @@ class Products(Boxes):
     def _read_sums(self, operation: ir.Mma, array: str) -> None:
         """Convert accumulators of wmma, whose layout is unspecified, to the program's distribution."""
         assert self.row is not None
-        n = self.numbers.products[self.inference.product_of[operation.result.id]]
+        n = self.distributions.products[self.inference.product_of[operation.result.id]]
         offset = self.memory.exchange(self.loop, WMMA_SUMS)
         self._barrier(operation.source)
         fragments_m, fragments_n = n.fragments
@@ -227,7 +227,7 @@ class Products(Boxes):
 
     def _group(self, staged: Staged) -> str:
         """Return CUDA C++ for the index of a warp's subgroup along m or n."""
-        product, d = self.numbers.products[staged.product], 0 if staged.side == "a" else 1
+        product, d = self.distributions.products[staged.product], 0 if staged.side == "a" else 1
         groups = min(product.groups[d], product.shape[d] // product.data[d])
         if groups == 1:
             return "0"
@@ -254,7 +254,7 @@ class Products(Boxes):
             ref = self._array(ref, of.registers, source)
         if self.row.rounds:
             ref = self._rounded(ref, of.registers, source)
-        n = self.numbers.products[spread.number]
+        n = self.distributions.products[spread.number]
         fragments = n.fragments[0 if side == "A" else 1]
         return f"reinterpret_cast<const typename {type_}::Fragment{side}*>({ref.name}) + step * {fragments}"
 

@@ -47,8 +47,8 @@ class Scans(Moves):
         for mask in sorted(lane_masks(of, dimension) - lane_masks(folded, dimension)):
 
             def from_lane(q: str, mask: int = mask) -> str:
-                others = (f"tile::exchanged({name}[{q}], {mask})" for name in (element, place))
-                return code.format(f"{element}[{q}]", f"{place}[{q}]", *others)
+                received = (f"tile::exchanged({name}[{q}], {mask})" for name in (element, place))
+                return code.format(f"{element}[{q}]", f"{place}[{q}]", *received)
 
             self.code.each(count, from_lane, source)
             self.code.flush()
@@ -161,7 +161,7 @@ class Scans(Moves):
     def _scan_warps(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
         """Compute the same for warps through shared memory; all warps combine totals in the same order."""
         row, digit, source = REDUCTIONS[operation.kind], step.digit, operation.source
-        warps = self.numbers.warps
+        warps = self.distributions.warps
         offset = self.memory.exchange(self.loop, operation.result.id)
         own, register = self.new("own"), register_type(operation.result.dtype)
 

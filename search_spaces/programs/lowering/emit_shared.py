@@ -55,7 +55,7 @@ class SharedTiles(Scans):
         type_, tile = operation.window.array.dtype, f"tile_{n.staged.name}"
         starts, registers = [self.coordinate(of, d) for d in (0, 1)], [of.of_registers(d) for d in (0, 1)]
         order = operation.window.array.order
-        read = reading(of, layout, order, self.numbers.warps, type_.bytes)
+        read = reading(of, layout, order, self.distributions.warps, type_.bytes)
         width, between = read.width, read.steps
         in_words = type_.bits == 8 and of.registers % 4 == 0  # keep four to a word: ``widened`` converts pairs
         name = (
@@ -91,15 +91,17 @@ class SharedTiles(Scans):
     def _store_shared(self, operation: ir.StoreTile, spread: Spread) -> None:
         window, of, line = operation.window, self.of(spread), operation.source
         ref = self.ref(operation.value, spread)
-        given = ref.raw() if ref.kind == "array" else ref
-        given = given if given.kind == "array" and given.table is None else self._array(given, of.registers, line)
+        operand = ref.raw() if ref.kind == "array" else ref
+        operand = (
+            operand if operand.kind == "array" and operand.table is None else self._array(operand, of.registers, line)
+        )
         self._synchronise(window.array, self.shared_read, line)
         self.shared_written.add(window.array.name)
         self._written = True
-        leader = of.leader(self.numbers.warps)
+        leader = of.leader(self.distributions.warps)
         if leader:
             self._enter(f"if ({leader}) {{", line)
-        self._elements(given.name, window, of, "put_elements", line)
+        self._elements(operand.name, window, of, "put_elements", line)
         if leader:
             self._leave()
 

@@ -15,13 +15,13 @@ class SharedLoops(Products):
 
     def _fetch_part(self, operation: ir.FetchPart) -> None:
         """Load the partial result of another part of a split loop."""
-        for state, other in zip(operation.states, operation.others, strict=True):
+        for state, other in zip(operation.states, operation.copies, strict=True):
             self._get_part(state, self.states[other], operation.part.code, operation.source)
 
     def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
         """Load a state's registers from the partial result ``part``."""
         assert self.split is not None
-        threads, counts = self.numbers.warps * 32, self._part_registers(self.split)
+        threads, counts = self.distributions.warps * 32, self._part_registers(self.split)
         place = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
         at = f"parts + ({part}) * {sum(counts.values()) * threads} + {place * threads}"
         self.code.flush()
@@ -36,7 +36,7 @@ class SharedLoops(Products):
         if split.launched:
             self._join_parts(split, source)
             return
-        threads = self.numbers.warps * 32
+        threads = self.distributions.warps * 32
         counts = list(self._part_registers(split).values())
         self.finish()
         self.code.flush()
@@ -79,7 +79,7 @@ class SharedLoops(Products):
 
     def _join_parts(self, split: Split, source: ir.Source) -> None:
         """With stream-K: of two blocks that share a tile, continue with both sums in the one that finishes last."""
-        threads = self.numbers.warps * 32
+        threads = self.distributions.warps * 32
         counts = [(self.states[s], self.of(self.inference.states[s]).registers) for s in split.states]
         self.finish()
         place = self.memory.exchange(None, LAST_BLOCK)
@@ -87,7 +87,7 @@ class SharedLoops(Products):
         if self.early:
             self.code.add("next = walk.next();")
             self.code.add("start(next);")
-        self._enter(f"if (part.count < {split.turns}) {{", source)
+        self._enter(f"if (part.count < {split.iterations}) {{", source)
         self.code.add("const int cut = part.cut(int(blockIdx.x));")
         self.code.add(
             f"float* const sums = {PARTIALS} + static_cast<long long>(cut) * {sum(n for _, n in counts) * threads};"
@@ -114,4 +114,4 @@ class SharedLoops(Products):
         if self.split is None:
             return ()
         registers = sum(self.of(self.inference.states[state]).registers for state in self.split.states)
-        return self.split.workspaces(self.inference.trace.block_count, registers, self.numbers.warps * 32)
+        return self.split.workspaces(self.inference.trace.block_count, registers, self.distributions.warps * 32)

@@ -22,12 +22,12 @@ class Stores(MemoryAccess):
             return
         of, ref = self.of(spread), self.ref(value, spread)
         if self.values.get(f"store_{number + 1}", "direct") == "turned":
-            target = turned(window, self.numbers.warps)
+            target = turned(window, self.distributions.warps)
             ref, of = self._moved(ref, of, target, source), target
         places = self._places(window, spread)
         pointer, distance, names = self._access(window, of, source)
         below = self._below(operation, of)
-        type_, leader = window.array.dtype, of.leader(self.numbers.warps)
+        type_, leader = window.array.dtype, of.leader(self.distributions.warps)
         atomic = isinstance(operation, ir.AtomicRmw)
         halves = isinstance(operation, ir.AtomicRmw) and operation.kind == "addf" and type_.bits == 16
         width = self._width(window, of, (2 if halves else 1) if atomic else WIDEST // type_.bytes)
@@ -80,12 +80,12 @@ class Stores(MemoryAccess):
 
     def _follows(self, operation: ir.AtomicRmw, position: int) -> bool:
         """Return True if an old value depends on the order of this atomic and an earlier one."""
-        name, others = operation.window.array.name, list[int]()
+        name, accesses = operation.window.array.name, list[int]()
         for number, store in enumerate(self.inference.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
-                others.append(number)
-        fetched = any(isinstance(self.inference.stores[number], ir.AtomicFetch) for number in others)
-        return fetched and (len(others) > 1 or bool(self.inference.stored_in[position]))
+                accesses.append(number)
+        fetched = any(isinstance(self.inference.stores[number], ir.AtomicFetch) for number in accesses)
+        return fetched and (len(accesses) > 1 or bool(self.inference.stored_in[position]))
 
     def _convert_all(self, operation: ir.Computing) -> None:
         """Convert a value to the other distributions in which it is used."""

@@ -104,7 +104,7 @@ class TensorMemory(Stores):
         if not self.commits_stages:
             self.code.add("unsigned done_parity = 0;")
 
-    def _tensor_turns(self, loop: ir.Loop, products: list[tuple[ir.Mma, int]]) -> None:
+    def _tensor_iterations(self, loop: ir.Loop, products: list[tuple[ir.Mma, int]]) -> None:
         """Emit the multiplications of an iteration; all threads wait for them unless ``commits_stages``."""
         alone = not self.commits_stages
         if alone:
@@ -141,7 +141,7 @@ class TensorMemory(Stores):
 
     def _read_sums_of(self, operation: ir.Mma, array: str, adds: bool) -> None:
         """Emit code that reads a product from tensor memory to registers, or adds it to them."""
-        rows, groups = rows_of(str(self.values["intrinsic"])), self.numbers.warps // WARPS
+        rows, groups = rows_of(str(self.values["intrinsic"])), self.distributions.warps // WARPS
         m, n = self.inference.products[self.inference.product_of[operation.result.id]].shape
         of, column = f"{rows}, {n}, {m // rows}, {groups}, {str(adds).lower()}", self._starts[operation.result.id]
         self.code.add(f"tile::read_tensor<{of}>({array}, tensor + {column}u, warp);", operation.source)
@@ -204,7 +204,7 @@ class TensorMemory(Stores):
         tile = f"shared + {self.memory.exchange(self.loop, STORED_A)}u"
         if len(self.memory.exchanges[self.loop]) > 1:
             self.code.add(f"{self.barrier}  // everybody has read what was exchanged here", operation.source)
-        of = f"{type_}, {rows}, {m // rows}, {self.numbers.warps // WARPS}"
+        of = f"{type_}, {rows}, {m // rows}, {self.distributions.warps // WARPS}"
         self.code.add(f"tile::store_operand<{of}>({tile}, {packed.name}, warp, lane);", operation.source)
         self.code.add("ptx::fence_async_proxy();  // tensor cores read what this thread has stored")
         return type_, tile

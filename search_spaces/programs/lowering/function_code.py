@@ -12,17 +12,17 @@ from search_spaces.programs.planning.uniform import is_never_negative
 FLOOR_MODULO = "({0} - tile::floor_divide({0}, {1}) * {1})"  # remainder of any number, from 0 as in Python
 
 
-def function_code(operation: ir.Map, inference: Inference, turns: Mapping[int, int]) -> str:
+def function_code(operation: ir.Map, inference: Inference, iterations: Mapping[int, int]) -> str:
     """Return the CUDA C++ of a function, with its arguments as ``{0}``, ``{1}``, ...
 
     Args:
         operation: The function and its arguments.
         inference: The program.
-        turns: The largest number of iterations of each loop.
+        iterations: The largest number of iterations of each loop.
     """
     dividend = operation.arguments[0]
     if operation.function == "modulo" and not (
-        isinstance(dividend, ir.Value) and is_never_negative(dividend, inference, turns)
+        isinstance(dividend, ir.Value) and is_never_negative(dividend, inference, iterations)
     ):
         return FLOOR_MODULO
     return FUNCTIONS[operation.function].code

@@ -17,7 +17,7 @@ from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.combining import CombiningEmitter
 from search_spaces.programs.lowering.emit import Emitter
 from search_spaces.programs.lowering.grid import grid_code, tile_loop
-from search_spaces.programs.lowering.placed import by_turn
+from search_spaces.programs.lowering.placed import located_per_iteration
 from search_spaces.programs.lowering.refs import argument_name
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices_of
@@ -57,9 +57,9 @@ OF_WMMA = "autosched/tile/opaque.cuh"
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedKernel:
     """Return the kernel of a valid config."""
-    choices = choices_of(problem).inference(config)
-    trace = choices.trace
-    emitter = Emitter(choices, config, device)
+    inference = choices_of(problem).inference(config)
+    trace = inference.trace
+    emitter = Emitter(inference, config, device)
     emitter.run()
     shared_bytes = config.integer("shared_bytes")
     operands = {n.staged.name: n for n in emitter.staged.values()}
@@ -100,26 +100,26 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         includes.append(row.header or OF_UNITS[row.unit])
         if emitter.wmma:
             includes.append(OF_WMMA)
-        if any(isinstance(o, ir.Mma) and o.scales for o in choices.made.values()):
+        if any(isinstance(o, ir.Mma) and o.scales for o in inference.definitions.values()):
             includes.append(OF_SCALES)
     threads, splits = config.integer("threads"), emitter.split.count if emitter.split is not None else 1
-    atomics = [s for s in choices.stores if isinstance(s, ir.AtomicRmw)]
+    atomics = [s for s in inference.stores if isinstance(s, ir.AtomicRmw)]
     if any(not ATOMICS[s.kind].red or s.window.array.dtype.bits == 16 for s in atomics):
         includes.append(OF_ATOMICS)
     if emitter.split is not None:
         includes.append(OF_SPLITS)
     if any(isinstance(o, ir.FindTile) for o, _ in trace.walk()):
         includes.append(OF_SEARCHES)
-    if any(by_turn(n.staged) for n in operands.values()):
+    if any(located_per_iteration(n.staged) for n in operands.values()):
         includes.append(OF_PLACES)
     structs = "".join(
-        box_struct(n, emitter.numbers)
+        box_struct(n, emitter.distributions)
         if isinstance(n, BoxedNumbers)
-        else operand_struct(n, emitter.numbers, row, emitter.alignment(n), emitter.whole(n))
+        else operand_struct(n, emitter.distributions, row, emitter.alignment(n), emitter.whole(n))
         for n in operands.values()
         if row is not None
     )
-    places = grid_code(choices, config, emitter.split)
+    places = grid_code(inference, config, emitter.split)
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
         *_within_limits(passed),
@@ -131,7 +131,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     if streamed:
         body = _over_parts(trace, emitter, head)
     elif emitter.launched:
-        start = [*head, *emitter.begun, *tile_loop(choices), *(f"  {line}" for line in places)]
+        start = [*head, *emitter.begun, *tile_loop(inference), *(f"  {line}" for line in places)]
         body = [*(f"  {line}" for line in start), *emitter.code.lines, *_last_place(emitter.code.lines), "  }"]
     second, then = "", tuple[Launch, ...]()
     if emitter.split is not None and emitter.split.launches > 1:
@@ -170,7 +170,10 @@ def _second_launch(
     """Return the source of the kernel that combines the parts of a split loop, and its launch."""
     emitter = CombiningEmitter(first, config, device)
     emitter.run()
-    threads, passed = first.numbers.warps * 32, [a for a in arguments if isinstance(a, ScalarArgument) and a.limits]
+    threads, passed = (
+        first.distributions.warps * 32,
+        [a for a in arguments if isinstance(a, ScalarArgument) and a.limits],
+    )
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
         *_within_limits(passed),
@@ -226,7 +229,7 @@ def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[
     places = [line.replace(THREAD, THREAD_ANEW) for line in rest]
     begin = [
         f"  {shared}",
-        f"  using Deal = StreamK<{trace.block_count}, {split.launched}, {split.turns}>;",
+        f"  using Deal = StreamK<{trace.block_count}, {split.launched}, {split.iterations}>;",
         "  auto walk = Deal::Walk::of(int(blockIdx.x));",
     ]
     if not emitter.early:

@@ -26,7 +26,7 @@ def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Dis
     words, column, first, count, other, *times = arguments
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
-    columns, last = of.of_registers(1), int(of.of_threads(1, emitter.numbers.warps).max())
+    columns, last = of.of_registers(1), int(of.of_threads(1, emitter.distributions.warps).max())
     of_registers_alone = all(c % STEP + last < STEP for c in columns)  # then steps are known here, not to the compiler
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"

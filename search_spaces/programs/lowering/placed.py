@@ -15,7 +15,7 @@ from search_spaces.programs.planning.staging import StagedNumbers
 PLACED, GATHERED = "placed", "gathered"
 
 
-def by_turn(staged: Staged) -> bool:
+def located_per_iteration(staged: Staged) -> bool:
     """Return True if each iteration computes where the tile begins."""
     return staged.advance in (PLACED, GATHERED)
 
@@ -23,7 +23,7 @@ def by_turn(staged: Staged) -> bool:
 def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
     """Return the type of an operand in the loads of its ring."""
     name = n.staged.name
-    if not by_turn(n.staged):
+    if not located_per_iteration(n.staged):
         return f"Operand_{name}"
     kind = "Placed" if n.staged.advance == PLACED else "Gathered"
     kind += "Boxes" if isinstance(n, BoxedNumbers) else "Operand"
@@ -33,7 +33,7 @@ def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
 def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[str]:
     """Return the function ``place_NAME`` from iteration to tile; empty for tiles that advance by a fixed step."""
     staged = n.staged
-    if not by_turn(staged) or staged.loop is None:
+    if not located_per_iteration(staged) or staged.loop is None:
         return []
     window = staged.load.window
     array, loop = window.array, staged.loop
@@ -55,7 +55,7 @@ def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[s
     ]
     return [
         f"const auto place_{staged.name} = [&](int turn) {{",
-        f"  {emitter.turn_of(loop, 'turn')}",
+        f"  {emitter.iteration_code(loop, 'turn')}",
         *(f"  {line}" for line in loaded),
         *(f"  {line}" for line in row_of),
         f"  return {result};",
@@ -79,7 +79,7 @@ class RowCode:
 
     def of(self, value: ir.Value, row: str = "row") -> str:
         """Return the element at ``row``, or the only one if the extent is 1."""
-        operation = self.inference.made[value.id]
+        operation = self.inference.definitions[value.id]
         row = row if value.shape[self.dimension] > 1 else "0"
         match operation:
             case ir.Fill(_, number):
@@ -92,8 +92,8 @@ class RowCode:
                 return self._loaded(window, padding, row)
             case ir.Map(_, _, arguments):
                 of_number = next(a.dtype for a in reversed(arguments) if isinstance(a, ir.Value))
-                given = [self.of(a, row) if isinstance(a, ir.Value) else number_code(a, of_number) for a in arguments]
-                return function_code(operation, self.inference, self.inference.trace.turns()).format(*given)
+                codes = [self.of(a, row) if isinstance(a, ir.Value) else number_code(a, of_number) for a in arguments]
+                return function_code(operation, self.inference, self.inference.trace.iterations()).format(*codes)
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:

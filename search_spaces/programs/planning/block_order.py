@@ -29,18 +29,18 @@ class Uneven:
 
     Attributes:
         axis: The grid axis.
-        turns: Iterations by coordinate.
+        iterations: Iterations by coordinate.
         loop: Number of the loop.
     """
 
     axis: int
-    turns: tuple[int, ...]
+    iterations: tuple[int, ...]
     loop: int
 
     @property
     def mean(self) -> float:
         """Average number of iterations."""
-        return sum(self.turns) / len(self.turns)
+        return sum(self.iterations) / len(self.iterations)
 
 
 @cache
@@ -56,9 +56,9 @@ def uneven(inference: Inference) -> Uneven | None:
             count = trace.blocks[axis]
             looked_at = np.unique(np.linspace(0, count - 1, min(count, MOST_SIMULATED), dtype=np.int64)).tolist()
             blocks = [tuple(at if a == axis else 0 for a in range(len(trace.blocks))) for at in looked_at]
-            turns = tuple(loop.turns(block, zero) for block in blocks)
-            if len(set(turns)) > 1 and (best is None or sum(turns) > sum(best.turns)):
-                best = Uneven(axis, turns, loop.number)
+            iterations = tuple(loop.iterations(block, zero) for block in blocks)
+            if len(set(iterations)) > 1 and (best is None or sum(iterations) > sum(best.iterations)):
+                best = Uneven(axis, iterations, loop.number)
     return best
 
 
@@ -88,7 +88,7 @@ def _blocks_of_tiles(inference: Inference, count: int, each: int) -> tuple[float
     of = uneven(inference)
     if of is None or not each:
         return float(count), 1.0
-    shared = np.maximum(-(-np.array(of.turns) // each), 1)
+    shared = np.maximum(-(-np.array(of.iterations) // each), 1)
     return float(shared.mean()), float(shared[shared > 1].sum() / shared.sum())
 
 
@@ -143,10 +143,10 @@ def imbalance(
     if of is None or count > MOST_SIMULATED or not of.mean:
         return 1.0
     coordinates = _coordinates(inference.trace.blocks, raster)[of.axis]
-    turns = np.array(of.turns)[ordered(order, coordinates, len(of.turns))]
-    shared = np.maximum(-(-turns // each), 1) if each else np.full_like(turns, parts)
+    iterations = np.array(of.iterations)[ordered(order, coordinates, len(of.iterations))]
+    shared = np.maximum(-(-iterations // each), 1) if each else np.full_like(iterations, parts)
     lengths = np.concatenate(
-        [np.where(p < shared, (p + 1) * turns // shared - p * turns // shared, EMPTY) for p in range(parts)]
+        [np.where(p < shared, (p + 1) * iterations // shared - p * iterations // shared, EMPTY) for p in range(parts)]
     )
     load = np.zeros(sm_count)
     first = lengths[: sm_count * resident]
@@ -156,7 +156,7 @@ def imbalance(
     for length in lengths[first.size :]:
         load[load.argmin()] += length
     working = int(shared.sum())
-    return max(1.0, float(load.max()) / (-(-working // sm_count) * float(turns.sum()) / working))
+    return max(1.0, float(load.max()) / (-(-working // sm_count) * float(iterations.sum()) / working))
 
 
 def _coordinates(blocks: tuple[int, ...], raster: str) -> list[IntArray]:

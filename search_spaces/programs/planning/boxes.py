@@ -12,7 +12,7 @@ from search_spaces.launches.tensor_map import MOST_BOX, TensorMap
 from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.language.index import FIRST_OUTSIDE
-from search_spaces.programs.planning.numbers import Numbers
+from search_spaces.programs.planning.distributions import Distributions
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
@@ -137,12 +137,12 @@ def copies_alone(values: Mapping[str, Value]) -> bool:
     return values.get("filled_by") == WARP
 
 
-def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
+def box_struct(n: BoxedNumbers, distributions: Distributions) -> str:
     """Return the C++ type ``Operand_NAME``."""
     staged = n.staged
-    product, array = numbers.products[staged.product], staged.load.window.array
+    product, array = distributions.products[staged.product], staged.load.window.array
     left = staged.side == "a"
-    groups = numbers.warps // 4
+    groups = distributions.warps // 4
     values = {
         "bool left": left,
         "bool row_major": staged.row_major,
@@ -151,7 +151,7 @@ def box_struct(n: BoxedNumbers, numbers: Numbers) -> str:
         "int swizzle": n.swizzle,
         "int array_major": array.matrix[0] if array.dynamic is None else FIRST_OUTSIDE,
         "int array_minor": array.matrix[1] if array.line is None else FIRST_OUTSIDE,
-        "int threads": numbers.warps * 32,
+        "int threads": distributions.warps * 32,
         "bool tma": n.tma,
         "bool anywhere": staged.anywhere,
         "int access": n.access,

@@ -13,8 +13,14 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.layout_distributions import subgroup_lanes
 from search_spaces.programs.language.moves import move
+from search_spaces.programs.planning.distributions import (
+    Distributions,
+    anchor_tiling,
+    distributions_of,
+    product_tilings,
+    warps_of,
+)
 from search_spaces.programs.planning.memory import across_bytes
-from search_spaces.programs.planning.numbers import Numbers, anchor_numbers, numbers, product_numbers, warps_of
 from search_spaces.programs.planning.scans import scan_bytes
 from search_spaces.programs.planning.splits import combining_loop, fetched_states
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
@@ -32,16 +38,16 @@ def sum_name(number: int) -> str:
     return f"sum_{number + 1}"
 
 
-def map_warps(given: WgMap | NestedLayout) -> int:
+def map_warps(user_map: WgMap | NestedLayout) -> int:
     """Return the number of warps; a subgroup of a NestedLayout may have several."""
-    return given.subgroups * (subgroup_lanes(given) // WARP if isinstance(given, NestedLayout) else 1)
+    return user_map.subgroups * (subgroup_lanes(user_map) // WARP if isinstance(user_map, NestedLayout) else 1)
 
 
 def may_exchange(inferences: Iterable[Inference]) -> bool:
     """Return True if some schedule may redistribute a value through shared memory."""
     return any(
         i.conversions
-        or any(isinstance(o, ir.Convert | ir.AtomicFetch) for o in i.made.values())
+        or any(isinstance(o, ir.Convert | ir.AtomicFetch) for o in i.definitions.values())
         or any(i.stored[p].kind in ("result", "swap") for p in range(len(i.stores)))
         for i in inferences
     )
@@ -50,7 +56,7 @@ def may_exchange(inferences: Iterable[Inference]) -> bool:
 def products_fit(inference: Inference, values: Mapping[str, Value]) -> bool:
     """Return True if every product divides into whole fragments for all warps; lanes and widths are not needed."""
     warps = warps_of(inference, values)
-    for p in product_numbers(inference, values):
+    for p in product_tilings(inference, values):
         row = fragments(p.intrinsic)
         if p.groups[0] * p.groups[1] != warps:
             return False
@@ -69,16 +75,16 @@ def anchor_fits(inference: Inference, number: int, warps: int, values: Mapping[s
     line = anchor.shape[anchor.along]
     if line % (int(values[f"lanes_{number}"]) * int(values[f"width_{number}"])):
         return False
-    a = anchor_numbers(inference, number, warps, values)
+    a = anchor_tiling(inference, number, warps, values)
     return line % (a.columns * a.across * a.vector) == 0 and warps % a.across == 0
 
 
-def fitting(inference: Inference, values: Mapping[str, Value]) -> Numbers | None:
+def fitting(inference: Inference, values: Mapping[str, Value]) -> Distributions | None:
     """Return the distributions of a schedule; None if they do not fit the tiles, in which case rules refuse it."""
     try:
         warps, anchors = warps_of(inference, values), range(1, len(inference.anchors) + 1)
         if products_fit(inference, values) and all(anchor_fits(inference, number, warps, values) for number in anchors):
-            return numbers(inference, values)
+            return distributions_of(inference, values)
     except ValueError:
         pass
     return None
@@ -116,14 +122,18 @@ def needs(inference: Inference, values: Mapping[str, Value]) -> Needs:
 
 @lru_cache(maxsize=2**17)
 def _needs(inference: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
-    made = fitting(inference, dict(items))
-    if made is None:
+    distributions = fitting(inference, dict(items))
+    if distributions is None:
         return NOTHING
-    used = _used(inference, bool(made.products) and is_wmma(made.products[0].intrinsic))
-    reason = _why_not(inference, made, used)
+    used = _used(inference, bool(distributions.products) and is_wmma(distributions.products[0].intrinsic))
+    reason = _why_not(inference, distributions, used)
     if reason is not None:
         return Needs(why_not=reason)
-    return Needs(_registers(inference, made, used), _fragments(inference, made), *_exchanges(inference, made, used))
+    return Needs(
+        _registers(inference, distributions, used),
+        _fragments(inference, distributions),
+        *_exchanges(inference, distributions, used),
+    )
 
 
 def _divides_lines(inference: Inference, values: Mapping[str, Value]) -> bool:
@@ -170,7 +180,7 @@ def _used(inference: Inference, wmma: bool) -> _Used:
     sums = {reduce.result.id for reduce in inference.sums.values()}
     for value, source, target in inference.conversions:
         moved.append((outermost(inference, inference.inside[value.id]), source, target, False))
-    for id_, operation in inference.made.items():
+    for id_, operation in inference.definitions.items():
         wanted, place = inference.wanted.get(id_), outermost(inference, inference.inside[id_])
         if wmma and isinstance(operation, ir.Mma):
             around = inference.inside[id_]
@@ -194,21 +204,23 @@ def _used(inference: Inference, wmma: bool) -> _Used:
         if isinstance(operation, ir.Convert):
             own = inference.natural.get(operation.value.id, inference.natural[id_])
             moved.append((place, own, inference.natural[id_], operation.shared))
-    heavy = [(id_, spread) for id_ in inference.heavy for spread in inference.computed_in(inference.made[id_].result)]
+    heavy = [
+        (id_, spread) for id_ in inference.heavy for spread in inference.computed_in(inference.definitions[id_].result)
+    ]
     outside = [spread for id_, spread in heavy if not inference.inside[id_]]
     # States of other parts need no registers: they are loaded and combined element by element.
-    others = fetched_states(inference)
+    copies = fetched_states(inference)
     inside = [
         spread
         for id_, spread in heavy
         if inference.inside[id_] and combining_loop(inference) not in inference.inside[id_]
     ]
     if not inference.states:
-        for operation in inference.made.values():
+        for operation in inference.definitions.values():
             outside += _in_registers(inference, wmma, operation.result, inference.computed_in(operation.result))
     return _Used(
         held=tuple(held.items()),
-        states=tuple(spread for state, spread in inference.states.items() if state not in others),
+        states=tuple(spread for state, spread in inference.states.items() if state not in copies),
         inside=tuple(dict.fromkeys(inside)),
         outside=tuple(dict.fromkeys(outside)),
         grouped=tuple(dict.fromkeys(grouped)),
@@ -219,20 +231,20 @@ def _used(inference: Inference, wmma: bool) -> _Used:
     )
 
 
-def _why_not(inference: Inference, made: Numbers, used: _Used) -> str | None:
+def _why_not(inference: Inference, distributions: Distributions, used: _Used) -> str | None:
     """Return a conflict between distributions: maps for another number of warps, or groups split over subgroups."""
-    for id_, given in inference.given.items():
-        if map_warps(given) != made.warps:
-            source = inference.made[id_].source
-            return f"the map at {source} has {map_warps(given)} subgroups, but the block has {made.warps}"
+    for id_, user_map in inference.user_maps.items():
+        if map_warps(user_map) != distributions.warps:
+            source = inference.definitions[id_].source
+            return f"the map at {source} has {map_warps(user_map)} subgroups, but the block has {distributions.warps}"
     for spread, source in used.held:
         try:
-            made.of(spread)
+            distributions.of(spread)
         except ValueError as error:
             return f"{source}: {error}"
     for spread, dimension, size, source in used.grouped:
         try:
-            of = made.of(spread)
+            of = distributions.of(spread)
             folded = of.folded(dimension, size)
         except ValueError as error:
             return f"{source}: {error}"
@@ -246,21 +258,21 @@ def _in_registers(inference: Inference, wmma: bool, value: ir.Value, spreads: It
     return [s for s in spreads if not (wmma and is_staged(inference, value, s))]
 
 
-def _registers(inference: Inference, made: Numbers, used: _Used) -> int:
+def _registers(inference: Inference, distributions: Distributions, used: _Used) -> int:
     """Return a lower bound of registers per thread: the larger need of loops and of the code outside of loops.
 
     Loops need registers for all states, the widest other value and fragments; code outside for the widest value.
     """
-    states = sum(made.of(spread).registers for spread in used.states)
-    inside = max((made.of(spread).registers for spread in used.inside), default=0)
-    outside = max((made.of(spread).registers for spread in used.outside), default=0)
-    return max(states + inside + _fragments(inference, made), outside) + OVERHEAD
+    states = sum(distributions.of(spread).registers for spread in used.states)
+    inside = max((distributions.of(spread).registers for spread in used.inside), default=0)
+    outside = max((distributions.of(spread).registers for spread in used.outside), default=0)
+    return max(states + inside + _fragments(inference, distributions), outside) + OVERHEAD
 
 
-def _fragments(inference: Inference, made: Numbers) -> int:
+def _fragments(inference: Inference, distributions: Distributions) -> int:
     """Return the registers of the operands of one step of products."""
     most = 0
-    for number, product in enumerate(made.products):
+    for number, product in enumerate(distributions.products):
         if is_boxed(product.intrinsic):
             continue  # a and b stay in shared memory
         row = fragments(product.intrinsic)
@@ -282,29 +294,29 @@ def outermost(inference: Inference, around: Iterable[int]) -> int | None:
 
 
 def _exchanges(
-    inference: Inference, made: Numbers, used: _Used
+    inference: Inference, distributions: Distributions, used: _Used
 ) -> tuple[dict[int | None, frozenset[tuple[int, int]]], dict[int | None, dict[int | str | None, int]], dict[int, int]]:
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
     joined: dict[int | None, dict[int | str | None, int]] = {
-        place: {None: WARP_BYTES * made.warps} for place in used.wmma_loops
+        place: {None: WARP_BYTES * distributions.warps} for place in used.wmma_loops
     }
-    if made.products and in_tensor_memory(made.products[0].intrinsic) and not sums_stay(inference):
-        for operation in inference.made.values():
+    if distributions.products and in_tensor_memory(distributions.products[0].intrinsic) and not sums_stay(inference):
+        for operation in inference.definitions.values():
             if isinstance(operation, ir.Mma) and (size := stored_bytes(inference, operation)):
                 parts = joined.setdefault(outermost(inference, inference.inside[operation.result.id]), {})
                 parts[STORED_A] = max(parts.get(STORED_A, 0), size)
     sums = {r.result.id: 0 for r in inference.sums.values()}
     for place, from_, to, forced in used.moved:
-        source, target = made.of(from_), made.of(to)
-        if forced or (source != target and move(source, target, made.warps) is None):
+        source, target = distributions.of(from_), distributions.of(to)
+        if forced or (source != target and move(source, target, distributions.warps) is None):
             shapes.setdefault(place, set()).add(target.shape)
     for place, result, spread, dimension in used.scanned:
-        needed = scan_bytes(made.of(spread), dimension, made.warps)
+        needed = scan_bytes(distributions.of(spread), dimension, distributions.warps)
         if needed:
             joined.setdefault(place, {})[result] = needed
     for place, result, spread, dimension, size, words in used.joined:
-        of = made.of(spread)
+        of = distributions.of(spread)
         needed = words * across_bytes(of, dimension, of.folded(dimension, size))
         if result in sums:
             sums[result] = needed

@@ -64,7 +64,7 @@ def barrier_bytes(inference: Inference) -> int:
     There are mbarriers for rings, for tiles that are copied once and for multiplications.
     """
     names = {s.name for s in inference.staged.values() if s.loop is None}
-    products = sum(isinstance(operation, Mma) for operation in inference.made.values())
+    products = sum(isinstance(operation, Mma) for operation in inference.definitions.values())
     return aligned(8 * (2 * MOST_STAGES * len(stage_names(inference)) + len(names) + products + 1), 256)
 
 
@@ -92,7 +92,7 @@ class SharedMemoryPlan:
     """
 
     exchanges: Mapping[Place, Mapping[Exchange, int]] = field(default_factory=dict)
-    kept: dict[str, int] = field(default_factory=dict)
+    resident: dict[str, int] = field(default_factory=dict)
     shared: dict[str, int] = field(default_factory=dict)
     rings: dict[int, int] = field(default_factory=dict)
     scratch: dict[Place, int] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class SharedMemoryPlan:
         base = 0
         for name, numbers in staged.items():
             if numbers.staged.loop is None:
-                memory.kept[name] = base
+                memory.resident[name] = base
                 base += numbers.bytes
         for array in inference.trace.shared:
             memory.shared[array.name] = base

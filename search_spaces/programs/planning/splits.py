@@ -72,8 +72,8 @@ def splittable(inference: Inference) -> ir.Loop | None:
                 constant = loop.first.kind == loop.stop.kind == "constant"
                 return loop if states <= zero and constant else None
             case ir.Set(state, value):
-                made = inference.made[value.id]
-                if isinstance(made, ir.Fill) and made.number == 0.0:
+                definition = inference.definitions[value.id]
+                if isinstance(definition, ir.Fill) and definition.number == 0.0:
                     zero.add(state)
             case ir.StoreTile() | ir.AtomicRmw() | ir.If() | ir.Read():
                 return None
@@ -103,7 +103,7 @@ def combining_loop(inference: Inference) -> int | None:
 def fetched_states(inference: Inference) -> frozenset[int]:
     """Return the states into which the parts of other blocks are fetched to be combined."""
     shared = shared_loop(inference)
-    return frozenset(() if shared is None else shared[1].others)
+    return frozenset(() if shared is None else shared[1].copies)
 
 
 def count_code(loop: ir.Loop) -> str:
@@ -113,7 +113,7 @@ def count_code(loop: ir.Loop) -> str:
 
 @dataclass(frozen=True)
 class Split:
-    """A loop split between blocks: each of ``count`` blocks runs ``each`` of the ``turns`` iterations, the last fewer.
+    """A loop split between ``count`` blocks, each of which runs ``each`` of the ``iterations``, the last fewer.
 
     Attributes:
         launched: With stream-K, the number of blocks; they divide the iterations of all tiles, so that two blocks may
@@ -126,7 +126,7 @@ class Split:
 
     loop: ir.Loop
     count: int
-    turns: int
+    iterations: int
     launched: int = 0
     combined: tuple[int, ...] = ()
     launches: int = 1
@@ -135,7 +135,7 @@ class Split:
     @property
     def each(self) -> int:
         """Iterations per block of the longest tile."""
-        return -(-self.turns // self.count)
+        return -(-self.iterations // self.count)
 
     @property
     def each_if_long(self) -> int:
@@ -168,13 +168,13 @@ def split_of(inference: Inference, values: Mapping[str, Value]) -> Split | None:
     shared = shared_loop(inference)
     if shared is not None:
         loop, fetch = shared
-        turns, launches = inference.trace.turns()[loop.number], int(values.get(LAUNCHES, 1))
+        iterations, launches = inference.trace.iterations()[loop.number], int(values.get(LAUNCHES, 1))
         only_long = values.get(TILES, ALL) == LONG
-        return None if loop.parts == 1 else Split(loop, loop.parts, turns, 0, fetch.states, launches, only_long)
+        return None if loop.parts == 1 else Split(loop, loop.parts, iterations, 0, fetch.states, launches, only_long)
     count, streams = int(values.get("split_k", 1)), bool(values.get("stream_k", 0))
     summed = splittable(inference) if count > 1 or streams else None
     if summed is None:
         return None
     return Split(
-        summed, count, inference.trace.turns()[summed.number], int(values["launched_blocks"]) if streams else 0
+        summed, count, inference.trace.iterations()[summed.number], int(values["launched_blocks"]) if streams else 0
     )

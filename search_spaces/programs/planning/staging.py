@@ -15,7 +15,7 @@ from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.planning.boxes import BoxedNumbers, boxed_numbers
-from search_spaces.programs.planning.numbers import Numbers
+from search_spaces.programs.planning.distributions import Distributions
 from search_spaces.programs.planning.splits import accumulating
 from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
@@ -81,19 +81,21 @@ def bufferable(inference: Inference) -> ir.Loop | None:
 
 def _is_read(inference: Inference, value: ir.Value, spread: Spread) -> bool:
     """Return True if fragments of an operand or of its transpose are read from a ring."""
-    made = inference.made[value.id]
-    key = (made.value.id, spread.swap()) if isinstance(made, ir.TransposeTile) else (value.id, spread)
+    definition = inference.definitions[value.id]
+    key = (definition.value.id, spread.swap()) if isinstance(definition, ir.TransposeTile) else (value.id, spread)
     return key in inference.staged
 
 
-def placed(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers | BoxedNumbers:
+def placed(staged: Staged, values: Mapping[str, Value], distributions: Distributions) -> StagedNumbers | BoxedNumbers:
     """Return an operand as boxes or as fragments. Raises ValueError if the rules of the space refuse the schedule."""
     return (
-        boxed_numbers(staged, values) if is_boxed(str(values["intrinsic"])) else staged_numbers(staged, values, numbers)
+        boxed_numbers(staged, values)
+        if is_boxed(str(values["intrinsic"]))
+        else staged_numbers(staged, values, distributions)
     )
 
 
-def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers) -> StagedNumbers:
+def staged_numbers(staged: Staged, values: Mapping[str, Value], distributions: Distributions) -> StagedNumbers:
     """Return an operand in shared memory. Raises ValueError if the rules of the space refuse the schedule."""
     row, name = fragments(str(values["intrinsic"])), staged.name
     element_bytes = staged.load.window.array.dtype.bytes
@@ -101,7 +103,7 @@ def staged_numbers(staged: Staged, values: Mapping[str, Value], numbers: Numbers
     layout = _accepted(parse_layout(text, *staged.shape))
     method: Method = "cp.async" if values[f"copy_{name}"] == "cp.async" else "ld.global"
     region = Region(staged.shape, "cols" if staged.row_major else "rows", staged.alignment, element_bytes)
-    threads, vector, columns = numbers.warps * 32, values[f"vector_{name}"], values[f"copy_columns_{name}"]
+    threads, vector, columns = distributions.warps * 32, values[f"vector_{name}"], values[f"copy_columns_{name}"]
     assert isinstance(vector, int) and isinstance(columns, int)
     return StagedNumbers(
         staged,
@@ -120,13 +122,13 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
 
 
 def operand_struct(
-    n: StagedNumbers, numbers: Numbers, row: TensorIntrinsic, alignment: int, whole: bool | None = None
+    n: StagedNumbers, distributions: Distributions, row: TensorIntrinsic, alignment: int, whole: bool | None = None
 ) -> str:
     """Return the C++ type ``Operand_NAME`` of an operand in shared memory.
 
     Args:
         n: The operand's layout and copy.
-        numbers: All distributions of the kernel.
+        distributions: All distributions of the kernel.
         row: The instruction that multiplies it.
         alignment: Alignment of its tiles in bytes.
         whole: For a peeled loop, whether the tiles of all iterations but the last lie inside the array along the
@@ -142,7 +144,7 @@ def operand_struct(
         "int columns": staged.shape[1],
         "int array_major": array.stored[0] if array.dynamic is None else FIRST_OUTSIDE,
         "int array_minor": array.stored[1] if array.line is None else FIRST_OUTSIDE,
-        "int threads": numbers.warps * 32,
+        "int threads": distributions.warps * 32,
         "bool copy_async": n.copy.method == "cp.async",
         "bool anywhere": staged.anywhere,
         "int copy_columns": n.copy.columns,
@@ -158,7 +160,7 @@ def operand_struct(
         values["int whole"] = values["int advance"] if whole else 0
     kind = "StoredTile"
     if n.access is not None:
-        kind, product, left = "Operand", numbers.products[staged.product], staged.side == "a"
+        kind, product, left = "Operand", distributions.products[staged.product], staged.side == "a"
         at = 0 if left else 1
         data = product.data[at]
         types.insert(0, f"using I = {row.c_name(element, element)};")

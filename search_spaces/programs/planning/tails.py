@@ -11,15 +11,15 @@ from search_spaces.programs.planning.uniform import always
 from search_spaces.spaces.parameters import Value
 
 MASKED, PEELED = "masked", "peeled"
-Turns = dict[int, int]
+IterationCounts = dict[int, int]
 
 
-def but_the_last(iterations: Turns, loop: int) -> Turns:
+def but_the_last(iterations: IterationCounts, loop: int) -> IterationCounts:
     """Return the iteration counts with one iteration less of ``loop``."""
     return {**iterations, loop: iterations[loop] - 1}
 
 
-def leaves(window: ir.Window, dimension: int, inference: Inference, iterations: Turns) -> bool:
+def leaves(window: ir.Window, dimension: int, inference: Inference, iterations: IterationCounts) -> bool:
     """Return True if a window reaches beyond the end of its array in some block and iteration.
 
     Args:
@@ -35,7 +35,7 @@ def leaves(window: ir.Window, dimension: int, inference: Inference, iterations: 
 @cache
 def peelable(inference: Inference) -> frozenset[int]:
     """Return the innermost loops in which all iterations but the last need fewer masks."""
-    iterations = inference.trace.turns()
+    iterations = inference.trace.iterations()
     return frozenset(
         number
         for number, loop in inference.loops.items()
@@ -61,7 +61,7 @@ def peeled(inference: Inference, values: Mapping[str, Value]) -> frozenset[int]:
     )
 
 
-def _masks(inference: Inference, loop: ir.Loop, iterations: Turns) -> int:
+def _masks(inference: Inference, loop: ir.Loop, iterations: IterationCounts) -> int:
     """Return the number of masks in a loop: window dimensions beyond arrays, and conditions that may be false."""
     count = 0
     for operation in _inside(loop.body):

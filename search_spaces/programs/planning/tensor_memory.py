@@ -114,4 +114,4 @@ def tensor_columns(inference: Inference, intrinsic: str) -> dict[int, int]:
 
 
 def _products(inference: Inference) -> list[ir.Mma]:
-    return [operation for operation in inference.made.values() if isinstance(operation, ir.Mma)]
+    return [operation for operation in inference.definitions.values() if isinstance(operation, ir.Mma)]

@@ -12,7 +12,10 @@ from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index, constant
 
-MOST_BLOCKS, MOST_TURNS = 8, 32  # positions at which conditions are evaluated, to estimate how often masks are needed
+MOST_BLOCKS, MOST_ITERATIONS = (
+    8,
+    32,
+)  # positions at which conditions are evaluated, to estimate how often masks are needed
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class _Range:
     high: Index
 
 
-def always(operation: ir.Map, inference: Inference, turns: dict[int, int]) -> str | None:
+def always(operation: ir.Map, inference: Inference, iterations: dict[int, int]) -> str | None:
     """Return CUDA C++ for "the condition of a ``where`` holds everywhere in the tile".
 
     Returns "true" if it always does, and None if it depends on data.
@@ -33,17 +36,17 @@ def always(operation: ir.Map, inference: Inference, turns: dict[int, int]) -> st
         return None
     open_tests = []
     for low, high, strict in tests:
-        _, most = low.interval(inference.trace.most_blocks, turns)
-        least, _ = high.interval(inference.trace.most_blocks, turns)
+        _, most = low.interval(inference.trace.most_blocks, iterations)
+        least, _ = high.interval(inference.trace.most_blocks, iterations)
         if not (most < least if strict else most <= least):
             open_tests.append(f"{low.code} {'<' if strict else '<='} {high.code}")
     return " && ".join(open_tests) or "true"
 
 
-def is_never_negative(value: ir.Value, inference: Inference, turns: Mapping[int, int]) -> bool:
+def is_never_negative(value: ir.Value, inference: Inference, iterations: Mapping[int, int]) -> bool:
     """Return True if ``value`` is a tile of positions, and none of them is negative."""
     positions = _range(value, inference)
-    return positions is not None and positions.low.interval(inference.trace.most_blocks, turns)[0] >= 0
+    return positions is not None and positions.low.interval(inference.trace.most_blocks, iterations)[0] >= 0
 
 
 @cache
@@ -73,7 +76,7 @@ def masking(inference: Inference) -> Mapping[int, float]:
 
 
 def _is_constant(argument: ir.Value | float, inference: Inference) -> bool:
-    return not isinstance(argument, ir.Value) or isinstance(inference.made[argument.id], ir.Fill)
+    return not isinstance(argument, ir.Value) or isinstance(inference.definitions[argument.id], ir.Fill)
 
 
 def _needed(operation: ir.Map, inference: Inference) -> float | None:
@@ -90,10 +93,10 @@ def _needed(operation: ir.Map, inference: Inference) -> float | None:
     for place in np.linspace(0.0, 1.0, MOST_BLOCKS):
         block = tuple(round(place * (count - 1)) for count in trace.blocks)
         loops = [inference.loops[number] for number in around]
-        count = loops[0].turns(block, {}) if loops else 1
-        step = max(1, count // MOST_TURNS)
-        for turn in range(count - 1, -1, -step):  # the last iterations often need masks
-            at = {around[0]: turn} if loops else {}
+        count = loops[0].iterations(block, {}) if loops else 1
+        step = max(1, count // MOST_ITERATIONS)
+        for iteration in range(count - 1, -1, -step):  # the last iterations often need masks
+            at = {around[0]: iteration} if loops else {}
             executed += 1
             needed += not all(
                 low.at(block, at) < high.at(block, at) if strict else low.at(block, at) <= high.at(block, at)
@@ -104,7 +107,7 @@ def _needed(operation: ir.Map, inference: Inference) -> float | None:
 
 def _tests(value: ir.Value, inference: Inference) -> list[tuple[Index, Index, bool]] | None:
     """Return comparisons that must all hold, as (maximum of the left, minimum of the right, True for <)."""
-    operation = inference.made[value.id]
+    operation = inference.definitions[value.id]
     if isinstance(operation, ir.Broadcast):
         return _tests(operation.value, inference)
     if not isinstance(operation, ir.Map):
@@ -129,7 +132,7 @@ def _range(argument: ir.Value | float, inference: Inference) -> _Range | None:
     """Return the smallest and largest element of a tile of positions."""
     if not isinstance(argument, ir.Value):
         return _Range(constant(int(argument)), constant(int(argument))) if argument == int(argument) else None
-    operation = inference.made[argument.id]
+    operation = inference.definitions[argument.id]
     match operation:
         case ir.Broadcast(_, value):
             return _range(value, inference)

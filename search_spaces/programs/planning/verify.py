@@ -65,7 +65,7 @@ def _check_scopes(inference: Inference) -> None:
 
 def _check_windows(inference: Inference) -> None:
     """Check that no position is a quotient of a negative number, and that windows stay inside shared tiles."""
-    iterations = inference.trace.turns()
+    iterations = inference.trace.iterations()
     for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Loop):
             for end in (operation.first, operation.stop):
@@ -103,7 +103,7 @@ def _check_quotients(index: Index, inference: Inference, iterations: dict[int, i
 
 def notes(inference: Inference) -> tuple[str, ...]:
     """Return warnings about legal but suspicious code: windows that are outside of their arrays in every block."""
-    iterations, messages = inference.trace.turns(), []
+    iterations, messages = inference.trace.iterations(), []
     for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
             continue
@@ -129,7 +129,7 @@ def program_notes(problem: ProgramProblem) -> tuple[str, ...]:
 def _check_assigned(inference: Inference) -> None:
     """Check that no two blocks assign the same element: its final value would depend on their order."""
     blocks = inference.trace.blocks
-    zero = {number: 0 for number in inference.trace.turns()}
+    zero = {number: 0 for number in inference.trace.iterations()}
     for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.AtomicRmw) or operation.kind != "assign" or operation.window.index is not None:
             continue
@@ -193,16 +193,16 @@ def _disagreements(operation: ir.Computing, maps: dict[int, WgMap]) -> tuple[str
             if result is not None and value.id in maps:
                 size = None if operation.size == value.shape[dimension] else operation.size
                 return check_reduction(maps[value.id], result, value.shape, dimension, size)
-        case ir.Broadcast(made, value, dimension):
+        case ir.Broadcast(output, value, dimension):
             if result is not None and value.id in maps:
                 size = None if value.shape[dimension] == 1 else operation.size
-                return check_broadcast(maps[value.id], result, made.shape, dimension, size)
-        case ir.TransposeTile(made, value):
+                return check_broadcast(maps[value.id], result, output.shape, dimension, size)
+        case ir.TransposeTile(output, value):
             if result is not None and value.id in maps:
-                return check_transpose(maps[value.id], result, made.shape)
-        case ir.Convert(made, value):
+                return check_transpose(maps[value.id], result, output.shape)
+        case ir.Convert(output, value):
             if result is not None and value.id in maps:
-                return check_convert_layout(maps[value.id], result, made.shape)
+                return check_convert_layout(maps[value.id], result, output.shape)
     return ()
 
 
@@ -210,7 +210,9 @@ def _check_subgroups(inference: Inference, maps: dict[int, tuple[WgMap, Source]]
     """Check that all maps of a workgroup have the same number of subgroups."""
     counts = [(m.subgroups, source) for m, source in maps.values()]
     counts += [
-        (map_warps(m), inference.made[id_].source) for id_, m in inference.given.items() if isinstance(m, NestedLayout)
+        (map_warps(m), inference.definitions[id_].source)
+        for id_, m in inference.user_maps.items()
+        if isinstance(m, NestedLayout)
     ]
     for count, source in counts[1:]:
         if count != counts[0][0]:
@@ -224,19 +226,20 @@ def _check_subgroups(inference: Inference, maps: dict[int, tuple[WgMap, Source]]
 
 def why_not_dealt(inference: Inference, ways: Iterable[TensorIntrinsic]) -> str | None:
     """Return the reason why a product cannot have as many subgroups as the maps of other values; None if all can."""
-    for id_, given in inference.given.items():
-        for operation in inference.made.values():
+    for id_, user_map in inference.user_maps.items():
+        for operation in inference.definitions.values():
             if not isinstance(operation, ir.Mma):
                 continue
             product = inference.products[inference.product_of[operation.result.id]]
-            count, (m, n) = map_warps(given), product.shape
-            if product.given is None and not any(
+            count, (m, n) = map_warps(user_map), product.shape
+            if product.user_map is None and not any(
                 rows * columns == count and m % (rows * way.m) == 0 and n % (columns * way.n) == 0
                 for rows, columns in itertools.product(SUBGROUPS, SUBGROUPS)
                 for way in ways
             ):
+                source = inference.definitions[id_].source
                 return (
-                    f"{inference.made[id_].source}: wg_map: the map has {count} subgroups, but the {m}x{n} result of "
-                    f"the mma at {operation.source} cannot be divided into whole fragments for so many subgroups"
+                    f"{source}: wg_map: the map has {count} subgroups, but the {m}x{n} result of the mma at "
+                    f"{operation.source} cannot be divided into whole fragments for so many subgroups"
                 )
     return None

@@ -18,7 +18,7 @@ WARP_BYTES = 16 * (16 + 8) * 4  # a fragment in f32, with 8 elements of padding 
 @cache
 def why_not_wmma(inference: Inference) -> str | None:
     """Return the reason why products of a program cannot use wmma in any schedule, or None."""
-    for operation in inference.made.values():
+    for operation in inference.definitions.values():
         if not isinstance(operation, ir.Mma):
             continue
         number = inference.product_of[operation.result.id]
@@ -45,7 +45,7 @@ def is_staged(inference: Inference, value: ir.Value, spread: Spread) -> bool:
 
 def staged_key(inference: Inference, value: ir.Value, spread: Spread) -> tuple[int, Spread]:
     """Return the key of ``value`` among staged operands, or of the value that it is the transpose of."""
-    operation = inference.made[value.id]
+    operation = inference.definitions[value.id]
     if isinstance(operation, ir.TransposeTile):
         return operation.value.id, spread.swap()
     return value.id, spread
@@ -87,7 +87,7 @@ def _constant_before(inference: Inference, operations: tuple[ir.Operation, ...],
                 if _sets(operation.body, state):
                     constant = False
             case ir.Set() if operation.state == state:
-                constant = isinstance(inference.made[operation.value.id], ir.Fill)
+                constant = isinstance(inference.definitions[operation.value.id], ir.Fill)
             case _:
                 pass
     return None

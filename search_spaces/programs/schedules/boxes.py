@@ -121,11 +121,11 @@ def spared(rule: Rule, choices: Choices, device: Device) -> Rule:
 @cache
 def why_not_boxed(inference: Inference) -> str | None:
     """Return the reason why no schedule can multiply by an instruction that reads boxes, or None."""
-    for operation in inference.made.values():
+    for operation in inference.definitions.values():
         if not isinstance(operation, ir.Mma):
             continue
         spread = Spread("right", operation.b.shape, inference.product_of[operation.result.id])
-        producer = inference.made[operation.b.id]
+        producer = inference.definitions[operation.b.id]
         source = producer.value if isinstance(producer, ir.TransposeTile) else operation.b
         key = (source.id, spread.swap() if isinstance(producer, ir.TransposeTile) else spread)
         strided = next((s for s in inference.staged.values() if needs_tma(s) and not takes_tma(s)), None)
@@ -210,15 +210,15 @@ def _tensor_memory_rule(choices: Choices) -> Rule:
 
 
 def _map_rules(p: Product) -> list[Rule]:
-    if p.given is not None:
-        given = p.given
+    if p.user_map is not None:
+        user_map = p.user_map
 
         def fits(intrinsic: str) -> str | None:
             if not is_boxed(intrinsic) or (
-                isinstance(given, WgMap)
-                and given.sg_data[0] == rows_of(intrinsic) // WARPS
-                and given.sg_layout[1] == 1
-                and given.sg_layout[0] % WARPS == 0
+                isinstance(user_map, WgMap)
+                and user_map.sg_data[0] == rows_of(intrinsic) // WARPS
+                and user_map.sg_layout[1] == 1
+                and user_map.sg_layout[0] % WARPS == 0
             ):
                 return None
             rows = rows_of(intrinsic)

@@ -20,8 +20,8 @@ from search_spaces.programs.planning.block_order import (
 )
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.choices import choices_of
+from search_spaces.programs.planning.distributions import Distributions, distributions_of
 from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
-from search_spaces.programs.planning.numbers import Numbers, numbers
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.ping_pong import alternates
 from search_spaces.programs.planning.scratch import exchanges
@@ -32,7 +32,7 @@ from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.work import (
     BlockWork,
-    average_turns,
+    average_iterations,
     placed_operand,
     work_of_block,
     work_of_values,
@@ -76,42 +76,49 @@ def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: fl
     share a tile; otherwise ``each`` is 0.
     """
     trace, loop = inference.trace, inference.loops[number]
-    zero = {n: 0 for n in trace.turns()}
+    zero = {n: 0 for n in trace.iterations()}
     most = max(
-        loop.turns(block, zero) for block in (tuple(0 for _ in trace.blocks), tuple(b - 1 for b in trace.blocks))
+        loop.iterations(block, zero) for block in (tuple(0 for _ in trace.blocks), tuple(b - 1 for b in trace.blocks))
     )
-    mean = max(average_turns(inference, number), 1.0)
+    mean = max(average_iterations(inference, number), 1.0)
     return max(1.0, each * parts_of_tile / mean if each else most / mean)
 
 
 def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCounts:
     """Return the cost counts of a valid config."""
-    choices = choices_of(problem).inference(config)
-    made = numbers(choices, config)
-    work, split, staged = work_of_block(choices, config, made), split_of(choices, config), in_shared(choices, config)
+    inference = choices_of(problem).inference(config)
+    distributions = distributions_of(inference, config)
+    work, split, staged = (
+        work_of_block(inference, config, distributions),
+        split_of(inference, config),
+        in_shared(inference, config),
+    )
     blocks, threads = config.integers("blocks", "threads")
     streamed = split.launched if split is not None else 0
-    parts_of_tile = 1.0 if split is None or streamed else blocks_per_tile(choices, split)
+    parts_of_tile = 1.0 if split is None or streamed else blocks_per_tile(inference, split)
     if split is not None and not streamed:
         blocks = round(blocks * parts_of_tile)
-        registers = sum(made.of(choices.states[state]).registers for state in split.states)
-        results = registers * made.warps * WARP * share_of_parts(choices, split)
+        registers = sum(distributions.of(inference.states[state]).registers for state in split.states)
+        results = registers * distributions.warps * WARP * share_of_parts(inference, split)
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
-    stages = stages_of(choices, config)
-    if work_of_values(choices, config, made).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
+    stages = stages_of(inference, config)
+    if work_of_values(inference, config, distributions).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
         stages = dict.fromkeys(stages, 1)  # the waits for unstaged loads dominate, so rings hide no latency
-    main = max(stages, key=lambda n: average_turns(choices, n), default=None)
-    row = fragments(config.text("intrinsic")) if choices.products else None
-    boxed = bool(choices.products) and is_boxed(config.text("intrinsic"))
-    ending = _ending(choices, made) if boxed else 0.0
-    trips = 0.0 if split is None else _trips_to_combine(choices, split, config)
+    main = max(stages, key=lambda n: average_iterations(inference, n), default=None)
+    row = fragments(config.text("intrinsic")) if inference.products else None
+    boxed = bool(inference.products) and is_boxed(config.text("intrinsic"))
+    ending = _ending(inference, distributions) if boxed else 0.0
+    trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
         trips += TRIPS_OF_SPLIT
     waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before the loads of a block's next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
         # A block does not overlap the end of a tile or the exchange of sums with other work.
-        tiles, results = blocks / streamed, sum(made.of(choices.states[s]).registers for s in split.states) * threads
+        tiles, results = (
+            blocks / streamed,
+            sum(distributions.of(inference.states[s]).registers for s in split.states) * threads,
+        )
         ends, exchanged = math.ceil(tiles), 4.0 * results
         trips = trips_to_exchange(exchanged, threads)
         ending = 4.0 * results / WARP * ends + ADDITIONS * exchanged
@@ -124,12 +131,12 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     launched = launched_blocks(config)
     if launched and main is not None:
         # A block has as many tiles with work as any other, or one less; it skips tiles without iterations.
-        longest = _longest(choices, main)
+        longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched
         work = work.times(tiles)
-        waits = waits_between_tiles(config, exchanges(choices, config))
-    stretch = 1.0 if streamed or launched else _stretch(choices, config, device, split)
+        waits = waits_between_tiles(config, exchanges(inference, config))
+    stretch = 1.0 if streamed or launched else _stretch(inference, config, device, split)
     work = work.times(stretch)
     each = split.each_if_long if split is not None and split.loop.number == main else 0
     return CostCounts(
@@ -147,22 +154,22 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram_bytes=dram,
         iterations=1
         if main is None
-        else max(1, math.ceil(average_turns(choices, main) * tiles))
+        else max(1, math.ceil(average_iterations(inference, main) * tiles))
         if streamed or launched
-        else max(1, round(average_turns(choices, main) * stretch / parts_of_tile)),
+        else max(1, round(average_iterations(inference, main) * stretch / parts_of_tile)),
         stages=1 if main is None else stages[main],
         refills=config.get("fragment_buffers", 1) == 1,
         special=work.special,
-        barriers_per_iteration=_barriers(config, made, stages[main], boxed) if main is not None else 0,
+        barriers_per_iteration=_barriers(config, distributions, stages[main], boxed) if main is not None else 0,
         restarts=max(ends - 1, 0) if waits else 0,
         drains=ends,
         launches=1 if split is None else split.launches,
         round_trips=trips,
         drain_instructions=ending,
-        chained=main is not None and _chained(choices, main),
+        chained=main is not None and _chained(inference, main),
         ping_pong=alternates(config),
-        longest=1.0 if main is None or launched else max(1.0, _longest(choices, main, each, parts_of_tile) / stretch),
-        run_bytes=_run_bytes([placed_operand(choices, s, config, made) for s in staged.values()]),
+        longest=1.0 if main is None or launched else max(1.0, _longest(inference, main, each, parts_of_tile) / stretch),
+        run_bytes=_run_bytes([placed_operand(inference, s, config, distributions) for s in staged.values()]),
     )
 
 
@@ -192,7 +199,7 @@ def _trips_to_combine(inference: Inference, split: Split, config: Config) -> flo
     return float(math.ceil((split.count - 1) / (unroll_of(inference, config, joins) or 1)))
 
 
-def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
+def _barriers(config: Config, distributions: Distributions, stages: int, boxed: bool) -> float:
     """Return the cost of the barriers of an iteration.
 
     With a copying warp, warpgroups only wait for full stages, each at a different time.
@@ -200,11 +207,11 @@ def _barriers(config: Config, made: Numbers, stages: int, boxed: bool) -> float:
     if boxed and config.get("in_flight", 0):
         return 0.0
     if boxed and copies_alone(config):
-        return 1.0 if made.warps == WARPS else BOTH_END
+        return 1.0 if distributions.warps == WARPS else BOTH_END
     return 1.0 if stages > 1 else 2.0
 
 
-def _ending(inference: Inference, made: Numbers) -> float:
+def _ending(inference: Inference, distributions: Distributions) -> float:
     """Return the warp instructions of the epilogue, during which tensor cores are idle; rows are stored by eights."""
     results = sum(math.prod(s.value.shape) for s in inference.stores)
     return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)

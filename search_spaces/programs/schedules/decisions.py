@@ -76,7 +76,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     if choices.element is not None:
         listed.append(categorical("intrinsic", choices.ways(device), "instruction that multiplies fragments"))
     for p in first.products:
-        if p.given is None:
+        if p.user_map is None:
             listed += [
                 ordinal(
                     f"subgroups_m{p.suffix}", SUBGROUPS, "subgroups along the rows of a tile (wg_map of the products)"
@@ -91,9 +91,9 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         listed.append(
             ordinal(
                 "warps",
-                given_warps(choices) or WARPS,
+                user_map_warps(choices) or WARPS,
                 "warps of a block",
-                default=4 if not given_warps(choices) else None,
+                default=4 if not user_map_warps(choices) else None,
             )
         )
     for a in range(anchor_count(choices)):
@@ -167,9 +167,9 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
     return tuple(listed)
 
 
-def given_warps(choices: Choices) -> tuple[int, ...]:
+def user_map_warps(choices: Choices) -> tuple[int, ...]:
     """Return the number of warps that user maps require, as a tuple; empty without maps."""
-    counts = {estimates.map_warps(m) for m in choices.first.given.values()}
+    counts = {estimates.map_warps(m) for m in choices.first.user_maps.values()}
     return (max(counts),) if counts else ()
 
 
@@ -270,9 +270,9 @@ def _threads(choices: Choices, name: str) -> Attribute:
     products = choices.first.products
     if not products:
         return Attribute("threads", lambda warps: warps * WARP, "threads of a block")
-    given = next((p.given for p in products if p.given is not None), None)
-    if given is not None:
-        count = estimates.map_warps(given) * WARP
+    user_map = next((p.user_map for p in products if p.user_map is not None), None)
+    if user_map is not None:
+        count = estimates.map_warps(user_map) * WARP
         return Attribute(name, lambda min_blocks: 0 * min_blocks + count, "threads of a block")
     suffix = products[0].suffix
     return Attribute(
@@ -286,7 +286,7 @@ def _threads(choices: Choices, name: str) -> Attribute:
 def _operand_attributes(s: Staged, threads: str) -> list[Attribute]:
     element_bytes = s.load.window.array.dtype.bytes
     names = operand_names(s, threads)
-    bytes_name = f"stage_bytes_{s.name}" if s.loop is not None else f"kept_bytes_{s.name}"
+    bytes_name = f"stage_bytes_{s.name}" if s.loop is not None else f"resident_bytes_{s.name}"
 
     def size(layout: str, rows: int, cols: int, home: str = SHARED) -> int:
         return stage_bytes(layout, rows, cols, element_bytes) if home == SHARED else 0

@@ -11,7 +11,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.planning.choices import choices_of
-from search_spaces.programs.planning.numbers import Numbers, numbers
+from search_spaces.programs.planning.distributions import Distributions, distributions_of
 from search_spaces.programs.planning.ways import is_wmma
 from search_spaces.programs.planning.wmma import is_staged
 from search_spaces.programs.problem import ProgramProblem
@@ -44,14 +44,14 @@ class ConversionRow:
 
 def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ValueRow, ...]:
     """Return every distribution in which a value is computed, in program order."""
-    choices = choices_of(problem).inference(schedule)
-    distributions = numbers(choices, schedule)
-    wmma = bool(choices.products) and is_wmma(str(schedule["intrinsic"]))
+    inference = choices_of(problem).inference(schedule)
+    distributions = distributions_of(inference, schedule)
+    wmma = bool(inference.products) and is_wmma(str(schedule["intrinsic"]))
     rows = []
-    for operation in choices.made.values():
+    for operation in inference.definitions.values():
         result = operation.result
-        for spread in choices.computed_in(result):
-            if wmma and is_staged(choices, result, spread):
+        for spread in inference.computed_in(result):
+            if wmma and is_staged(inference, result, spread):
                 continue  # wmma reads it from shared memory
             of = distributions.of(spread)
             shape = f"{result.shape[0]}x{result.shape[1]} {result.dtype.name}"
@@ -63,22 +63,22 @@ def values(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[Valu
 
 def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple[ConversionRow, ...]:
     """Return every conversion of a value to another distribution, and how its elements move between threads."""
-    choices = choices_of(problem).inference(schedule)
-    distributions = numbers(choices, schedule)
+    inference = choices_of(problem).inference(schedule)
+    distributions = distributions_of(inference, schedule)
     rows = [
-        _row(distributions, choices.made[value.id].source, value, source, target, False)
-        for value, source, target in choices.conversions
+        _row(distributions, inference.definitions[value.id].source, value, source, target, False)
+        for value, source, target in inference.conversions
     ]
-    for operation in choices.made.values():
-        if isinstance(operation, ir.Convert) and choices.wanted.get(operation.result.id):
-            target = choices.natural[operation.result.id]
-            source = choices.natural.get(operation.value.id, target)
+    for operation in inference.definitions.values():
+        if isinstance(operation, ir.Convert) and inference.wanted.get(operation.result.id):
+            target = inference.natural[operation.result.id]
+            source = inference.natural.get(operation.value.id, target)
             rows.append(_row(distributions, operation.source, operation.result, source, target, operation.shared))
     return tuple(rows)
 
 
 def _row(
-    distributions: Numbers, place: ir.Source, value: ir.Value, source: Spread, target: Spread, shared: bool
+    distributions: Distributions, place: ir.Source, value: ir.Value, source: Spread, target: Spread, shared: bool
 ) -> ConversionRow:
     route, cost = _route(distributions.of(source), distributions.of(target), distributions.warps, shared)
     shape = f"{value.shape[0]}x{value.shape[1]} {value.dtype.name}"

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.distributions import warps_of
 from search_spaces.programs.planning.estimates import NOTHING, Needs, anchor_fits, needs, products_fit
-from search_spaces.programs.planning.numbers import warps_of
 from search_spaces.programs.schedules.sizes import anchor_count
 from search_spaces.spaces.columns import Column, TextColumn
 from search_spaces.spaces.each import each
@@ -61,8 +61,8 @@ def _needs_of_rows(choices: Choices, columns: Mapping[str, Column]) -> _NeedsOfR
     return last
 
 
-def _equal(some: Mapping[str, Column], others: Mapping[str, Column]) -> bool:
-    return some.keys() == others.keys() and all(_equal_columns(column, others[name]) for name, column in some.items())
+def _equal(a: Mapping[str, Column], b: Mapping[str, Column]) -> bool:
+    return a.keys() == b.keys() and all(_equal_columns(column, b[name]) for name, column in a.items())
 
 
 def _equal_columns(one: Column, other: Column) -> bool:

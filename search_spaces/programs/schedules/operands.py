@@ -42,7 +42,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     names = operand_names(staged, threads)
     # 8-bit fragments are contiguous along k, and cp.async cannot transpose lines of another dimension.
-    turns = element_bytes == 1 and not staged.converted and staged.row_major != (staged.side == "a")
+    iterations = element_bytes == 1 and not staged.converted and staged.row_major != (staged.side == "a")
 
     def fits(major: int, minor: int, threads: int, vector: int) -> bool:
         return any(
@@ -52,7 +52,7 @@ def operand_pruning(staged: Staged, threads: str, device: Device) -> tuple[Rule,
         )
 
     def as_wide(vector: int, major: int, minor: int, threads: int, copy: str) -> bool:
-        if copy != "cp.async" and not turns and vector * element_bytes >= 4 and device.has("cp_async"):
+        if copy != "cp.async" and not iterations and vector * element_bytes >= 4 and device.has("cp_async"):
             return False
         return vector == widest or not fits(major, minor, threads, 2 * vector)
 
@@ -113,8 +113,9 @@ def split_rules(choices: Choices) -> tuple[Rule, ...]:
     return (
         Rule(
             "split_k",
-            lambda split_k, turns: (split_k - 1) * ceil_div(turns, split_k) < turns,
-            "with split_k {split_k}, some block would have none of the {turns} iterations",
+            lambda split_k, iterations: (split_k - 1) * ceil_div(iterations, split_k) < iterations,
+            "with split_k {split_k}, some block would have none of the {iterations} iterations",
+            names={"iterations": "turns"},
         ),
     )
 
@@ -135,8 +136,9 @@ def split_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
         ),
         Rule(
             "split_k_stages",
-            lambda split_k, stages, turns: (split_k == 1) | (stages <= ceil_div(turns, split_k)),
-            "{stages} stages are more than a block's share of {turns} iterations with split_k {split_k}",
+            lambda split_k, stages, iterations: (split_k == 1) | (stages <= ceil_div(iterations, split_k)),
+            "{stages} stages are more than a block's share of {iterations} iterations with split_k {split_k}",
+            names={"iterations": "turns"},
         ),
     )
 
@@ -158,13 +160,13 @@ def _sharing_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     ]
     stages = stage_names(choices.first).get(loop.number)
     if stages is not None:
-        turns = stages.replace("stages", "turns")
+        iterations = stages.replace("stages", "turns")
         rules.append(
             Rule(
-                "parts_turns",
-                lambda parts, stages, turns: (parts == 1) | (stages <= ceil_div(turns, parts)),
-                "{stages} stages are more than a block's share of {turns} iterations among {parts} blocks",
-                names={"parts": PARTS, "stages": stages, "turns": turns},
+                "parts_iterations",
+                lambda parts, stages, iterations: (parts == 1) | (stages <= ceil_div(iterations, parts)),
+                "{stages} stages are more than a block's share of {iterations} iterations among {parts} blocks",
+                names={"parts": PARTS, "stages": stages, "iterations": iterations},
             )
         )
     unroll = unrollable(choices.first).get(combining_loop(choices.first) or 0)

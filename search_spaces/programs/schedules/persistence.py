@@ -33,12 +33,12 @@ def _may_persist(inference: Inference) -> bool:
     trace, rings = inference.trace, stage_names(inference)
     finds = any(isinstance(operation, ir.FindTile) for operation in trace.operations)
     outermost = {operation.number for operation in trace.operations if isinstance(operation, ir.Loop)}
-    kept = any(staged.loop is None for staged in inference.staged.values())
+    resident = any(staged.loop is None for staged in inference.staged.values())
     return (
         finds
         and len(rings) == 1
         and set(rings) <= outermost
-        and not kept
+        and not resident
         and not trace.is_dynamic
         and not trace.shared
         and shared_loop(inference) is None

@@ -28,13 +28,13 @@ def proxy(problem: ProgramProblem, schedule: Schedule) -> ProgramProblem:
     many iterations as its ring has stages, plus one. Two batches and heads remain, or as many as their ratios require.
     If the schedule or the program does not allow the smaller problem, the original one is returned.
     """
-    choices = choices_of(problem).inference(schedule.values)
+    inference = choices_of(problem).inference(schedule.values)
     cut = dict(problem.sizes)
-    for name, (unit, count) in _units(choices, schedule).items():
+    for name, (unit, count) in _units(inference, schedule).items():
         cut[name] = min(cut[name], unit * count + (cut[name] % unit or unit))
-    for sizes in ({**cut, **_fewer_matrices(choices.trace, problem.sizes)}, cut):
+    for sizes in ({**cut, **_fewer_matrices(inference.trace, problem.sizes)}, cut):
         if sizes != problem.sizes:
-            smaller = _cut(problem, sizes, schedule, choices)
+            smaller = _cut(problem, sizes, schedule, inference)
             if smaller is not None:
                 return smaller
     return problem
@@ -107,7 +107,7 @@ def _axes(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]:
     return axes
 
 
-def _whole_turns(splits: int, stages: int) -> int:
+def _whole_iterations(splits: int, stages: int) -> int:
     """Return how many whole iterations a proxy needs so that each split fills its ring and runs one more iteration.
 
     The last split runs one less. The reduced loop has an additional iteration, which may be partial.
@@ -115,7 +115,7 @@ def _whole_turns(splits: int, stages: int) -> int:
     return stages if splits == 1 else splits * (stages + 1) - 2
 
 
-def _turns_of_loops(inference: Inference, schedule: Schedule) -> dict[int, int]:
+def _iterations_of_loops(inference: Inference, schedule: Schedule) -> dict[int, int]:
     """Return how many whole iterations a proxy needs, by loop."""
     stages = stages_of(inference, schedule.values)
     for loop in peeled(inference, schedule.values):  # one more, so that two iterations run without masks
@@ -124,19 +124,19 @@ def _turns_of_loops(inference: Inference, schedule: Schedule) -> dict[int, int]:
     if shared is not None:  # parts differ by one iteration at most, and the longest one refills its ring
         return {number: shared[0].parts * stages.get(number, 1) for number in inference.loops}
     splits = int(schedule.values.get("split_k", 1))
-    return {number: _whole_turns(splits, stages.get(number, 1)) for number in inference.loops}
+    return {number: _whole_iterations(splits, stages.get(number, 1)) for number in inference.loops}
 
 
-def enough_turns(problem: ProgramProblem, schedule: Schedule) -> int:
+def enough_iterations(problem: ProgramProblem, schedule: Schedule) -> int:
     """Return how many iterations of any loop a proxy needs to refill rings and to give each split some iterations."""
-    choices = choices_of(problem).inference(schedule.values)
-    return max(_turns_of_loops(choices, schedule).values(), default=1)
+    inference = choices_of(problem).inference(schedule.values)
+    return max(_iterations_of_loops(inference, schedule).values(), default=1)
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
     """Return the extent of a step, and how many whole steps a proxy needs, by the name of the size."""
     units: dict[str, tuple[int, int]] = {}
-    iterations = _turns_of_loops(inference, schedule)
+    iterations = _iterations_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}
     fixed: set[str] = set()
     for operation, _ in inference.trace.walk():

@@ -41,16 +41,16 @@ def shared_memory(
     listed = _sum_bytes(choices, shaping)
     for suffix, loop in places(first).items():
         listed += _scratch(choices, parameters, shaping, suffix, loop)
-    kept = {f"kept_{i}": f"kept_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
+    resident = {f"resident_{i}": f"resident_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
     for index, array in enumerate(first.trace.shared):
-        kept[f"shared_{index}"] = f"bytes_{array.name}"
+        resident[f"shared_{index}"] = f"bytes_{array.name}"
         listed.append(_tile_bytes(choices, index, array.name))
     listed.append(
         Attribute(
-            "kept_bytes",
+            "resident_bytes",
             lambda outside, **c: sum(c.values()) + 0 * outside,
             "bytes of shared memory for tiles that are copied once",
-            names={"outside": scratch_name(OUTSIDE), **kept},
+            names={"outside": scratch_name(OUTSIDE), **resident},
         )
     )
     rings: dict[int, str] = {}
@@ -193,9 +193,9 @@ def _peak(inference: Inference, rings: Mapping[int, str], barriers: int) -> list
             listed.append(Attribute(inside, lambda scratch, ring: scratch + ring, doc, names=names))
         names, most = {"before": most, "inside": inside}, f"peak_{suffix}"
         listed.append(Attribute(most, lambda before, inside: np.maximum(before, inside), doc, names=names))
-    names = {"kept": "kept_bytes", "most": most}
+    names = {"resident": "resident_bytes", "most": most}
     total = Attribute(
-        "shared_bytes", lambda kept, most: kept + most + barriers, "shared memory of a block", names=names
+        "shared_bytes", lambda resident, most: resident + most + barriers, "shared memory of a block", names=names
     )
     return [*listed, total]
 

@@ -95,7 +95,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
         sizes.append(
             Sizes(
                 name.replace("stages", "turns"),
-                lambda i, at=place: max(1, i.trace.turns()[list(stage_names(i))[at]]),  # type: ignore[misc]
+                lambda i, at=place: max(1, i.trace.iterations()[list(stage_names(i))[at]]),  # type: ignore[misc]
                 "largest number of iterations of the loop",
             )
         )

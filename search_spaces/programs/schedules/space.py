@@ -102,23 +102,23 @@ def _map_rules(choices: Choices, product: Product) -> tuple[Rule, ...]:
 
     def given(intrinsic: str) -> str | None:
         row = fragments(intrinsic)
-        data = product.given.sg_data  # type: ignore[union-attr]
+        data = product.user_map.sg_data  # type: ignore[union-attr]
         if data[0] % row.m or data[1] % row.n:
             return f"sub-tiles of {data[0]}x{data[1]} cannot be divided into whole fragments of {row.m}x{row.n}"
         return None
 
-    if product.given is not None:
+    if product.user_map is not None:
         return (Rule.refusing(f"wg_map{product.suffix}", given, "the program's map consists of whole fragments"),)
     return dealt("m", 0), dealt("n", 1)
 
 
 def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ...]:
-    if first.given is not None and other.given is not None:
+    if first.user_map is not None and other.user_map is not None:
         return ()  # ``planning.verify`` checks the user's maps
-    if first.given is not None or other.given is not None:
-        product, given = (first, other.given) if first.given is None else (other, first.given)
-        assert given is not None
-        count = estimates.map_warps(given)
+    if first.user_map is not None or other.user_map is not None:
+        product, user_map = (first, other.user_map) if first.user_map is None else (other, first.user_map)
+        assert user_map is not None
+        count = estimates.map_warps(user_map)
         return (
             Rule(
                 f"subgroups{product.suffix}",

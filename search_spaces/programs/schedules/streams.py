@@ -86,9 +86,10 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         ),
         Rule.refusing("stream_k_waves", why_not, "stream-K distributes the k of the last tiles"),
         Rule(
-            "stream_k_turns",
-            lambda turns, stream_k: (stream_k == 0) | (turns > 1),
-            "stream-K distributes iterations of the loop, but it has only {turns}",
+            "stream_k_iterations",
+            lambda iterations, stream_k: (stream_k == 0) | (iterations > 1),
+            "stream-K distributes iterations of the loop, but it has only {iterations}",
+            names={"iterations": "turns"},
         ),
         Rule.refusing("stream_k_way", by_boxes, "stream-K loops over tiles with instructions that read fragments"),
     )

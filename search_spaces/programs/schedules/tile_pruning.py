@@ -12,8 +12,8 @@ from search_spaces.programs.inference.inference import Product, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices_of
+from search_spaces.programs.planning.distributions import warps_across
 from search_spaces.programs.planning.memory import EXCHANGES, stage_names
-from search_spaces.programs.planning.numbers import warps_across
 from search_spaces.programs.planning.scratch import flag_bytes
 from search_spaces.programs.planning.tails import MASKED, PEELED, tail_names
 from search_spaces.programs.planning.unrolling import unrollable
@@ -66,7 +66,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
             "k": f"tile_k{p.suffix}",
             "threads": workers(choices, device),
         }
-        if p.given is None:
+        if p.user_map is None:
             code_size = Rule(
                 f"code_size{p.suffix}",
                 lambda m, n, k, threads: m * n * k // threads * 32 <= BODY_LIMIT * 16 * 8 * 16,
@@ -98,12 +98,12 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
         rules.append(
             Rule(
                 f"chained_{one + 1}_{other + 1}",
-                lambda rows, others: np.equal(rows, others),
-                "{rows} subgroups along the rows of one product but {others} of the product that uses its results: "
+                lambda rows, other_rows: np.equal(rows, other_rows),
+                "{rows} subgroups along the rows of one product but {other_rows} of the product that uses its results: "
                 "these would be exchanged through shared memory",
                 names={
                     "rows": f"subgroups_m{first.products[one].suffix}",
-                    "others": f"subgroups_m{first.products[other].suffix}",
+                    "other_rows": f"subgroups_m{first.products[other].suffix}",
                 },
             )
         )
@@ -111,17 +111,17 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
         rules.append(
             Rule(
                 f"{name}_overlap",
-                lambda stages, turns: (stages >= 2) | (turns < 2),
-                "with {stages} stage, each of {turns} iterations waits for the full memory latency",
-                names={"stages": name, "turns": name.replace("stages", "turns")},
+                lambda stages, iterations: (stages >= 2) | (iterations < 2),
+                "with {stages} stage, each of {iterations} iterations waits for the full memory latency",
+                names={"stages": name, "iterations": name.replace("stages", "turns")},
             )
         )
         rules.append(
             Rule(
                 f"{name}_used",
-                lambda stages, turns: stages <= np.maximum(turns, 2),
-                "{stages} stages are more than the {turns} iterations",
-                names={"stages": name, "turns": name.replace("stages", "turns")},
+                lambda stages, iterations: stages <= np.maximum(iterations, 2),
+                "{stages} stages are more than the {iterations} iterations",
+                names={"stages": name, "iterations": name.replace("stages", "turns")},
             )
         )
     for index, name in tail_names(choices.inferences.values()).items():
@@ -188,10 +188,10 @@ def _tail_rules(choices: Choices, index: int, name: str) -> list[Rule]:
     if ring is not None:
         rules.append(
             Rule(
-                f"{name}_turns",
-                lambda tail, stages, turns: (tail == MASKED) | (turns > stages),
-                "the ring has {stages} stages, so all {turns} iterations belong to the peeled end of the loop",
-                names={"tail": name, "stages": ring, "turns": ring.replace("stages", "turns")},
+                f"{name}_iterations",
+                lambda tail, stages, iterations: (tail == MASKED) | (iterations > stages),
+                "the ring has {stages} stages, so all {iterations} iterations belong to the peeled end of the loop",
+                names={"tail": name, "stages": ring, "iterations": ring.replace("stages", "turns")},
             )
         )
     return rules
@@ -213,7 +213,7 @@ def _chained(choices: Choices) -> set[tuple[int, int]]:
         one, other = _product_of(source), _product_of(target)
         if one is None or other is None or one == other:
             continue
-        if choices.first.products[one].given is None and choices.first.products[other].given is None:
+        if choices.first.products[one].user_map is None and choices.first.products[other].user_map is None:
             pairs.add((min(one, other), max(one, other)))
     return pairs
 
@@ -228,7 +228,7 @@ def _is_reduced(choices: Choices, product: Product) -> bool:
     """Return True if rows of the product's results are reduced in a loop."""
     first = choices.first
     for id_, source in first.sources.items():
-        operation = first.made[id_]
+        operation = first.definitions[id_]
         if (
             isinstance(operation, ir.ReduceTile)
             and operation.dimension == 1

@@ -20,9 +20,9 @@ from search_spaces.programs.language.layout_distributions import turned
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.planning.block_order import blocks_per_tile
 from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.distributions import Distributions, ProductTiling
 from search_spaces.programs.planning.exchange import reading, wavefronts
 from search_spaces.programs.planning.memory import exchange_layout
-from search_spaces.programs.planning.numbers import Numbers, ProductNumbers
 from search_spaces.programs.planning.packed import packed_width
 from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import TILES, combining_loop, split_of
@@ -82,17 +82,21 @@ class _Counter(BlockWork):
     ``of_values``: count the work on values in registers; else copies and reads of tiles in shared memory.
     """
 
-    def __init__(self, inference: Inference, values: Mapping[str, Value], made: Numbers, of_values: bool) -> None:
+    def __init__(
+        self, inference: Inference, values: Mapping[str, Value], distributions: Distributions, of_values: bool
+    ) -> None:
         super().__init__()
-        self.inference, self.values, self.made, self.of_values = inference, values, made, of_values
+        self.inference, self.values, self.distributions, self.of_values = inference, values, distributions, of_values
         self.keys = in_shared(inference, values)
         self.staged: dict[str, StagedNumbers | BoxedNumbers] = (
-            {} if of_values else {s.name: placed_operand(inference, s, values, made) for s in self.keys.values()}
+            {}
+            if of_values
+            else {s.name: placed_operand(inference, s, values, distributions) for s in self.keys.values()}
         )
         self.stores = 0
         self.split = split_of(inference, values)
         self.read: set[tuple[int, str]] = set()
-        self.turns = inference.trace.turns()
+        self.iterations = inference.trace.iterations()
         self.peeled = peeled(inference, values)
         self.masking = masking(inference)
         self.inside = False  # inside of a loop
@@ -101,27 +105,27 @@ class _Counter(BlockWork):
         self._exchanged: dict[str, float] = {}  # by layout: one counter serves many schedules
 
     def run(self, operations: tuple[ir.Operation, ...], times: float) -> None:
-        turns = self.turns
+        iterations = self.iterations
         for operation in operations:
             match operation:
                 case ir.Loop():
                     if self.split is not None and operation == self.split.loop:
                         # only the last block executes the code after the loop
                         times /= blocks_per_tile(self.inference, self.split)
-                    inside = times * average_turns(self.inference, operation.number)
+                    inside = times * average_iterations(self.inference, operation.number)
                     if self.split is not None and operation.number == combining_loop(self.inference):
                         inside = times * (blocks_per_tile(self.inference, self.split) - 1)
                     if operation.number in self.peeled:  # masks of the last iteration are ignored
-                        self.turns = but_the_last(turns, operation.number)
+                        self.iterations = but_the_last(iterations, operation.number)
                     outer, self.inside = self.inside, True
                     if self.of_values:
-                        self.instructions += 16 * self.made.warps * inside
+                        self.instructions += 16 * self.distributions.warps * inside
                     for n in self.staged.values():
                         if n.staged.loop == operation.number:
                             self._copy(n, inside)
                             self._mask(n, inside)
                     self.run(operation.body, inside)
-                    self.turns, self.inside = turns, outer
+                    self.iterations, self.inside = iterations, outer
                     if not self.of_values:
                         self._read_sums_after(operation, times)
                 case ir.If():
@@ -131,10 +135,10 @@ class _Counter(BlockWork):
                 case ir.FindTile():
                     if self.of_values:
                         searched = SEARCH * -(-operation.groups // WARP)
-                        self.instructions += (SCALAR + searched) * self.made.warps * times
+                        self.instructions += (SCALAR + searched) * self.distributions.warps * times
                 case ir.LoadScalar() | ir.Uniform():
                     if self.of_values:
-                        self.instructions += SCALAR * self.made.warps * times
+                        self.instructions += SCALAR * self.distributions.warps * times
                 case ir.LoadTile(result) if not self.of_values:
                     self._kept(result, times)
                 case ir.Mma():
@@ -160,7 +164,7 @@ class _Counter(BlockWork):
                 n, bytes_ = self.staged[staged.name], staged.load.window.array.dtype.bytes
                 assert isinstance(n, StagedNumbers)
                 order = staged.load.window.array.order
-                read = reading(self.made.of(spread), n.layout, order, self.made.warps, bytes_)
+                read = reading(self.distributions.of(spread), n.layout, order, self.distributions.warps, bytes_)
                 self.wavefronts += read.cycles * times
                 self.instructions += read.accesses * times
 
@@ -177,12 +181,12 @@ class _Counter(BlockWork):
     def _mask(self, n: StagedNumbers | BoxedNumbers, times: float) -> None:
         """Count bounds checks of copies: one per piece and dimension that may leave the array; none for TMA."""
         if isinstance(n, StagedNumbers):
-            masks = _masks(self.inference, n.staged.name, tuple(self.turns.items()))
+            masks = _masks(self.inference, n.staged.name, tuple(self.iterations.items()))
             self.instructions += masks * n.copy.requests * times
 
     def _product(self, operation: ir.Mma, times: float) -> None:
         number = self.inference.product_of[operation.result.id]
-        product, row = self.made.products[number], fragments(str(self.values["intrinsic"]))
+        product, row = self.distributions.products[number], fragments(str(self.values["intrinsic"]))
         fragments_m, fragments_n = product.fragments
         (m, k), n = operation.a.shape, operation.b.shape[1]
         self.flops += 2.0 * m * n * k * operation.a.dtype.values * times
@@ -191,12 +195,12 @@ class _Counter(BlockWork):
             return
         if is_wmma(product.intrinsic) and loop_to_read_after(self.inference, operation) is None:
             self._read_sums(product, times)
-        multiplies = fragments_m * fragments_n * (k // row.k) * self.made.warps * row.instructions
+        multiplies = fragments_m * fragments_n * (k // row.k) * self.distributions.warps * row.instructions
         self.instructions += multiplies * times
         for side, value in (("left", operation.a), ("right", operation.b)):
             for key, staged in self.keys.items():
-                made = self.inference.made[value.id]
-                source = made.value.id if isinstance(made, ir.TransposeTile) else value.id
+                definition = self.inference.definitions[value.id]
+                source = definition.value.id if isinstance(definition, ir.TransposeTile) else value.id
                 if key[0] != source or (staged.name, side) in {(r[1], side) for r in self.read if r[0] == id(times)}:
                     continue
                 numbers_ = self.staged[staged.name]
@@ -209,13 +213,13 @@ class _Counter(BlockWork):
     def _read_sums_after(self, loop: ir.Loop, times: float) -> None:
         for operation in loop.body:
             if isinstance(operation, ir.Mma) and loop_to_read_after(self.inference, operation) == loop.number:
-                product = self.made.products[self.inference.product_of[operation.result.id]]
+                product = self.distributions.products[self.inference.product_of[operation.result.id]]
                 if is_wmma(product.intrinsic):
                     self._read_sums(product, times)
 
-    def _read_sums(self, product: ProductNumbers, times: float) -> None:
+    def _read_sums(self, product: ProductTiling, times: float) -> None:
         """Count moving accumulators through shared memory: 1 KiB per fragment, written and read."""
-        sums = math.prod(product.fragments) * self.made.warps
+        sums = math.prod(product.fragments) * self.distributions.warps
         self.wavefronts += 2 * WMMA_WAVEFRONTS * sums * times
         self.instructions += WMMA_READ * sums * times
 
@@ -239,11 +243,11 @@ class _Counter(BlockWork):
 
     def _value(self, operation: ir.Computing, times: float) -> None:
         result = operation.result
-        warps = self.made.warps
+        warps = self.distributions.warps
         for spread in self.inference.computed_in(result):
             if isinstance(operation, ir.TransposeTile | ir.Reshape) or (result.id, spread) in self.keys:
                 continue
-            of = self.made.of(spread)
+            of = self.distributions.of(spread)
             match operation:
                 case ir.Map(_, function):
                     executed = of.registers * warps * times * self.masking.get(result.id, 1.0)
@@ -255,7 +259,7 @@ class _Counter(BlockWork):
                 case ir.LoadTile(_, window):
                     self._direct(of, window, times, False)
                 case ir.ReduceTile():
-                    source = self.made.of(self.inference.sources[result.id])
+                    source = self.distributions.of(self.inference.sources[result.id])
                     lanes = [size for _, size in source.used("lane", WARP, operation.dimension)]
                     steps = sum(n - 1 if n & (n - 1) else n.bit_length() - 1 for n in lanes)
                     each = 1 if operation.index is None else PICK_INSTRUCTIONS
@@ -263,33 +267,33 @@ class _Counter(BlockWork):
                 case ir.Scan():
                     self.instructions += scan_instructions(of, operation.dimension) * warps * times
                 case ir.Convert(_, value, shared):
-                    self._move(self.made.of(self.inference.natural.get(value.id, spread)), of, times, shared)
+                    self._move(self.distributions.of(self.inference.natural.get(value.id, spread)), of, times, shared)
                 case ir.PadTile(_, value):
                     if operation.wide is None:
-                        self._move(self.made.of(self.inference.natural[value.id]), of, times)
+                        self._move(self.distributions.of(self.inference.natural[value.id]), of, times)
                     self.instructions += of.registers * warps * times  # zeros
                 case _:
                     pass
         if not self.inference.light[result.id]:
-            own = self.made.of(self.inference.natural[result.id])
+            own = self.distributions.of(self.inference.natural[result.id])
             for spread in self.inference.wanted.get(result.id, []):
                 if spread != self.inference.natural[result.id]:
-                    self._move(own, self.made.of(spread), times)
+                    self._move(own, self.distributions.of(spread), times)
 
     def _move(self, source: Distribution, target: Distribution, times: float, shared: bool = False) -> None:
         """Count the redistribution of a value; ``shared``: always through shared memory."""
-        route = move(source, target, self.made.warps)
+        route = move(source, target, self.distributions.warps)
         if isinstance(route, Shuffled) and not shared:
-            self.instructions += 2 * len(route.table) * self.made.warps * times
+            self.instructions += 2 * len(route.table) * self.distributions.warps * times
         elif shared or not isinstance(route, Renamed):
-            accesses = (source.registers + target.registers) * self.made.warps
+            accesses = (source.registers + target.registers) * self.distributions.warps
             self.instructions += 1.5 * accesses * times
             self.exchanges.append((source, target, times))
 
     def exchanged(self, layout: str) -> float:
         """Return the wavefronts of all exchanged tiles with this layout."""
         if layout not in self._exchanged:
-            total, warps = 0.0, self.made.warps
+            total, warps = 0.0, self.distributions.warps
             for source, target, times in self.exchanges:
                 tile = exchange_layout(layout, target.shape)
                 total += times * (wavefronts(source, tile, warps, True) + wavefronts(target, tile, warps, False))
@@ -302,15 +306,15 @@ class _Counter(BlockWork):
         element = window.array.dtype.bytes
         width = math.gcd(of.run(line), 16 // element, window.array.places_of_line)
         if window.array.order is not None:
-            width = packed_width(window.array, of, self.made.warps)
-        requests = of.registers // width * self.made.warps
+            width = packed_width(window.array, of, self.distributions.warps)
+        requests = of.registers // width * self.distributions.warps
         side_by_side = width if window.array.order is None else 128 // element  # a packed tile is contiguous
         for digit, weight in of.weighted(line):
             if digit.place == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
         if line in window.indexed:  # a vector: each element has its own position
             width = side_by_side = 1
-            requests = of.registers * self.made.warps
+            requests = of.registers * self.distributions.warps
         if window.array.order is not None:
             piece = side_by_side * element
         else:
@@ -321,34 +325,34 @@ class _Counter(BlockWork):
         else:
             self.load_bytes += moved * times
             self.unstaged_bytes += moved * times * self.inside
-        masks = sum(leaves(window, d, self.inference, self.turns) for d in (0, 1) if d not in window.indexed)
+        masks = sum(leaves(window, d, self.inference, self.iterations) for d in (0, 1) if d not in window.indexed)
         self.instructions += (2 + masks) * requests * times
         self.wavefronts += max(requests, moved / 128) * times
 
     def _store(self, operation: ir.StoreTile | ir.AtomicRmw, times: float) -> None:
         place = self.stores
         self.stores += 1
-        of = self.made.of(self.inference.stored[place])
+        of = self.distributions.of(self.inference.stored[place])
         if self.values.get(f"store_{place + 1}", "direct") == "turned":
-            target = turned(operation.window, self.made.warps)
+            target = turned(operation.window, self.distributions.warps)
             self._move(of, target, times)
             of = target
         self._direct(of, operation.window, times, True)
 
 
 def placed_operand(
-    inference: Inference, staged: Staged, values: Mapping[str, Value], made: Numbers
+    inference: Inference, staged: Staged, values: Mapping[str, Value], distributions: Distributions
 ) -> StagedNumbers | BoxedNumbers:
     """Return the layout and copy of an operand; cached, as they depend on few of the parameters."""
     names = *(f"{name}_{staged.name}" for name in PLACING), "intrinsic", "filled_by"
-    return _placed_as(inference, staged.name, made.warps, tuple((n, values[n]) for n in names if n in values))
+    return _placed_as(inference, staged.name, distributions.warps, tuple((n, values[n]) for n in names if n in values))
 
 
 @lru_cache(maxsize=2**14)
 def _placed_as(
     inference: Inference, name: str, warps: int, values: tuple[tuple[str, Value], ...]
 ) -> StagedNumbers | BoxedNumbers:
-    return placed(_operands(inference)[name], dict(values), Numbers(warps, (), (), ()))
+    return placed(_operands(inference)[name], dict(values), Distributions(warps, (), (), ()))
 
 
 @cache
@@ -357,42 +361,42 @@ def _operands(inference: Inference) -> dict[str, Staged]:
 
 
 @lru_cache(maxsize=2**12)
-def _masks(inference: Inference, name: str, turns: tuple[tuple[int, int], ...]) -> int:
+def _masks(inference: Inference, name: str, iterations: tuple[tuple[int, int], ...]) -> int:
     """Return the number of dimensions along which tiles of an operand may reach beyond their array."""
-    return sum(leaves(_operands(inference)[name].load.window, d, inference, dict(turns)) for d in (0, 1))
+    return sum(leaves(_operands(inference)[name].load.window, d, inference, dict(iterations)) for d in (0, 1))
 
 
 @cache
-def average_turns(inference: Inference, number: int) -> float:
+def average_iterations(inference: Inference, number: int) -> float:
     """Return the average iterations of a loop, over blocks from the first to the last; some may have none."""
     trace, loop = inference.trace, inference.loops[number]
-    zero = {n: 0 for n in trace.turns()}
+    zero = {n: 0 for n in trace.iterations()}
     last, places = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
-    turns = (
-        loop.turns(tuple((b * at + (places - 1) // 2) // (places - 1) for b in last), zero) for at in range(places)
+    iterations = (
+        loop.iterations(tuple((b * at + (places - 1) // 2) // (places - 1) for b in last), zero) for at in range(places)
     )
-    return sum(turns) / places
+    return sum(iterations) / places
 
 
 @lru_cache(maxsize=2**14)
-def _of_values(inference: Inference, made: Numbers, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
+def _of_values(inference: Inference, distributions: Distributions, chosen: tuple[tuple[str, Value], ...]) -> _Counter:
     """Count the work on values in registers; cached, as it depends on few of the parameters."""
-    counter = _Counter(inference, dict(chosen), made, True)
+    counter = _Counter(inference, dict(chosen), distributions, True)
     counter.run(inference.trace.operations, 1.0)
     return counter
 
 
-def work_of_values(inference: Inference, config: Config, made: Numbers) -> _Counter:
+def work_of_values(inference: Inference, config: Config, distributions: Distributions) -> _Counter:
     """Count the work on values in registers, without the wavefronts of exchanges through shared memory."""
     chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
-    return _of_values(inference, made, chosen)
+    return _of_values(inference, distributions, chosen)
 
 
-def work_of_block(inference: Inference, config: Config, made: Numbers) -> BlockWork:
+def work_of_block(inference: Inference, config: Config, distributions: Distributions) -> BlockWork:
     """Return the total work of one block in a schedule."""
-    staged = _Counter(inference, config, made, False)
+    staged = _Counter(inference, config, distributions, False)
     staged.run(inference.trace.operations, 1.0)
-    of_values = work_of_values(inference, config, made)
+    of_values = work_of_values(inference, config, distributions)
     exchanged = BlockWork(wavefronts=of_values.exchanged(str(config.get("exchange", ""))))
     return of_values + staged + exchanged
 

@@ -65,19 +65,21 @@ class Computations(Windows):
         function = OF_TEXT.get(s.op)
         if function is None or function not in FUNCTIONS:
             self.refuse(s, "unknown operation")
-        given = [self._value(s, o, layout) if isinstance(o, str) else o for o in s.operands]
-        made = self.p.map(function, *given)
+        operands = [self._value(s, o, layout) if isinstance(o, str) else o for o in s.operands]
+        result = self.p.map(function, *operands)
         if layout is not None:
-            known = [self.maps.get(g.value.id) for g in given if isinstance(g, Tile)]
+            known = [self.maps.get(g.value.id) for g in operands if isinstance(g, Tile)]
             if layout not in known:
-                made = self.p.convert_layout(made, layout)
+                result = self.p.convert_layout(result, layout)
                 self.survey.note(s, "its map differs from its operands' map: a conversion is inserted")
-            self.maps[made.value.id] = layout
+            self.maps[result.value.id] = layout
         else:
-            own = next((self.maps[g.value.id] for g in given if isinstance(g, Tile) and g.value.id in self.maps), None)
+            own = next(
+                (self.maps[g.value.id] for g in operands if isinstance(g, Tile) and g.value.id in self.maps), None
+            )
             if own is not None:
-                self.maps[made.value.id] = own
-        return made
+                self.maps[result.value.id] = own
+        return result
 
     def _mapped(self, value: Tile, layout: WgMap | None) -> Tile:
         if layout is not None:
@@ -106,8 +108,8 @@ class Computations(Windows):
             added = value if isinstance(value, State) else self._value(s, names[2], maps[2])
         elif isinstance(state, State):
             added = state
-        made = self.p.mma(a, b, added, map=result, tf32=bool(s.attribute("tf32")))
-        return self._mapped(made, result)
+        product = self.p.mma(a, b, added, map=result, tf32=bool(s.attribute("tf32")))
+        return self._mapped(product, result)
 
     def _maps(self, s: Statement, derive: object, first_is_result: bool = False) -> tuple[WgMap | None, WgMap | None]:
         """Return the maps of the result and of the operand.
@@ -136,18 +138,18 @@ class Computations(Windows):
         assert isinstance(each, int)
         type_ = vector_type(s, str(s.operands[0]))
         extent = shape_of(s, type_)[dimension] if type_ is not None else 0
-        result, source = self._maps(s, lambda m: m.reduction_input(dimension, each or extent))
+        layout, source = self._maps(s, lambda m: m.reduction_input(dimension, each or extent))
         value = self._value(s, s.operands[0], source)
         if not s.kind:
             self.survey.note(s, "the kind is missing: add is used")
         kind = KINDS.get(s.kind, s.kind) or "add"
-        made = self.p.reduction(kind, value, dimension, size=each or None, map=result)
-        return self._mapped(made, result)
+        result = self.p.reduction(kind, value, dimension, size=each or None, map=layout)
+        return self._mapped(result, layout)
 
     def _broadcast(self, s: Statement) -> Tile:
         (dimension,) = (d for d in s.index[0] if isinstance(d, int)) if s.index else (0,)
-        given = s.attribute("broadcast_size", 0)
-        each = given[0] if isinstance(given, tuple) else given
+        size = s.attribute("broadcast_size", 0)
+        each = size[0] if isinstance(size, tuple) else size
         result, source = self._maps(s, lambda m: m.broadcast_input(dimension, each or None))
         value = self._value(s, s.operands[0], source)
         extent = shape_of(s, s.gives[-1])[dimension]

@@ -63,9 +63,9 @@ def _close_store(survey: Survey, s: Statement, defined: set[str]) -> None:
             _array(survey, survey.free_vectors, mask, s, vectors[1] if len(vectors) > 1 else None, "input")
     if known_tiles:
         vectors = [t for t in types if t.kind == "vector"]
-        others = [n for n in names if n not in known_tiles and n not in defined]
-        if vectors and len(others) == 1 and not survey.listing.parameters:
-            _array(survey, survey.free_vectors, others[0], s, vectors[0], "input")
+        unknown = [n for n in names if n not in known_tiles and n not in defined]
+        if vectors and len(unknown) == 1 and not survey.listing.parameters:
+            _array(survey, survey.free_vectors, unknown[0], s, vectors[0], "input")
         return
     if len(names) < 2:
         return

@@ -199,11 +199,15 @@ def _is_of_products(text: str, file: str) -> bool:
     """Return True for a listing of sums of products, False for plain sums. Raises ProgramError for others."""
     body = _BODY.search(text)
     operations = _OPERATION.findall(body.group(1)) if body is not None else []
-    others = set(operations) - _OF_SUMS
+    other_operations = set(operations) - _OF_SUMS
     factors = _FACTORS.search(body.group(1)) if body is not None else None
-    if "arith.addf" in operations and not others:
+    if "arith.addf" in operations and not other_operations:
         return False
-    once = others == {"arith.mulf"} and operations.count("arith.mulf") == 1 and operations.count("arith.extf") == 2
+    once = (
+        other_operations == {"arith.mulf"}
+        and operations.count("arith.mulf") == 1
+        and operations.count("arith.extf") == 2
+    )
     if "arith.addf" in operations and once and factors is not None and factors.group(1) != factors.group(2):
         return True
     raise ProgramError(f"{file}: linalg.generic: only sums, and sums of products of widened operands, are supported")

@@ -142,8 +142,8 @@ class _Printer:
         match operation:
             case ir.Loop():
                 return self.loop(operation)
-            case ir.If(_, place, equals, body):
-                condition = Combined("==", (self.place(place), equals))
+            case ir.If(_, condition_index, equals, body):
+                condition = Combined("==", (self.place(condition_index), equals))
                 return Statement("scf.if", (), (condition,), body=tuple(self.body(body)))
             case ir.LoadTile(result, window, padding):
                 attributes = (("padding", padding),) if padding != 0.0 else ()
@@ -270,11 +270,11 @@ class _Printer:
         count = len(fetch.states)
         reads, operations, sets = body[: 2 * count], body[2 * count : -count], body[-count:]
         states = tuple(self.states[number].lstrip("%") for number in fetch.states)
-        made = self.loop(loop)
-        yield replace(made, attributes=(("parts", loop.parts), ("states", states)))
+        statement = self.loop(loop)
+        yield replace(statement, attributes=(("parts", loop.parts), ("states", states)))
         names = tuple(self.value(o.result) for o in reads if isinstance(o, ir.Read))
-        given = tuple(self.value(o.value) for o in sets if isinstance(o, ir.Set))
-        statements = (*self.body(tuple(operations)), Statement("xetile.yield", (), given))
+        values = tuple(self.value(o.value) for o in sets if isinstance(o, ir.Set))
+        statements = (*self.body(tuple(operations)), Statement("xetile.yield", (), values))
         yield Statement("xetile.combine", names, body=statements)
 
     def loop(self, operation: ir.Loop) -> Statement:

@@ -45,9 +45,9 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
         program = replace(program, source=file)
         return Reading(None, program, dict(program.defaults), reduction.notes)
     if is_tir(text):
-        made = read_tir(text, name, file)
-        program = replace(made.program, notes=made.notes, source=file)
-        return Reading(None, program, dict(program.defaults), made.notes)
+        reading = read_tir(text, name, file)
+        program = replace(reading.program, notes=reading.notes, source=file)
+        return Reading(None, program, dict(program.defaults), reading.notes)
     listing = read(text, file)
     surveyed = close(survey(listing))
     _give_roles(surveyed)
@@ -57,12 +57,12 @@ def parse(text: str, name: str = "", file: str = "text") -> Reading:
     arguments = tuple((a.argument, Argument(a.sizes, _dtype(a, file), a.role)) for a in arrays)  # type: ignore[arg-type]
     sizes = _extents(arrays)
 
-    def function(p: Builder, *made: Array) -> None:
-        given = {s: n for a in made for s, n in zip(a.sizes, a.full, strict=True)}
-        if surveyed.fixed and given != sizes:
+    def function(p: Builder, *reading: Array) -> None:
+        given_sizes = {s: n for a in reading for s, n in zip(a.sizes, a.full, strict=True)}
+        if surveyed.fixed and given_sizes != sizes:
             assignments = ", ".join(f"{n} = {v}" for n, v in sizes.items())
             raise ProgramError(f"{file}: the text was printed for {assignments}, and is valid only for these sizes")
-        Execution(surveyed, p, {a.name: m for a, m in zip(arrays, made, strict=True)}, given).run()
+        Execution(surveyed, p, {a.name: m for a, m in zip(arrays, reading, strict=True)}, given_sizes).run()
 
     own = name or listing.name or "fragment"
     program = Program(

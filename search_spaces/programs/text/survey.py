@@ -318,9 +318,9 @@ def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
 def tile_places(survey: Survey, tile: TileInfo) -> tuple[Expression, ...]:
     """Return a tile's first row and column. For a cast vector the document may give only one of them."""
     s = tile.statement
-    given = s.index[0] if s.index else tuple(s.operands[1:])
+    offsets = s.index[0] if s.index else tuple(s.operands[1:])
     type_ = s.takes[0] if s.takes else None
-    if len(given) == 1 and type_ is not None and len(type_.dims) == 2:
+    if len(offsets) == 1 and type_ is not None and len(type_.dims) == 2:
         columns = type_.dims[1] == 1
-        return (given[0], 0) if columns else (0, given[0])
-    return tuple(given[-2:]) if len(given) >= 2 else (0, 0)
+        return (offsets[0], 0) if columns else (0, offsets[0])
+    return tuple(offsets[-2:]) if len(offsets) >= 2 else (0, 0)

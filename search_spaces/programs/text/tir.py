@@ -128,15 +128,15 @@ def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: 
     i, j, r = blocks[-1].names
     _, places, left, left_places, right, right_places = product.groups()
 
-    def axes(given: str) -> tuple[str, ...]:
-        return tuple(p.strip() for p in given.split(","))
+    def axes(dtypes: str) -> tuple[str, ...]:
+        return tuple(p.strip() for p in dtypes.split(","))
 
     if axes(places) != (i, j) or set(axes(left_places)) != {i, r} or set(axes(right_places)) != {r, j}:
         line = _line(text, product.start())
         raise ProgramError(f"{file}:{line}: expected C[{i}, {j}] += A[{i}, {r}] * B[{r}, {j}], each transposed or not")
     turned = axes(left_places) == (r, i), axes(right_places) == (j, r)
-    given = {buffer.name: buffer.element for buffer in _buffers(text, file)}
-    element = given.get(left, given.get(right, ""))
+    dtypes = {buffer.name: buffer.element for buffer in _buffers(text, file)}
+    element = dtypes.get(left, dtypes.get(right, ""))
     if not element:
         note(product.start(), f"the types of {left} and {right} are missing: f16 is used, and f32 for sums")
     tiles = [tuple(t for t in (32, 64, _MOST) if t % f == 0) or (f,) for f in fragment]

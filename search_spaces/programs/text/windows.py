@@ -48,8 +48,8 @@ class Windows(Names):
         if array.role == "shared":
             self.value_of[tile.name] = self._slot(s, tile, array)
             return
-        given = s.index[0] if s.index else () if own.scattered else tuple(s.operands[1:])
-        lead = given[: len(array.full) - 2] if len(array.full) > 2 else ()
+        offsets = s.index[0] if s.index else () if own.scattered else tuple(s.operands[1:])
+        lead = offsets[: len(array.full) - 2] if len(array.full) > 2 else ()
         for place in lead:
             array = array[self._place(s, place)]
         if own.scattered:
@@ -146,8 +146,8 @@ class Windows(Names):
     def _with_map(self, handle: WindowHandle, layout: WgMap | None) -> WindowHandle:
         """Return the same window with the map ``layout``."""
         own = handle.window
-        made = self.p.window(own.array, own.at, own.shape, turned=own.turned, map=layout)
-        return made
+        mapped = self.p.window(own.array, own.at, own.shape, turned=own.turned, map=layout)
+        return mapped
 
     def _store(self, s: Statement) -> None:
         names = [*(str(o) for o in s.operands), *(s.results if len(s.operands) == 1 else ())]
@@ -158,9 +158,9 @@ class Windows(Names):
         if s.op == "xetile.atomic_rmw" and set(s.results) & self.survey.used:
             self.refuse(s, f"{s.results[0]} is used, but listings cannot use old values of atomics")
         window = self._handle(s, tiles[0])
-        others = [n for n in names if n not in tiles]
-        if others:
-            value = self._value(s, others[0])
+        unknown = [n for n in names if n not in tiles]
+        if unknown:
+            value = self._value(s, unknown[0])
         else:
             if window.shape not in self.last:
                 self.refuse(s, f"{tiles[-1]} is a tile, not a vector, and no vector has its shape")
@@ -256,7 +256,7 @@ class Windows(Names):
             at[dimension] = (at[dimension] + offset) % extent
         return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
 
-    def _open_rings(self, s: Statement, turn: Index) -> None:
+    def _open_rings(self, s: Statement, iteration: Index) -> None:
         """Find variables that a loop increments modulo the extent of a ring, and the tiles that they position."""
         body = s.body or ()
         for first in body:
@@ -269,7 +269,7 @@ class Windows(Names):
                 continue
             extent = self._number(modulo[0], modulo[0].operands[1])
             start = value
-            self.value_of[name] = (start + turn * step) % extent
+            self.value_of[name] = (start + iteration * step) % extent
             dimension = 0
             for b in body:
                 if b.op == "xetile.update_tile_offset" and name in b.operands[1:]:

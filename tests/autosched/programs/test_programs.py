@@ -343,8 +343,8 @@ def test_emulated_split_k_problems_have_the_same_schedule() -> None:
     for schedule in schedules:
         small = emulated_problem(own, p, schedule)
         assert isinstance(small, ProgramProblem)
-        turns, splits = -(-small.k // schedule.integer("bk")), schedule.integer("split_k")
-        assert turns == splits * (schedule.integer("stages") + 1) - 1 or small.k == p.k
+        iterations, splits = -(-small.k // schedule.integer("bk")), schedule.integer("split_k")
+        assert iterations == splits * (schedule.integer("stages") + 1) - 1 or small.k == p.k
         own.config(small, schedule, A100)
 
 

@@ -81,7 +81,9 @@ def test_a_tail_without_masks_is_reported(place: str, monkeypatch: pytest.Monkey
     (schedule,) = peeled(made, p)
     interval = Index.interval
     monkeypatch.setattr(
-        Index, "interval", lambda self, blocks, turns: interval(self, blocks, {n: t - 1 for n, t in turns.items()})
+        Index,
+        "interval",
+        lambda self, blocks, iterations: interval(self, blocks, {n: t - 1 for n, t in iterations.items()}),
     )
     assert outcome(made, p, schedule, Order("random", seed=1)) != "ok"
 
@@ -150,7 +152,7 @@ def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
     }  # fmt: skip
     inference = choices_of(p).first
     (loop,) = tails.peelable(inference)
-    assert tails.but_the_last(inference.trace.turns(), loop)[loop] == inference.trace.turns()[loop] - 1
+    assert tails.but_the_last(inference.trace.iterations(), loop)[loop] == inference.trace.iterations()[loop] - 1
 
 
 def test_a_peeled_main_loop_has_the_instructions_of_a_divisible_size() -> None:
@@ -167,11 +169,11 @@ def test_a_peeled_main_loop_has_the_instructions_of_a_divisible_size() -> None:
     for side, layout, columns in (("a", "swizzle(2,3,3)", 4), ("b", "swizzle(3,3,4)", 16)):
         copy = {"layout": layout, "copy": "cp.async", "vector": 8, "copy_columns": columns}
         values |= {f"{name}_{side}": value for name, value in copy.items()}
-    turns = {}
+    iterations = {}
     for k, tail in ((4096, None), (4104, "masked"), (4104, "peeled")):
         made, p = example("gemm_relu.py", {"m": 4096, "n": 4096, "k": k})
         schedule = Schedule.from_json(made.name, values | ({} if tail is None else {"tail": tail}))
         result = shared_pool().compile(template(made).kernel(p, schedule, A100), A100.arch)
         assert not isinstance(result, CompileFailure), result.reason
-        turns[k, tail] = mix(main_loop(disassemble(result.cubin, result.entry))).instructions
-    assert turns[4104, "peeled"] <= turns[4096, None] < turns[4104, "masked"], turns
+        iterations[k, tail] = mix(main_loop(disassemble(result.cubin, result.entry))).instructions
+    assert iterations[4104, "peeled"] <= iterations[4096, None] < iterations[4104, "masked"], iterations

@@ -70,8 +70,8 @@ def test_large_grids_are_sampled() -> None:
     of = uneven(choices_of(problem(made, h=1, g=1, s=2**30 - 1, d=64)).first)
     assert of is not None
     assert of.axis == 1
-    assert len(of.turns) <= 4096
-    assert of.turns[0] < of.turns[-1]
+    assert len(of.iterations) <= 4096
+    assert of.iterations[0] < of.iterations[-1]
 
 
 def test_parts_balance_blocks() -> None:
@@ -96,9 +96,9 @@ def test_the_imbalance_of_blocks_follows_from_their_order() -> None:
     of = uneven(found)
     assert of is not None
     assert of.axis == 1
-    assert of.turns[0] < of.turns[-1]
+    assert of.iterations[0] < of.iterations[-1]
     one_each, two_each = (found.trace.block_count // n for n in (1, 2))
-    longest = of.turns[-1] / of.mean
+    longest = of.iterations[-1] / of.mean
     assert imbalance(found, FORWARD, "row", one_each, 1) == pytest.approx(longest)
     assert imbalance(found, FOLDED, "column", two_each, 2) == 1.0
     assert imbalance(found, FORWARD, "column", two_each, 2) > 1.2

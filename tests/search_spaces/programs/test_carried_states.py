@@ -69,7 +69,7 @@ def test_every_schedule_is_right(function: Callable[[Builder, Array, Array], Non
     p = problem(made(function), m=96, n=8)
     inference = choices_of(p).first
     for id_, spread in inference.natural.items():
-        assert spread.shape == inference.made[id_].result.shape
+        assert spread.shape == inference.definitions[id_].result.shape
     lowered(p)
 
 

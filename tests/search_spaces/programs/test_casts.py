@@ -61,11 +61,11 @@ def test_a_result_is_rounded_once(to: str) -> None:
 
 def turned(to: str) -> Program:
     @program(x=Input("m n", "f32"), out=Output("n m", to))
-    def turns(p: Any, x: Any, out: Any) -> None:
+    def iterations(p: Any, x: Any, out: Any) -> None:
         i, j = p.blocks(x.shape, (64, 64))
         p.store(p.transpose(p.load(p.window(x, (i, j), (64, 64))).cast(to)), p.window(out, (j, i), (64, 64)))
 
-    return Program(f"turned_{to}", turns.function, turns.arguments, "", "")
+    return Program(f"turned_{to}", iterations.function, iterations.arguments, "", "")
 
 
 @pytest.mark.parametrize("form", ["as loaded", "transposed"])

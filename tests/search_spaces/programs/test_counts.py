@@ -12,7 +12,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning.block_order import uneven
 from search_spaces.programs.planning.choices import choices_of
-from search_spaces.programs.planning.numbers import numbers
+from search_spaces.programs.planning.distributions import distributions_of
 from search_spaces.programs.planning.uniform import masking
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.schedules.work import work_of_values
@@ -39,7 +39,9 @@ def test_tiles_change_hands_and_bytes_move_as_counted(place: str, sizes: dict[st
         run = emulate(own.kernel(p, schedule, A100), p.random_inputs(0))
         assert run.status == "ok", run.reason
         inferred, counted = choices_of(p).inference(config), counts(p, config, A100)
-        exchanged = work_of_values(inferred, config, numbers(inferred, config)).exchanged(schedule.text("exchange"))
+        exchanged = work_of_values(inferred, config, distributions_of(inferred, config)).exchanged(
+            schedule.text("exchange")
+        )
         words = sum(s.wavefronts for s in run.shared_sites if s.file == "autosched/tile/values.cuh")
         assert words == exchanged * counted.blocks, schedule
         moved = 32 * sum(s.sectors for s in run.global_sites)
@@ -83,11 +85,11 @@ def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: floa
     made = load_program(f"examples/programs/attention.py:{name}")
     p = problem(made, h=2, g=2, s=s, d=64)
     inference = choices_of(p).inference({"bm": 64, "bn": 32})
-    masks = [o.result.id for o in inference.made.values() if isinstance(o, ir.Map) and o.function == "where"]
+    masks = [o.result.id for o in inference.definitions.values() if isinstance(o, ir.Map) and o.function == "where"]
     shares = masking(inference)
     counted = [shares[id_] for id_ in masks if id_ in shares]
     assert counted == [pytest.approx(needed, rel=0.3)]
-    conditions = {o.function for o in inference.made.values() if o.result.id in shares and isinstance(o, ir.Map)}
+    conditions = {o.function for o in inference.definitions.values() if o.result.id in shares and isinstance(o, ir.Map)}
     assert conditions == {"where", "less"} | ({"and", "less_equal"} if name.startswith("causal") else set())
 
 

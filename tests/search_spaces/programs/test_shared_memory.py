@@ -60,7 +60,7 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
     """Yield the live tiles at each exchange of a kernel, and in each loop."""
     own = template(p.program)
     config = own.space(p, where).config(schedule)
-    choices = choices_of(p).inference(config)
+    inference = choices_of(p).inference(config)
     used: list[tuple[int | None, Buffer]] = []
 
     class LoggedPlan(SharedMemoryPlan):
@@ -69,18 +69,18 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
             used.append((place, Buffer(f"exchange {len(used)}", begin, self.exchanges[place][which])))
             return begin
 
-    emitter = Emitter(choices, config, where)
+    emitter = Emitter(inference, config, where)
     emitter.memory = LoggedPlan(**vars(emitter.memory))
     emitter.run()
     staged = list(emitter.staged.values())
     always = [
-        Buffer(n.staged.name, emitter.memory.kept[n.staged.name], n.bytes) for n in staged if n.staged.loop is None
+        Buffer(n.staged.name, emitter.memory.resident[n.staged.name], n.bytes) for n in staged if n.staged.loop is None
     ]
-    for array in choices.trace.shared:
+    for array in inference.trace.shared:
         size = shared_tile_bytes(array, config.text(f"layout_{array.name}"))
         always.append(Buffer(array.name, emitter.memory.shared[array.name], size))
     rings: dict[int | None, list[Buffer]] = {OUTSIDE: []}
-    for loop in choices.loops:
+    for loop in inference.loops:
         stage = sum(n.bytes for n in staged if n.staged.loop == loop)
         slots = range(emitter.stages.get(loop, 0))
         rings[loop] = [Buffer(f"slot {i}", emitter.memory.rings[loop] + i * stage, stage) for i in slots]

@@ -176,8 +176,8 @@ def test_a_reduced_problem_has_keys_for_each_part() -> None:
     problem = Attention(1, 8, 8, 256, 16384, causal=1)
     schedule = sharing(problem, "a100", parts=8, bm=64)
     small = tile_template(Attention).proxy(problem, schedule)  # type: ignore[misc]
-    turns = -(-small.keys // schedule.integer("bn"))
-    assert 8 * schedule.integer("stages") < turns < 8 * schedule.integer("stages") + 8
+    iterations = -(-small.keys // schedule.integer("bn"))
+    assert 8 * schedule.integer("stages") < iterations < 8 * schedule.integer("stages") + 8
 
 
 COMBINING_FAULTS = {

@@ -103,9 +103,9 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
     of = uniform._range
 
     def found(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
-        made = inference.made[argument.id] if isinstance(argument, ir.Value) else None
+        definition = inference.definitions[argument.id] if isinstance(argument, ir.Value) else None
         whole = of(argument, inference)
-        return uniform._Range(whole.low, whole.high - 1) if whole and isinstance(made, ir.Coordinates) else whole
+        return uniform._Range(whole.low, whole.high - 1) if whole and isinstance(definition, ir.Coordinates) else whole
 
     patch.setattr(uniform, "_range", found)
 

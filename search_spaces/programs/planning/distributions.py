@@ -16,11 +16,11 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
-GIVEN_VECTOR = 4  # consecutive elements per lane in a map that does not specify lanes
+USER_MAP_VECTOR = 4  # consecutive elements per lane in a map that does not specify lanes
 
 
 @dataclass(frozen=True)
-class ProductNumbers:
+class ProductTiling:
     """A group of products in one schedule.
 
     ``groups`` are the subgroups along rows and columns, ``data`` is the sub-tile (rows, columns) of each.
@@ -40,7 +40,7 @@ class ProductNumbers:
 
 
 @dataclass(frozen=True)
-class AnchorNumbers:
+class AnchorTiling:
     """Arguments of ``layout_distributions.blocked``: a tile distributed in blocks along memory lines."""
 
     shape: tuple[int, int]
@@ -50,21 +50,21 @@ class AnchorNumbers:
     vector: int
 
 
-Base = ProductNumbers | AnchorNumbers | WgMap | NestedLayout
+Base = ProductTiling | AnchorTiling | WgMap | NestedLayout
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """All distributions of a schedule; ``given`` are the user's maps, by the value's id."""
+class Distributions:
+    """All distributions of a schedule; ``user_maps`` are the user's maps, by the value's id."""
 
     warps: int
-    products: tuple[ProductNumbers, ...]
-    anchors: tuple[AnchorNumbers, ...]
-    given: tuple[tuple[int, WgMap | NestedLayout], ...]
+    products: tuple[ProductTiling, ...]
+    anchors: tuple[AnchorTiling, ...]
+    user_maps: tuple[tuple[int, WgMap | NestedLayout], ...]
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.warps, self.products, self.anchors, self.given))
+        return hash((self.warps, self.products, self.anchors, self.user_maps))
 
     def __hash__(self) -> int:  # computed once: a key of caches that every count reads
         return self._hash
@@ -87,7 +87,7 @@ class Numbers:
             case "blocked":
                 return next(a for a in self.anchors if (a.shape, a.along) == (base.shape, base.number))
             case "given":
-                return dict(self.given)[base.number]
+                return dict(self.user_maps)[base.number]
         return self.products[base.number]
 
 
@@ -106,16 +106,16 @@ def _evaluate(spread: Spread, base: Base, warps: int) -> Distribution:
                 return inner.reshape(spread.shape[0])
         return inner.swap()
     match base:
-        case AnchorNumbers():
+        case AnchorTiling():
             return layout_distributions.blocked(base.shape, warps, base.along, base.columns, base.across, base.vector)
         case NestedLayout():
             return layout_distributions.of_nested(base, spread.shape)
         case WgMap():
-            return layout_distributions.of_wg_map(spread.shape, base, GIVEN_VECTOR)
+            return layout_distributions.of_wg_map(spread.shape, base, USER_MAP_VECTOR)
     return _fragments(base, spread)
 
 
-def _fragments(product: ProductNumbers, spread: Spread) -> Distribution:
+def _fragments(product: ProductTiling, spread: Spread) -> Distribution:
     row = fragments(product.intrinsic)
     (subgroups_m, subgroups_n), (data_rows, data_columns) = product.groups, product.data
     of_rows, of_columns, of_steps = (subgroups_m, subgroups_n, data_rows), (subgroups_n, 1, data_columns), (0, 0, 0)
@@ -144,20 +144,20 @@ def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
     return max(1, gcd(pieces, warps // gcd(lines // lane_lines, warps)))
 
 
-def product_numbers(inference: Inference, values: Mapping[str, Value]) -> tuple[ProductNumbers, ...]:
+def product_tilings(inference: Inference, values: Mapping[str, Value]) -> tuple[ProductTiling, ...]:
     """Return the groups of products, given the instruction and the subgroups."""
     if not inference.products:
         return ()
     intrinsic = str(values["intrinsic"])
     boxed, listed = is_boxed(intrinsic), []
     for p in inference.products:
-        if isinstance(p.given, WgMap):
-            groups, data = p.given.sg_layout, p.given.sg_data
+        if isinstance(p.user_map, WgMap):
+            groups, data = p.user_map.sg_layout, p.user_map.sg_data
         else:
             groups = int(values[f"subgroups_m{p.suffix}"]), int(values[f"subgroups_n{p.suffix}"])
             rows = rows_of(intrinsic) // WARPS if boxed else p.shape[0] // groups[0]
             data = rows, p.shape[1] // groups[1]
-        listed.append(ProductNumbers(p.shape, groups, data, intrinsic))
+        listed.append(ProductTiling(p.shape, groups, data, intrinsic))
     return tuple(listed)
 
 
@@ -166,22 +166,22 @@ def warps_of(inference: Inference, values: Mapping[str, Value]) -> int:
     if not inference.products:
         return int(values["warps"])
     p = inference.products[-1]
-    if isinstance(p.given, WgMap):
-        return p.given.subgroups
+    if isinstance(p.user_map, WgMap):
+        return p.user_map.subgroups
     return int(values[f"subgroups_m{p.suffix}"]) * int(values[f"subgroups_n{p.suffix}"])
 
 
-def anchor_numbers(inference: Inference, number: int, warps: int, values: Mapping[str, Value]) -> AnchorNumbers:
+def anchor_tiling(inference: Inference, number: int, warps: int, values: Mapping[str, Value]) -> AnchorTiling:
     """Return anchor ``number``, counted from 1, in one schedule."""
     anchor = inference.anchors[number - 1]
     columns, width = int(values[f"lanes_{number}"]), int(values[f"width_{number}"])
     line, lines = anchor.shape[anchor.along], anchor.shape[1 - anchor.along]
     across = warps_across(line // (columns * width), lines, columns, warps)
-    return AnchorNumbers(anchor.shape, anchor.along, columns, across, width)
+    return AnchorTiling(anchor.shape, anchor.along, columns, across, width)
 
 
-def numbers(inference: Inference, values: Mapping[str, Value]) -> Numbers:
+def distributions_of(inference: Inference, values: Mapping[str, Value]) -> Distributions:
     """Return the distributions for the ``values`` of a schedule, by parameter name."""
     warps = warps_of(inference, values)
-    anchors = tuple(anchor_numbers(inference, number, warps, values) for number in range(1, len(inference.anchors) + 1))
-    return Numbers(warps, product_numbers(inference, values), anchors, tuple(inference.given.items()))
+    anchors = tuple(anchor_tiling(inference, number, warps, values) for number in range(1, len(inference.anchors) + 1))
+    return Distributions(warps, product_tilings(inference, values), anchors, tuple(inference.user_maps.items()))

@@ -1,4 +1,4 @@
-"""Make ``status.md`` of ``status.toml``: ``python docs/status.py``. Fails where the evidence of a claim is missing."""
+"""Write ``status.md`` from ``status.toml``: ``python docs/status.py``. Fails if the evidence of a claim is missing."""
 
 from __future__ import annotations
 
@@ -13,49 +13,54 @@ FOLDER = Path(__file__).parent
 STATES = {
     "gpu": "run on a GPU",
     "cpu": "run without a GPU",
-    "simulated": "over simulated GPUs",
+    "simulated": "run with simulated GPUs",
     "estimated": "estimated",
 }
 HEAD = """# Status
-<!-- made by docs/status.py of status.toml -->
+<!-- written by docs/status.py from status.toml -->
 {summary} A GPU session is one command: `python -m benchmarks.gpu --minutes 20 --out results`.
 
-| part | what is claimed | how | date | evidence |
+| subject | claim | basis | date | evidence |
 |---|---|---|---|---|
 """
 
 
-def missing(claim: Mapping[str, Any], root: Path) -> list[str]:
-    """Return what is wrong with one claim, a line each: unknown keys, absent evidence, figures missing from it."""
+def errors_of(claim: Mapping[str, Any], root: Path) -> list[str]:
+    """Return the errors of one claim, one line each: unknown keys, missing files, figures that are not in the file."""
     part = claim.get("part", "a claim without a part")
-    wrong = [f"{part}: no {key}" for key in ("says", "state", "date", "evidence") if not claim.get(key)]
-    wrong += [
+    errors = [f"{part}: {key} is missing" for key in ("says", "state", "date", "evidence") if not claim.get(key)]
+    errors += [
         f"{part}: unknown key {key}" for key in set(claim) - {"part", "says", "state", "date", "evidence", "figures"}
     ]
-    if wrong:
-        return wrong
+    if errors:
+        return errors
     if claim["state"] not in STATES:
-        wrong.append(f"{part}: unknown state {claim['state']}")
+        errors.append(f"{part}: unknown state {claim['state']}")
     if not isinstance(claim["date"], datetime.date):
-        wrong.append(f"{part}: the date must be a date of TOML, such as 2026-11-24")
-    wrong += [f"{part}: {file} is missing" for file in claim["evidence"] if not (root / file).is_file()]
-    if not wrong:
+        errors.append(f"{part}: the date must be a date of TOML, such as 2026-11-24")
+    errors += [f"{part}: {file} is missing" for file in claim["evidence"] if not (root / file).is_file()]
+    if not errors:
         text = (root / claim["evidence"][0]).read_text("utf-8")
-        wrong += [
-            f"{part}: {claim['evidence'][0]} does not say {f!r}" for f in claim.get("figures", ()) if f not in text
+        errors += [
+            f"{part}: {claim['evidence'][0]} does not contain {f!r}" for f in claim.get("figures", ()) if f not in text
         ]
-    return wrong
+    return errors
 
 
 def page(text: str, root: Path) -> str:
-    """Return the page of a TOML of claims.
+    """Return the status page as Markdown.
 
-    Raises ValueError with a line for every piece of evidence that is missing.
+    Args:
+        text: Claims, as TOML.
+        root: Folder of the repository, which contains the evidence.
+
+    Raises:
+        ValueError: Claims have errors, one line for each.
     """
     claims = tomllib.loads(text)["claim"]
-    wrong = [line for claim in claims for line in missing(claim, root)]
-    if wrong:
-        raise ValueError("\n".join(wrong))
+    errors = [line for claim in claims for line in errors_of(claim, root)]
+    if errors:
+        raise ValueError("\n".join(errors))
     measured = sum(claim["state"] == "gpu" for claim in claims)
     summary = (
         f"{measured} of {len(claims)} claims have been run on a GPU."
@@ -73,7 +78,7 @@ def page(text: str, root: Path) -> str:
 
 if __name__ == "__main__":
     try:
-        made = page((FOLDER / "status.toml").read_text("utf-8"), FOLDER.parent)
+        text = page((FOLDER / "status.toml").read_text("utf-8"), FOLDER.parent)
     except ValueError as error:
         sys.exit(str(error))
-    (FOLDER / "status.md").write_text(made, "utf-8")
+    (FOLDER / "status.md").write_text(text, "utf-8")

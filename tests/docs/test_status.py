@@ -28,7 +28,7 @@ def test_the_status_page_is_current() -> None:
             '"benchmarks/results/gone.md"',
             "benchmarks/results/gone.md is missing",
         ),
-        ('"0 of 3,000"', '"0 of 30,000"', "guard_power.md does not say '0 of 30,000'"),
+        ('"0 of 3,000"', '"0 of 30,000"', "guard_power.md does not contain '0 of 30,000'"),
         ('state = "cpu"', 'state = "sure"', "unknown state sure"),
         ("date = 2026-11-22", 'date = "today"', "the date must be a date of TOML"),
         ("figures =", "numbers =", "unknown key numbers"),

@@ -159,10 +159,10 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
         "Does the time model rank Triton configurations as well with counts from the emulator as with hand-written "
         "counts?",
         "",
-        "- *Derived*: Triton compiles each configuration of torch's template for the recorded device, the emulator "
-        "executes some of its blocks at the",
-        "  true sizes, and the general time model (`cost_models/launch_time.py`) ranks them. `autosched tune --triton` "
-        "ranks in this way.",
+        "- *Derived*: Triton compiles each configuration of torch's template for the recorded device.",
+        "  The emulator executes some of its blocks at the true sizes, and the general time model "
+        "(`cost_models/launch_time.py`) ranks the configurations.",
+        "  `autosched tune --triton` ranks in this way.",
         "  `autosched tune --moe` first selects some configurations by counts computed from sizes "
         "([moe_winners.md](moe_winners.md)), and then ranks these in this way.",
         "- *By hand*: the model of matmuls with hand-written counts, fitted to other files of the same recordings.",

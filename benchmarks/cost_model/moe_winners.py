@@ -163,14 +163,14 @@ def page(vllm: Path, sglang: Path) -> str:
         f"## Groups with a median percentile above {GOAL:.0f}",
         "*Narrow* winners have tiles of at most 32 columns.",
         "",
-        "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time. "
-        "So the model ranks half of the space before a winner",
-        "  whose estimate is a few percent too long.",
-        "- **H100**: the model is wrong about narrow tiles. Winners for up to 256 rows are often 16 x 32 x 128 and "
-        "16 x 32 x 256, for which the model counts",
-        "  more reads of L2 but no advantage. From 1,024 rows on, the model's first choices are the winners.",
-        "- In an experiment, each short contiguous access counted as 64 bytes. This halved the percentile of L40S but "
-        "made that of RTX PRO 6000 worse, so it was rejected.",
+        "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time.",
+        "  So the model ranks half of the space before a winner whose estimate is a few percent too long.",
+        "- **H100**: the model is wrong about narrow tiles.",
+        "  Winners for up to 256 rows are often 16 x 32 x 128 and 16 x 32 x 256.",
+        "  For these, the model counts more reads of L2 but no advantage.",
+        "  From 1,024 rows on, the model's first choices are the winners.",
+        "- In an experiment, each short contiguous access counted as 64 bytes.",
+        "  This halved the percentile of L40S but made that of RTX PRO 6000 worse, so it was rejected.",
         "",
         "Median percentiles, with the number of winners in brackets:",
         "",

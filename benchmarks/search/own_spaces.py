@@ -128,9 +128,10 @@ def report(found: Sequence[Family], trials: int, reference: int, repeats: int, c
         "# Searches in autosched's own spaces",
         f"`python -m benchmarks.search.own_spaces --trials {trials} --reference {reference} --repeats {repeats}`, "
         f"{datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} {platform.machine()} cores without a GPU.",
-        f"Times are those of the time model for {chip} with {NOISE:.0%} noise; the sampler does not know the model.",
-        f"The *gap* is how much slower the best schedule after {trials} trials is than the best schedule among "
-        f"{reference:,} random ones and all searches.",
+        f"Times are those of the time model for {chip} with {NOISE:.0%} noise. The sampler does not know the model.",
+        f"The *gap* is how much slower the best schedule after {trials} trials is than the best known schedule.",
+        f"The best known schedule is the best one among {reference:,} random schedules and the schedules of all "
+        "searches.",
         "",
         "| family | problem | schedules | median gap | worst | CPU time per proposal |",
         "|---|---|---:|---:|---:|---:|",

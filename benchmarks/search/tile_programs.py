@@ -253,12 +253,12 @@ def main() -> None:
         f"`python -m benchmarks.search.tile_programs --samples {samples}`, {today}, on {os.cpu_count()} "
         f"{platform.machine()} cores without a GPU, load average {os.getloadavg()[0]:.0f}. Times are CPU times.\n\n"
         "## Machine code\n*per iteration* is the number of instructions that one warp executes per iteration of the "
-        "main loop, and *tensor* the number of tensor instructions among them.\n"
-        'Rows with "the template" show the hand-written kernel with the same schedule, and rows with "Triton" show '
-        "Triton's kernel with the same tile.\n\n"
+        "main loop.\n*tensor* is the number of tensor instructions among them.\n"
+        'Rows with "the template" show the hand-written kernel with the same schedule.\n'
+        'Rows with "Triton" show Triton\'s kernel with the same tile.\n\n'
         "| kernel | per iteration | tensor | registers | spilled bytes | all instructions | compile time |\n"
         "|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(code) + "\n\n"
-        "## Spaces\nThe table has the number of schedules, and the CPU times to build and count the space, to find and "
+        "## Spaces\nThe table has the number of schedules, and CPU times:\nto build and count the space, to find and "
         "compile the time model's first choice, and to compile random schedules.\n\n"
         "| program | device | schedules | build and count | first choice | its compilation | random schedules, median "
         "| max |\n"

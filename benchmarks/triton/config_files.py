@@ -39,16 +39,12 @@ _HEADINGS = (
     *("not verified", "spill", "max shared bytes", "max error"),
 )
 _WORDS = (
-    "- *Distinct*: entries with the same architecture, type, tile, warps and stages are verified once, with the first "
-    "of their GROUP_SIZE_M, which only",
-    "  affects the order of blocks.",
-    "- *Sound*: the kernel compiles for the device, fits in shared memory and registers, and agrees with float64 in "
-    "the "
-    "emulator, without",
-    "  races, out-of-bounds accesses or undefined values. The sizes include partial blocks, a partial last iteration, "
-    "an "
-    "expert without rows and",
-    "  an expert of another rank.",
+    "- *Distinct*: entries with the same architecture, type, tile, warps and stages are verified once.",
+    "  Only the first of their values of GROUP_SIZE_M is used, because it only affects the order of blocks.",
+    "- *Sound*: the kernel compiles for the device, and fits in shared memory and registers.",
+    "  In the emulator it agrees with float64, without races, out-of-bounds accesses or undefined values.",
+    "  The sizes include partial blocks, a partial last iteration, an expert without rows and an expert of another "
+    "rank.",
     "- *Broken*: does not compile, does not fit, or is not a configuration.",
     "- *No kernel*: the package's kernel cannot be called with this type here.",
     "- *Spill*: distinct configurations with register spills.",

@@ -1,4 +1,4 @@
-"""Verify sampled schedules for features of GPUs that were not available for tests.
+"""Verify sampled schedules of operators with tile programs, and for features of GPUs that were not available for tests.
 
 The features are tensor memory, block scales, sm_75, and TMA with stream-K.
 
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy as np
 from autosched.verify.run import Depth
 from autosched.verify.schedules import verify_one
 from benchmarks.emulator.speed import cpu
+from benchmarks.emulator.tile_operator_problems import PROBLEMS
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import Device, device
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
@@ -123,6 +125,13 @@ def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateS
     return problem, T4, templates_for(problem, T4)
 
 
+def _of_operator(operator: str, i: int, _: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
+    """Draw the problems of an operator with a tile program in turns, for an A100 and an H100."""
+    problems, on = PROBLEMS[operator], device(("a100", "h100")[i % 2])
+    problem = problems[i // 2 % len(problems)]
+    return problem, on, templates_for(problem, on, [operator])
+
+
 Draw = Callable[[int, np.random.Generator], tuple[Problem, Device, TemplateSet]]
 STREAM_K = "stream-K of tma_matmul on rtx5090"
 LISTS: dict[str, tuple[int, Draw]] = {
@@ -130,6 +139,7 @@ LISTS: dict[str, tuple[int, Draw]] = {
     "block scales on rtx5090": (100, block_scales),
     "sm_75 on t4": (100, turing),
     STREAM_K: (100, dealt_out),
+    **{operator: (200, partial(_of_operator, operator)) for operator in PROBLEMS},
 }
 
 
@@ -156,9 +166,13 @@ def judge(name: str, index: int, depth: Depth) -> Judged:
     drawn = usable.space(problem, on).sample(200 if streamed else 1, seed=index)
     schedule = next(s for s in drawn if not streamed or s["stream_k"])
     before = cpu()
-    done = verify_one(template(schedule.template), problem, schedule, on, depth=depth)
+    try:
+        done = verify_one(template(schedule.template), problem, schedule, on, depth=depth)
+        status, reason = done.status, done.reason
+    except ValueError as error:  # no kernel can be generated
+        status, reason = "refused", str(error)
     spent = cpu() - before
-    return Judged(name, index, problem.key(), schedule.template, schedule.key(), done.status, done.reason, spent, depth)
+    return Judged(name, index, problem.key(), schedule.template, schedule.key(), status, reason, spent, depth)
 
 
 def _known(log: Path | None) -> list[Judged]:

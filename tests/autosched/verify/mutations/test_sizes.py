@@ -81,8 +81,8 @@ REST = (
             "tiles = C::tiles_k > 64 ? 64 : C::tiles_k - first < C::tiles_of_split"),
     Planted("two matrices in turns", WGMMA, "far matrices", WGMMA_MATMUL,
             "batch = id / (of_matrix * C::split_k);", "batch = id / (of_matrix * C::split_k) % 2;"),
-    Planted("an order of 16 rows of tiles", MMA, "many rows of tiles", "common/raster.cuh", "first + inside % Group,",
-            "(first + inside % Group) % 16,"),
+    Planted("an order of 16 rows of tiles", MMA, "many rows of tiles", "common/raster.cuh",
+            "first + (inside & ((1 << launch.order) - 1)),", "(first + (inside & ((1 << launch.order) - 1))) % 16,"),
 )  # fmt: skip
 
 SIZES = tuple({(p.case, p.size): p for p in (*FIRST, *REST)}.values())

@@ -57,7 +57,7 @@ class AnalyticEstimator:
             program: Compiled launches of a pipeline, whose times are added. Default: all launches have ``resources``.
 
         Returns:
-            Seconds under sustained load, not below recorded ones (``recorded_times.py``); None if the template has no
+            Seconds under sustained load, scaled by recorded ones (``recorded_times.py``); None if the template has no
             cost counts and the emulator cannot count them.
         """
         seconds = self._modelled(candidate, resources, program)

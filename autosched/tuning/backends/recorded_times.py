@@ -1,7 +1,8 @@
-"""Recorded times of a problem, below which its estimates must not fall.
+"""Recorded times of a problem, by which its estimates are scaled.
 
 The final of a recorded search has times of a GPU under sustained load. If the model estimates less for the winner, all
-estimates of the problem are scaled, which keeps their order.
+estimates of the problem are scaled, which keeps their order. A schedule that the recorded search did not try may still
+be estimated faster than its winner.
 """
 
 from __future__ import annotations

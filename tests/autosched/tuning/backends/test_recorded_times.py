@@ -1,4 +1,4 @@
-"""Estimates of a recorded problem are not below the time of its recorded winner."""
+"""Estimates of a recorded problem are scaled so that the recorded winner is not estimated below its time."""
 
 import pytest
 

@@ -26,13 +26,13 @@ class MemoryOrder:
         """Return the number of strips (rows of tiles) of a matrix of whole tiles, and the elements per strip."""
         return rows // self.rows, columns * self.rows
 
-    def place(self, row: Any, column: Any) -> tuple[Any, Any]:
+    def position(self, row: Any, column: Any) -> tuple[Any, Any]:
         """Return the strip of elements and their offsets in it, as numbers or arrays."""
         inner = sum(((row, column)[d] >> bit & 1) << at for at, (d, bit) in enumerate(self.bits))
         return row // self.rows, column // self.columns * (self.rows * self.columns) + inner
 
     def code(self, row: str, column: str) -> tuple[str, str]:
-        """Return ``place`` in CUDA C++, for the expressions of a row and a column."""
+        """Return ``position`` in CUDA C++, for the expressions of a row and a column."""
         terms, at = list[str](), 0
         while at < len(self.bits):
             d, first = self.bits[at]
@@ -47,17 +47,17 @@ class MemoryOrder:
     def pack(self, matrix: Array) -> Array:
         """Return a matrix of whole tiles in memory order: a row for each strip."""
         packed = np.empty(self.shape(*matrix.shape), dtype=matrix.dtype)
-        packed[self._places(matrix.shape)] = matrix
+        packed[self._positions(matrix.shape)] = matrix
         return packed
 
     def unpack(self, packed: Array, shape: tuple[int, int]) -> Array:
         """Return the matrix of ``shape`` whose memory is ``packed``."""
-        matrix: Array = packed.reshape(self.shape(*shape))[self._places(shape)]
+        matrix: Array = packed.reshape(self.shape(*shape))[self._positions(shape)]
         return matrix
 
-    def _places(self, shape: tuple[int, int]) -> tuple[Array, Array]:
-        strips, places = self.place(np.arange(shape[0])[:, None], np.arange(shape[1])[None, :])
-        return np.broadcast_arrays(strips, places)  # type: ignore[return-value]
+    def _positions(self, shape: tuple[int, int]) -> tuple[Array, Array]:
+        strips, positions = self.position(np.arange(shape[0])[:, None], np.arange(shape[1])[None, :])
+        return np.broadcast_arrays(strips, positions)  # type: ignore[return-value]
 
 
 # Fragments of 16 x 16 elements of two bytes (mma.m16n8k16, wgmma): a lane has rows g and g + 8, and columns 2 t, 2 t

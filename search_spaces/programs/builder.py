@@ -136,7 +136,7 @@ class Program:
     __repr__ = short_repr
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Location in messages about the whole program: its file and line, or else its name."""
         return self.source or self.name
 
@@ -166,7 +166,9 @@ class Program:
         """
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
-            raise ProgramError(f"{self.place}: the program does not call p.blocks, which cuts its result into blocks")
+            raise ProgramError(
+                f"{self.location}: the program does not call p.blocks, which cuts its result into blocks"
+            )
         written = ir.without_unused_values(tuple(builder.scopes[0]))
         operations = pad_depths(written, builder.unused_id)
         return ir.Trace(
@@ -177,7 +179,7 @@ class Program:
             operations,
             tuple(sorted(builder.chosen.items())),
             builder.dynamic,
-            self.place,
+            self.location,
             () if operations is written else written,
         )
 
@@ -221,13 +223,13 @@ class Program:
             signature(self.function).bind(builder, *arguments)
         except TypeError as error:
             names = ", ".join(("p", *(self.parameters or passed)))
-            raise ProgramError(f"{self.place}: {self.name} must have the parameters {names}: {error}") from error
+            raise ProgramError(f"{self.location}: {self.name} must have the parameters {names}: {error}") from error
         try:
             self.function(builder, *arguments)
         except Exception as error:  # the user's code may raise anything
             raise located(error, self.function) from error
         if len(builder.scopes) != 1:
-            raise ProgramError(f"{self.place}: a loop over p.steps ended early: do not break out of it")
+            raise ProgramError(f"{self.location}: a loop over p.steps ended early: do not break out of it")
         return builder, arrays
 
 

@@ -22,10 +22,10 @@ from search_spaces.programs.language.any_order import agrees, in_order, interpre
 from search_spaces.programs.language.bounded import rounded
 from search_spaces.programs.language.edge_inputs import edge_inputs
 from search_spaces.programs.language.independence import independent
+from search_spaces.programs.language.index_inputs import IndexInput, index_inputs, scale_inputs
 from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import Trace
 from search_spaces.programs.language.parameters import Number
-from search_spaces.programs.language.place_inputs import PlaceInput, place_inputs, scale_inputs
 from search_spaces.programs.language.product_flops import product_flops
 from search_spaces.programs.language.scalar_inputs import ScalarInput, scalar_inputs
 
@@ -156,17 +156,17 @@ class ProgramProblem(Problem):
         for at in range(len(AROUND_TILES)):
             other: dict[str, Number] = {}
             strides = {stride: array for array, stride in self.program.strides.items()}
-            for place, name in enumerate(self.program.dynamic):  # a different edge case for each size
+            for number, name in enumerate(self.program.dynamic):  # a different edge case for each size
                 if name in strides:
                     columns = self._sizes_of(strides[name])[-1]
                     least = int(other.get(columns, getattr(self, columns)))
-                    other[name] = -(-least // 16) * 16 + MORE_COLUMNS[(at + place) % len(MORE_COLUMNS)]
+                    other[name] = -(-least // 16) * 16 + MORE_COLUMNS[(at + number) % len(MORE_COLUMNS)]
                     continue
                 around = AROUND_LINES if name in lines else AROUND_TILES
-                tiles_, more = around[(at + place) % len(around)]
+                tiles_, more = around[(at + number) % len(around)]
                 other[name] = max(1, tiles_ * tiles.get(self.program.sizes.index(name), 1) + more)
-            for place, (name, ends) in enumerate(edges.items()):
-                other[name] = ends[(at + place) % len(ends)]
+            for number, (name, ends) in enumerate(edges.items()):
+                other[name] = ends[(at + number) % len(ends)]
             problems.append(dataclasses.replace(self, **other))
         return tuple(dict.fromkeys(p for p in problems if p != self and p._is_defined()))
 
@@ -201,8 +201,10 @@ class ProgramProblem(Problem):
             wrong = ~agrees(one, two, bound) & ~np.isnan(two)
             if wrong.any():
                 at = np.unravel_index(int(wrong.argmax()), wrong.shape)
-                place = f"{name}[{', '.join(str(i) for i in at)}]" + (" in order" if name in self._unordered else "")
-                return f"{place} is {one[at]:g}, not {two[at]:g}: {int(wrong.sum())} of {wrong.size} elements are wrong"
+                element = f"{name}[{', '.join(str(i) for i in at)}]" + (" in order" if name in self._unordered else "")
+                return (
+                    f"{element} is {one[at]:g}, not {two[at]:g}: {int(wrong.sum())} of {wrong.size} elements are wrong"
+                )
         return ""
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -220,8 +222,8 @@ class ProgramProblem(Problem):
         size. Most indices lie inside the indexed array, and scalars that are used as indices lie in their range.
         """
         rng = np.random.default_rng(seed)
-        saying: dict[str, PlaceInput | ScalarInput] = {
-            **place_inputs(self.usual_trace()),
+        saying: dict[str, IndexInput | ScalarInput] = {
+            **index_inputs(self.usual_trace()),
             **scalar_inputs(self.usual_trace()),
         }
         inputs: dict[str, Array] = {}
@@ -254,17 +256,17 @@ class ProgramProblem(Problem):
             usual: Contents of the other arrays.
         """
         scalars = scalar_inputs(self.usual_trace())
-        places = {n: of for n, of in place_inputs(self.usual_trace()).items() if n not in scalars}
-        saying = {*places, *scalars}
+        indices = {n: of for n, of in index_inputs(self.usual_trace()).items() if n not in scalars}
+        saying = {*indices, *scalars}
         for name, of in scalars.items():
             cases = list(of.edge_cases(usual[name].shape))
             if self.program.reference is None and not of.ordered:
                 cases.append(("outside", of.outside(np.random.default_rng((seed, 2)), usual[name].shape)))
             yield from (StressInputs((f"{name}: {case}",), {**usual, name: numbers}) for case, numbers in cases)
-        for name, place in places.items():
-            if not place.distinct:
+        for name, array in indices.items():
+            if not array.distinct:
                 for first in (0, 2):  # an array may have two elements
-                    yield StressInputs((f"{name}: edges",), {**usual, name: place.edges(usual[name].shape, first)})
+                    yield StressInputs((f"{name}: edges",), {**usual, name: array.edges(usual[name].shape, first)})
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 
         def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
@@ -274,12 +276,12 @@ class ProgramProblem(Problem):
         varied = [o for o in self.operands() if o.role == "input" and o.name not in saying]
         yield from edge_inputs(varied, usual, seed, expected)
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield smaller problems that compute the results at ``places``, if rows or columns are independent."""
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
+        """Yield smaller problems that compute the results at ``positions``, if rows or columns are independent."""
         first = next((o.name for o in self.operands() if o.role != "input"), "")
-        return self.further_parts(first, places)
+        return self.further_parts(first, positions)
 
-    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
+    def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
         """Yield the same as ``parts``, for the output ``name``."""
         trace, operands = self.usual_trace(), {o.name: o for o in self.operands()}
         of = {operand: argument.sizes for operand, argument in self.program.arguments}
@@ -291,7 +293,7 @@ class ProgramProblem(Problem):
             return
         needed = [o.name for o in operands.values() if o.role == "input"] + [name]
         single = len(names) == 1
-        for rows, columns in [(places, np.zeros(1, np.int64))] if single else rectangles(places, out.shape[1]):
+        for rows, columns in [(positions, np.zeros(1, np.int64))] if single else rectangles(positions, out.shape[1]):
             chosen = {n: at for n, at in zip(names, (rows, columns), strict=False) if n in free.keys() & shared}
             every = {n: chosen[n] if n in chosen else np.arange(size) for n, size in self.sizes.items()}
             problem = dataclasses.replace(self, **{n: at.size for n, at in chosen.items()})

@@ -60,11 +60,11 @@ def _why_not(problem: ProgramProblem, device: Device) -> str | None:
         return None
     rows = [fragments(name) for name in choices.ways(device)]
     reasons = [row.why_not(device) for row in rows]
-    place = choices.first.products[0].source
+    location = choices.first.products[0].source
     if not rows:
-        return f"{place}: mma: no instruction of {device.name} multiplies {choices.element.name}"
+        return f"{location}: mma: no instruction of {device.name} multiplies {choices.element.name}"
     if None not in reasons:
-        return f"{place}: mma: {reasons[0]}"
+        return f"{location}: mma: {reasons[0]}"
     ways = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
     undealt = [why_not_dealt(inference, ways) for inference in choices.inferences.values()]
     return None if None in undealt else undealt[0]

@@ -170,7 +170,7 @@ def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
     """
     weighted = [(digit, weight) for digit, weight in of.weighted(dimension) if digit.size > 1]
     registers, lanes, warps = (
-        sorted(((d, w) for d, w in weighted if d.place == unit), key=lambda one: one[0].stride)
+        sorted(((d, w) for d, w in weighted if d.unit == unit), key=lambda one: one[0].stride)
         for unit in ("register", "lane", "warp")
     )
     in_pairs = in_pairs and all(digit.size & (digit.size - 1) == 0 for digit, _ in lanes)

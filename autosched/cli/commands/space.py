@@ -202,7 +202,7 @@ def _show_program(console: Console, problem: "ProgramProblem", schedule: Schedul
     console.print()
     for value in describe.values(problem, schedule.values):
         console.print(
-            f"{value.place}: {value.operation} {value.shape}: {value.spread}, {value.registers} registers: "
+            f"{value.location}: {value.operation} {value.shape}: {value.spread}, {value.registers} registers: "
             f"{value.distribution}",
             markup=False,
         )
@@ -210,7 +210,7 @@ def _show_program(console: Console, problem: "ProgramProblem", schedule: Schedul
     console.print(f"conversions: {len(found) or 'none'}")
     for c in found:
         cost = f", {c.cost} warp instructions" if c.cost else ""
-        console.print(f"{c.place}: {c.shape}: {c.source} -> {c.target}: {c.route}{cost}", markup=False)
+        console.print(f"{c.location}: {c.shape}: {c.source} -> {c.target}: {c.route}{cost}", markup=False)
 
 
 def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from search_spaces.programs.inference.staged_loads import stage_loads
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
-from search_spaces.programs.language.places import resolve
+from search_spaces.programs.language.window_positions import resolve
 
 MOST_PASSES = 6  # passes over a program after which the distributions of states no longer change
 

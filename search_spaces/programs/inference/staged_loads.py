@@ -107,7 +107,7 @@ def _staged(
             name += "_"
     line = line_dimension(window)
     row_major = (line == 1) != turned
-    alignment = gcd(window.array.places_of_line, window.at[line].divisor) or window.array.places_of_line
+    alignment = gcd(window.array.line_divisor, window.at[line].divisor) or window.array.line_divisor
     if order is not None:
         alignment *= order.rows
     return Staged(
@@ -148,8 +148,8 @@ def _walk(inference: Inference, window: ir.Window, loop: int) -> tuple[tuple[Ind
     inside = scalars_inside(inference, loop)
     steps = [(part[1], size) for part, size in zip(parts, window.shape, strict=True) if part is not None]
     whole = len(steps) == 2 and all(step in (0, size) for step, size in steps) and 0 in dict(steps)
-    moves = any(loop in place.loops for place in window.array.lead)
-    if moves or not whole or any(place.scalars & inside for place in (*window.array.lead, *window.at)):
+    moves = any(loop in position.loops for position in window.array.lead)
+    if moves or not whole or any(position.scalars & inside for position in (*window.array.lead, *window.at)):
         return window.at, "placed"
     line = line_dimension(window)
     (first, _), (second, _) = (part for part in parts if part is not None)

@@ -79,7 +79,7 @@ class Array:
         return full[len(self.lead) :]
 
     @property
-    def places_of_line(self) -> int:
+    def line_divisor(self) -> int:
         """A number that divides, in every launch, both the elements per line and the distance between lines."""
         if self.pitch is not None:
             return math.gcd(self.matrix[1] if self.line is None else self.line.divisor, self.pitch.divisor)
@@ -90,16 +90,16 @@ class Array:
         """Elements from one line to the next, as CUDA C++."""
         return str(self.matrix[1]) if self.pitch is None else self.pitch.code
 
-    def __getitem__(self, place: Index | int) -> Array:
+    def __getitem__(self, position: Index | int) -> Array:
         """Return the slice at an index of the first dimension. Raises MisusedArray if only a matrix remains."""
         if len(self.shape) < 3:
             raise MisusedArray(f"{self.name}[..]: only dimensions before the last two can be indexed: use p.window")
-        if not isinstance(place, Index | int) or isinstance(place, bool):
+        if not isinstance(position, Index | int) or isinstance(position, bool):
             raise MisusedArray(
                 f"{self.name}[..]: the index of a dimension is a position or a whole number, not a "
-                f"{type(place).__name__.lower()}: load it with p.load_scalar, or pass p.window a tile of row numbers"
+                f"{type(position).__name__.lower()}: load it with p.load_scalar, or pass p.window a tile of row numbers"
             )
-        index = place if isinstance(place, Index) else Index("constant", place)
+        index = position if isinstance(position, Index) else Index("constant", position)
         return replace(self, lead=(*self.lead, index))
 
 

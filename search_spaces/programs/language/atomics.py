@@ -57,14 +57,14 @@ def ordered(items: Sequence[T], order: int) -> list[T]:
     return [items[i] for i in np.random.default_rng(order).permutation(len(items))]
 
 
-def rounds(places: IntArray, order: int) -> Iterator[IntArray]:
-    """Split ``places`` into rounds, each without duplicates; yield the indices into ``places`` of each round."""
-    order_of_elements = np.array(ordered(range(places.size), order), dtype=np.int64)
-    by_place = order_of_elements[np.argsort(places[order_of_elements], kind="stable")]
-    first = np.searchsorted(places[by_place], places[by_place])
-    round_of_element = np.arange(places.size) - first
+def rounds(positions: IntArray, order: int) -> Iterator[IntArray]:
+    """Split ``positions`` into rounds, each without duplicates; yield the indices into ``positions`` of each round."""
+    order_of_elements = np.array(ordered(range(positions.size), order), dtype=np.int64)
+    by_position = order_of_elements[np.argsort(positions[order_of_elements], kind="stable")]
+    first = np.searchsorted(positions[by_position], positions[by_position])
+    round_of_element = np.arange(positions.size) - first
     for number in range(int(round_of_element.max(initial=-1)) + 1):
-        yield by_place[round_of_element == number]
+        yield by_position[round_of_element == number]
 
 
 def before(type_: DType, parts: list[FloatArray]) -> Bounded:

@@ -137,20 +137,20 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
 
 def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: int) -> Bounded:
     """Return the picked indices along ``axis``; bounds include every index that a kernel may pick due to rounding."""
-    (values, errors), (places, unsure) = elements, index
+    (values, errors), (positions, unsure) = elements, index
     sign = PICKS[operation.kind].sign
     nan = np.isnan(values)
     key = np.where(nan, np.inf, sign * values)
     best = key.max(axis, keepdims=True)
     first = nan.any(axis, keepdims=True)
     chosen = np.where(first, nan, key == best)
-    smallest = np.where(chosen, places, np.inf).min(axis)
+    smallest = np.where(chosen, positions, np.inf).min(axis)
     indeterminate = np.isinf(errors)
     low, high = np.where(indeterminate, -np.inf, key - errors), np.where(indeterminate, np.inf, key + errors)
     certain_nan = (nan & ~indeterminate).any(axis, keepdims=True)
     near = np.where(certain_nan, nan | indeterminate, high >= low.max(axis, keepdims=True))
     near &= ~(chosen & (errors == 0.0))  # among exact equal elements the smallest index always wins
-    bound = np.where(near, np.abs(places - np.expand_dims(smallest, axis)), 0.0).max(axis)
+    bound = np.where(near, np.abs(positions - np.expand_dims(smallest, axis)), 0.0).max(axis)
     return smallest, np.where((unsure > 0).any(axis), np.inf, bound)
 
 

@@ -112,9 +112,9 @@ class _Depths:
 
     def _ends(self, window: ir.Window, d: int) -> bool:
         """Return True if a window ends along ``d`` at or beyond the end of its array."""
-        place = window.at[d]
-        fixed = place.kind == "constant" and (window.id, d) not in self.moved and window.dynamic(d) is None
-        return fixed and place.number + window.shape[d] >= window.extent[d]
+        position = window.at[d]
+        fixed = position.kind == "constant" and (window.id, d) not in self.moved and window.dynamic(d) is None
+        return fixed and position.number + window.shape[d] >= window.extent[d]
 
     def _new(self, value: ir.Value, d: int, size: int) -> ir.Value:
         shape = (size, value.shape[1]) if d == 0 else (value.shape[0], size)
@@ -189,9 +189,9 @@ class _Depths:
     ) -> Iterator[ir.Operation]:
         """Yield the operations that replace the elements of a value beyond ``depth`` with zeros."""
         line = (result.shape[0], 1) if d == 0 else (1, result.shape[1])
-        place, inside = ir.Value(next(self.ids), line, I32), ir.Value(next(self.ids), line, BOOL)
+        position, inside = ir.Value(next(self.ids), line, I32), ir.Value(next(self.ids), line, BOOL)
         mask = ir.Value(next(self.ids), result.shape, BOOL)
-        yield ir.Coordinates(place, d, ZERO, source)
-        yield ir.Map(inside, "less", (place, float(depth)), source)
+        yield ir.Coordinates(position, d, ZERO, source)
+        yield ir.Map(inside, "less", (position, float(depth)), source)
         yield ir.Broadcast(mask, inside, 1 - d, source)
         yield ir.Map(result, "where", (mask, value, 0.0), source)

@@ -18,7 +18,7 @@ import numpy as np
 from search_spaces.arrays import IntArray
 from search_spaces.hardware.fragments import WARP
 
-Place = Literal["warp", "lane", "register"]
+Unit = Literal["warp", "lane", "register"]
 WIDEST = 16  # bytes of the widest access of a thread
 
 
@@ -27,7 +27,7 @@ class Digit:
     """One digit, ``id // stride % size``, of the number of the warp, the lane or the register."""
 
     size: int
-    place: Place
+    unit: Unit
     stride: int
 
 
@@ -53,7 +53,7 @@ class Distribution:
     @cached_property
     def registers(self) -> int:
         """Registers (elements) per thread."""
-        return math.prod(d.size for of in self.digits for d in of if d.place == "register")
+        return math.prod(d.size for of in self.digits for d in of if d.unit == "register")
 
     def weighted(self, dimension: int) -> Iterator[tuple[Digit, int]]:
         """Yield the digits of a dimension, each with its weight in the coordinate."""
@@ -62,11 +62,11 @@ class Distribution:
             weight //= digit.size
             yield digit, weight
 
-    def part(self, dimension: int, place: Place, ids: IntArray) -> IntArray:
+    def part(self, dimension: int, unit: Unit, ids: IntArray) -> IntArray:
         """Return what the warp, lane or register numbers ``ids`` contribute to the coordinate along a dimension."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
-            if digit.place == place:
+            if digit.unit == unit:
                 total += ids // digit.stride % digit.size * weight
         return total
 
@@ -87,10 +87,10 @@ class Distribution:
         """Return the coordinate of a thread's register 0 as CUDA C++, in terms of ``warp`` and ``lane``."""
         terms = []
         for digit, weight in self.weighted(dimension):
-            if digit.place == "register" or digit.size == 1:
+            if digit.unit == "register" or digit.size == 1:
                 continue
-            limit = WARP if digit.place == "lane" else warps
-            term: str = digit.place
+            limit = WARP if digit.unit == "lane" else warps
+            term: str = digit.unit
             if digit.stride > 1:
                 term = f"{term} / {digit.stride}"
             if digit.stride * digit.size < limit:
@@ -123,7 +123,7 @@ class Distribution:
                 raise ValueError(f"groups of {size} cut across the digits of {self}")
             below //= divisor
             if divisor < digit.size:
-                remaining.append(Digit(digit.size // divisor, digit.place, digit.stride * divisor))
+                remaining.append(Digit(digit.size // divisor, digit.unit, digit.stride * divisor))
         digits = tuple(tuple(reversed(remaining)) if d == dimension else of for d, of in enumerate(self.digits))
         return Distribution((digits[0], digits[1])).packed()
 
@@ -153,42 +153,42 @@ class Distribution:
 
     def packed(self) -> Distribution:
         """Return the same distribution with registers numbered without gaps, in the same order."""
-        strides = sorted((d.stride, d.size) for of in self.digits for d in of if d.place == "register" and d.size > 1)
+        strides = sorted((d.stride, d.size) for of in self.digits for d in of if d.unit == "register" and d.size > 1)
         packed, total = {}, 1
         for stride, size in strides:
             packed[stride] = total
             total *= size
         digits = tuple(
-            tuple(Digit(d.size, d.place, packed[d.stride]) if d.place == "register" else d for d in of if d.size > 1)
+            tuple(Digit(d.size, d.unit, packed[d.stride]) if d.unit == "register" else d for d in of if d.size > 1)
             for of in self.digits
         )
         return Distribution((digits[0], digits[1]))
 
-    def used(self, place: Place, limit: int, only: int | None = None) -> list[tuple[int, int]]:
+    def used(self, unit: Unit, limit: int, only: int | None = None) -> list[tuple[int, int]]:
         """Return (stride, size) of the digits of warps or lanes, of both dimensions or ``only`` of one."""
         chosen = [self.digits[only]] if only is not None else self.digits
-        return sorted((d.stride, d.size) for of in chosen for d in of if d.place == place and d.size > 1)
+        return sorted((d.stride, d.size) for of in chosen for d in of if d.unit == unit and d.size > 1)
 
-    def copies(self, place: Place, limit: int) -> int:
+    def copies(self, unit: Unit, limit: int) -> int:
         """Return how many warps (or lanes) hold a copy of the same element."""
-        return limit // math.prod(size for _, size in self.used(place, limit))
+        return limit // math.prod(size for _, size in self.used(unit, limit))
 
     def leader(self, warps: int) -> str:
         """Return a CUDA C++ condition: of threads that hold the same elements, true in the first; "" without copies."""
         tests = []
-        for place, limit in (("warp", warps), ("lane", WARP)):
-            digits = self.used(place, limit)  # type: ignore[arg-type]
+        for unit, limit in (("warp", warps), ("lane", WARP)):
+            digits = self.used(unit, limit)  # type: ignore[arg-type]
             if math.prod(size for _, size in digits) == limit:
                 continue
-            own = " + ".join(f"{place} / {stride} % {size} * {stride}" for stride, size in digits) or "0"
-            tests.append(f"{place} == {own}")
+            own = " + ".join(f"{unit} / {stride} % {size} * {stride}" for stride, size in digits) or "0"
+            tests.append(f"{unit} == {own}")
         return " && ".join(tests)
 
     def run(self, dimension: int) -> int:
         """Return how many neighbours along ``dimension`` lie in consecutive registers."""
         length = 1
         for digit in reversed(self.digits[dimension]):
-            if digit.place != "register" or digit.stride != length:
+            if digit.unit != "register" or digit.stride != length:
                 break
             length *= digit.size
         return length
@@ -201,7 +201,7 @@ class Distribution:
 
     def __str__(self) -> str:
         def text(of: tuple[Digit, ...]) -> str:
-            return " ".join(f"{d.place}[{d.size}:{d.stride}]" for d in of) or "1"
+            return " ".join(f"{d.unit}[{d.size}:{d.stride}]" for d in of) or "1"
 
         return f"({text(self.digits[0])}, {text(self.digits[1])})"
 
@@ -219,9 +219,9 @@ def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple
             raise ValueError(f"parts of {below} cut across the digits of {of}")
         below //= divisor
         if divisor > 1:
-            fast.insert(0, Digit(divisor, digit.place, digit.stride))
+            fast.insert(0, Digit(divisor, digit.unit, digit.stride))
         if divisor < digit.size:
-            slow.insert(0, Digit(digit.size // divisor, digit.place, digit.stride * divisor))
+            slow.insert(0, Digit(digit.size // divisor, digit.unit, digit.stride * divisor))
     return tuple(slow), tuple(fast)
 
 
@@ -246,5 +246,5 @@ def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tup
     mine[dimension] = [offset // size for offset in mine[dimension]]
     if size == of.shape[dimension]:
         mine[dimension] = [0] * of.registers
-    places = {pair: r for r, pair in enumerate(zip(*(folded.of_registers(d) for d in (0, 1)), strict=True))}
-    return folded, tuple(places[pair] for pair in zip(*mine, strict=True))
+    register_of = {pair: r for r, pair in enumerate(zip(*(folded.of_registers(d) for d in (0, 1)), strict=True))}
+    return folded, tuple(register_of[pair] for pair in zip(*mine, strict=True))

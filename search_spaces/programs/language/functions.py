@@ -161,15 +161,15 @@ def _truth(function: Callable[..., object]) -> Callable[..., FloatArray]:
 def _nibble(
     word: FloatArray, column: FloatArray, first: FloatArray, count: FloatArray, zero: FloatArray, times: FloatArray
 ) -> FloatArray:
-    bits, place = word.astype(np.int64), column.astype(np.int64)
-    step = place // 16 % count.astype(np.int64) + first.astype(np.int64)
-    return np.asarray(((bits >> (4 * step + 16 * (place & 1)) & 15) - zero) * times, dtype=np.float64)
+    bits, position = word.astype(np.int64), column.astype(np.int64)
+    step = position // 16 % count.astype(np.int64) + first.astype(np.int64)
+    return np.asarray(((bits >> (4 * step + 16 * (position & 1)) & 15) - zero) * times, dtype=np.float64)
 
 
 def _fp4(word: FloatArray, column: FloatArray, first: FloatArray, count: FloatArray, scale: FloatArray) -> FloatArray:
-    bits, place = word.astype(np.int64), column.astype(np.int64)
-    step = place // 16 % count.astype(np.int64) + first.astype(np.int64)
-    code = bits >> (4 * step + 16 * (place & 1)) & 15
+    bits, position = word.astype(np.int64), column.astype(np.int64)
+    step = position // 16 % count.astype(np.int64) + first.astype(np.int64)
+    code = bits >> (4 * step + 16 * (position & 1)) & 15
     return np.asarray(np.where(code > 7, -1.0, 1.0) * FP4[code & 7] * scale * 2.0**FP4_EXPONENT, dtype=np.float64)
 
 

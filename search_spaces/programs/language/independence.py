@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
-from search_spaces.programs.language.places import resolve
+from search_spaces.programs.language.window_positions import resolve
 
 
 @lru_cache(maxsize=256)
@@ -51,10 +51,10 @@ class _Along:
         for operation in operations:
             match operation:
                 case ir.Loop():
-                    self._check_place(operation.first, operation.stop)
+                    self._check_index(operation.first, operation.stop)
                     self._run(operation.body)
                 case ir.If():
-                    self._check_place(operation.index)
+                    self._check_index(operation.index)
                     self._run(operation.body)
                 case ir.StoreTile(value, window):
                     if operation.rows_below is not None:
@@ -76,7 +76,7 @@ class _Along:
                 case ir.LoadScalar():
                     if self.name in operation.array.sizes:
                         raise _Mixed
-                    self._check_place(operation.index)
+                    self._check_index(operation.index)
                 case ir.Prefetch() | ir.Move():
                     pass
                 case _:
@@ -88,7 +88,7 @@ class _Along:
                 along = self._window(window)
                 return None if along is None or window.shape[along] == 1 else along  # a single position
             case ir.Coordinates(_, _, base):
-                self._check_place(base)
+                self._check_index(base)
                 return None
             case ir.Read(_, state):
                 return self.states.get(state)
@@ -145,12 +145,12 @@ class _Along:
             if not fits:
                 raise _Mixed
             self.block = axes[0]
-        self._check_place(*window.array.lead, *(window.at[d] for d in (0, 1) if d not in along))
+        self._check_index(*window.array.lead, *(window.at[d] for d in (0, 1) if d not in along))
         return along[0] if along else None
 
-    def _check_place(self, *places: Index) -> None:
+    def _check_index(self, *indices: Index) -> None:
         """Check that no index depends on the block's position along the extent."""
-        for place in places:
-            if place.kind == "block" and place.number == self.block:
+        for index in indices:
+            if index.kind == "block" and index.number == self.block:
                 raise _Mixed
-            self._check_place(*place.args)
+            self._check_index(*index.args)

@@ -31,7 +31,7 @@ from search_spaces.programs.language.bounded import (
 )
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.index import Index
-from search_spaces.programs.language.places import resolve
+from search_spaces.programs.language.window_positions import resolve
 
 
 def interpret(
@@ -160,11 +160,11 @@ class _Block:
                 parts = [self._matrix({window.array.name: of}, window)[0].copy() for of in contents]
                 return parts[0], parts[1]
             case ir.LoadTile(result, window, padding) if window.index is not None:
-                inside, places = self._scattered(window)
-                values = np.where(inside, self._lines(self._held(window), window)[places], padding)
+                inside, positions = self._scattered(window)
+                values = np.where(inside, self._lines(self._held(window), window)[positions], padding)
                 unsure = np.broadcast_to(self.values[window.index.id][1] > 0, result.shape)
                 inexact = self.bounds if window.array.role == "inout" else self.errors
-                errors = self._lines(inexact, window)[places] if window.array.name in inexact else 0.0
+                errors = self._lines(inexact, window)[positions] if window.array.name in inexact else 0.0
                 return values, np.where(unsure, np.inf, np.where(inside, errors, 0.0))
             case ir.LoadTile(result, window, padding):
                 if window.array.role == "inout":
@@ -231,8 +231,8 @@ class _Block:
         elements = operand[0].reshape(cut), operand[1].reshape(cut)
         if operation.index is None:
             return reduced(operation, *elements, axis)
-        places, unsure = self.values[operation.index.id]
-        return picked(operation, elements, (places.reshape(cut), unsure.reshape(cut)), axis)
+        positions, unsure = self.values[operation.index.id]
+        return picked(operation, elements, (positions.reshape(cut), unsure.reshape(cut)), axis)
 
     def _product(self, operation: ir.Mma) -> Bounded:
         a, b = self.values[operation.a.id], self.values[operation.b.id]
@@ -244,11 +244,11 @@ class _Block:
             a, b = block_scaled(row, a, by_a, 1), block_scaled(row, b, by_b, 0)
         return product(operation, a, b, c)
 
-    def _place(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
+    def _overlap(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
         """Return the part of the array and the part of the tile that overlap."""
         of_array, of_tile = [], []
-        for place, size, extent in zip(window.at, window.shape, window.extent, strict=True):
-            start = place.at(self.block, self.loops)
+        for index, size, extent in zip(window.at, window.shape, window.extent, strict=True):
+            start = index.at(self.block, self.loops)
             low = max(start, 0)
             high = max(min(start + size, extent), low)
             of_array.append(slice(low, high))
@@ -257,8 +257,8 @@ class _Block:
 
     def _matrix(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> tuple[FloatArray, tuple[slice, slice]]:
         """Return a view of the window's part of its array, and the part of the tile that it covers."""
-        place, tile = self._place(window)
-        lead, rows, columns = place[:-2], place[-2], place[-1]
+        region, tile = self._overlap(window)
+        lead, rows, columns = region[:-2], region[-2], region[-1]
         matrix = arrays[window.array.name][lead].reshape(window.array.matrix)
         return (matrix.T if window.turned else matrix)[rows, columns], tile
 
@@ -293,9 +293,9 @@ class _Block:
         return self.outputs if window.array.role == "inout" else self.arrays
 
     def _loaded(self, arrays: Mapping[str, FloatArray], window: ir.Window, padding: float) -> FloatArray:
-        part, place = self._matrix(arrays, window)
+        part, overlap = self._matrix(arrays, window)
         tile = np.full(window.shape, padding)
-        tile[place] = part
+        tile[overlap] = part
         return tile
 
     def _keep(self, value: Bounded, window: ir.Window) -> None:
@@ -307,7 +307,7 @@ class _Block:
 
     def _scalar(self, operation: ir.LoadScalar) -> int:
         at = tuple(index.at(self.block, self.loops) for index in operation.at)
-        inside = all(0 <= place < extent for place, extent in zip(at, operation.array.full, strict=True))
+        inside = all(0 <= index < extent for index, extent in zip(at, operation.array.full, strict=True))
         number = int(self.arrays[operation.array.name][at]) if inside else operation.low
         return min(max(number, operation.low), operation.high)
 
@@ -346,8 +346,8 @@ class _Block:
                 self._lines(contents, window)[rows[inside], columns[inside]] = tile[inside]
             return
         for contents, tile in zip((self.outputs, self.bounds), value, strict=True):
-            part, place = self._matrix(contents, window)
-            part[...] = tile[place]
+            part, overlap = self._matrix(contents, window)
+            part[...] = tile[overlap]
 
     def _combine(self, kind: str, value: Bounded, window: ir.Window) -> Bounded:
         """Combine elements with those of a tile, and return the old elements."""
@@ -356,19 +356,23 @@ class _Block:
         totals = [{window.array.name: a} for a in (added.sizes, added.counts)]
         arrays = [self.outputs, self.bounds, *totals]
         if window.index is None:
-            place = self._matrix(self.outputs, window)[1]
+            overlap = self._matrix(self.outputs, window)[1]
             parts = [self._matrix(a, window)[0] for a in arrays]
-            old[place], unsure[place] = before(type_, parts)
-            joined = combined(kind, type_, parts, value[0][place], value[1][place])
+            old[overlap], unsure[overlap] = before(type_, parts)
+            joined = combined(kind, type_, parts, value[0][overlap], value[1][overlap])
             for part, result in zip(parts, joined, strict=True):
                 part[...] = result
             return old, unsure
         inside, (rows, columns) = self._scattered(window)
         lines = [self._lines(a, window) for a in arrays]
-        places, values, error = rows[inside] * lines[0].shape[1] + columns[inside], value[0][inside], value[1][inside]
-        olds, errors = np.zeros(places.size), np.zeros(places.size)
-        for chosen in rounds(places, self.order):  # a position may occur several times
-            at = np.unravel_index(places[chosen], lines[0].shape)
+        positions, values, error = (
+            rows[inside] * lines[0].shape[1] + columns[inside],
+            value[0][inside],
+            value[1][inside],
+        )
+        olds, errors = np.zeros(positions.size), np.zeros(positions.size)
+        for chosen in rounds(positions, self.order):  # a position may occur several times
+            at = np.unravel_index(positions[chosen], lines[0].shape)
             parts = [a[at] for a in lines]
             olds[chosen], errors[chosen] = before(type_, parts)
             for line, result in zip(lines, combined(kind, type_, parts, values[chosen], error[chosen]), strict=True):

@@ -120,7 +120,7 @@ class Trace:
     operations: tuple[Operation, ...]
     chosen: tuple[tuple[str, int], ...]
     dynamic: tuple[Index | None, ...] = ()  # the extents that each launch passes
-    place: str = ""  # file and line of the program, for messages
+    location: str = ""  # file and line of the program, for messages
     written: tuple[Operation, ...] = field(default=(), compare=False)
 
     @cached_property

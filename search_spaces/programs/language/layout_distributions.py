@@ -160,6 +160,6 @@ def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int
 def turned(window: Window, warps: int) -> Distribution:
     """Return the distribution that stores a tile transposed in shared memory: widest vectors, lanes along a line."""
     along = 0 if window.turned else 1
-    extent, line, bytes_ = window.array.places_of_line, window.shape[along], window.array.dtype.bytes
+    extent, line, bytes_ = window.array.line_divisor, window.shape[along], window.array.dtype.bytes
     vector = math.gcd(extent, window.at[along].divisor or extent, line, WIDEST // bytes_)
     return blocked(window.shape, warps, along, math.gcd(line // vector, WARP), 1, vector)

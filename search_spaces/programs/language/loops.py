@@ -10,7 +10,7 @@ from typing import Literal
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import ZERO, Index, constant
 from search_spaces.programs.language.ir import Shape
-from search_spaces.programs.language.named_functions import place_of
+from search_spaces.programs.language.named_functions import index_operand
 from search_spaces.programs.language.scalars import Scalars
 from search_spaces.programs.language.values import Recorder, State, Tile, caller, fail, tile_of
 
@@ -54,7 +54,7 @@ class Loops(Scalars, Recorder):
         if step < 1:
             fail(operation, f"a step has at least one element, not {step}")
         source, number = caller(), self.new_id()
-        begin, end = place_of(operation, first), place_of(operation, stop)
+        begin, end = index_operand(operation, first), index_operand(operation, stop)
         self.scopes.append([])
         yield begin + Index("loop", number) * step
         body = tuple(self.scopes.pop())
@@ -128,16 +128,16 @@ class Loops(Scalars, Recorder):
                 fail("split", f"each part would repeat the store at {operation.source}: move it after the loop")
 
     @contextmanager
-    def when(self, place: Index, equals: int = 0) -> Iterator[None]:
+    def when(self, index: Index, equals: int = 0) -> Iterator[None]:
         """Run operations only if an index is ``equals``: ``with p.when(at % 128):`` (scf.if).
 
         The condition holds for all threads of a block or for none. The body is traced once. If it
         moves a window inside a loop, the condition must hold once every fixed number of iterations.
         """
         source, number = caller(), self.new_id()
-        if not isinstance(place, Index):
-            fail("when", f"the condition must be an index, such as at % 128, not {place!r}")
+        if not isinstance(index, Index):
+            fail("when", f"the condition must be an index, such as at % 128, not {index!r}")
         self.scopes.append([])
         yield
         body = tuple(self.scopes.pop())
-        self.add(ir.If(number, place, equals, body, source))
+        self.add(ir.If(number, index, equals, body, source))

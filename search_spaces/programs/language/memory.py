@@ -13,9 +13,9 @@ from search_spaces.programs.language import index, ir
 from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
-from search_spaces.programs.language.named_functions import NamedFunctions, place_of
+from search_spaces.programs.language.named_functions import NamedFunctions, index_operand
 from search_spaces.programs.language.values import (
-    Place,
+    IndexLike,
     Recorder,
     State,
     Tile,
@@ -36,10 +36,10 @@ MOST_PLACES = 2**31  # largest number of elements of a matrix that is indexed by
 
 def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, turned: bool) -> None:
     """Check that a window consists of whole tiles of the array's order. Raises ProgramError."""
-    sizes, places = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
-    if turned or any(isinstance(place, Tile | State) for place in places):
+    sizes, positions = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
+    if turned or any(isinstance(position, Tile | State) for position in positions):
         fail("window", f"{array.name} is packed: its windows cannot be turned or indexed by tiles")
-    divisors = [place_of("window", place).divisor for place in places]
+    divisors = [index_operand("window", position).divisor for position in positions]
     if any(divisor % size or extent % size for divisor, size, extent in zip(divisors, sizes, shape, strict=True)):
         fail("window", f"{array.name} is packed: windows are whole tiles of {order.rows}x{order.columns}")
 
@@ -110,7 +110,7 @@ class ArrayOperations(NamedFunctions, Recorder):
     def window(
         self,
         array: ir.Array,
-        at: Tile | tuple[Place, Place],
+        at: Tile | tuple[IndexLike, IndexLike],
         shape: Shape,
         *,
         turned: bool = False,
@@ -153,11 +153,16 @@ class ArrayOperations(NamedFunctions, Recorder):
             _check_tiles(array, array.order, at, shape, turned)
         if isinstance(at, Tile | State) or any(isinstance(a, Tile | State) for a in at):
             return self._scattered(array, at, shape, turned, map)
-        places = place_of("window", at[0]), place_of("window", at[1])
-        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, map))
+        positions = index_operand("window", at[0]), index_operand("window", at[1])
+        return WindowHandle(self, ir.Window(self.new_id(), array, positions, shape, turned, map))
 
     def _scattered(
-        self, array: ir.Array, at: Tile | State | tuple[Place, Place], shape: Shape, turned: bool, map: WgMap | None
+        self,
+        array: ir.Array,
+        at: Tile | State | tuple[IndexLike, IndexLike],
+        shape: Shape,
+        turned: bool,
+        map: WgMap | None,
     ) -> WindowHandle:
         """Return a window whose elements are selected by a tile of indices."""
         if map is not None or array.role == "shared":
@@ -165,7 +170,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         if len(array.shape) == 1:
             if not isinstance(at, Tile | State):
                 fail("window", f"{array.name} is a vector: pass one tile of indices, not a pair")
-            indices, places, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
+            indices, positions, wanted = at.tile(), (index.constant(0), index.constant(0)), shape
         else:
             if isinstance(at, Tile | State):
                 fail("window", f"{array.name} is a matrix: pass a pair, (tile of row indices, column)")
@@ -174,12 +179,12 @@ class ArrayOperations(NamedFunctions, Recorder):
                 return self._of_elements(array, across.tile(), line.tile(), shape)
             if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
                 fail("window", f"index {array.name} by a tile (the lines) and an index (the position where they begin)")
-            indices, along = across.tile(), place_of("window", line)
-            places = (along, index.constant(0)) if turned else (index.constant(0), along)
+            indices, along = across.tile(), index_operand("window", line)
+            positions = (along, index.constant(0)) if turned else (index.constant(0), along)
             wanted = (1, shape[1]) if turned else (shape[0], 1)
         if (indices.shape, indices.value.dtype) != (wanted, I32):
             fail("window", f"the indices must be {shape_text(wanted)} i32, not {value_text(indices.value)}")
-        return WindowHandle(self, ir.Window(self.new_id(), array, places, shape, turned, None, indices.value))
+        return WindowHandle(self, ir.Window(self.new_id(), array, positions, shape, turned, None, indices.value))
 
     def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
         """Return a window whose elements are each selected by a row and a column index.
@@ -195,14 +200,16 @@ class ArrayOperations(NamedFunctions, Recorder):
         if rows * columns > MOST_PLACES:
             fail("window", f"{array.name} has more than 2^31 elements, which 32-bit indices cannot address")
         inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
-        place = self.map("where", inside, row * columns + column, -1)
+        position = self.map("where", inside, row * columns + column, -1)
         for d in (0, 1):
-            place = place if place.shape[d] == shape[d] else self.broadcast(place, d, shape[d])
+            position = position if position.shape[d] == shape[d] else self.broadcast(position, d, shape[d])
         line = ir.Array(
             array.name, array.role, array.dtype, array.sizes, (*array.full[:-2], 1, rows * columns), array.lead
         )
         zero = index.constant(0)
-        return WindowHandle(self, ir.Window(self.new_id(), line, (zero, zero), shape, False, None, place.value, True))
+        return WindowHandle(
+            self, ir.Window(self.new_id(), line, (zero, zero), shape, False, None, position.value, True)
+        )
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
         """Return a tile in shared memory (RFC, a memref with slm), to which windows store and from which they load.
@@ -244,7 +251,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         self._check_target("store", "store_tile", tile, to)
         if to.index is not None and to.array.role != "inout":
             fail("store", f"{to.array.name} must be InOut: elements without an index keep their values")
-        end = None if rows_below is None else place_of("store", rows_below)
+        end = None if rows_below is None else index_operand("store", rows_below)
         if end is not None and (to.index is not None or to.array.role == "shared"):
             fail("store", "rows_below needs a window on an array argument, without indices")
         self.add(ir.StoreTile(tile.value, to, caller(), end))

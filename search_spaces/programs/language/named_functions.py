@@ -9,7 +9,7 @@ from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.values import Operand, State, Tile, fail
 
 
-def place_of(operation: str, value: object) -> Index:
+def index_operand(operation: str, value: object) -> Index:
     """Return an index. Raises ProgramError for anything but an index or a whole number."""
     if isinstance(value, Tile | State):
         fail(operation, "a position is the same for all threads of a block, not a tile: load it with p.load_scalar")
@@ -30,13 +30,13 @@ class NamedFunctions(ABC):
     def maximum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
         """Return the larger of two operands: of tiles element by element, or of two indices or sizes."""
         if isinstance(a, Index) or isinstance(b, Index):
-            return index.maximum(place_of("maximum", a), place_of("maximum", b))
+            return index.maximum(index_operand("maximum", a), index_operand("maximum", b))
         return self.map("maximum", a, b)
 
     def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
         """Return the smaller of two operands: of tiles element by element, or of two indices or sizes."""
         if isinstance(a, Index) or isinstance(b, Index):
-            return index.minimum(place_of("minimum", a), place_of("minimum", b))
+            return index.minimum(index_operand("minimum", a), index_operand("minimum", b))
         return self.map("minimum", a, b)
 
     def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:

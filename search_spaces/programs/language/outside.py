@@ -37,11 +37,11 @@ class Outside:
 INSIDE = Outside("inside")
 
 
-def misses(window: ir.Window, places: Outside) -> bool:
+def misses(window: ir.Window, positions: Outside) -> bool:
     """Return True if the padding of a tile of indices is a constant that lies outside of the window's array."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
-    return places.kind == "constant" and not 0 <= places.value < extent
+    return positions.kind == "constant" and not 0 <= positions.value < extent
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:

@@ -59,7 +59,7 @@ class _Walk:
                 case ir.StoreTile(value, window) if window.array.role == "shared":
                     self._keep(value, window)
                 case ir.StoreTile(_, window, source) | ir.AtomicRmw(_, _, window, source) if window.index is not None:
-                    self._check_places(window, source)
+                    self._check_positions(window, source)
                     self._fetched(operation)
                 case ir.AtomicFetch():
                     self._fetched(operation)
@@ -145,10 +145,12 @@ class _Walk:
 
     def _loaded(self, window: ir.Window, padding: float, source: Source, d: int) -> Outside:
         if window.index is not None and d in window.indexed:
-            places = self.outside[window.index.id][d]
-            if places.kind == "inside":
+            positions = self.outside[window.index.id][d]
+            if positions.kind == "inside":
                 return INSIDE
-            return replace(places, value=padding) if misses(window, places) else replace(places, kind="unknown")
+            return (
+                replace(positions, value=padding) if misses(window, positions) else replace(positions, kind="unknown")
+            )
         low, high = window.at[d].interval(self.trace.most_blocks, self.iterations)
         edges: set[Edge] = set()
         if high + window.shape[d] > window.least[d]:
@@ -157,15 +159,15 @@ class _Walk:
             edges.add((window.at[d], 0, True))
         return Outside("constant", padding, frozenset(edges), source) if edges else INSIDE
 
-    def _check_places(self, window: ir.Window, source: Source) -> None:
+    def _check_positions(self, window: ir.Window, source: Source) -> None:
         assert window.index is not None
         for d in window.indexed:
-            places = self.outside[window.index.id][d]
-            if places.kind != "inside" and not misses(window, places):
-                held = f"{places.value:g}" if places.kind == "constant" else "unknown"
+            positions = self.outside[window.index.id][d]
+            if positions.kind != "inside" and not misses(window, positions):
+                held = f"{positions.value:g}" if positions.kind == "constant" else "unknown"
                 raise ProgramError(
                     f"{source}: store: the indices are {held} beyond the end of their array (loaded at "
-                    f"{places.source}), and {window.array.name} may have such an element: load them with padding=-1"
+                    f"{positions.source}), and {window.array.name} may have such an element: load them with padding=-1"
                 )
 
     def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:
@@ -305,19 +307,19 @@ class _Walk:
                         edges |= own.edges
             return edges
         left, right = operation.arguments
-        places = [self._places(a, d) if isinstance(a, ir.Value) else None for a in (left, right)]
+        positions = [self._positions(a, d) if isinstance(a, ir.Value) else None for a in (left, right)]
         bounds = [self._bound(left, least=True), self._bound(right, least=False)]
         closed, shape = operation.function == "less_equal", operation.result.shape
         if any(bound is not None and not math.isfinite(bound) for bound in bounds):
             return frozenset()
-        if places[0] is not None and bounds[1] is not None:
+        if positions[0] is not None and bounds[1] is not None:
             end = math.floor(bounds[1]) + 1 if closed else math.ceil(bounds[1])
-            _, high = places[0].interval(self.trace.most_blocks, self.iterations)
-            return frozenset() if high + shape[d] <= end else frozenset({(places[0], end, False)})
-        if places[1] is not None and bounds[0] is not None:
+            _, high = positions[0].interval(self.trace.most_blocks, self.iterations)
+            return frozenset() if high + shape[d] <= end else frozenset({(positions[0], end, False)})
+        if positions[1] is not None and bounds[0] is not None:
             first = math.ceil(bounds[0]) if closed else math.floor(bounds[0]) + 1
-            low, _ = places[1].interval(self.trace.most_blocks, self.iterations)
-            return frozenset() if low >= first else frozenset({(places[1], first, True)})
+            low, _ = positions[1].interval(self.trace.most_blocks, self.iterations)
+            return frozenset() if low >= first else frozenset({(positions[1], first, True)})
         return frozenset()
 
     def _bound(self, argument: ir.Value | float, least: bool) -> float | None:
@@ -331,10 +333,10 @@ class _Walk:
             return operation.base.interval(self.trace.most_blocks, self.iterations)[0 if least else 1]
         return self.everywhere.get(argument.id)
 
-    def _places(self, value: ir.Value, d: int) -> Index | None:
+    def _positions(self, value: ir.Value, d: int) -> Index | None:
         operation = self.definitions[value.id]
         if isinstance(operation, ir.Broadcast):
-            return None if operation.dimension == d else self._places(operation.value, d)
+            return None if operation.dimension == d else self._positions(operation.value, d)
         if isinstance(operation, ir.Coordinates) and operation.dimension == d:
             return operation.base
         return None

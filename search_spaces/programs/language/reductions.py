@@ -11,7 +11,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKED, PICKS, REDUCTIONS, SCANS
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Shape
-from search_spaces.programs.language.named_functions import NamedFunctions, place_of
+from search_spaces.programs.language.named_functions import NamedFunctions, index_operand
 from search_spaces.programs.language.values import State, Tile, caller, fail, shape_text, tile_of
 
 LAST_INDEX = 2**31 - 1  # index of an element that was already picked: after all others
@@ -134,7 +134,7 @@ class Reductions(NamedFunctions):
         _check_dim("top_k", dim)
         if type(k) is not int or not 1 <= k <= tile.shape[dim]:
             fail("top_k", f"k is from 1 to {tile.shape[dim]}, the extent of dimension {dim}, not {k!r}")
-        index, largest = self._indices(tile.shape, dim, place_of("top_k", first)), list[tuple[Tile, Tile]]()
+        index, largest = self._indices(tile.shape, dim, index_operand("top_k", first)), list[tuple[Tile, Tile]]()
         _check_type("top_k", "argmax", tuple(PICKS["argmax"].start), tile)
         least = PICKS["argmax"].start[tile.value.dtype.name]
         for _ in range(k):
@@ -185,12 +185,12 @@ class Reductions(NamedFunctions):
         tile = tile_of(kind, value)
         _check_type(kind, kind, tuple(PICKS[kind].start), tile)
         shape = _reduced(kind, tile, dim, size)
-        return self._pick(kind, tile, self._indices(tile.shape, dim, place_of(kind, first)), dim, shape)
+        return self._pick(kind, tile, self._indices(tile.shape, dim, index_operand(kind, first)), dim, shape)
 
     def _pick(self, kind: str, tile: Tile, index: Tile, dim: int, shape: Shape) -> tuple[Tile, Tile]:
         """Return the picked elements and their indices."""
-        value, places = tile.value, index.value
-        at = self.result(shape, I32, lambda v: ir.ReduceTile(v, kind, value, dim, caller(), places))
+        value, positions = tile.value, index.value
+        at = self.result(shape, I32, lambda v: ir.ReduceTile(v, kind, value, dim, caller(), positions))
         plain = next(name for name in PICKED[kind] if value.dtype.name in REDUCTIONS[name].types)
         best = self.result(shape, value.dtype, lambda v: ir.ReduceTile(v, plain, value, dim, caller()))
         return best, at

@@ -8,7 +8,7 @@ from dataclasses import replace
 from search_spaces.hardware.dtypes import I32
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index, constant, minimum
-from search_spaces.programs.language.named_functions import NamedFunctions, place_of
+from search_spaces.programs.language.named_functions import NamedFunctions, index_operand
 from search_spaces.programs.language.values import State, Tile, caller, fail, tile_of, value_text
 
 LEAST, MOST = -(2**31), 2**31 - 1
@@ -57,7 +57,7 @@ class Scalars(NamedFunctions):
                 "load_scalar",
                 f"the launch passes the row stride of {array.name}: load from another array",
             )
-        at = (*array.lead, *(place_of("load_scalar", place) for place in position))
+        at = (*array.lead, *(index_operand("load_scalar", index) for index in position))
         if len(at) != len(array.full):
             fail("load_scalar", f"{array.name} needs {len(array.shape)} positions, not {len(position)}")
         _check_range("load_scalar", low, high)
@@ -86,7 +86,7 @@ class Scalars(NamedFunctions):
         if (tile.shape, tile.value.dtype) != ((1, 1), I32):
             fail("uniform", f"expected a tile of one i32, not {value_text(tile.value)}: use p.reduction")
         _check_range("uniform", low, high)
-        typical = constant(high) if usual is None else place_of("uniform", usual)
+        typical = constant(high) if usual is None else index_operand("uniform", usual)
         index = Index("scalar", self.new_id(), (constant(low), constant(high), typical))
         self.add(ir.Uniform(index, tile.value, caller()))
         return index
@@ -117,14 +117,14 @@ class Scalars(NamedFunctions):
         if type(size) is not int or size < 1:
             fail("find_tile", f"tiles have at least one element, not {size!r}")
         _check_range("find_tile", 0, high)
-        place, groups = place_of("find_tile", tile), offsets.full[0] - 1
+        position, groups = index_operand("find_tile", tile), offsets.full[0] - 1
         if groups < 1:
             fail("find_tile", f"{offsets.name} must have an offset more than there are groups, not {offsets.full[0]}")
         most = high // size + groups  # each group has at most one partial tile
-        usual = minimum(place * size * groups // max(high, 1), groups)
+        usual = minimum(position * size * groups // max(high, 1), groups)
         group = Index("scalar", self.new_id(), (constant(0), constant(groups), usual))
-        first = Index("scalar", self.new_id(), (constant(0), constant(most), minimum(place, most), constant(high)))
-        self.add(ir.FindTile(group, first, offsets, place, size, caller()))
+        first = Index("scalar", self.new_id(), (constant(0), constant(most), minimum(position, most), constant(high)))
+        self.add(ir.FindTile(group, first, offsets, position, size, caller()))
         return group, first
 
 

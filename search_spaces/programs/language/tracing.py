@@ -20,7 +20,7 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.layout_distributions import subgroup_lanes
 from search_spaces.programs.language.loops import Loops
 from search_spaces.programs.language.memory import ARRAY_DTYPES, ArrayOperations, shape_of
-from search_spaces.programs.language.named_functions import place_of
+from search_spaces.programs.language.named_functions import index_operand
 from search_spaces.programs.language.reductions import Reductions
 from search_spaces.programs.language.slices import Slices
 from search_spaces.programs.language.values import (
@@ -166,7 +166,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return self._coordinates(1, first, (1, count))
 
     def _coordinates(self, dimension: int, first: Index | int, shape: Shape) -> Tile:
-        base, shape = place_of("rows" if dimension == 0 else "columns", first), shape_of("rows, columns", shape)
+        base, shape = index_operand("rows" if dimension == 0 else "columns", first), shape_of("rows, columns", shape)
         return self.result(shape, I32, lambda v: ir.Coordinates(v, dimension, base, caller()))
 
     def mma(

@@ -47,7 +47,7 @@ class Recorder(Protocol):
     def window(
         self,
         array: ir.Array,
-        at: Tile | tuple[Place, Place],
+        at: Tile | tuple[IndexLike, IndexLike],
         shape: Shape,
         *,
         turned: bool = False,
@@ -101,10 +101,10 @@ def located(error: Exception, function: Callable[..., object]) -> ProgramError:
     files = [Path(frame.f_code.co_filename) for frame in frames]
     theirs = [at for at, file in enumerate(files) if file.parent == folder and not file.is_relative_to(_OWN_FOLDER)]
     at = max(theirs, default=len(frames) - 1)
-    place = Source(Path(frames[at].f_code.co_filename).name, lines[at] or 0)
+    location = Source(Path(frames[at].f_code.co_filename).name, lines[at] or 0)
     text = " ".join(str(error).split()) or "without a message"
     kind = "" if isinstance(error, MisusedArray) else f"{type(error).__name__}: "
-    return ProgramError(f"{place}: {kind}{text}")
+    return ProgramError(f"{location}: {kind}{text}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -319,4 +319,4 @@ class WindowHandle:
 
 
 Operand = Tile | State | Index | float
-Place = Index | int | Tile | State
+IndexLike = Index | int | Tile | State

@@ -35,12 +35,12 @@ class EarlyLoads:
 
     Attributes:
         ring: Name of the ring.
-        place: Byte offset of the ring in shared memory.
+        offset: Byte offset of the ring in shared memory.
         loads: CUDA C++ expression that constructs the ring's loads.
     """
 
     ring: str
-    place: int
+    offset: int
     loads: str
 
 
@@ -99,8 +99,8 @@ class EmitterBase:
             return math.gcd(SHARED_ALIGNMENT, self.memory.resident[name])
         ring = [o for o in self.staged.values() if o.staged.loop == loop]
         before = [o.staged.name for o in ring].index(name)
-        stage, place = sum(o.bytes for o in ring), sum(o.bytes for o in ring[:before])
-        return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, place)
+        stage, position = sum(o.bytes for o in ring), sum(o.bytes for o in ring[:before])
+        return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, position)
 
     def whole(self, n: StagedNumbers) -> bool | None:
         """Return True if all tiles before the last iteration of a peeled loop are in bounds; None for other loops."""
@@ -215,22 +215,22 @@ class EmitterBase:
         stride = math.prod(array.full[-2:]) if array.pitch is None else array.full[-2]
         pitch = "" if array.pitch is None else f" * {array.pitch.code}"
         terms = []
-        for extent, place in reversed(list(zip(array.full[: len(array.lead)], array.lead, strict=True))):
-            terms.append(f"static_cast<long long>({place.code}) * {stride}{pitch}")
+        for extent, index in reversed(list(zip(array.full[: len(array.lead)], array.lead, strict=True))):
+            terms.append(f"static_cast<long long>({index.code}) * {stride}{pitch}")
             stride *= extent
         return " + ".join([name, *reversed(terms)])
 
     def scalar(self, operation: ir.LoadScalar) -> str:
         """Return the statement that loads a scalar used as an index."""
         array, terms, tests, stride = operation.array, list[str](), list[str](), 1
-        for extent, place in reversed(list(zip(array.full, operation.at, strict=True))):
-            terms.append(f"static_cast<long long>({place.code}) * {stride}")
-            low, high = place.interval(self.inference.trace.most_blocks, self.inference.trace.iterations())
+        for extent, position in reversed(list(zip(array.full, operation.at, strict=True))):
+            terms.append(f"static_cast<long long>({position.code}) * {stride}")
+            low, high = position.interval(self.inference.trace.most_blocks, self.inference.trace.iterations())
             size = array.dynamic if len(terms) == len(array.full) else None  # of the first dimension
             if size is not None:
-                tests.append(f"unsigned({place.code}) < unsigned({size.code})")
+                tests.append(f"unsigned({position.code}) < unsigned({size.code})")
             elif low < 0 or high >= extent:
-                tests.append(f"unsigned({place.code}) < {extent}u")
+                tests.append(f"unsigned({position.code}) < {extent}u")
             stride *= extent
         pointer, inside = " + ".join([f"{array.name}_array", *reversed(terms)]), " && ".join(tests) or "true"
         value = f"tile::load_scalar({pointer}, {inside}, {operation.low}, {operation.high})"
@@ -294,7 +294,7 @@ class EmitterBase:
         if self.shares(loop):
             self.code.add(self.iteration_code(loop.number, "own_turn"))
 
-    def places(self, staged: Staged) -> tuple[str, str]:
+    def positions(self, staged: Staged) -> tuple[str, str]:
         """Return where an operand's first tile begins: the memory line, and the position along it."""
         window = staged.load.window
         start = [i.code for i in staged.start]

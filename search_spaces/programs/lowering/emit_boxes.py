@@ -12,7 +12,7 @@ from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_tensor import TensorMemory, Waiting
 from search_spaces.programs.lowering.grid import grid_code, tile_loop
-from search_spaces.programs.lowering.placed import copy_type, lead_code, located_per_iteration, place_lines
+from search_spaces.programs.lowering.placed import copy_type, lead_code, located_per_iteration, position_code
 from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
 from search_spaces.programs.planning.ping_pong import alternates, alternating, phases
@@ -59,8 +59,8 @@ class Boxes(TensorMemory):
         if self.producing:
             code = self.producer
             if self.launched:
-                places = grid_code(self.inference, self.values, self.split)
-                code = [*self.begun, *tile_loop(self.inference), *(f"  {line}" for line in (*places, *code)), "}"]
+                positions = grid_code(self.inference, self.values, self.split)
+                code = [*self.begun, *tile_loop(self.inference), *(f"  {line}" for line in (*positions, *code)), "}"]
             lines += [
                 f"if (warp == {self.distributions.warps}) {{",
                 *(f"  {line}" for line in code),
@@ -80,11 +80,11 @@ class Boxes(TensorMemory):
         staged = n.staged
         if located_per_iteration(staged):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"
-        window, places = staged.load.window, ", ".join(self.places(staged))
+        window, positions = staged.load.window, ", ".join(self.positions(staged))
         if not n.tma:
-            return f"{{{', '.join(self._tile_place(staged))}, thread}}"
+            return f"{{{', '.join(self._tile_position(staged))}, thread}}"
         lead = lead_code(window.array.lead, window.array.full)
-        return f"{{&{staged.name}_map, {lead}, {places}}}"
+        return f"{{&{staged.name}_map, {lead}, {positions}}}"
 
     def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
         """Copy a tile once that stays in shared memory."""
@@ -93,13 +93,13 @@ class Boxes(TensorMemory):
         self._enter("{")
         self.code.add(f"const Operand_{name}::Copy copy = {self._box_copy(n)};", source)
         if n.tma:
-            place = self._barriers_of(1)
-            self.inits.append(f"ptx::mbarrier_init(barriers + {place}u, 1);")
+            position = self._barriers_of(1)
+            self.inits.append(f"ptx::mbarrier_init(barriers + {position}u, 1);")
             self._enter("if (warp == 0 && ptx::elect()) {")
-            self.code.add(f"ptx::mbarrier_arrive_expect_tx(barriers + {place}u, Operand_{name}::tma_bytes);")
-            self.code.add(f"copy.fetch(tile_{name}, barriers + {place}u);")
+            self.code.add(f"ptx::mbarrier_arrive_expect_tx(barriers + {position}u, Operand_{name}::tma_bytes);")
+            self.code.add(f"copy.fetch(tile_{name}, barriers + {position}u);")
             self._leave()
-            self.code.add(f"tile::wait_phase(barriers + {place}u, 0);")
+            self.code.add(f"tile::wait_phase(barriers + {position}u, 0);")
             self._leave()
             return
         self.code.add(f"copy.begin(tile_{name});")
@@ -111,7 +111,7 @@ class Boxes(TensorMemory):
 
     def _box_ring(self, loop: ir.Loop, ring: list[BoxedNumbers], count: str) -> None:
         types, initializer = ", ".join(copy_type(n) for n in ring), "{}"
-        places = [line for n in ring for line in place_lines(self, n)]
+        positions = [line for n in ring for line in position_code(self, n)]
         for n in reversed(ring):
             initializer = f"{{{self._box_copy(n)}, {initializer}}}"
         before, after = list[str](), list[str]()  # statements of the copying warp
@@ -126,11 +126,11 @@ class Boxes(TensorMemory):
             f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
             f"consumer_warps = {consumers}, in_flight = {in_flight};\n}};\n"
         )
-        place, by_tma = 0, any(n.tma for n in ring)
+        position, by_tma = 0, any(n.tma for n in ring)
         if by_tma:
-            place = self._barriers_of(2 * stages)
-            self.inits.append(f"tile::init_ring<{name}>(barriers + {place}u);")
-        barriers = f"barriers + {place}u" if by_tma else "0"
+            position = self._barriers_of(2 * stages)
+            self.inits.append(f"tile::init_ring<{name}>(barriers + {position}u);")
+        barriers = f"barriers + {position}u" if by_tma else "0"
         if self._written:
             if by_tma:
                 self.code.add("ptx::fence_async_proxy();  // TMA writes where this thread may have read or written")
@@ -151,7 +151,7 @@ class Boxes(TensorMemory):
                 *self.share_lines(loop, self.count_of(loop)),
                 *before,
                 "if (ptx::elect()) {",
-                *(f"  {line}" for line in places),
+                *(f"  {line}" for line in positions),
                 f"  {loads}",
                 f"  tile::box_produce<{name}>(loads_{loop.number}, {shared}, {barriers}, {count});",
                 "}",
@@ -166,7 +166,7 @@ class Boxes(TensorMemory):
                 return
             self._enter(f"tile::box_consume<{name}>({shared}, {barriers}, {count}, lane, {arguments}", loop.source)
         else:
-            for line in (*places, loads):
+            for line in (*positions, loads):
                 self.code.add(line, loop.source)
             self._enter(
                 f"tile::box_pipeline<{name}>(loads_{loop.number}, {shared}, {barriers}, {count}, warp, {arguments}",

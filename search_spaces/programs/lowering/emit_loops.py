@@ -8,7 +8,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_splits import SharedLoops
-from search_spaces.programs.lowering.placed import copy_type, place_lines
+from search_spaces.programs.lowering.placed import copy_type, position_code
 from search_spaces.programs.lowering.refs import register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.splits import combining_loop
@@ -123,7 +123,7 @@ class PipelinedLoops(SharedLoops):
         types = ", ".join(copy_type(n) for n in ring)
         initializer = "{}"
         for n in ring:
-            for line in place_lines(self, n):
+            for line in position_code(self, n):
                 self.code.add(line, loop.source)
         for n in reversed(ring):
             initializer = f"{{{self._copy(n.staged)}, {initializer}}}"
@@ -135,13 +135,13 @@ class PipelinedLoops(SharedLoops):
         if self._written:
             self.code.add(f"{self.barrier}  // everybody is done with what lies here")
         self._written = True
-        name, place = f"Ring_{loop.number}", self.memory.rings[loop.number]
+        name, position = f"Ring_{loop.number}", self.memory.rings[loop.number]
         if self.early:
-            self.early_loads = EarlyLoads(name, place, f"tile::Loads<{types}>{initializer}")
+            self.early_loads = EarlyLoads(name, position, f"tile::Loads<{types}>{initializer}")
             self.code.add(f"auto loads_{loop.number} = loads_of(part, {name}::stages - 1);", loop.source)
         else:
             self.code.add(f"tile::Loads<{types}> loads_{loop.number}{initializer};", loop.source)
-        arguments = f"(loads_{loop.number}, shared + {place}u, {count}, "
+        arguments = f"(loads_{loop.number}, shared + {position}u, {count}, "
         if loop == self.buffered:
             self._buffered_iterations(loop, ring, arguments)
             return

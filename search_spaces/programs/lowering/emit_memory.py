@@ -62,16 +62,16 @@ class MemoryAccess(SharedTiles):
             return f"{{place_{staged.name}, thread}}"
         pitch = staged.load.window.array.pitch
         apart = "" if pitch is None else f", {pitch.code}"
-        return f"Operand_{staged.name}::Copy({', '.join(self._tile_place(staged))}, thread{apart})"
+        return f"Operand_{staged.name}::Copy({', '.join(self._tile_position(staged))}, thread{apart})"
 
-    def _tile_place(self, staged: Staged) -> tuple[str, str, str]:
+    def _tile_position(self, staged: Staged) -> tuple[str, str, str]:
         """Return a pointer to an operand's matrix, and the line and position along it at which its first tile begins.
 
         If the number of lines is dynamic, lines are numbered so that the first one outside is FIRST_OUTSIDE. The same
         holds for the positions along a line.
         """
         array = staged.load.window.array
-        base, (lines, along) = self.base(array), self.places(staged)
+        base, (lines, along) = self.base(array), self.positions(staged)
         if array.dynamic is not None:
             before = f"({FIRST_OUTSIDE} - {array.dynamic.code})"
             base, lines = f"{base} - static_cast<long long>({before}) * {array.pitch_code}", f"{before} + {lines}"
@@ -94,19 +94,21 @@ class MemoryAccess(SharedTiles):
                 inside.append("")
                 continue
             start = self.coordinate(of, d)
-            place = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
+            position = " + ".join(t for t in (window.at[d].code, start) if t != "0") or "0"
             low, high = window.at[d].interval(self.inference.trace.most_blocks, self.iterations)
             if low < 0 or high + window.shape[d] > window.least[d]:
                 name = self.new("place")
-                self.code.add(f"const int {name} = {place};", source)
+                self.code.add(f"const int {name} = {position};", source)
                 inside.append(name)
-                place = name
+                position = name
             else:
                 inside.append("")
-            if place != "0":
-                lines.append(f"static_cast<long long>({place}) * {strides[d]}" if strides[d] != "1" else f"({place})")
+            if position != "0":
+                lines.append(
+                    f"static_cast<long long>({position}) * {strides[d]}" if strides[d] != "1" else f"({position})"
+                )
         if window.array.order is not None:
-            lines = [self._packed_place(window, of)]
+            lines = [self._packed_position(window, of)]
         pointer = self.new("p")
         constness = "const " if window.array.role == "input" else ""
         self.code.add(
@@ -121,14 +123,14 @@ class MemoryAccess(SharedTiles):
         numbers = [tuple(0 if d in window.indexed else n for n in of.of_registers(d)) for d in (1 - along, along)]
         return pointer, Distances(numbers[0], numbers[1], window.array), inside
 
-    def _packed_place(self, window: ir.Window, of: Distribution) -> str:
+    def _packed_position(self, window: ir.Window, of: Distribution) -> str:
         """Return the offset of the thread's register 0 in a packed array."""
         order, starts = window.array.order, [self.coordinate(of, d) for d in (0, 1)]
         assert order is not None
-        line, place = order.code(*(f"{at.code} + {s}" for at, s in zip(window.at, starts, strict=True)))
-        return f"static_cast<long long>({line}) * {window.array.stored[1]} + {place}"
+        line, position = order.code(*(f"{at.code} + {s}" for at, s in zip(window.at, starts, strict=True)))
+        return f"static_cast<long long>({line}) * {window.array.stored[1]} + {position}"
 
-    def _places(self, window: ir.Window, spread: Spread) -> Ref | None:
+    def _positions(self, window: ir.Window, spread: Spread) -> Ref | None:
         """Return the index tile's positions for each register of ``spread``; None without an index."""
         if window.index is None:
             return None
@@ -138,12 +140,12 @@ class MemoryAccess(SharedTiles):
         along = line_dimension(window)
         return ref.through(fold(self.of(spread), along, window.shape[along])[1])
 
-    def _far(self, window: ir.Window, places: Ref | None, index: str) -> str:
+    def _far(self, window: ir.Window, positions: Ref | None, index: str) -> str:
         """Return the term that an index tile adds to the address of a register's element; "" without an index."""
-        if places is None:
+        if positions is None:
             return ""
         stride = "1" if len(window.indexed) == 2 else window.array.pitch_code
-        return f" + static_cast<long long>({places.text(self.code, index)}) * {stride}"
+        return f" + static_cast<long long>({positions.text(self.code, index)}) * {stride}"
 
     def _inside(
         self,
@@ -151,24 +153,24 @@ class MemoryAccess(SharedTiles):
         of: Distribution,
         names: list[str],
         index: str,
-        places: Ref | None = None,
+        positions: Ref | None = None,
         below: str = "",
     ) -> str:
         tests = []
-        if places is not None:
+        if positions is not None:
             extent: object = window.array.matrix[1] if len(window.indexed) == 2 else window.array.matrix[0]
             size = window.array.dynamic
             end = f"{extent}u" if size is None else f"unsigned({size.code})"
-            tests.append(f"unsigned({places.text(self.code, index)}) < {end}")
+            tests.append(f"unsigned({positions.text(self.code, index)}) < {end}")
         for d, name in enumerate(names):
             if name:
-                place = f"{name} + {self.code.at(of.of_registers(d), index)}"
+                position = f"{name} + {self.code.at(of.of_registers(d), index)}"
                 low, _ = window.at[d].interval(self.inference.trace.most_blocks, self.iterations)
                 # negative positions, compared as unsigned, are beyond the end
                 tests.append(
-                    f"unsigned({place}) < {_unsigned_extent(window, d)}"
+                    f"unsigned({position}) < {_unsigned_extent(window, d)}"
                     if low < 0
-                    else f"{place} < {window.extent_code(d)}"
+                    else f"{position} < {window.extent_code(d)}"
                 )
         if below:
             tests.append(f"{below} + {self.code.at(of.of_registers(0), index)} < 0")
@@ -181,7 +183,7 @@ class MemoryAccess(SharedTiles):
             return 1
         if window.array.order is not None:
             return packed_width(window.array, of, self.distributions.warps)
-        whole = window.array.places_of_line
+        whole = window.array.line_divisor
         fits = math.gcd(whole, window.at[line].divisor or whole, most)
         return math.gcd(fits, of.run(line))
 
@@ -209,12 +211,12 @@ class MemoryAccess(SharedTiles):
             return distance.code(self.code, r)
 
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread
-        places = self._places(window, spread)
+        positions = self._positions(window, spread)
         lines = [of.of_registers(d) for d in window.indexed]
         in_pairs = len(lines) < 2 and all(x[r] == x[r + 1] for x in lines for r in range(0, of.registers - 1, 2))
         packed = self.is_packed(type_, base)
         if packed and type_.bits == 16 and operation.padding == 0.0 and in_pairs and not written:
-            return self._load_words(operation, of, pointer, distance, names, places)
+            return self._load_words(operation, of, pointer, distance, names, positions)
         width = self._width(window, of, WIDEST // type_.bytes)
         register = register_type(type_)
         name = self.declare("v", register, of.registers)
@@ -223,16 +225,16 @@ class MemoryAccess(SharedTiles):
             of.registers,
             lambda r: (
                 f"tile::{function}<{type_.c_name}, {width}, {register}>(&{name}[{r}], {pointer} + {offset(r)}"
-                f"{self._far(window, places, r)}, {self._inside(window, of, names, r, places)}, {padding});"
+                f"{self._far(window, positions, r)}, {self._inside(window, of, names, r, positions)}, {padding});"
             ),
             source,
             width=width,
             writes=name,
-            scattered=() if places is None else places.scattered,
+            scattered=() if positions is None else positions.scattered,
         )
         self.code.flush()  # end the loop here, so that all loads are issued before the first is waited for
         ref = Ref("array", name, result.dtype)
-        packs = packed and (places is not None or written or type_.bits == 8)
+        packs = packed and (positions is not None or written or type_.bits == 8)
         return self._pack(ref, of.registers, source) if packs else ref
 
     def _load_words(
@@ -242,7 +244,7 @@ class MemoryAccess(SharedTiles):
         pointer: str,
         distance: Distances,
         names: list[str],
-        places: Ref | None,
+        positions: Ref | None,
     ) -> Ref:
         """Load pairs of 16-bit elements into words, as tensor cores require; an index selects lines, not elements."""
         window, type_ = operation.window, operation.window.array.dtype
@@ -253,14 +255,14 @@ class MemoryAccess(SharedTiles):
             of.registers,
             lambda r: (
                 f"{name}[{r} / 2] = tile::load_pair<{type_.c_name}, {width}>({pointer} + "
-                f"{distance.code(self.code, r)}{self._far(window, places, r)}, {apart}, "
-                f"{self._inside(window, of, names, r, places)}, "
-                f"{self._inside(window, of, names, f'({r} + 1)', places)});"
+                f"{distance.code(self.code, r)}{self._far(window, positions, r)}, {apart}, "
+                f"{self._inside(window, of, names, r, positions)}, "
+                f"{self._inside(window, of, names, f'({r} + 1)', positions)});"
             ),
             operation.source,
             width=2,
             writes=name,
-            scattered=() if places is None else places.scattered,
+            scattered=() if positions is None else positions.scattered,
         )
         self.code.flush()
         return Ref("packed", name, operation.result.dtype)

@@ -87,7 +87,7 @@ class Moves(EmitterBase):
         """Redistribute through shared memory: barrier, write, barrier, read. ``pad``: append zeros on the way."""
         text = str(self.values["exchange"])
         layout = exchange_layout(text, target.shape)
-        place = self.memory.exchange(self.loop, target.shape)
+        position = self.memory.exchange(self.loop, target.shape)
         operand = ref.raw() if ref.kind == "array" else ref
         operand = (
             operand
@@ -99,7 +99,7 @@ class Moves(EmitterBase):
         leader = source.leader(self.distributions.warps)
         if leader:
             self._enter(f"if ({leader}) {{", line)
-        self._words(operand.name, source, layout, place, "put", line)
+        self._words(operand.name, source, layout, position, "put", line)
         if leader:
             self._leave()
         self.code.add(self.barrier, line)
@@ -107,7 +107,7 @@ class Moves(EmitterBase):
         if pad is not None:
             zero = constant(0.0, ref.dtype).name
             self.code.each(target.registers, lambda r: f"{name}[{r}] = {zero};", line, writes=name)
-        self._words(name, target, layout, place, "get", line, pad)
+        self._words(name, target, layout, position, "get", line, pad)
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
     def _words(
@@ -115,7 +115,7 @@ class Moves(EmitterBase):
         name: str,
         of: Distribution,
         layout: SharedLayout,
-        place: int,
+        position: int,
         function: str,
         line: ir.Source,
         pad: ir.PadTile | None = None,
@@ -135,11 +135,11 @@ class Moves(EmitterBase):
         def text(r: str) -> str:
             if between is None:
                 at = ", ".join(f"{starts[d]} + {self.code.at(registers[d], r)}" for d in (0, 1))
-                place_of_r = f"{layout.c_name}::offset({at})"
+                offset_of_r = f"{layout.c_name}::offset({at})"
             else:
                 flips, adds = (self.code.at(numbers, r) for numbers in between)
-                place_of_r = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
-            address, array = f"shared + {place}u + 4u * unsigned({place_of_r})", f"&{name}[{r}]"
+                offset_of_r = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
+            address, array = f"shared + {position}u + 4u * unsigned({offset_of_r})", f"&{name}[{r}]"
             operands = f"{address}, {array}" if function == "put" else f"{array}, {address}"
             access = f"tile::{function}<{width}>({operands});"
             return access if inside is None else f"if ({inside(r)}) {access}"
@@ -227,8 +227,10 @@ class Moves(EmitterBase):
         register = register_type(operation.result.dtype)
         own = []
         for stride, size in of.used("lane", WARP):
-            place = f"lane / {stride} % {size}"
-            own.append(f"{place} / {parts} * {stride * parts}" if stride == digit.stride else f"{place} * {stride}")
+            position = f"lane / {stride} % {size}"
+            own.append(
+                f"{position} / {parts} * {stride * parts}" if stride == digit.stride else f"{position} * {stride}"
+            )
         self.code.flush()
         self.code.add(f"const int {base} = {' + '.join(own)};", source)
 
@@ -264,7 +266,7 @@ class Moves(EmitterBase):
         digits = of.used("warp", 0, dimension)
         parts = math.prod(extent for _, extent in digits)
         bytes_ = across_bytes(of, dimension, folded)
-        place = self.memory.exchange(self.loop, operation.result.id)
+        position = self.memory.exchange(self.loop, operation.result.id)
         elements = math.prod(folded.shape)
         part, weight = [], 1
         for stride, extent in digits:
@@ -286,7 +288,7 @@ class Moves(EmitterBase):
 
         def address(array: int, part: str, q: str) -> str:
             at = f"{part} + {start} + {self.code.at(offsets, q)}"
-            return f"shared + {place + array * bytes_}u + 4u * unsigned({at})"
+            return f"shared + {position + array * bytes_}u + 4u * unsigned({at})"
 
         def put(q: str) -> str:
             own = f"({' + '.join(part)}) * {elements}"

@@ -165,12 +165,12 @@ class Products(Boxes):
             blocks, fragments = scale.shape[1 - d] // steps, self.distributions.products[number].fragments[d]
             each = held.registers // (steps * fragments)
             lines = held.of_registers(d)
-            places = list(zip(of.of_registers(d), of.of_registers(1 - d), strict=True))
+            positions = list(zip(of.of_registers(d), of.of_registers(1 - d), strict=True))
             words = list[str]()
             for word in range(depth // self.row.k * fragments):
                 first, step = word * each, word // fragments
                 for line in sorted(set(lines[first : first + each])):
-                    registers = [places.index((line, step * blocks + block)) for block in range(blocks)]
+                    registers = [positions.index((line, step * blocks + block)) for block in range(blocks)]
                     parts = [f"unsigned({ref.text(self.code, str(r))}) << {8 * b}" for b, r in enumerate(registers)]
                     words.append(" | ".join(parts))
             name = self.declare("scales", "unsigned", len(words))

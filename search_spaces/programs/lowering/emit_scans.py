@@ -25,7 +25,7 @@ class Scans(Moves):
         value, index = self.ref(operation.value, source_spread), self.ref(operation.index, source_spread)
         count, code = folded.registers, PICKS[operation.kind].code
         element = self.declare("v", register_type(operation.value.dtype), count)
-        place = self.declare("v", "int", count)
+        position = self.declare("v", "int", count)
         first = tuple(table.index(q) for q in range(count))
         rest = tuple(r for r in range(of.registers) if r not in set(first))
         into = tuple(table[r] for r in rest)
@@ -33,11 +33,13 @@ class Scans(Moves):
 
         def start(q: str) -> str:
             at = self.code.at(first, q)
-            return f"{element}[{q}] = {value.text(self.code, at)}; {place}[{q}] = {index.text(self.code, at)};"
+            return f"{element}[{q}] = {value.text(self.code, at)}; {position}[{q}] = {index.text(self.code, at)};"
 
         def joined(i: str) -> str:
             q, r = self.code.at(into, i), self.code.at(rest, i)
-            return code.format(f"{element}[{q}]", f"{place}[{q}]", value.text(self.code, r), index.text(self.code, r))
+            return code.format(
+                f"{element}[{q}]", f"{position}[{q}]", value.text(self.code, r), index.text(self.code, r)
+            )
 
         self.code.each(count, start, source)
         self.code.flush()
@@ -47,22 +49,22 @@ class Scans(Moves):
         for mask in sorted(lane_masks(of, dimension) - lane_masks(folded, dimension)):
 
             def from_lane(q: str, mask: int = mask) -> str:
-                received = (f"tile::exchanged({name}[{q}], {mask})" for name in (element, place))
-                return code.format(f"{element}[{q}]", f"{place}[{q}]", *received)
+                received = (f"tile::exchanged({name}[{q}], {mask})" for name in (element, position))
+                return code.format(f"{element}[{q}]", f"{position}[{q}]", *received)
 
             self.code.each(count, from_lane, source)
             self.code.flush()
         if across_bytes(of, dimension, folded):
-            parts = {element: register_type(operation.value.dtype), place: "int"}
+            parts = {element: register_type(operation.value.dtype), position: "int"}
 
             def from_warp(q: str, parts: list[str]) -> str:
-                return code.format(f"{element}[{q}]", f"{place}[{q}]", *parts)
+                return code.format(f"{element}[{q}]", f"{position}[{q}]", *parts)
 
             self._join_warps(parts, from_warp, operation, of, folded)
         around = self.inference.inside[operation.result.id]
         for kind in PICKED[operation.kind]:
             self.picked[operation.value.id, source_spread, kind, dimension, operation.size, around] = element
-        return Ref("array", place, operation.result.dtype)
+        return Ref("array", position, operation.result.dtype)
 
     def _scan(self, operation: ir.Scan, spread: Spread) -> Ref:
         source, of, type_ = operation.source, self.of(spread), operation.result.dtype
@@ -82,13 +84,13 @@ class Scans(Moves):
         )
         self.code.flush()
         for step in scan_steps(of, operation.dimension):
-            if step.digit.place == "register":
+            if step.digit.unit == "register":
                 total = self._scan_registers(operation, step, result, total)
                 continue
             before = self.declare("before", register, step.totals)
             self.code.each(step.totals, lambda q, name=before: f"{name}[{q}] = {start};", source)  # type: ignore[misc]
             self.code.flush()
-            if step.digit.place == "lane":
+            if step.digit.unit == "lane":
                 self._scan_lanes(operation, step, before, total)
             else:
                 self._scan_warps(operation, step, before, total)

@@ -64,22 +64,22 @@ class SharedTiles(Scans):
             else self.declare("v", register_type(type_), of.registers)
         )
 
-        def place_of(row: str, column: str) -> str:
+        def address_of(row: str, column: str) -> str:
             at = (row, column) if order is None else order.code(row, column)
             return f"{layout.c_name}::offset({at[0]}, {at[1]})"
 
         if between is not None:
             base = self.new("base")
-            self.code.add(f"const int {base} = {place_of(*starts)};", source)
+            self.code.add(f"const int {base} = {address_of(*starts)};", source)
 
         def text(r: str) -> str:
             if between is None:
                 row, column = (f"{starts[d]} + {self.code.at(registers[d], r)}" for d in (0, 1))
-                place = place_of(row, column)
+                position = address_of(row, column)
             else:
                 flips, adds = (self.code.at(numbers, r) for numbers in between)
-                place = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
-            address = f"{tile} + {type_.bytes}u * unsigned({place})"
+                position = f"{base if flips == '0' else f'({base} ^ {flips})'} + {adds}"
+            address = f"{tile} + {type_.bytes}u * unsigned({position})"
             if in_words:
                 return f"tile::get_bytes<{width}>({name}, {r}, {address});"
             return f"tile::get_elements<{type_.c_name}, {width}>(&{name}[{r}], {address});"

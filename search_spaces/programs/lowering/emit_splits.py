@@ -22,8 +22,8 @@ class SharedLoops(Products):
         """Load a state's registers from the partial result ``part``."""
         assert self.split is not None
         threads, counts = self.distributions.warps * 32, self._part_registers(self.split)
-        place = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
-        at = f"parts + ({part}) * {sum(counts.values()) * threads} + {place * threads}"
+        position = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
+        at = f"parts + ({part}) * {sum(counts.values()) * threads} + {position * threads}"
         self.code.flush()
         self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
 
@@ -42,7 +42,7 @@ class SharedLoops(Products):
         self.code.flush()
         self._free_tensor(source)  # only the last block continues after this
         apart = sum(counts) * threads
-        place = self.memory.exchange(None, LAST_BLOCK)
+        position = self.memory.exchange(None, LAST_BLOCK)
         only = [str(threads)] if copies_alone(self.values) else []
         self.code.add(
             f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
@@ -56,7 +56,7 @@ class SharedLoops(Products):
             before += count
         if split.launches > 1:
             return
-        at = f"{COUNTERS} + tile_place, shared + {place}u"
+        at = f"{COUNTERS} + tile_place, shared + {position}u"
         if split.only_long:
             of_threads = f"<{', '.join(only)}>" if only else ""
             self.code.add(f"if (!is_last_of{of_threads}({PARTS_OF_TILE}, {at})) return;")
@@ -82,7 +82,7 @@ class SharedLoops(Products):
         threads = self.distributions.warps * 32
         counts = [(self.states[s], self.of(self.inference.states[s]).registers) for s in split.states]
         self.finish()
-        place = self.memory.exchange(None, LAST_BLOCK)
+        position = self.memory.exchange(None, LAST_BLOCK)
         self._barrier(source)
         if self.early:
             self.code.add("next = walk.next();")
@@ -92,7 +92,7 @@ class SharedLoops(Products):
         self.code.add(
             f"float* const sums = {PARTIALS} + static_cast<long long>(cut) * {sum(n for _, n in counts) * threads};"
         )
-        self.code.add(f"const SharedTile<{threads}> both{{{COUNTERS} + 2 * cut, shared + {place}u, thread, 0}};")
+        self.code.add(f"const SharedTile<{threads}> both{{{COUNTERS} + 2 * cut, shared + {position}u, thread, 0}};")
         self._enter("if (both.is_first()) {")
         before = 0
         for state, count in counts:

@@ -24,7 +24,7 @@ class Stores(MemoryAccess):
         if self.values.get(f"store_{number + 1}", "direct") == "turned":
             target = turned(window, self.distributions.warps)
             ref, of = self._moved(ref, of, target, source), target
-        places = self._places(window, spread)
+        positions = self._positions(window, spread)
         pointer, distance, names = self._access(window, of, source)
         below = self._below(operation, of)
         type_, leader = window.array.dtype, of.leader(self.distributions.warps)
@@ -35,7 +35,7 @@ class Stores(MemoryAccess):
         plain = raw.kind == "array" and raw.table is None
 
         def tested(r: str) -> str:
-            inside = self._inside(window, of, names, r, places, below)
+            inside = self._inside(window, of, names, r, positions, below)
             tests = [t for t in (leader, inside) if t not in ("", "true")]
             return " && ".join(tests) or "true"
 
@@ -45,10 +45,10 @@ class Stores(MemoryAccess):
             self.code.add(self.barrier, source)  # another thread may have accessed the element before
         if isinstance(operation, ir.AtomicFetch):
             old = self.declare("old", register_type(type_), of.registers)
-            scattered = (*raw.scattered, *(() if places is None else places.scattered))
+            scattered = (*raw.scattered, *(() if positions is None else positions.scattered))
 
             def fetched(r: str) -> str:
-                to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, places, r)}"
+                to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, positions, r)}"
                 assignment = f"{old}[{r}] = "
                 return f"{assignment}0; {self._combining(operation, to, tested(r), ref.text(self.code, r), assignment)}"
 
@@ -60,7 +60,7 @@ class Stores(MemoryAccess):
             return
 
         def text(r: str) -> str:
-            to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, places, r)}"
+            to = f"{pointer} + {distance.code(self.code, r)}{self._far(window, positions, r)}"
             if isinstance(operation, ir.AtomicRmw) and not halves:
                 return self._combining(operation, to, tested(r), ref.text(self.code, r))
             call = f"tile::store<{type_.c_name}, {width}>({to}"
@@ -75,7 +75,7 @@ class Stores(MemoryAccess):
             register = register_type(type_)
             return f"{{ const {register} x[{width}] = {{{numbers_}}}; {call}, x, {tested(r)}); }}"
 
-        scattered = (*raw.scattered, *(() if places is None else places.scattered))
+        scattered = (*raw.scattered, *(() if positions is None else positions.scattered))
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _follows(self, operation: ir.AtomicRmw, position: int) -> bool:

@@ -119,11 +119,11 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         for n in operands.values()
         if row is not None
     )
-    places = grid_code(inference, config, emitter.split)
+    positions = grid_code(inference, config, emitter.split)
     head = [
         "[[maybe_unused]] const unsigned shared = ptx::shared_memory();",
         *_within_limits(passed),
-        *([] if emitter.launched else places),
+        *([] if emitter.launched else positions),
         *(emitter.head or [THREAD]),
     ]
     streamed = emitter.split.launched if emitter.split is not None else 0
@@ -131,8 +131,8 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     if streamed:
         body = _over_parts(trace, emitter, head)
     elif emitter.launched:
-        start = [*head, *emitter.begun, *tile_loop(inference), *(f"  {line}" for line in places)]
-        body = [*(f"  {line}" for line in start), *emitter.code.lines, *_last_place(emitter.code.lines), "  }"]
+        start = [*head, *emitter.begun, *tile_loop(inference), *(f"  {line}" for line in positions)]
+        body = [*(f"  {line}" for line in start), *emitter.code.lines, *_last_position(emitter.code.lines), "  }"]
     second, then = "", tuple[Launch, ...]()
     if emitter.split is not None and emitter.split.launches > 1:
         second, then = _second_launch(emitter, config, device, entry, parameters, arguments)
@@ -144,7 +144,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
         + emitter.structs
         + f'\nextern "C" __global__ void __launch_bounds__({threads}, {config.integer("min_blocks")})\n'
         + f"{entry}({parameters}) {{\n"
-        + "\n".join([*body, *_last_place(body)])
+        + "\n".join([*body, *_last_position(body)])
         + "\n}\n"
         + second
     )
@@ -181,7 +181,7 @@ def _second_launch(
         *(emitter.head or [THREAD]),
     ]
     assert first.split is not None
-    place = first.split.loop.source
+    position = first.split.loop.source
     own = [
         *emitter.code.tables,
         *emitter.structs.splitlines(),
@@ -190,9 +190,9 @@ def _second_launch(
         *(f"  {line}" for line in head),
     ]
     # Without #line directives the compiler would count on from the last line of the first kernel.
-    begun = [text for line in own for text in (f'#line {place.line} "{place.file}"', line)]
+    begun = [text for line in own for text in (f'#line {position.line} "{position.file}"', line)]
     body = emitter.code.lines
-    source = "\n".join([*begun, *body, *_last_place(body), "}"]) + "\n"
+    source = "\n".join([*begun, *body, *_last_position(body), "}"]) + "\n"
     launch = Launch(
         entry=f"{entry}_combine",
         arguments=arguments,
@@ -214,7 +214,7 @@ def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
     return lines
 
 
-def _last_place(lines: Sequence[str]) -> list[str]:
+def _last_position(lines: Sequence[str]) -> list[str]:
     """Return the last #line directive again, so that the closing lines get the same position."""
     return [line for line in lines if line.startswith("#line")][-1:]
 
@@ -226,7 +226,7 @@ def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[
     """
     split, (shared, *rest) = emitter.split, head
     assert split is not None
-    places = [line.replace(THREAD, THREAD_ANEW) for line in rest]
+    positions = [line.replace(THREAD, THREAD_ANEW) for line in rest]
     begin = [
         f"  {shared}",
         f"  using Deal = StreamK<{trace.block_count}, {split.launched}, {split.iterations}>;",
@@ -244,12 +244,12 @@ def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[
         begin += [
             "  const auto loads_of = [&](Deal::Part part, int begun) {",
             "  part.first += begun;",
-            *(f"  {line}" for line in places),
+            *(f"  {line}" for line in positions),
             f"    return {early.loads};",
             "  };",
             "  const auto start = [&](const Deal::Part& part) {",
             "    auto loads = loads_of(part, 0);",
-            f"    tile::start_ring<{early.ring}>(loads, shared + {early.place}u, part.count);",
+            f"    tile::start_ring<{early.ring}>(loads, shared + {early.offset}u, part.count);",
             "  };",
             "  auto part = walk.next();",
             "  start(part);",
@@ -257,4 +257,4 @@ def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[
             "  for (auto next = part; part.count > 0; part = next) {",
         ]
     lines = emitter.code.lines
-    return [*begin, *(f"  {line}" for line in places), *lines, *_last_place(lines), "  }"]
+    return [*begin, *(f"  {line}" for line in positions), *lines, *_last_position(lines), "  }"]

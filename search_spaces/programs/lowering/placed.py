@@ -30,7 +30,7 @@ def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
     return f"tile::{kind}<Operand_{name}, decltype(place_{name})>"
 
 
-def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[str]:
+def position_code(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[str]:
     """Return the function ``place_NAME`` from iteration to tile; empty for tiles that advance by a fixed step."""
     staged = n.staged
     if not located_per_iteration(staged) or staged.loop is None:
@@ -38,16 +38,16 @@ def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[s
     window = staged.load.window
     array, loop = window.array, staged.loop
     by_tma = isinstance(n, BoxedNumbers) and n.tma
-    places = ", ".join(emitter.places(staged))
+    positions = ", ".join(emitter.positions(staged))
     matrix = lead_code(array.lead, array.full) if by_tma else emitter.base(array)
     type_ = "tile::BoxedPlace" if by_tma else f"tile::TilePlace<{array.dtype.c_name}>"
-    result, row_of, rows = f"{type_}{{{matrix}, {places}}}", list[str](), tuple[Index, ...]()
+    result, row_of, rows = f"{type_}{{{matrix}, {positions}}}", list[str](), tuple[Index, ...]()
     if window.index is not None:
         rows = indices_of_rows(emitter.inference, window.index) or ()
         code = RowCode(emitter.inference, 1 - ir.line_dimension(window)).of(window.index)
         row_of = [f"const auto row_of = [=]([[maybe_unused]] int row) -> int {{ return {code}; }};"]
-        result = f"tile::gathered<{array.dtype.c_name}>({matrix}, {emitter.places(staged)[1]}, row_of)"
-    needed = {number for place in (*array.lead, *window.at, *rows) for number in place.scalars}
+        result = f"tile::gathered<{array.dtype.c_name}>({matrix}, {emitter.positions(staged)[1]}, row_of)"
+    needed = {number for position in (*array.lead, *window.at, *rows) for number in position.scalars}
     loaded = [
         emitter.scalar(operation)
         for number, operation in emitter.inference.scalars.items()
@@ -66,8 +66,8 @@ def place_lines(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[s
 def lead_code(lead: tuple[Index, ...], full: tuple[int, ...]) -> str:
     """Return the flat index of a matrix among those of an array, as CUDA C++."""
     code = "0"
-    for extent, place in zip(full[: len(lead)], lead, strict=True):
-        code = f"({code}) * {extent} + {place.code}" if code != "0" else place.code
+    for extent, position in zip(full[: len(lead)], lead, strict=True):
+        code = f"({code}) * {extent} + {position.code}" if code != "0" else position.code
     return code
 
 
@@ -98,11 +98,13 @@ class RowCode:
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
         if window.index is not None:  # a vector that is indexed by another tile
-            place = self.of(window.index, row)
+            position = self.of(window.index, row)
             array = window.array
-            return f"tile::load_row({array.name}_array, {place}, {array.matrix[1]}, {int(padding)})"
-        places = [f"({at.code} + {row})" if d == self.dimension else f"({at.code})" for d, at in enumerate(window.at)]
-        terms = (f"static_cast<long long>({p}) * {s}" for p, s in zip(places, window.strides, strict=True))
-        inside = (f"unsigned({p}) < {extent}u" for p, extent in zip(places, window.extent, strict=True))
+            return f"tile::load_row({array.name}_array, {position}, {array.matrix[1]}, {int(padding)})"
+        positions = [
+            f"({at.code} + {row})" if d == self.dimension else f"({at.code})" for d, at in enumerate(window.at)
+        ]
+        terms = (f"static_cast<long long>({p}) * {s}" for p, s in zip(positions, window.strides, strict=True))
+        inside = (f"unsigned({p}) < {extent}u" for p, extent in zip(positions, window.extent, strict=True))
         pointer = " + ".join([f"{window.array.name}_array", *terms])
         return f"tile::load_row({pointer}, {' && '.join(inside)}, {int(padding)})"

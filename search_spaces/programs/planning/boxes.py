@@ -105,7 +105,7 @@ def line_bytes(staged: Staged) -> int:
 def pitch_bytes(staged: Staged) -> int:
     """Return the alignment of memory lines in bytes, at most 16."""
     array = staged.load.window.array
-    return gcd(array.places_of_line * array.dtype.bytes, TMA_BYTES)
+    return gcd(array.line_divisor * array.dtype.bytes, TMA_BYTES)
 
 
 def takes_tma(staged: Staged) -> bool:

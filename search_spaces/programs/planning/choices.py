@@ -107,8 +107,8 @@ def _deciding(names: tuple[str, ...], table: Mapping[Combination, _T]) -> tuple[
         seen: dict[Combination, _T] = {}
         if any(seen.setdefault(v[:at] + v[at + 1 :], n) != n for v, n in table.items()):
             deciding_names.append(name)
-    places = [names.index(name) for name in deciding_names]
-    return tuple(deciding_names), {tuple(v[i] for i in places): n for v, n in table.items()}
+    positions = [names.index(name) for name in deciding_names]
+    return tuple(deciding_names), {tuple(v[i] for i in positions): n for v, n in table.items()}
 
 
 def _without_parts(inference: Inference) -> tuple[object, ...]:
@@ -135,7 +135,7 @@ def choices_of(problem: ProgramProblem) -> Choices:
     program, sizes = problem.program, problem.values
     domains = program.domains(sizes)
     if math.prod(map(len, domains.values())) > MOST_CHOICES:
-        raise ProgramError(f"{program.place}: p.choose has more than {MOST_CHOICES} combinations: use fewer")
+        raise ProgramError(f"{program.location}: p.choose has more than {MOST_CHOICES} combinations: use fewer")
     traces = {
         values: program.trace(sizes, dict(zip(domains, values, strict=True)))
         for values in itertools.product(*domains.values())
@@ -143,18 +143,18 @@ def choices_of(problem: ProgramProblem) -> Choices:
     # Products form one class if their shapes are equal in every combination.
     shapes = [[(o.result.shape, o.result.map) for o, _ in t.walk() if isinstance(o, ir.Mma)] for t in traces.values()]
     if len({len(s) for s in shapes}) != 1:
-        raise ProgramError(f"{program.place}: the products must be the same for all chosen sizes")
+        raise ProgramError(f"{program.location}: the products must be the same for all chosen sizes")
     of_products = list(zip(*shapes, strict=True))
     classes = tuple(of_products.index(s) for s in of_products)
     inferences = {values: infer(trace, classes) for values, trace in traces.items()}
     choices = Choices(domains, inferences)
     types = {o.a.dtype for o, _ in choices.first.trace.walk() if isinstance(o, ir.Mma)}
     if len(types) > 1:
-        raise ProgramError(f"{program.place}: mma: all products of a program must have the same type")
+        raise ProgramError(f"{program.location}: mma: all products of a program must have the same type")
     if len({o.blocks for o, _ in choices.first.trace.walk() if isinstance(o, ir.Mma)}) > 1:
-        raise ProgramError(f"{program.place}: mma: all products must have scales of the same format, or none")
+        raise ProgramError(f"{program.location}: mma: all products must have scales of the same format, or none")
     if any(_signature(i) != _signature(choices.first) for i in inferences.values()):
-        raise ProgramError(f"{program.place}: the operations must be the same for all chosen sizes")
+        raise ProgramError(f"{program.location}: the operations must be the same for all chosen sizes")
     return choices
 
 

@@ -181,14 +181,14 @@ def _used(inference: Inference, wmma: bool) -> _Used:
     for value, source, target in inference.conversions:
         moved.append((outermost(inference, inference.inside[value.id]), source, target, False))
     for id_, operation in inference.definitions.items():
-        wanted, place = inference.wanted.get(id_), outermost(inference, inference.inside[id_])
+        wanted, outer = inference.wanted.get(id_), outermost(inference, inference.inside[id_])
         if wmma and isinstance(operation, ir.Mma):
             around = inference.inside[id_]
             read.append(
                 outermost(inference, around if loop_to_read_after(inference, operation) is None else around[:-1])
             )
         if isinstance(operation, ir.AtomicFetch):  # threads that hold copies read the result of the first thread
-            moved.append((place, inference.natural[id_], inference.natural[id_], True))
+            moved.append((outer, inference.natural[id_], inference.natural[id_], True))
         if not wanted:
             continue
         for spread in _in_registers(inference, wmma, operation.result, wanted):
@@ -198,12 +198,12 @@ def _used(inference: Inference, wmma: bool) -> _Used:
             if size < operation.value.shape[d]:
                 grouped.append((of, d, size, operation.source))
             words = 1 if operation.index is None else 2
-            joined.append((None if id_ in sums else place, id_, of, d, size, words))
+            joined.append((None if id_ in sums else outer, id_, of, d, size, words))
         if isinstance(operation, ir.Scan):
-            scanned.append((place, id_, inference.natural[id_], operation.dimension))
+            scanned.append((outer, id_, inference.natural[id_], operation.dimension))
         if isinstance(operation, ir.Convert):
             own = inference.natural.get(operation.value.id, inference.natural[id_])
-            moved.append((place, own, inference.natural[id_], operation.shared))
+            moved.append((outer, own, inference.natural[id_], operation.shared))
     heavy = [
         (id_, spread) for id_ in inference.heavy for spread in inference.computed_in(inference.definitions[id_].result)
     ]
@@ -299,7 +299,7 @@ def _exchanges(
     """Return the ``tiles``, ``joined`` and ``sums`` of Needs."""
     shapes: dict[int | None, set[tuple[int, int]]] = {}
     joined: dict[int | None, dict[int | str | None, int]] = {
-        place: {None: WARP_BYTES * distributions.warps} for place in used.wmma_loops
+        outer: {None: WARP_BYTES * distributions.warps} for outer in used.wmma_loops
     }
     if distributions.products and in_tensor_memory(distributions.products[0].intrinsic) and not sums_stay(inference):
         for operation in inference.definitions.values():
@@ -307,19 +307,19 @@ def _exchanges(
                 parts = joined.setdefault(outermost(inference, inference.inside[operation.result.id]), {})
                 parts[STORED_A] = max(parts.get(STORED_A, 0), size)
     sums = {r.result.id: 0 for r in inference.sums.values()}
-    for place, from_, to, forced in used.moved:
+    for outer, from_, to, forced in used.moved:
         source, target = distributions.of(from_), distributions.of(to)
         if forced or (source != target and move(source, target, distributions.warps) is None):
-            shapes.setdefault(place, set()).add(target.shape)
-    for place, result, spread, dimension in used.scanned:
+            shapes.setdefault(outer, set()).add(target.shape)
+    for outer, result, spread, dimension in used.scanned:
         needed = scan_bytes(distributions.of(spread), dimension, distributions.warps)
         if needed:
-            joined.setdefault(place, {})[result] = needed
-    for place, result, spread, dimension, size, words in used.joined:
+            joined.setdefault(outer, {})[result] = needed
+    for outer, result, spread, dimension, size, words in used.joined:
         of = distributions.of(spread)
         needed = words * across_bytes(of, dimension, of.folded(dimension, size))
         if result in sums:
             sums[result] = needed
         elif needed:
-            joined.setdefault(place, {})[result] = needed
-    return {place: frozenset(of) for place, of in shapes.items()}, joined, dict(enumerate(sums.values()))
+            joined.setdefault(outer, {})[result] = needed
+    return {outer: frozenset(of) for outer, of in shapes.items()}, joined, dict(enumerate(sums.values()))

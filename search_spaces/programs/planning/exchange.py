@@ -21,18 +21,18 @@ def steps(layout: SharedLayout, of: Distribution, warps: int) -> tuple[tuple[int
 
     ``base`` is the address of register 0. Returns None if flips and adds are not the same for all threads.
     """
-    return _steps(layout, _places(of, layout, None, warps))
+    return _steps(layout, _addresses(of, layout, None, warps))
 
 
-def _steps(layout: SharedLayout, places: IntArray) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    base, flips, adds = places[:, 0], list[int](), list[int]()
+def _steps(layout: SharedLayout, addresses: IntArray) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    base, flips, adds = addresses[:, 0], list[int](), list[int]()
     period = max((step.period for step in layout.steps if isinstance(step, Swizzle)), default=1)
-    for place in places.T:
-        add = int(place[0] - base[0])
-        if not (place - base == add).all():  # whole periods pass through a swizzle unchanged
-            add = int(place[0]) // period * period - int(base[0]) // period * period
-        flip = int(place[0] - add) ^ int(base[0])
-        if not ((base ^ flip) + add == place).all():
+    for address in addresses.T:
+        add = int(address[0] - base[0])
+        if not (address - base == add).all():  # whole periods pass through a swizzle unchanged
+            add = int(address[0]) // period * period - int(base[0]) // period * period
+        flip = int(address[0] - add) ^ int(base[0])
+        if not ((base ^ flip) + add == address).all():
             return None
         flips.append(flip)
         adds.append(add)
@@ -66,31 +66,31 @@ def reading(
     of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int, element_bytes: int
 ) -> ConvertedAccess:
     """Return the accesses that read a shared-memory tile stored in the memory order of its array."""
-    places = _places(of, layout, order, warps)
-    width = neighbours(places, WIDEST // element_bytes)
-    accesses = element_bytes * places[:, ::width].reshape(warps, WARP, -1).transpose(0, 2, 1)
+    addresses = _addresses(of, layout, order, warps)
+    width = neighbours(addresses, WIDEST // element_bytes)
+    accesses = element_bytes * addresses[:, ::width].reshape(warps, WARP, -1).transpose(0, 2, 1)
     cycles = int(bank_conflicts.wavefronts(accesses, element_bytes * width).sum())
-    return ConvertedAccess(width, cycles, warps * of.registers // width, _steps(layout, places))
+    return ConvertedAccess(width, cycles, warps * of.registers // width, _steps(layout, addresses))
 
 
-def neighbours(places: IntArray, most: int) -> int:
+def neighbours(addresses: IntArray, most: int) -> int:
     """Return how many consecutive registers have adjacent, aligned addresses in every thread.
 
-    ``places``: addresses, (threads, registers).
+    ``addresses``: element addresses, (threads, registers).
     """
     width = 1
-    while 2 * width <= most and places.shape[1] % (2 * width) == 0:
-        groups = places.reshape(len(places), -1, 2 * width)
+    while 2 * width <= most and addresses.shape[1] % (2 * width) == 0:
+        groups = addresses.reshape(len(addresses), -1, 2 * width)
         if (groups[..., 0] % (2 * width)).any() or (groups - groups[..., :1] != np.arange(2 * width)).any():
             break
         width *= 2
     return width
 
 
-def _places(of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int) -> IntArray:
+def _addresses(of: Distribution, layout: SharedLayout, order: MemoryOrder | None, warps: int) -> IntArray:
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d))[None, :] for d in (0, 1))
     if order is not None:
-        rows, columns = order.place(rows, columns)
+        rows, columns = order.position(rows, columns)
     return np.asarray(layout(rows, columns))
 
 
@@ -102,10 +102,10 @@ def wavefronts(of: Distribution, layout: SharedLayout, warps: int, store: bool) 
     """
     width = access_width(of, layout)
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d)[::width]) for d in (0, 1))
-    places = 4 * np.asarray(layout(rows, columns))
+    addresses = 4 * np.asarray(layout(rows, columns))
     if store:
-        alone = np.zeros(len(places), dtype=np.bool_)
-        alone[np.unique(places[:, 0], return_index=True)[1]] = True
-        places = np.where(alone[:, None], places, -1)
-    accesses = places.reshape(warps, WARP, -1).transpose(0, 2, 1)
+        alone = np.zeros(len(addresses), dtype=np.bool_)
+        alone[np.unique(addresses[:, 0], return_index=True)[1]] = True
+        addresses = np.where(alone[:, None], addresses, -1)
+    accesses = addresses.reshape(warps, WARP, -1).transpose(0, 2, 1)
     return int(bank_conflicts.wavefronts(accesses, 4 * width).sum())

@@ -21,7 +21,7 @@ from search_spaces.programs.planning.staging import StagedNumbers
 from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
 
-Place = int | None  # the outermost loop around an exchange, or None outside of loops
+OuterLoop = int | None  # the outermost loop around an exchange, or None outside of loops
 Exchange = tuple[int, int] | int | str | None  # key of an exchange: shape of a tile, result of a reduction, or name
 ALIGNMENT = 128
 MOST_STAGES = 5
@@ -91,11 +91,11 @@ class SharedMemoryPlan:
         barriers: Start of the mbarriers.
     """
 
-    exchanges: Mapping[Place, Mapping[Exchange, int]] = field(default_factory=dict)
+    exchanges: Mapping[OuterLoop, Mapping[Exchange, int]] = field(default_factory=dict)
     resident: dict[str, int] = field(default_factory=dict)
     shared: dict[str, int] = field(default_factory=dict)
     rings: dict[int, int] = field(default_factory=dict)
-    scratch: dict[Place, int] = field(default_factory=dict)
+    scratch: dict[OuterLoop, int] = field(default_factory=dict)
     barriers: int = 0
 
     @classmethod
@@ -104,7 +104,7 @@ class SharedMemoryPlan:
         inference: Inference,
         staged: Mapping[str, StagedNumbers | BoxedNumbers],
         stages: Mapping[int, int],
-        exchanges: Mapping[Place, Mapping[Exchange, int]],
+        exchanges: Mapping[OuterLoop, Mapping[Exchange, int]],
         values: Mapping[str, Value],
     ) -> SharedMemoryPlan:
         """Lay out the shared memory of a schedule.
@@ -134,10 +134,10 @@ class SharedMemoryPlan:
                 memory.scratch[None] = base + ring - ring // stages[loop]
         return memory
 
-    def exchange(self, place: Place, which: Exchange) -> int:
+    def exchange(self, outer_loop: OuterLoop, which: Exchange) -> int:
         """Return the offset of an exchange. Raises KeyError if the space has not reserved memory for it."""
-        _ = self.exchanges[place][which]
-        return self.scratch[place]
+        _ = self.exchanges[outer_loop][which]
+        return self.scratch[outer_loop]
 
 
 def stage_names(inference: Inference) -> dict[int, str]:

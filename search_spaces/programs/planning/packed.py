@@ -16,10 +16,10 @@ def packed_width(array: Array, of: Distribution, warps: int) -> int:
     """Return the number of registers that a thread loads with one instruction."""
     assert array.order is not None
     rows, columns = (of.of_threads(d, warps)[:, None] + np.asarray(of.of_registers(d))[None, :] for d in (0, 1))
-    strips, along = array.order.place(rows, columns)
-    places = strips * array.stored[1] + along
-    assert (places == places[:, :1] + np.asarray(packed_distances(array, of))).all(), "digits are powers of two"
-    return neighbours(places, WIDEST // array.dtype.bytes)
+    strips, along = array.order.position(rows, columns)
+    positions = strips * array.stored[1] + along
+    assert (positions == positions[:, :1] + np.asarray(packed_distances(array, of))).all(), "digits are powers of two"
+    return neighbours(positions, WIDEST // array.dtype.bytes)
 
 
 def packed_distances(array: Array, of: Distribution) -> list[int]:
@@ -29,6 +29,6 @@ def packed_distances(array: Array, of: Distribution) -> list[int]:
     do not overlap.
     """
     assert array.order is not None
-    strips, places = array.order.place(*(np.asarray(of.of_registers(d)) for d in (0, 1)))
-    distances: list[int] = (strips * array.stored[1] + places).tolist()
+    strips, positions = array.order.position(*(np.asarray(of.of_registers(d)) for d in (0, 1)))
+    distances: list[int] = (strips * array.stored[1] + positions).tolist()
     return distances

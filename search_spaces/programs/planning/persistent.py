@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from search_spaces.programs.planning.boxes import copies_alone
-from search_spaces.programs.planning.memory import Exchange, Place
+from search_spaces.programs.planning.memory import Exchange, OuterLoop
 from search_spaces.spaces.parameters import Value
 
 PERSISTENT = "persistent"
@@ -17,7 +17,7 @@ def launched_blocks(values: Mapping[str, Value]) -> int:
     return int(values[LAUNCHED]) if values.get(PERSISTENT, 0) else 0
 
 
-def waits_between_tiles(values: Mapping[str, Value], exchanges: Mapping[Place, Mapping[Exchange, int]]) -> bool:
+def waits_between_tiles(values: Mapping[str, Value], exchanges: Mapping[OuterLoop, Mapping[Exchange, int]]) -> bool:
     """Return True if all threads of a persistent block wait for each other before its next tile.
 
     They need not if a dedicated warp fills the ring, whose barriers order its stages, and nothing else lies in shared

@@ -38,7 +38,7 @@ def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
         known = sorted(set(keys))
         groups = tuple(known.index(key) for key in keys)
         after = tuple(range(len(known)))
-        if digit.place == "register":
+        if digit.unit == "register":
             keys = [key - r // digit.stride % digit.size * digit.stride for r, key in zip(registers, keys, strict=True)]
             left = sorted(set(keys))
             after = tuple(left.index(keys[groups.index(g)]) for g in range(len(known)))
@@ -50,7 +50,7 @@ def scan_steps(of: Distribution, dimension: int) -> tuple[ScanStep, ...]:
 def scan_bytes(of: Distribution, dimension: int, warps: int) -> int:
     """Return the shared memory of a scan: the totals of all threads if warps follow each other along it."""
     steps = scan_steps(of, dimension)
-    return max((aligned(4 * WARP * warps * s.totals) for s in steps if s.digit.place == "warp"), default=0)
+    return max((aligned(4 * WARP * warps * s.totals) for s in steps if s.digit.unit == "warp"), default=0)
 
 
 @lru_cache(maxsize=2**14)
@@ -58,9 +58,9 @@ def scan_instructions(of: Distribution, dimension: int) -> int:
     """Return the warp instructions of a scan, without those of the special-function unit."""
     total = of.registers
     for step in scan_steps(of, dimension):
-        if step.digit.place == "register":
+        if step.digit.unit == "register":
             total += step.totals
-        elif step.digit.place == "lane":
+        elif step.digit.unit == "lane":
             total += 4 * step.totals * (step.digit.size.bit_length() - 1) + of.registers
         else:
             total += step.totals * (2 + 3 * step.digit.size) + of.registers

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
-from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, Place, exchange_bytes
+from search_spaces.programs.planning.memory import ALIGNMENT, Exchange, OuterLoop, exchange_bytes
 from search_spaces.programs.planning.splits import shared_loop, split_of
 from search_spaces.spaces.parameters import Value
 
@@ -19,7 +19,7 @@ LAST_BLOCK: Exchange = "last_block"  # flag: 1 in the last of the blocks that sh
 WMMA_SUMS: Exchange = None
 
 
-def sum_places(inference: Inference, number: int) -> dict[str, Place]:
+def loops_of_sum(inference: Inference, number: int) -> dict[str, OuterLoop]:
     """Return the loop around the combination of a carried sum, by the value of the sum's parameter."""
     around = inference.inside[list(inference.sums.values())[number].result.id]
     return {
@@ -28,7 +28,7 @@ def sum_places(inference: Inference, number: int) -> dict[str, Place]:
     }
 
 
-def store_places(inference: Inference) -> dict[str, Place]:
+def loops_of_stores(inference: Inference) -> dict[str, OuterLoop]:
     """Return the outermost loop around each store, by the name of the store's parameter."""
     around = enumerate(inference.stored_in, 1)
     return {f"store_{number}": estimates.outermost(inference, loops) for number, loops in around}
@@ -50,18 +50,18 @@ def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterabl
     return max([0, *other_bytes, *(exchange_bytes(exchange, shape) for shape in tiles)])
 
 
-def exchanges(inference: Inference, values: Mapping[str, Value]) -> dict[Place, dict[Exchange, int]]:
+def exchanges(inference: Inference, values: Mapping[str, Value]) -> dict[OuterLoop, dict[Exchange, int]]:
     """Return the bytes of each exchange of a schedule, by the outermost loop around it."""
     needs, layout = estimates.needs(inference, values), str(values.get("exchange", "identity"))
-    listed: dict[Place, dict[Exchange, int]] = {None: {}, **{loop: {} for loop in inference.loops}}
+    listed: dict[OuterLoop, dict[Exchange, int]] = {None: {}, **{loop: {} for loop in inference.loops}}
     for outer_loop, shapes in needs.tiles.items():
         listed[outer_loop] |= {shape: exchange_bytes(layout, shape) for shape in shapes}
     for outer_loop, joined in needs.joined.items():
         listed[outer_loop] |= {result: size for result, size in joined.items()}
     for number, (size, reduction) in enumerate(zip(needs.sums.values(), inference.sums.values(), strict=True)):
         time = str(values[estimates.sum_name(number)])
-        listed[sum_places(inference, number)[time]][reduction.result.id] = size
-    for (name, outer_loop), store in zip(store_places(inference).items(), inference.stores, strict=True):
+        listed[loops_of_sum(inference, number)[time]][reduction.result.id] = size
+    for (name, outer_loop), store in zip(loops_of_stores(inference).items(), inference.stores, strict=True):
         if values.get(name) == "turned":
             listed[outer_loop][store.value.shape] = exchange_bytes(layout, store.value.shape)
     if split_of(inference, values) is not None:

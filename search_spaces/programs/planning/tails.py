@@ -47,8 +47,8 @@ def peelable(inference: Inference) -> frozenset[int]:
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
     """Return the name of the parameter of each loop that some choice of sizes permits to peel, by its index."""
-    places = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
-    return {index: "tail" if len(places) == 1 else f"tail_{index + 1}" for index in places}
+    positions = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
+    return {index: "tail" if len(positions) == 1 else f"tail_{index + 1}" for index in positions}
 
 
 def peeled(inference: Inference, values: Mapping[str, Value]) -> frozenset[int]:

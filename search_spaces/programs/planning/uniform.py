@@ -90,8 +90,8 @@ def _needed(operation: ir.Map, inference: Inference) -> float | None:
     if tests is None or len(around) > 1:
         return None
     trace, needed, executed = inference.trace, 0, 0
-    for place in np.linspace(0.0, 1.0, MOST_BLOCKS):
-        block = tuple(round(place * (count - 1)) for count in trace.blocks)
+    for position in np.linspace(0.0, 1.0, MOST_BLOCKS):
+        block = tuple(round(position * (count - 1)) for count in trace.blocks)
         loops = [inference.loops[number] for number in around]
         count = loops[0].iterations(block, {}) if loops else 1
         step = max(1, count // MOST_ITERATIONS)

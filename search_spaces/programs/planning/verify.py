@@ -21,7 +21,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import ProgramError, Source
 from search_spaces.programs.language.padding import check_padding
-from search_spaces.programs.language.places import indices
+from search_spaces.programs.language.window_positions import indices
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.estimates import map_warps
 from search_spaces.programs.planning.ways import SUBGROUPS
@@ -137,8 +137,8 @@ def _check_assigned(inference: Inference) -> None:
         sizes = (*(1 for _ in window.array.lead), *window.shape)
         for axis, count in enumerate(blocks):
             first, second = (tuple(at if a == axis else 0 for a in range(len(blocks))) for at in (0, 1))
-            places = [[i.at(block, zero) for i in (*window.array.lead, *window.at)] for block in (first, second)]
-            if count > 1 and all(abs(b - a) < size for a, b, size in zip(*places, sizes, strict=True)):
+            positions = [[i.at(block, zero) for i in (*window.array.lead, *window.at)] for block in (first, second)]
+            if count > 1 and all(abs(b - a) < size for a, b, size in zip(*positions, sizes, strict=True)):
                 _refuse(
                     operation.source,
                     "atomic_rmw",
@@ -151,7 +151,7 @@ def _check_outputs(inference: Inference) -> None:
     written = {store.window.array.name for store in inference.stores}
     for array in inference.trace.arrays:
         if array.role != "input" and array.name not in written:
-            raise ProgramError(f"{inference.trace.place}: store: {array.name} is never stored")
+            raise ProgramError(f"{inference.trace.location}: store: {array.name} is never stored")
 
 
 def _check_maps(inference: Inference) -> None:

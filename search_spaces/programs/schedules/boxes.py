@@ -43,7 +43,7 @@ from search_spaces.programs.planning.ways import (
     is_boxed,
     rows_of,
 )
-from search_spaces.programs.schedules.shared_memory import places, scratch_name
+from search_spaces.programs.schedules.shared_memory import exchange_loops, scratch_name
 from search_spaces.spaces.columns import Column, TextColumn
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, Value, categorical, ordinal
@@ -336,7 +336,9 @@ def _ping_pong_rule(choices: Choices, device: Device) -> Rule:
             return "the loop exchanges values through shared memory, which needs barriers of both warpgroups"
         return None
 
-    suffix = next(suffix for suffix, loop in places(choices.first).items() if loop == alternating(choices.first))
+    suffix = next(
+        suffix for suffix, loop in exchange_loops(choices.first).items() if loop == alternating(choices.first)
+    )
     names = {"workers": workers(choices, device), "scratch": scratch_name(suffix)}
     return Rule.refusing(
         PING_PONG,

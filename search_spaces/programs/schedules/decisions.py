@@ -146,11 +146,11 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
                 "when the partial sums of lanes are combined",
             )
         )
-    for place, store in enumerate(first.stores):
-        if is_turnable(first, place):
+    for position, store in enumerate(first.stores):
+        if is_turnable(first, position):
             listed.append(
                 categorical(
-                    f"store_{place + 1}",
+                    f"store_{position + 1}",
                     ("direct", "turned"),
                     f"how {store.window.array.name} is stored: directly, or transposed through shared memory",
                 )
@@ -221,8 +221,8 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     listed += persistent_attributes(choices, device)
     for s in operands:
         listed += _operand_attributes(s, computing)
-    for place, name in tail_names(choices.inferences.values()).items() if choices.shaping else ():
-        listed.append(_peelable(choices, place, name))
+    for position, name in tail_names(choices.inferences.values()).items() if choices.shaping else ():
+        listed.append(_peelable(choices, position, name))
     shaping = shaping_names(problem, device)
 
     registers = each_needs(choices, lambda _, needs: needs.registers)
@@ -257,10 +257,10 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     return tuple(listed)
 
 
-def _peelable(choices: Choices, place: int, name: str) -> Attribute:
+def _peelable(choices: Choices, position: int, name: str) -> Attribute:
     def can_be(**values: Value) -> int:
         inference = choices.inference(values)
-        return int(list(inference.loops)[place] in peelable(inference))
+        return int(list(inference.loops)[position] in peelable(inference))
 
     doc = "whether only the last iteration reaches beyond arrays"
     return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in choices.shaping})

@@ -22,7 +22,7 @@ from search_spaces.spaces.parameters import Value
 class ValueRow:
     """A value in one distribution: ``spread`` is its expression, ``registers`` counts registers per thread."""
 
-    place: str
+    location: str
     operation: str
     shape: str
     spread: str
@@ -34,7 +34,7 @@ class ValueRow:
 class ConversionRow:
     """A conversion; ``cost`` counts warp instructions of a block: shuffles, or shared-memory accesses."""
 
-    place: str
+    location: str
     shape: str
     source: str
     target: str
@@ -78,11 +78,11 @@ def conversions(problem: ProgramProblem, schedule: Mapping[str, Value]) -> tuple
 
 
 def _row(
-    distributions: Distributions, place: ir.Source, value: ir.Value, source: Spread, target: Spread, shared: bool
+    distributions: Distributions, location: ir.Source, value: ir.Value, source: Spread, target: Spread, shared: bool
 ) -> ConversionRow:
     route, cost = _route(distributions.of(source), distributions.of(target), distributions.warps, shared)
     shape = f"{value.shape[0]}x{value.shape[1]} {value.dtype.name}"
-    return ConversionRow(str(place), shape, str(source), str(target), route, cost)
+    return ConversionRow(str(location), shape, str(source), str(target), route, cost)
 
 
 def _route(source: Distribution, target: Distribution, warps: int, shared: bool) -> tuple[str, int]:

@@ -14,7 +14,7 @@ from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices_of, unique_operands
 from search_spaces.programs.planning.estimates import Needs
 from search_spaces.programs.planning.memory import barrier_bytes, shared_tile_bytes, stage_names
-from search_spaces.programs.planning.scratch import flag_bytes, scratch_bytes, store_places, sum_places
+from search_spaces.programs.planning.scratch import flag_bytes, loops_of_stores, loops_of_sum, scratch_bytes
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.needs import each_needs
 from search_spaces.programs.schedules.streams import early_copies, is_splittable
@@ -39,7 +39,7 @@ def shared_memory(
     choices = choices_of(problem)
     first, operands = choices.first, unique_operands(choices.first)
     listed = _sum_bytes(choices, shaping)
-    for suffix, loop in places(first).items():
+    for suffix, loop in exchange_loops(first).items():
         listed += _scratch(choices, parameters, shaping, suffix, loop)
     resident = {f"resident_{i}": f"resident_bytes_{s.name}" for i, s in enumerate(operands) if s.loop is None}
     for index, array in enumerate(first.trace.shared):
@@ -70,7 +70,7 @@ def shared_memory(
     return listed
 
 
-def places(inference: Inference) -> dict[str, int | None]:
+def exchange_loops(inference: Inference) -> dict[str, int | None]:
     """Return where exchanges may happen, by name suffix: None (outside of loops) or an outermost loop's number."""
     around = (*inference.inside.values(), *inference.stored_in)
     loops = [n for n in inference.loops if any(estimates.outermost(inference, a) == n for a in around)]
@@ -92,7 +92,7 @@ def _scratch(
     known = [p.name for p in parameters]
     number = None if loop is None else list(choices.first.loops).index(loop)
     stores: dict[str, str] = {}
-    for name, loop_of_store in store_places(choices.first).items():
+    for name, loop_of_store in loops_of_stores(choices.first).items():
         if name in known and loop_of_store == loop:
             stores |= {name: name, f"shape_{name}": f"shape_{name}"}
     exchange = {"exchange": "exchange"} if "exchange" in known else {}
@@ -166,7 +166,7 @@ def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
     """Return, for each sum that may be combined in ``loop``, its parameter and the values that select the loop."""
     times: dict[str, list[str]] = {}
     for i in range(len(inference.sums)):
-        for time, loop_of_sum in sum_places(inference, i).items():
+        for time, loop_of_sum in loops_of_sum(inference, i).items():
             if loop_of_sum == loop:
                 times.setdefault(estimates.sum_name(i), []).append(time)
     return times
@@ -183,7 +183,7 @@ def _peak(inference: Inference, rings: Mapping[int, str], barriers: int) -> list
     """
     doc = "bytes of shared memory for the rings and exchanges of the loops up to this one"
     listed, most = list[Attribute](), scratch_name(OUTSIDE)
-    for suffix, loop in places(inference).items():
+    for suffix, loop in exchange_loops(inference).items():
         if loop is None:
             continue
         inside = scratch_name(suffix)

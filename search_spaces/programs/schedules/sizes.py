@@ -64,12 +64,12 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
                 )
             )
         sizes.append(Sizes(f"tile_k{p.suffix}", lambda i, n=p.number: _depth(i, n), "k of a product"))  # type: ignore[misc]
-    for place, s in enumerate(unique_operands(choices.first)):
+    for position, s in enumerate(unique_operands(choices.first)):
         for d, axis in enumerate(("rows", "cols")):
             sizes.append(
                 Sizes(
                     f"{axis}_{s.name}",
-                    lambda i, at=place, d=d: unique_operands(i)[at].shape[d],  # type: ignore[misc]
+                    lambda i, at=position, d=d: unique_operands(i)[at].shape[d],  # type: ignore[misc]
                     f"{axis} of the tile of {s.name}",
                 )
             )
@@ -81,21 +81,21 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
         sizes.append(Sizes(f"line_{a + 1}", lambda i, a=a: _anchor_line(i, a)[0], doc))  # type: ignore[misc]
         sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], doc_lines))  # type: ignore[misc]
     shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
-    for place, store in enumerate(choices.first.stores):
-        if is_turnable(choices.first, place):
+    for position, store in enumerate(choices.first.stores):
+        if is_turnable(choices.first, position):
             sizes.append(
                 Sizes(
-                    f"shape_store_{place + 1}",
-                    lambda i, at=place: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
+                    f"shape_store_{position + 1}",
+                    lambda i, at=position: shapes.index(i.stores[at].value.shape),  # type: ignore[misc]
                     f"index of the shape of the stored tile of {store.window.array.name}",
                 )
             )
     sizes.append(Sizes("blocks", lambda i: i.trace.block_count, "blocks of the launch"))
-    for place, name in enumerate(stage_names(choices.first).values()):
+    for position, name in enumerate(stage_names(choices.first).values()):
         sizes.append(
             Sizes(
                 name.replace("stages", "turns"),
-                lambda i, at=place: max(1, i.trace.iterations()[list(stage_names(i))[at]]),  # type: ignore[misc]
+                lambda i, at=position: max(1, i.trace.iterations()[list(stage_names(i))[at]]),  # type: ignore[misc]
                 "largest number of iterations of the loop",
             )
         )
@@ -155,12 +155,12 @@ def _takes_any_lanes(operation: ir.Operation) -> bool:
     return type(operation) in _OF_ANY_LANES
 
 
-def is_turnable(inference: Inference, place: int) -> bool:
+def is_turnable(inference: Inference, position: int) -> bool:
     """Return True if a store may go through shared memory in order to write whole lines."""
-    store = inference.stores[place]
+    store = inference.stores[position]
     return (
         isinstance(store, ir.StoreTile)
         and store.window.array.role != "shared"
         and store.window.index is None
-        and inference.stored[place].kind in ("result", "swap")
+        and inference.stored[position].kind in ("result", "swap")
     )

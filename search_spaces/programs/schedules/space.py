@@ -74,7 +74,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
         ),
         stratified_by="intrinsic" if products else "min_blocks",
         constants=constants(problem),
-        described=f"{problem.program.name} ({problem.program.place})",
+        described=f"{problem.program.name} ({problem.program.location})",
     )
 
 

@@ -23,7 +23,7 @@ from search_spaces.programs.schedules.boxes import spared, workers
 from search_spaces.programs.schedules.decisions import (
     parameters,
 )
-from search_spaces.programs.schedules.shared_memory import places, scratch_name
+from search_spaces.programs.schedules.shared_memory import exchange_loops, scratch_name
 from search_spaces.programs.schedules.sizes import anchor_count, lane_counts
 from search_spaces.spaces.each import each
 from search_spaces.spaces.rules import Rule
@@ -151,7 +151,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 "exchange_used",
                 lambda exchange, **scratch: (sum(scratch.values()) > flag) | (exchange == EXCHANGES[0]),
                 "nothing is exchanged through shared memory, so the layout {exchange} has no effect",
-                names={"exchange": "exchange", **{p: scratch_name(p) for p in places(first)}},
+                names={"exchange": "exchange", **{p: scratch_name(p) for p in exchange_loops(first)}},
             )
         )
     if len(first.trace.blocks) > 1:

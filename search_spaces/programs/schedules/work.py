@@ -304,13 +304,13 @@ class _Counter(BlockWork):
         """Count loads or stores of registers: requests, and the sectors that they touch."""
         line = 0 if window.turned else 1
         element = window.array.dtype.bytes
-        width = math.gcd(of.run(line), 16 // element, window.array.places_of_line)
+        width = math.gcd(of.run(line), 16 // element, window.array.line_divisor)
         if window.array.order is not None:
             width = packed_width(window.array, of, self.distributions.warps)
         requests = of.registers // width * self.distributions.warps
         side_by_side = width if window.array.order is None else 128 // element  # a packed tile is contiguous
         for digit, weight in of.weighted(line):
-            if digit.place == "lane" and weight == side_by_side:
+            if digit.unit == "lane" and weight == side_by_side:
                 side_by_side *= digit.size
         if line in window.indexed:  # a vector: each element has its own position
             width = side_by_side = 1
@@ -330,10 +330,10 @@ class _Counter(BlockWork):
         self.wavefronts += max(requests, moved / 128) * times
 
     def _store(self, operation: ir.StoreTile | ir.AtomicRmw, times: float) -> None:
-        place = self.stores
+        position = self.stores
         self.stores += 1
-        of = self.distributions.of(self.inference.stored[place])
-        if self.values.get(f"store_{place + 1}", "direct") == "turned":
+        of = self.distributions.of(self.inference.stored[position])
+        if self.values.get(f"store_{position + 1}", "direct") == "turned":
             target = turned(operation.window, self.distributions.warps)
             self._move(of, target, times)
             of = target
@@ -371,11 +371,12 @@ def average_iterations(inference: Inference, number: int) -> float:
     """Return the average iterations of a loop, over blocks from the first to the last; some may have none."""
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
-    last, places = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
+    last, positions = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
     iterations = (
-        loop.iterations(tuple((b * at + (places - 1) // 2) // (places - 1) for b in last), zero) for at in range(places)
+        loop.iterations(tuple((b * at + (positions - 1) // 2) // (positions - 1) for b in last), zero)
+        for at in range(positions)
     )
-    return sum(iterations) / places
+    return sum(iterations) / positions
 
 
 @lru_cache(maxsize=2**14)

@@ -20,7 +20,7 @@ def same(one: Trace, other: Trace) -> bool:
 
 def normal(trace: Trace) -> Trace:
     """Return a trace with ids in order of appearance, and without source lines."""
-    return dataclasses.replace(trace, operations=_Normal().many(trace.operations), place="")
+    return dataclasses.replace(trace, operations=_Normal().many(trace.operations), location="")
 
 
 class _Normal:

@@ -53,7 +53,7 @@ class Computations(Windows):
                 assert isinstance(number, int | float)
                 return p.full(shape_of(s, s.takes[0]), float(number), s.takes[0].element)
             case "linalg.index":
-                first = self._place(s, s.index[0][0]) if s.index else 0
+                first = self._index(s, s.index[0][0]) if s.index else 0
                 extent = max(shape_of(s, s.takes[0]))
                 return p.rows(first, extent) if s.operands[0] == 0 else p.columns(first, extent)
         return self._map(s)

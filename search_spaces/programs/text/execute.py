@@ -98,10 +98,10 @@ class Execution(Computations):
         if isinstance(stop, int) or (isinstance(stop, str) and stop.lstrip("%") in self.sizes):
             size = self._stop(name, stop)
         else:
-            size = self._place(s, stop)
+            size = self._index(s, stop)
         each = self._step(s, name, step)
         self._carry(s)
-        for at in self.p.steps(size, each, first=self._place(s, first)):
+        for at in self.p.steps(size, each, first=self._index(s, first)):
             self.value_of[name] = at
             if self._rings_in(s):
                 self._open_rings(s, at // each)
@@ -125,8 +125,8 @@ class Execution(Computations):
             return tuple(self._value(last, operand) for operand in last.operands)
 
         first, stop, step = s.operands
-        places = self._place(s, stop), self._number(s, step)
-        for at in self.p.split(*places, parts=parts, states=states, combine=combined, first=self._place(s, first)):
+        bounds = self._index(s, stop), self._number(s, step)
+        for at in self.p.split(*bounds, parts=parts, states=states, combine=combined, first=self._index(s, first)):
             self.value_of[s.results[0]] = at
             self._statements(s.body or ())
 
@@ -135,7 +135,7 @@ class Execution(Computations):
         low, high = s.attribute("low", 0), s.attribute("high")
         if not isinstance(low, int) or not isinstance(high, int) or not s.index:
             self.refuse(s, "expected a position in brackets, and the numbers high and low")
-        at = [self._place(s, place) for place in s.index[0]]
+        at = [self._index(s, position) for position in s.index[0]]
         if s.op == "xetile.uniform":
             return self.p.uniform(self._value(s, s.operands[0]), high=high, low=low, usual=at[0])
         array = self._array(s, str(s.operands[0]))
@@ -177,26 +177,26 @@ class Execution(Computations):
         condition = s.operands[0]
         if not isinstance(condition, Combined) or condition.sign != "==":
             self.refuse(s, "the condition must compare positions with ==")
-        place, equals = condition.args
-        index = self._place(s, place)
+        position, equals = condition.args
+        index = self._index(s, position)
         if not isinstance(index, Index) or not isinstance(equals, int):
             self.refuse(s, "the condition must compare a position with a number")
-        counted = self._counted(s, place, index)
+        counted = self._counted(s, position, index)
         with self.p.when(counted, equals):
             self._statements(s.body or ())
 
-    def _counted(self, s: Statement, place: Expression, index: Index) -> Index:
+    def _counted(self, s: Statement, position: Expression, index: Index) -> Index:
         """Return the index of a condition. ``%k % 4`` on a counter with step 32 means every fourth step (RFC 2.5)."""
-        if not (isinstance(place, Combined) and place.sign == "mod" and isinstance(place.args[0], str)):
+        if not (isinstance(position, Combined) and position.sign == "mod" and isinstance(position.args[0], str)):
             return index
-        every = place.args[1]
+        every = position.args[1]
         loop = next(
-            (t for t in self.survey.listing.walk() if t.op == "scf.for" and t.results[0] == place.args[0]), None
+            (t for t in self.survey.listing.walk() if t.op == "scf.for" and t.results[0] == position.args[0]), None
         )
         if loop is None or not isinstance(every, int) or not isinstance(loop.operands[2], int):
             return index
         step = loop.operands[2]
         if step % every or step == 1:
             return index
-        self.survey.note(s, f"{place.args[0]} increases by {step}: read as every {every} steps")
-        return self.value_of[place.args[0]] % (step * every)  # type: ignore[operator,return-value]
+        self.survey.note(s, f"{position.args[0]} increases by {step}: read as every {every} steps")
+        return self.value_of[position.args[0]] % (step * every)  # type: ignore[operator,return-value]

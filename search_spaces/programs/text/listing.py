@@ -140,8 +140,8 @@ class Statement:
             text += f" <{self.kind}>"
         if self.operands:
             text += " " + ", ".join(number_text(o) for o in self.operands)
-        for places in self.index:
-            text += f"[{', '.join(map(str, places))}]"
+        for positions in self.index:
+            text += f"[{', '.join(map(str, positions))}]"
         if to_layout:
             text += f" to layout({', '.join(map(_layout_text, self.layouts))})"
         elif self.layouts:

@@ -8,7 +8,7 @@ from typing import NoReturn
 from search_spaces.hardware.dtypes import DType, dtype
 from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.builder import ARRAY_DTYPES, Builder
-from search_spaces.programs.language import index as places
+from search_spaces.programs.language import index as indices
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array, ProgramError, Shape
 from search_spaces.programs.language.values import State, Tile, WindowHandle
@@ -18,7 +18,7 @@ from search_spaces.programs.text.survey import (
     Survey,
     TileInfo,
     names_of,
-    tile_places,
+    tile_offsets,
 )
 
 Held = Tile | State | WindowHandle | Index
@@ -74,8 +74,8 @@ class Names:
             self.p.blocks((1,), (1,))
             return
         starts = self.p.blocks(tuple(a[1] for a in axes), tuple(a[2] for a in axes))
-        for (name, _, _), place in zip(axes, starts, strict=True):
-            self.value_of[name] = self.grid[name] = place
+        for (name, _, _), position in zip(axes, starts, strict=True):
+            self.value_of[name] = self.grid[name] = position
 
     def _stop(self, name: str, stop: Expression) -> int:
         """Return the end of a loop: the size that is named like its variable, or else the number in the text."""
@@ -103,8 +103,8 @@ class Names:
         self.refuse(s, f"no tile determines the step {step} of {name}")
 
     def _tile_step(self, name: str, tile: TileInfo) -> int | None:
-        for d, place in enumerate(tile_places(self.survey, tile)):
-            if name in names_of(place):
+        for d, position in enumerate(tile_offsets(self.survey, tile)):
+            if name in names_of(position):
                 return tile_shape(tile.statement)[d]
         return None
 
@@ -115,7 +115,7 @@ class Names:
 
     # Positions
 
-    def _place(self, s: Statement, expression: Expression) -> Index | int:
+    def _index(self, s: Statement, expression: Expression) -> Index | int:
         match expression:
             case int():
                 return expression
@@ -129,18 +129,18 @@ class Names:
                     self.refuse(s, f"{expression} is not a position")
                 self.survey.note(s, f"{expression} is undefined: 0 is used")
                 return 0
-        args = [self._place(s, a) for a in expression.args]
+        args = [self._index(s, a) for a in expression.args]
         first, second = args
         match expression.sign:
             case "+":
                 return first + second
             case "min":
-                return places.minimum(first, second)
+                return indices.minimum(first, second)
             case "max":
-                return places.maximum(first, second)
+                return indices.maximum(first, second)
         if not isinstance(second, int):
             self.refuse(s, f"{expression}: the right side must be a number")
-        left = places.as_index(first)
+        left = indices.as_index(first)
         if expression.sign == "*":
             return left * second
         return left // second if expression.sign == "floordiv" else left % second

@@ -61,15 +61,15 @@ class _Printer:
         self.values: dict[int, str] = {}
         self.states: dict[int, str] = {}
         self.windows: dict[int, str] = {}
-        self.places: dict[Index, Expression] = {}
+        self.expressions: dict[Index, Expression] = {}
         for axis, tile in enumerate(trace.tile):
             self._name(Index("block", axis), tile, f"%i{axis}")
         self.loops = self.numbers = 0
 
     def _name(self, counter: Index, step: int, name: str) -> None:
         """Give a name to the position ``counter * step``; the counter itself is then printed as a quotient of it."""
-        self.places[counter] = Combined(_SIGNS["floordiv"], (name, step))
-        self.places[counter * step] = name
+        self.expressions[counter] = Combined(_SIGNS["floordiv"], (name, step))
+        self.expressions[counter * step] = name
 
     def memref(self, array: ir.Array) -> Type:
         """Return the type of an array."""
@@ -98,15 +98,15 @@ class _Printer:
             "tile", window.shape, window.array.dtype.name, window.map, order, scattered=window.index is not None
         )
 
-    def place(self, index: Index) -> Expression:
+    def expression(self, index: Index) -> Expression:
         """Return an index as text. Raises ProgramError for a counter without a named position."""
-        if index in self.places:
-            return self.places[index]
+        if index in self.expressions:
+            return self.expressions[index]
         if index.kind == "constant":
             return index.number
         if index.kind in ("block", "loop", "size", "argument"):
             raise ir.ProgramError(f"the position {index} cannot be printed: the loop counter has no named position")
-        args = tuple(self.place(a) for a in index.args)
+        args = tuple(self.expression(a) for a in index.args)
         if index.kind in ("multiply", "floordiv", "mod"):
             args = (*args, index.number)
         return Combined(_SIGNS[index.kind], args)
@@ -131,7 +131,7 @@ class _Printer:
         types: tuple[Type, ...] = (self.seen(window),)
         if window.index is not None:
             said, types = (self.value(window.index),), (*types, self.vector(window.index))
-        at = tuple(self.place(i) for i in (*window.array.lead, *window.at))
+        at = tuple(self.expression(i) for i in (*window.array.lead, *window.at))
         yield Statement(
             "xetile.init_tile", (name,), (f"%{window.array.name}", *said), (at,), takes=types,
             gives=(self.tile(window),),
@@ -143,7 +143,7 @@ class _Printer:
             case ir.Loop():
                 return self.loop(operation)
             case ir.If(_, condition_index, equals, body):
-                condition = Combined("==", (self.place(condition_index), equals))
+                condition = Combined("==", (self.expression(condition_index), equals))
                 return Statement("scf.if", (), (condition,), body=tuple(self.body(body)))
             case ir.LoadTile(result, window, padding):
                 attributes = (("padding", padding),) if padding != 0.0 else ()
@@ -153,7 +153,7 @@ class _Printer:
             case ir.StoreTile(value, window, _, below):
                 takes = self.vector(value), self.tile(window)
                 op = "xetile.store_tile" if window.index is None else "xetile.store_scatter"
-                index = () if below is None else ((self.place(below),),)
+                index = () if below is None else ((self.expression(below),),)
                 return Statement(op, (), (self.value(value), self.windows[window.id]), index, takes=takes)
             case ir.AtomicRmw(kind, value, window):
                 takes = self.vector(value), self.tile(window)
@@ -193,7 +193,7 @@ class _Printer:
             case ir.PassedScalar():
                 raise ir.ProgramError(f"{operation.source}: {operation.name}: listings do not support scalar arguments")
             case ir.Coordinates(result, dimension, base):
-                return self.of("linalg.index", result, (dimension,), index=((self.place(base),),))
+                return self.of("linalg.index", result, (dimension,), index=((self.expression(base),),))
             case ir.Map():
                 return self.map(operation)
             case ir.Mma(result, a, b, c, _, tf32):
@@ -220,21 +220,21 @@ class _Printer:
         index = operation.index
         low, high, usual = index.args[:3]
         bounds: tuple[tuple[str, Attribute], ...] = (("high", high.number), ("low", low.number))
-        name = self.places[index] = f"%n{self.numbers}"
+        name = self.expressions[index] = f"%n{self.numbers}"
         self.numbers += 1
         if isinstance(operation, ir.Uniform):
             value = operation.value
-            places: tuple[Expression, ...] = (self.place(usual),)
+            expressions: tuple[Expression, ...] = (self.expression(usual),)
             return Statement(
-                "xetile.uniform", (name,), (self.value(value),), (places,), attributes=bounds,
+                "xetile.uniform", (name,), (self.value(value),), (expressions,), attributes=bounds,
                 takes=(self.vector(value),),
             )  # fmt: skip
         if operation.ordered:
             bounds = (*bounds, ("ordered", True))
-        places = tuple(self.place(at) for at in operation.at)
+        expressions = tuple(self.expression(at) for at in operation.at)
         array = f"%{operation.array.name}"
         return Statement(
-            "xetile.load_scalar", (name,), (array,), (places,), attributes=bounds,
+            "xetile.load_scalar", (name,), (array,), (expressions,), attributes=bounds,
             takes=(self.memref(operation.array),),
         )  # fmt: skip
 
@@ -279,11 +279,11 @@ class _Printer:
 
     def loop(self, operation: ir.Loop) -> Statement:
         """Return the statement of a loop."""
-        bounds = self.place(operation.first), self.place(operation.stop), operation.step
+        bounds = self.expression(operation.first), self.expression(operation.stop), operation.step
         name = f"%k{self.loops}"
         self.loops += 1
         at = operation.first + Index("loop", operation.number) * operation.step
         if operation.first == ZERO:
             self._name(Index("loop", operation.number), operation.step, name)
-        self.places[at] = name
+        self.expressions[at] = name
         return Statement("scf.for", (name,), bounds, body=tuple(self.body(operation.body)))

@@ -16,7 +16,7 @@ from search_spaces.programs.text.fragments import close
 from search_spaces.programs.text.linalg import is_linalg, read_reduction
 from search_spaces.programs.text.listing import Listing
 from search_spaces.programs.text.reader import read
-from search_spaces.programs.text.survey import ArrayInfo, Survey, names_of, survey, tile_places
+from search_spaces.programs.text.survey import ArrayInfo, Survey, names_of, survey, tile_offsets
 from search_spaces.programs.text.tir import is_tir, read_tir
 
 
@@ -89,7 +89,7 @@ def _give_roles(survey: Survey) -> None:
         array = survey.arrays.get(survey.base(tile.base))
         if array is None or array.role or tile.statement.takes[0].shared:
             continue
-        placed = set().union(*(names_of(p) for p in tile_places(survey, tile)))
+        placed = set().union(*(names_of(p) for p in tile_offsets(survey, tile)))
         combined = any(
             s.op in ("xetile.atomic_rmw", "xetile.store_scatter") and name in map(str, s.operands)
             for s in survey.listing.walk()

@@ -53,12 +53,12 @@ def _joined(slow: _Dimension, fast: _Dimension) -> _Dimension:
             "at a lower level than the second one, and a layout has each level only once"
         )
     strides = []
-    for place, level in enumerate((0, 3)):  # the levels with strides: subgroups and threads
-        if slow[0][level] > 1 and fast[0][level] > 1 and slow[1][place] != fast[1][place] * fast[0][level]:
+    for position, level in enumerate((0, 3)):  # the levels with strides: subgroups and threads
+        if slow[0][level] > 1 and fast[0][level] > 1 and slow[1][position] != fast[1][position] * fast[0][level]:
             raise ValueError(
-                f"strides {slow[1][place]} and {fast[1][place]} of two dimensions that become rows: "
-                f"the first one must be {fast[1][place] * fast[0][level]}"
+                f"strides {slow[1][position]} and {fast[1][position]} of two dimensions that become rows: "
+                f"the first one must be {fast[1][position] * fast[0][level]}"
             )
-        strides.append(fast[1][place] if fast[0][level] > 1 else slow[1][place])
+        strides.append(fast[1][position] if fast[0][level] > 1 else slow[1][position])
     tiles = tuple(a * b for a, b in itertools.zip_longest(slow[0], fast[0], fillvalue=1))
     return tiles, (strides[0], strides[1])

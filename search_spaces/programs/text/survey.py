@@ -275,10 +275,10 @@ def _name_sizes(survey: Survey) -> None:
         array = survey.arrays.get(survey.base(tile.base))
         if array is None or array.sizes or _is_shared(tile.statement):
             continue
-        places = tile_places(survey, tile)
+        positions = tile_offsets(survey, tile)
         rank = len(array.dims)
-        for d, place in enumerate(places):
-            loops = [n for n in sorted(names_of(place)) if n in ends]
+        for d, position in enumerate(positions):
+            loops = [n for n in sorted(names_of(position)) if n in ends]
             variable = loops[0] if loops else moves.get((tile.name, d))
             own = memory_dimension(tile, rank, d)
             if variable is None or own is None:
@@ -315,7 +315,7 @@ def memory_dimension(tile: TileInfo, rank: int, d: int) -> int | None:
     return rank - 2 + own if rank > 1 else 0 if own == 1 else None
 
 
-def tile_places(survey: Survey, tile: TileInfo) -> tuple[Expression, ...]:
+def tile_offsets(survey: Survey, tile: TileInfo) -> tuple[Expression, ...]:
     """Return a tile's first row and column. For a cast vector the document may give only one of them."""
     s = tile.statement
     offsets = s.index[0] if s.index else tuple(s.operands[1:])

@@ -126,15 +126,15 @@ def _read_matmul(text: str, name: str, file: str, product: re.Match[str], note: 
     m, n, k = (prod(b.extents[d] for b in blocks) for d in range(3))
     fragment = blocks[-1].extents if len(blocks) > 1 else (1, 1, 1)
     i, j, r = blocks[-1].names
-    _, places, left, left_places, right, right_places = product.groups()
+    _, subscripts, left, left_subscripts, right, right_subscripts = product.groups()
 
     def axes(dtypes: str) -> tuple[str, ...]:
         return tuple(p.strip() for p in dtypes.split(","))
 
-    if axes(places) != (i, j) or set(axes(left_places)) != {i, r} or set(axes(right_places)) != {r, j}:
+    if axes(subscripts) != (i, j) or set(axes(left_subscripts)) != {i, r} or set(axes(right_subscripts)) != {r, j}:
         line = _line(text, product.start())
         raise ProgramError(f"{file}:{line}: expected C[{i}, {j}] += A[{i}, {r}] * B[{r}, {j}], each transposed or not")
-    turned = axes(left_places) == (r, i), axes(right_places) == (j, r)
+    turned = axes(left_subscripts) == (r, i), axes(right_subscripts) == (j, r)
     dtypes = {buffer.name: buffer.element for buffer in _buffers(text, file)}
     element = dtypes.get(left, dtypes.get(right, ""))
     if not element:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search_spaces.layouts.wg_map import WgMap
-from search_spaces.programs.language import index as places
+from search_spaces.programs.language import index as indices
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.language.values import State, Tile, WindowHandle
@@ -14,7 +14,7 @@ from search_spaces.programs.text.survey import (
     TileInfo,
     is_turned,
     names_of,
-    tile_places,
+    tile_offsets,
 )
 
 Held = Tile | State | WindowHandle | Index
@@ -50,12 +50,12 @@ class Windows(Names):
             return
         offsets = s.index[0] if s.index else () if own.scattered else tuple(s.operands[1:])
         lead = offsets[: len(array.full) - 2] if len(array.full) > 2 else ()
-        for place in lead:
-            array = array[self._place(s, place)]
+        for position in lead:
+            array = array[self._index(s, position)]
         if own.scattered:
             self.value_of[tile.name] = self._scattered(s, array, turned)
             return
-        rows, columns = (self._place(s, place) for place in tile_places(self.survey, tile))
+        rows, columns = (self._index(s, position) for position in tile_offsets(self.survey, tile))
         column = len(array.full) == 1 and turned
         window = self.p.window(
             array, (rows, columns), tile_shape(s), turned=turned and not column, column=column, map=own.layout
@@ -68,13 +68,13 @@ class Windows(Names):
             self.refuse(s, "expected a vector of indices")
         name = str(s.operands[1])
         again = f"{name}_{s.line}"  # the same name may also stand for a vector of another type
-        index = self._places_of(s, again if again in self.survey.free_vectors else name)
+        index = self._positions_of(s, again if again in self.survey.free_vectors else name)
         if len(array.shape) == 1:
             return self.p.window(array, index, tile_shape(s), turned=turned)
-        rows, columns = (self._place(s, place) for place in (s.index[0] if s.index else (0, 0))[-2:])
+        rows, columns = (self._index(s, position) for position in (s.index[0] if s.index else (0, 0))[-2:])
         return self.p.window(array, (rows, index) if turned else (index, columns), tile_shape(s), turned=turned)
 
-    def _places_of(self, s: Statement, name: str) -> Tile:
+    def _positions_of(self, s: Statement, name: str) -> Tile:
         """Return a vector of indices; an undefined one is loaded from an input, padded with -1 (outside)."""
         if name in self.survey.free_vectors and name not in self.value_of:
             shape = shape_of(s, self.survey.free_types[name])
@@ -100,8 +100,8 @@ class Windows(Names):
         window = handle.window
         if window.index is None or window.array.matrix[0] != 1:
             self.refuse(s, "a mask needs a tile with an index for each element")
-        places = Tile(self.p, window.index)
-        return self.p.window(window.array, self.p.where(self._value(s, s.operands[at]), places, -1.0), window.shape)
+        positions = Tile(self.p, window.index)
+        return self.p.window(window.array, self.p.where(self._value(s, s.operands[at]), positions, -1.0), window.shape)
 
     def _handle(self, s: Statement, name: str) -> WindowHandle:
         while name not in self.value_of and name in self.survey.aliases:
@@ -111,7 +111,7 @@ class Windows(Names):
             type_ = self.survey.free_types[name]
             if type_.scattered:
                 self.value_of[name] = self.p.window(
-                    self.arrays[name], self._places_of(s, f"{name}_places"), shape_of(s, type_)
+                    self.arrays[name], self._positions_of(s, f"{name}_places"), shape_of(s, type_)
                 )
                 return self._handle(s, name)
             value = self.value_of[name] = self.p.window(
@@ -175,13 +175,13 @@ class Windows(Names):
             kind = "addi" if s.kind == "add" and wanted.name == "i32" else kind
             self.p.atomic_rmw(kind, value, window)
         elif window.window.array.role == "inout":
-            missing = [n for n in self.grid if not any(n in names_of(place) for tile in self.survey.tiles.values()
-                       for place in tile_places(self.survey, tile) if tile.name == tiles[0])]  # fmt: skip
+            missing = [n for n in self.grid if not any(n in names_of(position) for tile in self.survey.tiles.values()
+                       for position in tile_offsets(self.survey, tile) if tile.name == tiles[0])]  # fmt: skip
             axes = " and ".join(missing) or "other axes"
             self.survey.note(s, f"all blocks along {axes} store here: read as atomic_rmw <addf>")
             self.p.atomic_rmw("addf", value, window)
         else:
-            self.p.store(value, window, rows_below=self._place(s, s.index[0][0]) if s.index else None)
+            self.p.store(value, window, rows_below=self._index(s, s.index[0][0]) if s.index else None)
 
     def _prefetch(self, s: Statement) -> None:
         name = str(s.operands[0])
@@ -239,14 +239,14 @@ class Windows(Names):
 
     def _slot_start(self, tile: TileInfo) -> tuple[int, int]:
         """Return where a window begins in shared memory; positions that depend on the block count as 0."""
-        rows, columns = (p if isinstance(p, int) else 0 for p in tile_places(self.survey, tile))
+        rows, columns = (p if isinstance(p, int) else 0 for p in tile_offsets(self.survey, tile))
         return rows, columns
 
     def _slot(self, s: Statement, tile: TileInfo, array: Array) -> WindowHandle:
         own = tile.statement
-        places_ = tile_places(self.survey, tile)
+        offsets_ = tile_offsets(self.survey, tile)
         if self.survey.fixed:
-            at: list[Index | int] = [self._place(own, p) for p in places_]
+            at: list[Index | int] = [self._index(own, p) for p in offsets_]
         else:
             at = list(self._slot_start(tile))
         ring = self.slots.get(tile.name)
@@ -281,7 +281,7 @@ class Windows(Names):
                         "is at its first position plus this one, modulo the ring"
                     )  # fmt: skip
             for d in (0, 1):
-                self.rings[f"{name}.{d}"] = (places.as_index(self.value_of[name]), places.constant(d))  # type: ignore[arg-type]
+                self.rings[f"{name}.{d}"] = (indices.as_index(self.value_of[name]), indices.constant(d))  # type: ignore[arg-type]
             self.rings[name] = self.rings[f"{name}.0"]
 
     def _assign(self, s: Statement) -> None:
@@ -289,7 +289,7 @@ class Windows(Names):
         if s.op in ("add", "mod"):
             return  # an open ring
         if isinstance(value, int):
-            self.value_of[name] = places.constant(value)
+            self.value_of[name] = indices.constant(value)
         elif self.survey.tile(str(value)) is not None or str(value) in self.slots:
             return  # another name of a tile
         else:

@@ -48,10 +48,11 @@ def test_golden(place: str, request: pytest.FixtureRequest) -> None:
         assert update, f"there is no {file}: run with --update-golden"
         schedule = random_schedule(own.space(p, A100), 1)
     plan = [
-        f"{v.place}: {v.operation} {v.shape}: {v.spread}: {v.distribution}" for v in describe.values(p, schedule.values)
+        f"{v.location}: {v.operation} {v.shape}: {v.spread}: {v.distribution}"
+        for v in describe.values(p, schedule.values)
     ]
     plan += [
-        f"{c.place}: {c.shape} {c.source} -> {c.target}: {c.route}" for c in describe.conversions(p, schedule.values)
+        f"{c.location}: {c.shape} {c.source} -> {c.target}: {c.route}" for c in describe.conversions(p, schedule.values)
     ]
     found = "\n".join(
         [

@@ -18,4 +18,4 @@ def test_probabilities_stay_in_their_threads() -> None:
     assert probabilities.route in ("nothing", "other registers") and probabilities.cost == 0
     rows = values(p, schedule.values)
     assert {"mma", "exp2", "reduce"} <= {row.operation for row in rows}
-    assert all(row.place.startswith("attention.py:") for row in rows)
+    assert all(row.location.startswith("attention.py:") for row in rows)

@@ -78,7 +78,7 @@ def test_orders_are_permutations(order: MemoryOrder) -> None:
     row, column = order.code("r", "c")
     for r, c in ((0, 0), (order.rows + 1, order.columns - 1), (shape[0] - 1, shape[1] - 1)):
         places = (eval(code.replace("/", "//"), {"r": r, "c": c}) for code in (row, column))
-        assert tuple(places) == tuple(order.place(r, c))
+        assert tuple(places) == tuple(order.position(r, c))
 
 
 def test_invalid_uses_of_packed_numbers_are_rejected() -> None:

@@ -29,7 +29,7 @@ from search_spaces.programs.planning.memory import (
     ALIGNMENT,
     EARLY_COPIES,
     Exchange,
-    Place,
+    OuterLoop,
     SharedMemoryPlan,
     barrier_bytes,
     shared_tile_bytes,
@@ -64,9 +64,9 @@ def moments(p: ProgramProblem, schedule: Schedule, where: Device) -> Iterator[li
     used: list[tuple[int | None, Buffer]] = []
 
     class LoggedPlan(SharedMemoryPlan):
-        def exchange(self, place: Place, which: Exchange) -> int:
-            begin = super().exchange(place, which)
-            used.append((place, Buffer(f"exchange {len(used)}", begin, self.exchanges[place][which])))
+        def exchange(self, outer_loop: OuterLoop, which: Exchange) -> int:
+            begin = super().exchange(outer_loop, which)
+            used.append((outer_loop, Buffer(f"exchange {len(used)}", begin, self.exchanges[outer_loop][which])))
             return begin
 
     emitter = Emitter(inference, config, where)

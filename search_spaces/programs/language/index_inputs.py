@@ -16,7 +16,7 @@ BEYOND = 1.125  # range to draw from, as a multiple of the number of valid indic
 
 
 @dataclass(frozen=True)
-class PlaceInput:
+class IndexInput:
     """An array of indices, valid from 0 to ``count`` - 1.
 
     ``distinct``: indices must not repeat, as the program stores to these positions.
@@ -38,10 +38,10 @@ class PlaceInput:
         return np.resize(ends, shape).astype(np.int32)
 
 
-def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
+def index_inputs(trace: ir.Trace) -> Mapping[str, IndexInput]:
     """Return the index arrays of a trace, by name."""
     operations = {o.result.id: o for o, _ in trace.walk() if isinstance(o, ir.Computing)}
-    inputs: dict[str, PlaceInput] = {}
+    inputs: dict[str, IndexInput] = {}
     for operation, _ in trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is None:
             continue
@@ -55,7 +55,7 @@ def place_inputs(trace: ir.Trace) -> Mapping[str, PlaceInput]:
             stored = isinstance(operation, ir.StoreTile)
             if before is not None:
                 count, stored = min(count, before.count), stored or before.distinct
-            inputs[name] = PlaceInput(count, stored)
+            inputs[name] = IndexInput(count, stored)
     return inputs
 
 

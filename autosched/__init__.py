@@ -239,8 +239,8 @@ def __getattr__(name: str) -> Any:
     # Imports of this module must be fast, because the command line must handle Ctrl-C before slow imports.
     if name not in _HOMES:
         raise AttributeError(f"module 'autosched' has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return found
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

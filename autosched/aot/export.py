@@ -75,15 +75,15 @@ def collect(
         requested = [(problem, device) for problem in problems]
     else:
         requested = _recorded(store, operator, device, skipped)
-    found: list[ExportedKernel] = []
+    kernels: list[ExportedKernel] = []
     with CompilePool(workers=1) as pool:
         for problem, name in requested:
             exported = _exported_problem(store, problem, device_row(name), pool, with_ptx, exact=not problems)
             if isinstance(exported, str):
                 skipped(f"{problem.key()} on {name}: {exported}")
             else:
-                found.append(exported)
-    return tuple(sorted(found, key=lambda k: (k.device.name, k.problem.operator, k.problem.key())))
+                kernels.append(exported)
+    return tuple(sorted(kernels, key=lambda k: (k.device.name, k.problem.operator, k.problem.key())))
 
 
 def _recorded(

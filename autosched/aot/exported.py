@@ -66,15 +66,15 @@ def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
     hidden = ("operator", "computes") if isinstance(problem, KernelProblem) else ("operator",)
     everything = problem.to_json()
     values = {name: value for name, value in everything.items() if name not in hidden}
-    found = []
+    rows = []
     for name, value in values.items():
         others = {n: v for n, v in everything.items() if n != name}
         try:
             otherwise = problem_from_json(others).to_json().get(name)
         except ValueError:
             otherwise = None
-        found.append((name, value, otherwise))
-    return found
+        rows.append((name, value, otherwise))
+    return rows
 
 
 def driver_name(device: Device) -> str:

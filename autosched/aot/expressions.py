@@ -84,8 +84,8 @@ class _Folded(ast.NodeTransformer):
         if name not in self.derived or self.depth > len(self.derived):
             raise PythonOnlyExpression(f"{name} is not known before the launch")
         inner = _Folded(self.sizes, self.known, self.derived, self.depth + 1)
-        found: ast.expr = inner.visit(_tree(self.derived[name]))
-        return found
+        expression: ast.expr = inner.visit(_tree(self.derived[name]))
+        return expression
 
 
 def _simplified(node: ast.expr, sizes: frozenset[str]) -> ast.expr:
@@ -172,8 +172,8 @@ class _Cpp:
         if isinstance(ops[0], (ast.In, ast.NotIn)):
             among = rights[0]
             assert isinstance(among, (ast.Tuple, ast.List))
-            found = " || ".join(self.compared(left, [ast.Eq()], [e]) for e in among.elts)
-            return f"{'!' if isinstance(ops[0], ast.NotIn) else ''}({found})"
+            alternatives = " || ".join(self.compared(left, [ast.Eq()], [e]) for e in among.elts)
+            return f"{'!' if isinstance(ops[0], ast.NotIn) else ''}({alternatives})"
         parts = [left, *rights]
         links = [
             f"{self.number(a)[0]} {_COMPARISONS[type(op)]} {self.number(b)[0]}"

@@ -116,21 +116,21 @@ class _Group(TyperGroup):
         return option
 
     def list_commands(self, ctx: Any) -> list[str]:
-        found = super().list_commands(ctx)
-        first = {name: name.partition(" ")[0] for name in found}  # hidden commands have several words
+        names = super().list_commands(ctx)
+        first = {name: name.partition(" ")[0] for name in names}  # hidden commands have several words
         return sorted(
-            found, key=lambda name: (_ORDER.index(first[name]) if first[name] in _ORDER else len(_ORDER), name)
+            names, key=lambda name: (_ORDER.index(first[name]) if first[name] in _ORDER else len(_ORDER), name)
         )
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is None:
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
             known = [name for name in self.list_commands(ctx) if name not in spellings.HIDDEN]
             near = get_close_matches(cmd_name, known, 1)
             perhaps = f", did you mean {near[0]}?" if near else f": use one of {', '.join(known)}"
             instead = ", or give --kernel FILE or --program FILE" if self.name in _INSTEAD and not near else ""
             raise InputError(f"unknown {self.noun} {cmd_name!r}{perhaps}{instead}")
-        return found
+        return command
 
 
 class _OperatorGroup(_Group):

@@ -60,25 +60,25 @@ class KernelOfAnySize:
         """Return the dynamic sizes of a call. Raises ValueError as ``of`` does."""
         arrays_by_name = arguments(self._inputs, arrays, self._without_scalars(named))
         declared = dict(self._program.arguments)
-        found: dict[str, tuple[int, str]] = {}
+        sizes: dict[str, tuple[int, str]] = {}
         for operand in self._inputs:
             names, shape = declared[operand.name].sizes, tuple(arrays_by_name[operand.name].shape)
             if len(shape) == len(names) - 1:
                 shape = (1, *shape)
             for name, extent in zip(names, shape, strict=False):
                 if name in self._program.dynamic and len(shape) == len(names):
-                    size, by = found.setdefault(name, (extent, operand.name))
+                    size, by = sizes.setdefault(name, (extent, operand.name))
                     if size != extent:
                         raise ValueError(f"{name} is {extent} in {operand.name}, but {size} in {by}")
             if declared[operand.name].strided and len(arrays_by_name[operand.name].shape) == len(names):
                 stride = _stride(operand.name, arrays_by_name[operand.name])
-                found[self._program.strides[operand.name]] = stride, operand.name
-        missing = [name for name in self._program.dynamic if name not in found]
+                sizes[self._program.strides[operand.name]] = stride, operand.name
+        missing = [name for name in self._program.dynamic if name not in sizes]
         if missing:
             raise ValueError(
                 f"no input determines the size {missing[0]}: call kernel({self._program.name}, {missing[0]}=..)"
             )
-        return {name: size for name, (size, _) in found.items()}
+        return {name: size for name, (size, _) in sizes.items()}
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Launch the kernel; nothing if a size is 0.
@@ -108,8 +108,10 @@ class KernelOfAnySize:
             if full is not None:
                 raise ValueError(f"{empty} is 0, so no launch writes {full}: pass out=, which is left unchanged")
             first = arrays_by_name[self._inputs[0].name]
-            found = tuple(_empty(first, shape, a.dtype) for shape, (_, a) in zip(shapes.values(), outputs, strict=True))
-            return found if len(found) > 1 else found[0]
+            results = tuple(
+                _empty(first, shape, a.dtype) for shape, (_, a) in zip(shapes.values(), outputs, strict=True)
+            )
+            return results if len(results) > 1 else results[0]
         if out is not None:
             return out
         written = tuple(arrays_by_name[name] for name, a in self._program.arguments if a.role == "inout")

@@ -387,8 +387,8 @@ def tile_problem(
     for name, array in arrays.items():
         _dense(name, array)
     types = {name: TYPES.get(array.type, {"uint8": "u8"}.get(array.type, array.type)) for name, array in arrays.items()}
-    found = problem.of_arrays({name: array.shape for name, array in arrays.items()}, types, **options)
-    wanted = {o.name: o for o in found.operands() if o.role != "output"}
+    full_problem = problem.of_arrays({name: array.shape for name, array in arrays.items()}, types, **options)
+    wanted = {o.name: o for o in full_problem.operands() if o.role != "output"}
     for name, array in arrays.items():
         if name not in wanted:
             raise ValueError(f"{problem.operator} does not accept {name} here: give {', '.join(wanted)}")
@@ -400,7 +400,7 @@ def tile_problem(
     missing = [name for name in wanted if name not in arrays]
     if missing:
         raise ValueError(f"{problem.operator} needs {', '.join(missing)} here")
-    return found
+    return full_problem
 
 
 def _plan(

@@ -285,16 +285,16 @@ class _LookUp:
         kernels cannot be exchanged come last, those with the fewest differences first.
         """
         operator, device = self._problem.operator, self._device
-        found: dict[tuple[bool, str, str], Neighbour] = {}
+        neighbours_by_key: dict[tuple[bool, str, str], Neighbour] = {}
 
         def add(source: Source, problem_key: str, recorded_on: str) -> None:
             key = source is shipped, problem_key, recorded_on
-            if key in found or key[1:] == (self._problem.key(), device.name):
+            if key in neighbours_by_key or key[1:] == (self._problem.key(), device.name):
                 return
             sizes = problem_distance(self._problem, fields_of(problem_key))
             apart = device_distance(device, recorded_on, _row(recorded_on))
             together = ProblemDistance(sizes.doublings + apart.doublings, sizes.differences + apart.differences)
-            found[key] = Neighbour(source, problem_key, recorded_on, together)
+            neighbours_by_key[key] = Neighbour(source, problem_key, recorded_on, together)
 
         if self._store is not None:
             for summary in self._store.problems(operator):
@@ -306,7 +306,7 @@ class _LookUp:
                 add(shipped, key, device.name)
             for why in unreadable:
                 self._skip(why)
-        return [n for _, n in sorted(found.items(), key=_nearness)]
+        return [n for _, n in sorted(neighbours_by_key.items(), key=_nearness)]
 
 
 def _nearness(item: tuple[tuple[bool, str, str], Neighbour]) -> tuple[float, bool, int, str]:

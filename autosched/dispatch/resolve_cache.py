@@ -125,10 +125,10 @@ def file_identity(path: str | Path) -> str:
     try:
         for part in (real_path, f"{real_path}-wal"):
             with suppress(FileNotFoundError):
-                found = os.stat(part)
-                if not stat.S_ISREG(found.st_mode):  # do not open a pipe, which would block
+                status = os.stat(part)
+                if not stat.S_ISREG(status.st_mode):  # do not open a pipe, which would block
                     return ""
-                seen.append([found.st_size, found.st_mtime_ns, found.st_ino])
+                seen.append([status.st_size, status.st_mtime_ns, status.st_ino])
         with open(real_path, "rb") as file:
             seen.append(file.read(_HEADER).hex())
     except (OSError, ValueError):
@@ -158,8 +158,8 @@ def _code() -> str:
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for folder in _CHOOSERS:
-        for path, found in sorted(_files(root / folder)):
-            digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+        for path, entry in sorted(_files(root / folder)):
+            digest.update(f"{path}\0{entry.st_size}\0{entry.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

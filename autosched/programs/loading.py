@@ -45,10 +45,10 @@ def load_program(place: str) -> Program:
     Raises:
         ProgramError: There is no such program; the message is one line.
     """
-    found = _load(place)
-    if isinstance(found, Beside):
-        raise ProgramError(f"{place}: {found.name} is a kernel template of {found.operator}, not an operator")
-    return found
+    loaded = _load(place)
+    if isinstance(loaded, Beside):
+        raise ProgramError(f"{place}: {loaded.name} is a kernel template of {loaded.operator}, not an operator")
+    return loaded
 
 
 def _load(place: str) -> Program | Beside:
@@ -63,15 +63,15 @@ def _load(place: str) -> Program | Beside:
         module = load_module(path, module_name)
     except NotLoaded as error:
         raise ProgramError(str(error)) from error
-    found = {p.name: p for p in vars(module).values() if isinstance(p, Program | Beside)}
+    programs = {p.name: p for p in vars(module).values() if isinstance(p, Program | Beside)}
     if name:
-        if name not in found:
-            raise ProgramError(f"{path} has no program {name}: it has {', '.join(found) or 'none'}")
-        return found[name]
-    if len(found) != 1:
-        names = ", ".join(found) or "none: declare one with @program"
-        raise ProgramError(f"{path} has {len(found)} programs ({names}): select one with --program {path}:NAME")
-    return next(iter(found.values()))
+        if name not in programs:
+            raise ProgramError(f"{path} has no program {name}: it has {', '.join(programs) or 'none'}")
+        return programs[name]
+    if len(programs) != 1:
+        names = ", ".join(programs) or "none: declare one with @program"
+        raise ProgramError(f"{path} has {len(programs)} programs ({names}): select one with --program {path}:NAME")
+    return next(iter(programs.values()))
 
 
 def _read(path: Path, name: str) -> Program:
@@ -115,16 +115,16 @@ def register_place(place: str, reference: str = "") -> Program | Beside:
         ProgramError: The program or its reference cannot be loaded (``load``, ``with_reference``).
         ValueError: A built-in operator has its name.
     """
-    found = load(place)
-    if reference and isinstance(found, Beside):
-        raise ProgramError(f"{found.name} is verified against {found.operator}'s reference: omit --reference")
-    if isinstance(found, Program) and reference:
-        found = with_reference(found, reference)
-    if isinstance(found, Beside):
-        register_beside(found)
+    loaded = load(place)
+    if reference and isinstance(loaded, Beside):
+        raise ProgramError(f"{loaded.name} is verified against {loaded.operator}'s reference: omit --reference")
+    if isinstance(loaded, Program) and reference:
+        loaded = with_reference(loaded, reference)
+    if isinstance(loaded, Beside):
+        register_beside(loaded)
     else:
-        register_program(found)
-    return found
+        register_program(loaded)
+    return loaded
 
 
 def problem(program: Program, **sizes: int) -> ProgramProblem:

@@ -192,6 +192,6 @@ def _program(answer: Mapping[str, Any], cache: CompileCache, arch: str) -> tuple
         log="",
         arch=arch,
         toolchain=str(answer["toolchain"]),
-        steps=[CompiledStep(str(entry), Resources(**found)) for entry, found in answer.get("steps", ())],
+        steps=[CompiledStep(str(entry), Resources(**resources)) for entry, resources in answer.get("steps", ())],
     )
     return kernel, compiled

@@ -103,13 +103,13 @@ def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFi
         KernelSpec.from_file(file).register()
     for source in options.programs:
         register_place(source)
-    found = entries(store, options.limits, operators=options.operators, device=options.device)
+    checked = entries(store, options.limits, operators=options.operators, device=options.device)
     stored = ", ".join(sorted({f"{s.operator} on {s.device}" for s in store.problems() if s.works}))
-    if stored and not found and (options.operators or options.device):
+    if stored and not checked and (options.operators or options.device):
         selection = " or ".join(options.operators) or "any operator"
         where = f" on {options.device.name}" if options.device else ""
         raise CannotCheck(f"{store.name} has no schedule of {selection}{where}: name one of {stored}")
-    return found
+    return checked
 
 
 def check_database(
@@ -183,18 +183,18 @@ def static_report(run: CheckRun, options: CheckOptions, on_progress: OnProgress)
 
 
 def timed_report(
-    name: str, found: Sequence[CheckedEntry | CheckFinding], options: CheckOptions, on_progress: OnProgress
+    name: str, entries: Sequence[CheckedEntry | CheckFinding], options: CheckOptions, on_progress: OnProgress
 ) -> CheckReport:
     """Time entries on the GPU of this machine.
 
     Args:
         name: Name of the database, for the report.
-        found: Entries, and findings of those that cannot be checked.
+        entries: Entries, and findings of those that cannot be checked.
         options: Baselines, and limits of the times.
         on_progress: Called after each entry.
 
     Returns:
-        A finding for each of ``found``, in their order.
+        A finding for each of ``entries``, in their order.
 
     Raises:
         CannotCheck: No GPU responds.
@@ -209,12 +209,12 @@ def timed_report(
         raise CannotCheck(f"a timed check needs a GPU, but none responds ({why}): use --static")
     device = cuda_device()
     with _pool(KnownPrograms) as pool:
-        return timed_on(name, found, options, on_progress, device, pool, lambda: CudaRunner(device, pool))
+        return timed_on(name, entries, options, on_progress, device, pool, lambda: CudaRunner(device, pool))
 
 
 def timed_on(
     name: str,
-    found: Sequence[CheckedEntry | CheckFinding],
+    entries: Sequence[CheckedEntry | CheckFinding],
     options: CheckOptions,
     on_progress: OnProgress,
     device: Device,
@@ -225,7 +225,7 @@ def timed_on(
 
     Args:
         name: Name of the database, for the report.
-        found: Entries, and findings of those that cannot be checked.
+        entries: Entries, and findings of those that cannot be checked.
         options: Baselines, and limits of the times.
         on_progress: Called after each entry.
         device: Row of the GPU; entries of other devices are not compared.
@@ -233,14 +233,14 @@ def timed_on(
         start: Starts a session in a separate process.
 
     Returns:
-        A finding for each of ``found``, in their order.
+        A finding for each of ``entries``, in their order.
 
     Raises:
         StoreError: The database to compare with cannot be used.
         BaselineError: The environment to compare with does not respond.
     """
     began = time.monotonic()
-    good = [entry for entry in found if isinstance(entry, CheckedEntry)]
+    good = [entry for entry in entries if isinstance(entry, CheckedEntry)]
     here = [entry for entry in good if entry.device.name == device.name]
     baselines: Baselines = RecordedBaseline()
     if options.baseline:
@@ -254,7 +254,7 @@ def timed_on(
         if other is not None:
             other.close()
     tools = {"device": device.name, "toolchain": pool.toolchain}
-    return CheckReport(name, "timed", _in_place(found, done), doubt, tools, time.monotonic() - began)
+    return CheckReport(name, "timed", _in_place(entries, done), doubt, tools, time.monotonic() - began)
 
 
 def _pool(kind: type[Pool]) -> Pool:
@@ -264,7 +264,7 @@ def _pool(kind: type[Pool]) -> Pool:
         raise CannotCheck(str(error)) from error
 
 
-def _in_place(found: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
+def _in_place(entries: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
     """Merge the existing findings and those of checked entries in the order of the database."""
     checked = iter(done)
-    return tuple(next(checked) if isinstance(one, CheckedEntry) else one for one in found)
+    return tuple(next(checked) if isinstance(one, CheckedEntry) else one for one in entries)

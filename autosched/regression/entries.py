@@ -59,7 +59,7 @@ class CheckedEntry:
     def finding(self, verdict: EntryStatus, *reasons: str, **more: object) -> CheckFinding:
         """Return a finding about this entry; ``more`` are its other fields."""
         file, line = self.problem.defined_at
-        found = CheckFinding(
+        result = CheckFinding(
             name=self.name,
             operator=self.problem.operator,
             problem=self.problem.to_json(),
@@ -71,7 +71,7 @@ class CheckedEntry:
             file=file,
             line=line,
         )
-        return dataclasses.replace(found, **more)  # type: ignore[arg-type]
+        return dataclasses.replace(result, **more)  # type: ignore[arg-type]
 
 
 def entry_name(problem: Problem, device: str) -> str:
@@ -100,7 +100,7 @@ def entries(
         Entries. An entry that cannot be checked (an unknown operator or device, a damaged trial) is a finding. Trials
         of an earlier reference are skipped if the problem was tuned again since; else the entry is also a finding.
     """
-    found: list[CheckedEntry | CheckFinding] = []
+    checked: list[CheckedEntry | CheckFinding] = []
     seen: set[tuple[str, str]] = set()
     current, earlier = store.by_reference(store.problems())
     tuned_again = {_without_reference(summary) for summary in current if summary.works}
@@ -114,12 +114,12 @@ def entries(
             continue
         seen.add(key)
         if summary.first in stale:
-            found.append(_unreadable(summary, _STALE, EntryStatus.STALE))
+            checked.append(_unreadable(summary, _STALE, EntryStatus.STALE))
             continue
-        one = _entry(store, summary, len(found), limits, device)
+        one = _entry(store, summary, len(checked), limits, device)
         if one is not None:
-            found.append(one)
-    return found
+            checked.append(one)
+    return checked
 
 
 def _entry(

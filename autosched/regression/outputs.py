@@ -34,17 +34,17 @@ def action_benchmark(report: CheckReport) -> list[dict[str, Any]]:
     Ratios are used because absolute times drift with the machine. For a static check the data are registers, spills and
     code size.
     """
-    found: list[dict[str, Any]] = []
+    benches: list[dict[str, Any]] = []
     for f in report.findings:
         if f.ratio is not None:
             width = 100 * max(f.ratio.high - f.ratio.median, f.ratio.median - f.ratio.low)
-            found.append(
+            benches.append(
                 {"name": f.name, "unit": "times the baseline", "value": f.ratio.median, "range": f"± {width:.2f}%"}
             )
         for name in ("registers", "spill_bytes", "sass_bytes"):
             if f.ratio is None and isinstance(value := f.numbers.get(name), int):
-                found.append({"name": f"{f.name}: {name}", "unit": name.replace("_", " "), "value": value})
-    return found
+                benches.append({"name": f"{f.name}: {name}", "unit": name.replace("_", " "), "value": value})
+    return benches
 
 
 def bencher(report: CheckReport) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def bencher(report: CheckReport) -> dict[str, Any]:
 
     ``latency`` is in nanoseconds, like Bencher's own measure.
     """
-    found: dict[str, Any] = {}
+    benches: dict[str, Any] = {}
     for f in report.findings:
         measures: dict[str, Any] = {}
         if f.ratio is not None:
@@ -63,8 +63,8 @@ def bencher(report: CheckReport) -> dict[str, Any]:
             if isinstance(value := f.numbers.get(name), int):
                 measures[name.replace("_", "-")] = {"value": value}
         if measures:
-            found[f.name] = measures
-    return found
+            benches[f.name] = measures
+    return benches
 
 
 def _case(f: CheckFinding, timed: bool) -> CheckedCase:

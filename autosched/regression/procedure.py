@@ -69,33 +69,33 @@ def until_decided(
     began, times = time.monotonic(), Times((), (), ())
     while True:
         times += measure(effort.rounds)
-        found = compare(times, limits, noise)
-        full = found.rounds + effort.rounds > effort.most_rounds
-        if found.decided or full or time.monotonic() - began >= effort.seconds:
-            return found
+        comparisons = compare(times, limits, noise)
+        full = comparisons.rounds + effort.rounds > effort.most_rounds
+        if comparisons.decided or full or time.monotonic() - began >= effort.seconds:
+            return comparisons
 
 
-def flagged(found: Mapping[int, TimeComparison]) -> list[int]:
+def flagged(comparisons: Mapping[int, TimeComparison]) -> list[int]:
     """Return the entries that a second process must time again: those significantly slower on an unchanged machine.
 
-    ``found`` contains the comparisons of all compared entries.
+    ``comparisons`` has all compared entries.
     """
-    places = list(found)
-    stand = dict(zip(places, discoveries([found[i].p for i in places]), strict=True))
-    return [i for i in places if found[i].verdict is SpeedChange.SLOWER and stand[i] and not found[i].moved]
+    places = list(comparisons)
+    stand = dict(zip(places, discoveries([comparisons[i].p for i in places]), strict=True))
+    return [i for i in places if comparisons[i].verdict is SpeedChange.SLOWER and stand[i] and not comparisons[i].moved]
 
 
 def judged(
-    found: Mapping[int, TimeComparison], again: Mapping[int, TimeComparison], limits: Mapping[int, SlowdownLimits]
+    comparisons: Mapping[int, TimeComparison], again: Mapping[int, TimeComparison], limits: Mapping[int, SlowdownLimits]
 ) -> tuple[dict[int, ComparisonOutcome], str]:
     """Return the verdict on every entry, and the reason why the whole run is unreliable; "" if it is reliable.
 
     ``again`` contains the comparisons of ``flagged`` entries in a second process.
     """
-    suspects = set(flagged(found))
+    suspects = set(flagged(comparisons))
     outcome = {
         i: _confirmed(first, again[i], limits[i]) if i in suspects and i in again else _alone(first, i in suspects)
-        for i, first in found.items()
+        for i, first in comparisons.items()
     }
     if not one_sided([j.verdict for j in outcome.values()]):
         return outcome, ""

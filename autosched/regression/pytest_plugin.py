@@ -259,12 +259,12 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         raise pytest.UsageError("a timed check must run in one process: give -n0, or --autosched-static")
     try:
         config.stash[_GUARD] = SessionGuard(config, database)
-        found = list(Entries.from_parent(session, name=_NODE, nodeid=_NODE).collect())
+        items_of_entries = list(Entries.from_parent(session, name=_NODE, nodeid=_NODE).collect())
     except ValueError as error:
         raise pytest.UsageError(f"--autosched-db: {error}") from error
-    if not found:
+    if not items_of_entries:
         raise pytest.UsageError(f"{_shown(database)} has no working schedule: an empty check does not pass")
-    items += found
+    items += items_of_entries
 
 
 def _config_items(session: pytest.Session, config: pytest.Config) -> list[ConfigItem]:

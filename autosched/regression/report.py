@@ -120,8 +120,8 @@ class CheckReport:
     @property
     def counts(self) -> dict[EntryStatus, int]:
         """Number of entries of each verdict, in the order of ``EntryStatus``."""
-        found = Counter(f.verdict for f in self.findings)
-        return {verdict: found[verdict] for verdict in EntryStatus if found[verdict]}
+        counter = Counter(f.verdict for f in self.findings)
+        return {verdict: counter[verdict] for verdict in EntryStatus if counter[verdict]}
 
     @property
     def kernels(self) -> str:

@@ -78,12 +78,12 @@ def _family(entry: CheckedEntry) -> tuple[str, str]:
 
 def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str], dict[SumOrder, str]]:
     """Return the orders of sums of each family's batch-invariant entries, with a trial for each order."""
-    found: dict[tuple[str, str], dict[SumOrder, str]] = {}
+    orders: dict[tuple[str, str], dict[SumOrder, str]] = {}
     for entry in entries:
         order = stored.order(entry.trial.verification)
         if order is not None and _family(entry)[1]:
-            found.setdefault(_family(entry), {}).setdefault(order, f"trial {entry.trial.id} has the order {order}")
-    return found
+            orders.setdefault(_family(entry), {}).setdefault(order, f"trial {entry.trial.id} has the order {order}")
+    return orders
 
 
 def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
@@ -183,7 +183,7 @@ def _shared(resources: Resources) -> int:
 
 def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth: float) -> list[str]:
     """Return one line for each resource of which the current module needs more than the recorded one."""
-    now, found = program.resources, []
+    now, reasons = program.resources, []
     pairs = [
         ("registers", then.registers, now.registers, growth),
         ("bytes of spills", _spills(then), _spills(now), 0.0),
@@ -194,8 +194,8 @@ def _worse(program: Compiled, then: Resources, code: MachineCode | None, growth:
         pairs.append(("bytes of machine code", code.sass_bytes, program.code.sass_bytes, growth))
     for name, before, after, allowed in pairs:
         if after > before * (1 + allowed):
-            found.append(f"{name}: {before} were recorded, now {after}")
-    return found
+            reasons.append(f"{name}: {before} were recorded, now {after}")
+    return reasons
 
 
 def _better(program: Compiled, then: Resources) -> bool:
@@ -242,14 +242,14 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
     mine_then, mine_now = then(entry.trial, recorded), now(entry.trial, program)
     if mine_then is None or mine_now is None:
         return []
-    found, margin = [], 1 + entry.limits.max_slowdown
+    faster, margin = [], 1 + entry.limits.max_slowdown
     same_model = (
         entry.trial.provenance is Provenance.ESTIMATED
         and entry.trial.autosched_version == VERSION
         and entry.trial.runner_info.model == model.name
     )
     if same_model and mine_now > mine_then * margin:
-        found.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
+        faster.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
     for rival in entry.rivals:
         resources = rival.measurement.resources
         compiled = None if resources is None else compiled_today(entry, rival, pool)
@@ -259,17 +259,19 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         if before is None or after is None:
             continue
         if mine_then <= before and mine_now > after * margin:
-            found.append(f"the predicted ranking changed: trial {rival.id} is now faster by {mine_now / after - 1:.1%}")
-    return found
+            faster.append(
+                f"the predicted ranking changed: trial {rival.id} is now faster by {mine_now / after - 1:.1%}"
+            )
+    return faster
 
 
 def _numbers(program: Compiled) -> dict[str, float | int | str]:
-    found: dict[str, float | int | str] = {
+    numbers: dict[str, float | int | str] = {
         "registers": program.resources.registers,
         "spill_bytes": _spills(program.resources),
         "shared_bytes": _shared(program.resources),
     }
     if program.code is not None:
-        found["sass_bytes"] = program.code.sass_bytes
-        found["sass_digest"] = program.code.sass_digest
-    return found
+        numbers["sass_bytes"] = program.code.sass_bytes
+        numbers["sass_digest"] = program.code.sass_digest
+    return numbers

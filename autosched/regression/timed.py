@@ -106,7 +106,7 @@ def check_timed(
     Returns:
         A finding for each entry, in order, and the reason why the whole run is unreliable, or "".
     """
-    found: dict[int, CheckFinding] = {}
+    findings: dict[int, CheckFinding] = {}
     pairs: dict[int, _Pair] = {}
     stopped = ""
     for i, entry in enumerate(entries):
@@ -118,7 +118,7 @@ def check_timed(
             stopped = _reason(error)
             break
         if isinstance(pair, CheckFinding):
-            found[i] = pair
+            findings[i] = pair
             on_progress(pair.verdict.value)
         else:
             pairs[i] = pair
@@ -139,9 +139,9 @@ def check_timed(
             try:
                 first[i] = timed(session, i)
             except _Failed as failure:
-                found[i] = pair.entry.finding(failure.verdict, str(failure))
+                findings[i] = pair.entry.finding(failure.verdict, str(failure))
             except ENTRY_ERRORS as error:
-                found[i] = pair.entry.unjudged(error)
+                findings[i] = pair.entry.unjudged(error)
             except _MACHINE_ERRORS as error:
                 stopped = _reason(error)
                 break
@@ -154,21 +154,21 @@ def check_timed(
                 try:
                     again[i] = timed(session, i)
                 except _Failed as failure:
-                    found[i] = pairs[i].entry.finding(failure.verdict, f"in a second process: {failure}")
+                    findings[i] = pairs[i].entry.finding(failure.verdict, f"in a second process: {failure}")
                 except ENTRY_ERRORS as error:
-                    found[i] = pairs[i].entry.unjudged(error)
+                    findings[i] = pairs[i].entry.unjudged(error)
                 except _MACHINE_ERRORS as error:
                     stopped = _reason(error)
                     break
     judgements, doubt = judged(first, again, {i: pair.entry.limits for i, pair in pairs.items()})
     for i, judgement in judgements.items():
-        if i not in found:
+        if i not in findings:
             finding = _finding(pairs[i], judgement, timers[i])
-            found[i] = dataclasses.replace(finding, check_seconds=seconds[i])
+            findings[i] = dataclasses.replace(finding, check_seconds=seconds[i])
     for i, entry in enumerate(entries):
-        if i not in found:
-            found[i] = entry.finding(EntryStatus.CANNOT_COMPARE, f"the run ended before this entry: {stopped}")
-    return [found[i] for i in range(len(entries))], stopped or doubt
+        if i not in findings:
+            findings[i] = entry.finding(EntryStatus.CANNOT_COMPARE, f"the run ended before this entry: {stopped}")
+    return [findings[i] for i in range(len(entries))], stopped or doubt
 
 
 def _reason(error: BaseException) -> str:

@@ -171,7 +171,7 @@ def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler
 
 def _numbers(compiled: CompiledTrial, where: str) -> dict[str, float | int | str]:
     used = compiled.program.resources
-    found: dict[str, float | int | str] = {
+    numbers: dict[str, float | int | str] = {
         f"registers_{where}": used.registers,
         f"spill_bytes_{where}": compiled.code.spill_bytes,
         f"shared_bytes_{where}": used.static_shared_bytes + used.dynamic_shared_bytes,
@@ -179,7 +179,7 @@ def _numbers(compiled: CompiledTrial, where: str) -> dict[str, float | int | str
         f"toolchain_{where}": compiled.program.toolchain,
     }
     if compiled.code.loop is not None:
-        found[f"loop_instructions_{where}"] = compiled.code.loop.instructions
+        numbers[f"loop_instructions_{where}"] = compiled.code.loop.instructions
     if compiled.seconds is not None:
-        found[f"estimated_seconds_{where}"] = compiled.seconds
-    return found
+        numbers[f"estimated_seconds_{where}"] = compiled.seconds
+    return numbers

@@ -53,9 +53,9 @@ class Searches:
     def median_evaluations_to(self, quality: float) -> float | None:
         """Return the median over the searches; None if at least half of them never reached it."""
         reached = [s.evaluations_to(quality) for s in self.searches]
-        found = statistics.median_high([self.budget + 1 if n is None else n for n in reached])
+        median = statistics.median_high([self.budget + 1 if n is None else n for n in reached])
         exact = statistics.median([self.budget + 1 if n is None else n for n in reached])
-        return None if found > self.budget else float(exact)
+        return None if median > self.budget else float(exact)
 
     def quartiles(self, evaluations: int) -> tuple[float, float, float]:
         """Return the lower quartile, median and upper quartile of the quality after this number of evaluations."""
@@ -127,10 +127,10 @@ def searches(
         The searches, in the order of their seeds.
     """
     space = table.space()
-    found = [
+    results = [
         search(table, space, make(space, seed), budget, seed, batch) for seed in range(first_seed, first_seed + repeats)
     ]
-    return Searches(name, budget, tuple(found))
+    return Searches(name, budget, tuple(results))
 
 
 def restricted(table: Table, restrictions: Sequence[str]) -> Table:

@@ -167,7 +167,7 @@ def markdown(summary: Summary) -> str:
 
 def workflow_commands(summary: Summary) -> list[str]:
     """Return GitHub's workflow commands: an ``::error`` for each failure, a ``::warning`` for each uncertain case."""
-    found = []
+    commands = []
     for case in worst_first(summary.cases):
         level = {"refused": "error", "uncertain": "warning"}.get(case.outcome)
         if level is not None:
@@ -175,10 +175,10 @@ def workflow_commands(summary: Summary) -> list[str]:
             file = case.file or summary.subject
             location = f"file={_property(_from_here(file))}," if "://" not in file else ""
             location += f"line={case.line}," if case.line else ""
-            found.append(f"::{level} {location}title={_property(title)}::{_data(case.line_of_text)}")
+            commands.append(f"::{level} {location}title={_property(title)}::{_data(case.line_of_text)}")
     if summary.status == ExitStatus.NO_ANSWER:
-        found.append(f"::error title={summary.title}::{_data(summary.conclusion)}")
-    return found
+        commands.append(f"::error title={summary.title}::{_data(summary.conclusion)}")
+    return commands
 
 
 def worst_first(cases: Sequence[CheckedCase]) -> list[CheckedCase]:

@@ -75,7 +75,7 @@ def _trials(trials: Sequence[Trial]) -> list[Any]:
     from optuna.trial import TrialState, create_trial
 
     domains = _domains(trials)
-    found = []
+    optuna_trials = []
     for trial in trials:
         params = _named(trial)
         attributes: dict[str, Any] = {"trial": trial.id, "status": trial.status.value, "sampler": trial.sampler}
@@ -94,8 +94,8 @@ def _trials(trials: Sequence[Trial]) -> list[Any]:
         optuna_trial.datetime_complete = optuna_trial.datetime_start + timedelta(
             seconds=trial.measurement.compile_seconds or 0.0
         )
-        found.append(optuna_trial)
-    return found
+        optuna_trials.append(optuna_trial)
+    return optuna_trials
 
 
 def _named(trial: Trial) -> dict[str, Value]:

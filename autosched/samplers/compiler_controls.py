@@ -88,28 +88,28 @@ class ControlsSampler(Sampler):
 
     def _own(self, n: int) -> list[Schedule]:
         """Return proposals of the wrapped sampler."""
-        found = self._sampler.ask(n)
+        proposals = self._sampler.ask(n)
         if n > 0:
             small = self._sampler.expected_gain < self._min_gain
-            self._num_small = self._num_small + len(found) if small else 0
-            self._own_remaining = max(0, self._own_remaining - len(found))
+            self._num_small = self._num_small + len(proposals) if small else 0
+            self._own_remaining = max(0, self._own_remaining - len(proposals))
             if self._num_small >= _PATIENCE:
                 self._own_remaining = 0
-        return found
+        return proposals
 
     def _varied(self, n: int) -> list[Schedule]:
         """Return the fastest schedules with other controls, at most ``n``."""
-        found: list[Schedule] = []
+        proposals: list[Schedule] = []
         n = min(n, self._remaining)
         timed = [(m.timing.median, s) for s, m in self._measurements.items() if m.timing is not None]
         for _, base in sorted(timed, key=lambda item: item[0])[:INCUMBENTS] if n > 0 else ():
             for controls in neighbours(CompilerControls.of(base), self._caps(plain(base)), self._files):
                 schedule = controls.on(base)
-                if controls and schedule not in self._seen and len(found) < n:
+                if controls and schedule not in self._seen and len(proposals) < n:
                     self._seen.add(schedule)
-                    found.append(schedule)
-        self._remaining -= len(found)
-        return found
+                    proposals.append(schedule)
+        self._remaining -= len(proposals)
+        return proposals
 
     def _caps(self, schedule: Schedule) -> tuple[int, ...]:
         """Return register caps for a schedule without controls; none if its number of registers is unknown."""

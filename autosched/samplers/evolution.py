@@ -142,11 +142,11 @@ class EvolutionSampler(Sampler):
             size, step = step, math.ceil(step * self._settings.growth)
         if self._fit is None or size == self._trained:
             return
-        rows, seconds, found = [], [], 0
+        rows, seconds, num_successful = [], [], 0
         for schedule, times in self._times.items():
-            if found == size:
+            if num_successful == size:
                 break
-            found += bool(times)
+            num_successful += bool(times)
             rows.append(schedule)
             seconds.append(statistics.median(times) if times else math.nan)
         labels = np.array(seconds, dtype=np.float64)

@@ -82,28 +82,28 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> LoggedCalls:
     readers: Iterator[CallReader] = (CALL_READERS.load(name) for name in CALL_READERS)
     reader = next((reader for reader in readers if reader.reads(file, first)), None)
     if first in (",".join(HEADER), ",".join(TIMED_HEADER)):
-        found = _own(file)
+        calls = _own(file)
     elif reader is not None:
-        found = reader.problems(file, rows)
+        calls = reader.problems(file, rows)
     else:
         raise CallLogError(
             f"{path} is not a call log: give a CSV that starts with {','.join(HEADER)}, "
             f"or a file that {' or '.join(CALL_READERS)} wrote"
         )
-    if not found.counts:
-        why = f": {found.skipped.most_common(1)[0][0]}" if found.skipped else ""
+    if not calls.counts:
+        why = f": {calls.skipped.most_common(1)[0][0]}" if calls.skipped else ""
         raise CallLogError(f"{path} has no problem that can be tuned{why}")
     members = tuple(
-        SuiteMember(problem, float(count), found.seconds.get(problem)) for problem, count in found.counts.most_common()
+        SuiteMember(problem, float(count), calls.seconds.get(problem)) for problem, count in calls.counts.most_common()
     )
-    return LoggedCalls(members, found.skipped)
+    return LoggedCalls(members, calls.skipped)
 
 
 def _own(file: Path) -> ProblemCounts:
-    found = ProblemCounts()
+    counts = ProblemCounts()
     for key, count, seconds in counted(file, text_of(file)):
         try:
-            found.add(problem_of(key), count, seconds)
+            counts.add(problem_of(key), count, seconds)
         except ValueError as error:
-            found.skipped[" ".join(str(error).split())] += 1
-    return found
+            counts.skipped[" ".join(str(error).split())] += 1
+    return counts

@@ -106,8 +106,8 @@ def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
 def check_run(operator: str, done: Emulation) -> None:
     """Raise RuntimeError for a run with a finding, and for one that crashed or did not finish."""
     if not done.ok:
-        found = f": {done.findings[0].message}" if done.findings else ""
-        raise RuntimeError(f"{operator} in the emulator: {done.status}{found} {done.reason}".rstrip())
+        detail = f": {done.findings[0].message}" if done.findings else ""
+        raise RuntimeError(f"{operator} in the emulator: {done.status}{detail} {done.reason}".rstrip())
 
 
 def _emulate(kernel: GeneratedKernel, plan: CallPlan, tensors: Sequence[Any], time_limit: float) -> Any:

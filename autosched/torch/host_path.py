@@ -127,7 +127,7 @@ class HostLaunchTable:
 
         library.impl(miss, compute, key)
         library.impl(miss, torch.library.fallthrough_kernel, "Autograd")
-        codes = "".join(_CODES[found] for found in _ARGUMENT.findall(inputs))
+        codes = "".join(_CODES[argument_type] for argument_type in _ARGUMENT.findall(inputs))
         if len(codes) != inputs.count(",") + 1 or self._library.autosched_register(
             *(text.encode() for text in (library.ns, key, name, f"{library.ns}::{miss}", codes))
         ):

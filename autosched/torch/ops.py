@@ -112,8 +112,8 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch ha
             for i in wanted:
                 tensors[i].requires_grad_()
             result = getattr(formulas, context.name)(*tensors, *context.options)
-            found = torch.autograd.grad(result, [tensors[i] for i in wanted], gradient)
-        gradients = dict(zip(wanted, found, strict=True))
+            results = torch.autograd.grad(result, [tensors[i] for i in wanted], gradient)
+        gradients = dict(zip(wanted, results, strict=True))
         return (None, None, *(gradients.get(i) for i in range(len(tensors))))
 
 

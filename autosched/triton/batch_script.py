@@ -80,19 +80,19 @@ class FunctionInBatches:
         tensors = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
             raise TypeError(f"the function must return one or several tensors with {self.rows.name} rows")
-        found: dict[str, Array] = {}
+        results: dict[str, Array] = {}
         for k, tensor in enumerate(tensors):
             name = f"result {k}" if len(tensors) > 1 else "the result"
             plain = tensor.detach().cpu().contiguous()
             half = plain.dtype == torch.bfloat16
-            found[name] = (plain.view(torch.int16) if half else plain).numpy().copy()
+            results[name] = (plain.view(torch.int16) if half else plain).numpy().copy()
             if name not in self.rows.axes:
                 has_rows = tensor.dim() > 0 and tensor.shape[0] == rows
                 self.rows.axes[name] = 0 if has_rows else None  # type: ignore[index]
                 self.rows.load[name] = _load_bf16 if half else _load  # type: ignore[index]
         if all(axis is None for axis in self.rows.axes.values()):
             raise TypeError(f"no result has {self.rows.name} rows along its first axis")
-        return found
+        return results
 
     @contextmanager
     def _rows_drawn(self, places: Sequence[int]) -> Iterator[None]:
@@ -147,19 +147,21 @@ class FunctionInBatches:
     def causes(self, failed: Run) -> tuple[Cause, ...]:
         """Return the source lines at which the order may depend on what the failed run changed."""
         first, other = self.launches[FIRST], self.launches[failed.name]
-        found: list[Cause] = []
+        all_causes: list[Cause] = []
         batch = failed.name.startswith(f"{self.rows.name} =")
         if batch and [launch.kernel for launch in first] != [launch.kernel for launch in other]:
             at = next((b for a, b in zip(first, other, strict=False) if a.kernel != b.kernel), (other or first)[-1])
-            found.append(Cause(*_file_and_line(at.called_at), f"different kernels are launched with {failed.name}"))
+            all_causes.append(
+                Cause(*_file_and_line(at.called_at), f"different kernels are launched with {failed.name}")
+            )
         for one, its in zip(first, other, strict=False):
             if batch:
-                found += _configuration(one, its, failed.name)
-                found += batch_branches(one.ptx, one.kernel, _sources(one, its))
+                all_causes += _configuration(one, its, failed.name)
+                all_causes += batch_branches(one.ptx, one.kernel, _sources(one, its))
             elif failed.name.startswith("rows moved"):
-                found += batch_branches(one.ptx, one.kernel, BatchSources({}, position=True))
-            found += atomic_sums(one.ptx, one.kernel)
-        return tuple(dict.fromkeys(found))
+                all_causes += batch_branches(one.ptx, one.kernel, BatchSources({}, position=True))
+            all_causes += atomic_sums(one.ptx, one.kernel)
+        return tuple(dict.fromkeys(all_causes))
 
 
 def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> list[Cause]:

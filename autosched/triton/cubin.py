@@ -46,13 +46,13 @@ def _section(elf: bytes, name: str) -> bytes:
 
 
 def _attributes(info: bytes) -> list[tuple[int, int]]:
-    found, at = [], 0
+    attributes, at = [], 0
     while at + 4 <= len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, at)
         at += 4
         if form != _FORMAT_SIZED:
             continue  # the attribute's value is in its header
         if attribute in (_FRAME_SIZE, _REGISTERS):
-            found.append((attribute, struct.unpack_from("<II", info, at)[1]))
+            attributes.append((attribute, struct.unpack_from("<II", info, at)[1]))
         at += size
-    return found
+    return attributes

@@ -142,8 +142,8 @@ class _Utils:
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
         """Return module, function, registers, 32-bit words of local memory, and the maximum threads of a block."""
-        found = cubin_resources(binary)
-        registers, spills = (found.registers, found.local_bytes // 4) if found is not None else (0, 0)
+        resources = cubin_resources(binary)
+        registers, spills = (resources.registers, resources.local_bytes // 4) if resources is not None else (0, 0)
         warps = self._device.max_threads_per_block // self._device.warp_size
         if registers:  # a block has whole warps, and registers are allocated in units
             unit = self._device.register_allocation_unit
@@ -375,8 +375,8 @@ def cluster_of(metadata: Any) -> int:
 
 def emulated_launcher() -> Launcher | None:
     """Return the launcher of the current emulated program; None outside of ``emulated``."""
-    found = vars(triton.runtime.driver)
-    active = found.get("_active", found.get("active"))
+    attributes = vars(triton.runtime.driver)
+    active = attributes.get("_active", attributes.get("active"))
     return active.launcher if isinstance(active, EmulatedDriver) else None
 
 

@@ -57,9 +57,9 @@ def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
 
 def compiled_resources(cubin: bytes) -> CompiledResources:
     """Return the resources, assuming that all shared memory is dynamic and all local memory is spills."""
-    found = cubin_resources(cubin)
-    if found is None:
+    resources = cubin_resources(cubin)
+    if resources is None:
         return CompiledResources(_UNKNOWN_REGISTERS)
     return CompiledResources(
-        found.registers, 2 * found.local_bytes
+        resources.registers, 2 * resources.local_bytes
     )  # assume that each spilled byte is stored once and loaded once

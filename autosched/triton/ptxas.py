@@ -63,5 +63,5 @@ def _ptxas(arch: int) -> str:
     from triton.backends.nvidia import compiler
 
     tool: Callable[[int], object] = getattr(compiler, "get_ptxas", lambda _arch: triton.knobs.nvidia.ptxas)
-    found = tool(arch)
-    return str(getattr(found, "path", found))
+    path = tool(arch)
+    return str(getattr(path, "path", path))

@@ -58,14 +58,14 @@ class Sample:
         assert self.blocks is not None
         total = math.prod(self.grid)
         waiting = self._waiting(run)
-        found = _BLOCK.search(waiting.message) if waiting is not None else None
+        match = _BLOCK.search(waiting.message) if waiting is not None else None
         executed = sum(times for _, times in run.executed)
         self._executed += executed
-        if found is None or executed / len(self.blocks) * total <= _CHEAP:
+        if match is None or executed / len(self.blocks) * total <= _CHEAP:
             return None
         if self._executed > _MOST:
             return self.blocks
-        x, y, z = map(int, found.groups())
+        x, y, z = map(int, match.groups())
         block = (z * self.grid[1] + y) * self.grid[0] + x
         self._waited[block] += 1
         far = 2 ** self._waited[block]

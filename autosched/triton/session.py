@@ -185,11 +185,11 @@ class Session:
         self.host_findings.clear()
 
     def _first_shown(self) -> list[tuple[VerifiedLaunch, Finding]]:
-        found: dict[tuple[object, ...], tuple[VerifiedLaunch, Finding]] = {}
+        first: dict[tuple[object, ...], tuple[VerifiedLaunch, Finding]] = {}
         for launch in self.launches:
             for f in launch.findings:
-                found.setdefault((f.grade, f.kind, f.file, f.line), (launch, f))
-        return list(found.values())
+                first.setdefault((f.grade, f.kind, f.file, f.line), (launch, f))
+        return list(first.values())
 
     def at_sizes(self, run: Callable[..., Any], **ranges: tuple[int, int]) -> None:
         """Call ``run`` with stress sizes by name, from the minimum to the maximum of each range.

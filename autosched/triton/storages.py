@@ -133,8 +133,8 @@ class Storages:
         with self._lock:
             if host is None:
                 self._on_host.pop(storage.data_ptr(), None)
-                if (found := self._flags_on_host.pop(storage.data_ptr(), None)) is not None:
-                    self._flags[storage.data_ptr()] = found
+                if (flags := self._flags_on_host.pop(storage.data_ptr(), None)) is not None:
+                    self._flags[storage.data_ptr()] = flags
             else:
                 self._on_host[storage.data_ptr()] = (StorageWeakRef(storage), host)
 
@@ -153,13 +153,13 @@ class Storages:
     def defined(self, storage: torch.UntypedStorage) -> Flags | None:
         """Return a flag per byte that is true if it is defined; None if all are."""
         with self._lock:
-            found = self._flags.get(storage.data_ptr())
-            if found is None:
+            flags = self._flags.get(storage.data_ptr())
+            if flags is None:
                 return None
-            if found[0].expired() or found[1].size != storage.nbytes():
+            if flags[0].expired() or flags[1].size != storage.nbytes():
                 self._flags.pop(storage.data_ptr(), None)
                 return None
-            return found[1]
+            return flags[1]
 
     def set_defined(self, storage: torch.UntypedStorage, now: Flags) -> None:
         """Set which bytes of a storage are defined, if the storage is tracked."""

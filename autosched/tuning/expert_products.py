@@ -97,13 +97,13 @@ def tune_products(
         ValueError: As in ``tune``, or no kernel multiplies the type of the products on the device.
     """
     refuse_products(products, device)
-    found = []
+    tuned = []
     for product in products:
         result = tune(product.problem, device=device, database=database, progress=False, **options)
         with Store.open(database) as store:
-            found.append(_compared(product, result.best, device, store, estimate_noise))
+            tuned.append(_compared(product, result.best, device, store, estimate_noise))
         on_product("")
-    return found
+    return tuned
 
 
 def _compared(

@@ -257,19 +257,19 @@ class TrialLedger:
             facts=ProblemFacts.of(self.problem, schedule.values, None if timing is None else timing.median),
         )
 
-    def mark_wrong(self, trial: Trial, found: Measurement) -> Trial:
+    def mark_wrong(self, trial: Trial, failure: Measurement) -> Trial:
         """Append a failed trial of the same kernel, so that the earlier trial is no longer the best.
 
         Args:
             trial: Earlier trial.
-            found: Measurement with the failure.
+            failure: Measurement with the failure.
 
         Returns:
             The new trial with its id.
         """
-        stored = self.append(self.make_trial(trial.schedule, trial.kernel_digest, found))
+        stored = self.append(self.make_trial(trial.schedule, trial.kernel_digest, failure))
         if trial.kernel_digest is not None:
-            self.known[trial.kernel_digest] = found
+            self.known[trial.kernel_digest] = failure
         self.read_best()
         return stored
 

@@ -39,9 +39,9 @@ def near_winners(
     Returns:
         Schedules of at most MOST problems; unreadable recordings are skipped.
     """
-    found = sorted(_problems(problem, device, store, shipped), key=lambda entry: (entry[0], entry[2], entry[1]))
+    near = sorted(_problems(problem, device, store, shipped), key=lambda entry: (entry[0], entry[2], entry[1]))
     winners: dict[Schedule, None] = {}
-    for _, key, name, source in found[:MOST]:
+    for _, key, name, source in near[:MOST]:
         with suppress(ValueError, OSError):  # the trial is damaged, or from another version
             trial = _best(source, problem_of(key), name)
             if trial is not None and not is_library(trial.schedule):

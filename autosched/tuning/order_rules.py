@@ -142,12 +142,12 @@ def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder,
     numbered = bool(mark) and number.isdecimal()
     with Store.open(name if numbered else text, create=False) as store:
         if numbered:
-            found = store.trial(int(number))
-            if found is None:
+            named = store.trial(int(number))
+            if named is None:
                 raise ValueError(f"{store.name} has no trial {number}: name one of its trials")
             from measurements.trials.problem_key import problem_of
 
-            return _known(problem_of(found.problem_key), found.schedule, device), f"that of trial {number}"
+            return _known(problem_of(named.problem_key), named.schedule, device), f"that of trial {number}"
         best = store.best(problem, device.name)
         if best is not None:
             return _known(problem, best.schedule, device), f"that of trial {best.id} of {store.name}"
@@ -189,18 +189,18 @@ def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Pr
 
 def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder, str] | None:
     """Return the order of the family's batch-invariant trials. Raises ValueError if they have several."""
-    found: dict[SumOrder, str] = {}
+    orders: dict[SumOrder, str] = {}
     for member, trial in _family(store, problem, device):
         if stored.is_batch_invariant(trial.verification):
             order = _order_of(member, trial.schedule, device)
             if order is not None:
-                found.setdefault(order, f"that of trial {trial.id}, {_batch(member)}")
-    if len(found) > 1:
+                orders.setdefault(order, f"that of trial {trial.id}, {_batch(member)}")
+    if len(orders) > 1:
         raise ValueError(
-            f"{store.name} has batch-invariant trials of this problem with {len(found)} orders of sums "
-            f"({'; '.join(found.values())}): name one of them with same_bits_as"
+            f"{store.name} has batch-invariant trials of this problem with {len(orders)} orders of sums "
+            f"({'; '.join(orders.values())}): name one of them with same_bits_as"
         )
-    return next(iter(found.items()), None)
+    return next(iter(orders.items()), None)
 
 
 def _usual(problem: Problem, device: Device, templates: TemplateSet) -> tuple[SumOrder, str]:

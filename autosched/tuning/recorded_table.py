@@ -52,17 +52,17 @@ def schedules_of_table(
         for p in parameters:
             if p.name not in known and len(p.values) > 1:
                 raise TableError(f"{path} varies {p.name}, which is not a parameter of {name}: add the parameter")
-    found: dict[Schedule, Measurement] = {}
+    measurements: dict[Schedule, Measurement] = {}
     for schedule, measurement in table.measurements.items():
         own = _own(name, space, table.configuration(schedule))
         if own is not None:
-            found[own] = measurement
-    if not any(m.ok for m in found.values()):
+            measurements[own] = measurement
+    if not any(m.ok for m in measurements.values()):
         raise TableError(
             f"none of the {len(table.measurements)} configurations in {path} ran and exists in {name}: give a file of "
             "this kernel"
         )
-    return table, found
+    return table, measurements
 
 
 def _own(name: str, space: Space, recorded: Mapping[str, RawValue]) -> Schedule | None:

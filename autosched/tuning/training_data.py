@@ -59,15 +59,15 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
             sources.append(store.trials())
     sources += [[r for recorded in recording.read(path) for r in recorded.trials] for path in recordings]
     left_out: Counter[str] = Counter()
-    found: list[Observations] = []
+    observations: list[Observations] = []
     others = 0
     for trials in sources:
         mine = [r for r in trials if r.provenance in KINDS[kind] and _is_of_space(r.schedule)]
         other = [r for r in trials if r.ok and r.provenance not in KINDS[kind]]
         usable_keys = {key for key, r in {r.problem_key: r for r in other}.items() if _problem(r) is not None}
         others += sum(r.problem_key in usable_keys for r in other)
-        found += observations_of(mine, left_out)
-    return TrainingData(merged(found), dict(left_out), others)
+        observations += observations_of(mine, left_out)
+    return TrainingData(merged(observations), dict(left_out), others)
 
 
 def usable(data: TrainingData) -> TrainingData:
@@ -97,7 +97,7 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
             leave_out(f"timed with a policy other than the default ({trial.policy})", 1)
         else:
             by_key.setdefault((trial.problem_key, trial.device), []).append(trial)
-    found = []
+    observations = []
     for (_, name), group in by_key.items():
         times = _times(group)
         if not times:
@@ -111,8 +111,8 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
         if problem is None:
             leave_out(_why_not(group[0]), len(times))
             continue
-        found.append(Observations(problem, row, tuple(r.schedule for r in times), tuple(times.values())))
-    return found
+        observations.append(Observations(problem, row, tuple(r.schedule for r in times), tuple(times.values())))
+    return observations
 
 
 def _is_of_space(schedule: Schedule) -> bool:
@@ -130,15 +130,15 @@ def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
     by_schedule: dict[str, list[Trial]] = {}
     for trial in trials:
         by_schedule.setdefault(trial.schedule.key(), []).append(trial)
-    found = {}
+    times = {}
     for tried in by_schedule.values():
         newest = tried[-1]
         wrong = any(r.status is Status.WRONG_RESULT and r.kernel_digest == newest.kernel_digest for r in tried)
         if newest.ok and not wrong:
             same = [r for r in tried if r.ok and r.kernel_digest == newest.kernel_digest]
             same = [r for r in same if r.rank is not None][-1:] or same
-            found[newest] = statistics.median(r.seconds for r in same if r.seconds is not None)
-    return found
+            times[newest] = statistics.median(r.seconds for r in same if r.seconds is not None)
+    return times
 
 
 def _problem(trial: Trial) -> Problem | None:

@@ -32,7 +32,7 @@ def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
     """
     timing, resources = measurement.timing, measurement.resources
     seconds = None if timing is None else timing.median
-    found: Row = {
+    columns: Row = {
         "status": measurement.status.value,
         "provenance": measurement.provenance.value,
         "seconds": seconds,
@@ -41,9 +41,9 @@ def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
         "static_shared_bytes": None if resources is None else resources.static_shared_bytes,
     }
     if measurement.watts is not None and seconds is not None:
-        found |= {"watts": measurement.watts, "joules": measurement.watts * seconds}
-    found |= schedule.values
-    return found if seconds is None else found | metrics(problem, schedule, seconds)
+        columns |= {"watts": measurement.watts, "joules": measurement.watts * seconds}
+    columns |= schedule.values
+    return columns if seconds is None else columns | metrics(problem, schedule, seconds)
 
 
 def metrics(problem: Problem, schedule: Schedule, seconds: float) -> dict[str, float]:

@@ -138,16 +138,16 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     from cost_models.trees.boosted import ModelMismatch
     from cost_models.trees.training import TRAINING, fitted
 
-    found = usable(TrainingData(tuple(observations_of(trials[:MOST_TIMES], {})), {}, 0))
-    if found.rows < FEWEST_TIMES:
+    data = usable(TrainingData(tuple(observations_of(trials[:MOST_TIMES], {})), {}, 0))
+    if data.rows < FEWEST_TIMES:
         return WarmStart(estimates)
-    (part,) = fitted(found.observations, replace(TRAINING, members=1))
+    (part,) = fitted(data.observations, replace(TRAINING, members=1))
     corrected = estimates.corrected(part.predict)
     try:
         corrected.log_seconds(task.space.sample(1, 0))
     except ModelMismatch:  # for those problems, the templates have other parameters
         return WarmStart(estimates)
-    problems, times = len(found.observations), f"{found.rows:,} {run.provenance.value} times"
+    problems, times = len(data.observations), f"{data.rows:,} {run.provenance.value} times"
     source = f"{times} of {problems} other {'problem' if problems == 1 else 'problems'} in {store.name}"
     return WarmStart(corrected, estimates, source, (f"the search starts from {source}",))
 

@@ -116,12 +116,12 @@ def is_among(a: Evaluate, values: Sequence[Evaluate]) -> Evaluate:
 
     def evaluate(look: Callable[[str], Array]) -> Pair:
         value, defined = a(look)
-        found = np.zeros_like(defined)
+        is_member = np.zeros_like(defined)
         for other in values:
             candidate, is_defined = other(look)
-            found = found | (value == candidate)
+            is_member = is_member | (value == candidate)
             defined = defined & is_defined
-        return np.asarray(found, dtype=np.bool_), defined
+        return np.asarray(is_member, dtype=np.bool_), defined
 
     return evaluate
 
@@ -200,8 +200,8 @@ def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]
             except (ArithmeticError, ValueError):
                 known[row] = math.nan
         results.append(known[row])
-    found = np.array(results, dtype=np.float64).reshape(shape)
-    return found, np.isfinite(found)
+    values = np.array(results, dtype=np.float64).reshape(shape)
+    return values, np.isfinite(values)
 
 
 def _divided(divide: Callable[[Array, Array], Array]) -> Operation:
@@ -322,5 +322,5 @@ MATH: dict[str, ExpressionFunction] = {
 def _integers(function: Callable[..., int], a: Array) -> tuple[Array, Array]:
     """Return an evaluator of an integer function of non-negative integers."""
     possible = a >= 0
-    found = [function(value) for value in np.where(possible, a, 0).ravel().tolist()]
-    return np.array(found, dtype=np.int64).reshape(a.shape), possible
+    integers = [function(value) for value in np.where(possible, a, 0).ravel().tolist()]
+    return np.array(integers, dtype=np.int64).reshape(a.shape), possible

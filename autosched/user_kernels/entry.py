@@ -131,13 +131,13 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
 
 
 def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
-    if found := _SURFACES.search(text):
+    if match := _SURFACES.search(text):
         raise KernelFileError(
-            f"{file.name} reads or writes a surface ({found['what']}), which is not supported: use a pointer"
+            f"{file.name} reads or writes a surface ({match['what']}), which is not supported: use a pointer"
         )
-    if found := _FETCHES.search(text):
+    if match := _FETCHES.search(text):
         raise KernelFileError(
-            f"{file.name} uses {found['what']}, but only textures of linear memory are supported: use tex2D<T>(x, y) "
+            f"{file.name} uses {match['what']}, but only textures of linear memory are supported: use tex2D<T>(x, y) "
             "or tex1Dfetch<T>(i)"
         )
     textures = [a for a in file.arguments if a.kind == "texture" and a.name in step.arguments]

@@ -75,11 +75,11 @@ class Expression:
 
     def value(self, values: Mapping[str, Result]) -> Result:
         """Return the value for one value of each name. Raises ExpressionError if it is undefined."""
-        found, defined = self._evaluate(lambda name: _array(values[name]))
+        evaluated, defined = self._evaluate(lambda name: _array(values[name]))
         if not bool(np.all(defined)):
             assignments = ", ".join(f"{name} = {values[name]}" for name in self.names)
             raise ExpressionError(f'"{self.text}" has no value{" for " if assignments else ""}{assignments}')
-        result: Result = found.item()
+        result: Result = evaluated.item()
         return result
 
     def columns(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> Pair:
@@ -95,14 +95,14 @@ class Expression:
             column = columns[name]
             return np.array(column.tolist(), dtype=object) if isinstance(column, TextColumn) else column
 
-        found, defined = self._evaluate(look)
-        found = np.where(defined, found, "" if self.type == "text" else 0).astype(STORAGE[self.type])
-        return np.broadcast_to(found, rows), np.broadcast_to(defined, rows)
+        results, defined = self._evaluate(look)
+        results = np.where(defined, results, "" if self.type == "text" else 0).astype(STORAGE[self.type])
+        return np.broadcast_to(results, rows), np.broadcast_to(defined, rows)
 
     def holds(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> BoolArray:
         """Return one bool per row: True if the value is defined and true (or not 0)."""
-        found, defined = self.columns(columns, constants)
-        return truth(found) & defined
+        results, defined = self.columns(columns, constants)
+        return truth(results) & defined
 
 
 def parse(text: str, names: Mapping[str, Type]) -> Expression:
@@ -298,8 +298,8 @@ class _ExpressionParser:
             raise self.error(node, "in needs a list or a tuple of values after it, such as x in (1, 2)")
         among = [self.term(element, depth) for element in right.elts]
         self._joined(node, (a, *among))
-        found = is_among(a.evaluate, [b.evaluate for b in among])
-        return _Term("bool", unary(np.logical_not, found) if isinstance(op, ast.NotIn) else found)
+        member = is_among(a.evaluate, [b.evaluate for b in among])
+        return _Term("bool", unary(np.logical_not, member) if isinstance(op, ast.NotIn) else member)
 
     def _integer(self, node: ast.expr, depth: int) -> _Term:
         term = self._number(node, depth)
@@ -359,7 +359,7 @@ class _ExpressionParser:
 
     def _mapped(self, node: ast.expr, name: str, values: Sequence[Result]) -> list[Result]:
         """Return an evaluator of an expression for each value of ``name``. It is parsed once per type of value."""
-        found: dict[int, Result] = {}
+        values_by_position: dict[int, Result] = {}
         for kind in dict.fromkeys(map(type_of, values)):
             places = [position for position, value in enumerate(values) if type_of(value) == kind]
             storage = object if kind == "text" else STORAGE[kind]
@@ -368,15 +368,15 @@ class _ExpressionParser:
             results, defined = inner.term(node, 0).evaluate(lambda _, column=column: column)  # type: ignore[misc]
             if not bool(np.all(defined)):
                 raise self.error(node, "this has no value")
-            found |= zip(places, np.broadcast_to(results, len(places)).tolist(), strict=True)
-        return [found[position] for position in range(len(values))]
+            values_by_position |= zip(places, np.broadcast_to(results, len(places)).tolist(), strict=True)
+        return [values_by_position[position] for position in range(len(values))]
 
     def _scalar(self, node: ast.expr, values: Mapping[str, Result]) -> Result:
         inner = _ExpressionParser(self.text, {name: type_of(value) for name, value in values.items()})
-        found, defined = inner.term(node, 0).evaluate(lambda name: _array(values[name]))
+        evaluated, defined = inner.term(node, 0).evaluate(lambda name: _array(values[name]))
         if not bool(defined):
             raise self.error(node, "this has no value")
-        result: Result = found.item()
+        result: Result = evaluated.item()
         return result
 
 

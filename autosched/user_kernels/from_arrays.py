@@ -190,8 +190,8 @@ def launch_of(
 
 def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dict[str, Any]], int]:
     def extent(values: dict[str, Any], function: Any = function, axis: int = axis) -> int:
-        found = function(values)
-        sizes = (found,) if isinstance(found, (int, np.integer)) else tuple(found)
+        size = function(values)
+        sizes = (size,) if isinstance(size, (int, np.integer)) else tuple(size)
         return int(sizes[axis]) if axis < len(sizes) else 1
 
     return extent

@@ -61,10 +61,10 @@ def handle(request: Message) -> Message:
     except BaseException as error:
         return Message({"error": said(error), "line": None})
     with blas.single_thread():
-        found = answer(function, arguments, request["path"])
-    if "result" not in found:
-        return Message(found)
-    return _encoded(found["result"], request["answer_bytes"])
+        arrays = answer(function, arguments, request["path"])
+    if "result" not in arrays:
+        return Message(arrays)
+    return _encoded(arrays["result"], request["answer_bytes"])
 
 
 @lru_cache(maxsize=16)
@@ -74,8 +74,8 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
     Raises any exception of the file.
     """
     module = run_as_module(Path(path), f"autosched_{Path(path).stem}")
-    found: Callable[..., Any] = getattr(module, name)
-    return found
+    loaded_function: Callable[..., Any] = getattr(module, name)
+    return loaded_function
 
 
 def _encoded(result: Any, most: int) -> Message:

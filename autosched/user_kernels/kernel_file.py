@@ -367,10 +367,10 @@ class KernelFile:
             if cost is not None:
                 known[name] = float(cost.value(known))
         known["time"] = seconds
-        found = {}
+        metric_values_by_name = {}
         for metric in self.metrics:
-            found[metric.name] = known[metric.name] = float(metric.expression.value(known))
-        return found
+            metric_values_by_name[metric.name] = known[metric.name] = float(metric.expression.value(known))
+        return metric_values_by_name
 
 
 @lru_cache(maxsize=256)

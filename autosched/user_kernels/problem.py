@@ -130,8 +130,8 @@ class KernelProblem(Problem):
         label = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
         wanted, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
-        found = call(function, label, {**self.sizes, "seed": seed}, known, wanted.size)
-        array = np.asarray(found)
+        returned = call(function, label, {**self.sizes, "seed": seed}, known, wanted.size)
+        array = np.asarray(returned)
         if array.dtype.kind not in "fiub" or array.shape != wanted.shape:
             raise KernelFileError(f"{label} returns {_kind_of(array)}, which must be numbers of shape {wanted.shape}")
         return np.ascontiguousarray(a.dtype.store(array))
@@ -158,11 +158,11 @@ class KernelProblem(Problem):
             return {o.name: _exact(types[o.name], computed[o.name]) for o in outputs}
         label = self._label
         result = call(reference.function, label, self._numbers, self._read(inputs), sum(o.size for o in outputs))
-        found = result if isinstance(result, Mapping) else {outputs[0].name: result}
-        if set(found) != {o.name for o in outputs}:
+        returned = result if isinstance(result, Mapping) else {outputs[0].name: result}
+        if set(returned) != {o.name for o in outputs}:
             names = ", ".join(o.name for o in outputs)
-            raise KernelFileError(f"{label} must return {names}, not {', '.join(map(str, found))}")
-        return {o.name: _checked(label, o, found[o.name]) for o in outputs}
+            raise KernelFileError(f"{label} must return {names}, not {', '.join(map(str, returned))}")
+        return {o.name: _checked(label, o, returned[o.name]) for o in outputs}
 
     @property
     def computed_by_function(self) -> bool:
@@ -183,9 +183,9 @@ class KernelProblem(Problem):
         if not reference.checks_outputs or reference.function is None:
             return None
         dtypes = {a.name: a.dtype for a in self.file.arrays}
-        found = {name: _values(dtypes[name], array) for name, array in outputs.items()}
-        before = {name if name not in found else f"{name}_before": a for name, a in self._read(inputs).items()}
-        answer = call(reference.function, self._label, self._numbers, {**before, **found})
+        values = {name: _values(dtypes[name], array) for name, array in outputs.items()}
+        before = {name if name not in values else f"{name}_before": a for name, a in self._read(inputs).items()}
+        answer = call(reference.function, self._label, self._numbers, {**before, **values})
         if isinstance(answer, str):
             return answer
         if not isinstance(answer, (bool, np.bool_)):  # a function without a return statement
@@ -238,7 +238,7 @@ class KernelProblem(Problem):
         return [a for a in self.file.arrays if a.kind in ("output", "inout")]
 
     def _allowed(self, reference: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-        found = {}
+        tolerances = {}
         for a in self._outputs:
             wanted = np.abs(reference[a.name], dtype=np.float64) if a.atol is None or a.rtol != 0.0 else None
             share = max(_roundoff(a.dtype), _roundoff(self._reference_dtype(a)))
@@ -248,11 +248,11 @@ class KernelProblem(Problem):
             atol = share * level if a.atol is None and a.rtol is None else a.atol or 0.0
             rtol = share if a.atol is None and a.rtol is None else a.rtol or 0.0
             with np.errstate(over="ignore"):
-                found[a.name] = atol + rtol * values
-            overflowed = np.isinf(found[a.name]) & np.isfinite(values)
+                tolerances[a.name] = atol + rtol * values
+            overflowed = np.isinf(tolerances[a.name]) & np.isfinite(values)
             if overflowed.any():
                 checked_tolerance(math.inf, f"tolerance of {a.name}")  # raises ToleranceError
-        return found
+        return tolerances
 
     def _reference_dtype(self, argument: KernelArgument) -> DType:
         """Return the type in which a reference kernel computed an output; functions compute in float64."""

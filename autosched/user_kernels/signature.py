@@ -29,16 +29,16 @@ class DeclaredParameter(NamedTuple):
 def declared_parameters(entry: str, sources: Sequence[str]) -> tuple[DeclaredParameter, ...]:
     """Return the parameters of a function or template instance; empty if no declaration is recognised."""
     for source in sources:
-        found = _declaration(entry, source)
-        if found:
-            return tuple(_parameter(text) for text in found[1].split(",") if text.strip())
+        declaration = _declaration(entry, source)
+        if declaration:
+            return tuple(_parameter(text) for text in declaration[1].split(",") if text.strip())
     return ()
 
 
 def declared_line(entry: str, source: str) -> int:
     """Return the line of ``source`` that declares the function, counted from 1; 0 if there is none."""
-    found = _declaration(entry, source)
-    return 0 if found is None else found.string.count("\n", 0, found.start()) + 1
+    declaration = _declaration(entry, source)
+    return 0 if declaration is None else declaration.string.count("\n", 0, declaration.start()) + 1
 
 
 def _declaration(entry: str, source: str) -> re.Match[str] | None:

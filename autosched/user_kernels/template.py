@@ -237,12 +237,12 @@ def _cost(
     if expression is None:
         return float(otherwise)
     try:
-        found = float(expression.value(values))
+        cost = float(expression.value(values))
     except ExpressionError as error:
         raise KernelFileError(f"{file.name}: cost.{key}: {error}") from None
-    if found < 0:
+    if cost < 0:
         assignments = ", ".join(f"{name} = {values[name]}" for name in expression.names)
         raise KernelFileError(
-            f'{file.name}: cost.{key}: "{expression.text}" is {found:g} for {assignments}: it must be 0 or more'
+            f'{file.name}: cost.{key}: "{expression.text}" is {cost:g} for {assignments}: it must be 0 or more'
         )
-    return found
+    return cost

@@ -56,16 +56,16 @@ def call(
         KernelFileError: One line: the function fails, has an unknown parameter, or exceeds its time or memory.
     """
     if function.given is not None:
-        found: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})
+        results: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})
     else:
-        found = _answer_of_worker(function, label, numbers, arrays, elements)
-    if "error" in found:
-        at = f" at line {found['line']}" if found.get("line") else ""
-        raise KernelFileError(f"{label} fails{at}: {one_line(str(found['error']))}")
-    if "unknown" in found:
+        results = _answer_of_worker(function, label, numbers, arrays, elements)
+    if "error" in results:
+        at = f" at line {results['line']}" if results.get("line") else ""
+        raise KernelFileError(f"{label} fails{at}: {one_line(str(results['error']))}")
+    if "unknown" in results:
         known = ", ".join([*numbers, *arrays])
-        raise KernelFileError(f"{label} has an unknown parameter {found['unknown']}: use {known}")
-    return found["result"]
+        raise KernelFileError(f"{label} has an unknown parameter {results['unknown']}: use {known}")
+    return results["result"]
 
 
 def _answer_of_worker(
@@ -98,8 +98,8 @@ def _answer_of_worker(
         return reply
     if "plain" in reply:
         return {"result": reply["plain"]}
-    found = {name: _array(reply, raw) for name, raw in reply["arrays"].items()}
-    return {"result": found if reply["mapping"] else found[""]}
+    results = {name: _array(reply, raw) for name, raw in reply["arrays"].items()}
+    return {"result": results if reply["mapping"] else results[""]}
 
 
 def _array(reply: Message, raw: Any) -> Any:

@@ -60,7 +60,7 @@ class BatchSources(NamedTuple):
 def atomic_sums(ptx: str, kernel: str = "") -> list[Cause]:
     """Return the lines of floating-point atomic additions in a kernel and its device functions, each once."""
     module = parse(ptx)
-    found = []
+    causes = []
     for function in module.functions.values():
         if function.is_kernel and function.name != _kernel(module, kernel).name:
             continue
@@ -68,8 +68,8 @@ def atomic_sums(ptx: str, kernel: str = "") -> list[Cause]:
             adds = instruction.opcode in ("atom", "red") and "add" in instruction.qualifiers
             if adds and _FLOATS & set(instruction.qualifiers):
                 text = "a floating-point atomic adds in the order in which blocks or threads run"
-                found.append(_cause(instruction, text))
-    return list(dict.fromkeys(found))
+                causes.append(_cause(instruction, text))
+    return list(dict.fromkeys(causes))
 
 
 def _kernel(module: Module, name: str) -> Function:

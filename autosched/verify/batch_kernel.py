@@ -81,12 +81,12 @@ class KernelInBatches:
         text, entry, broken = ptx_of(self.program, self.options(self.rows.size))
         if broken is not None:
             return ()
-        found: list[Cause] = []
+        all_causes: list[Cause] = []
         if failed.name.startswith(f"{self.rows.name} ="):
-            found += batch_branches(text, entry, self.sources)
+            all_causes += batch_branches(text, entry, self.sources)
         elif failed.name.startswith("rows moved"):
-            found += batch_branches(text, entry, BatchSources({}, position=True))
-        return (*found, *atomic_sums(text, entry))
+            all_causes += batch_branches(text, entry, BatchSources({}, position=True))
+        return (*all_causes, *atomic_sums(text, entry))
 
 
 def verify_kernel(subject: KernelInBatches, plan: BatchPlan) -> Verdict:

@@ -66,19 +66,19 @@ class BatchRows:
         NaN equals NaN. Both arguments have the same rows in the same order.
         """
         for name, wanted in expected.items():
-            found = outputs[name]
-            bits = np.dtype(f"u{found.dtype.itemsize}")
-            differ = np.ascontiguousarray(found).view(bits) != np.ascontiguousarray(wanted).view(bits)
+            actual = outputs[name]
+            bits = np.dtype(f"u{actual.dtype.itemsize}")
+            differ = np.ascontiguousarray(actual).view(bits) != np.ascontiguousarray(wanted).view(bits)
             if not differ.any():
                 continue
-            values, expected_values = self.load[name](found), self.load[name](wanted)
+            values, expected_values = self.load[name](actual), self.load[name](wanted)
             differ &= ~(np.isnan(values) & np.isnan(expected_values))
             if differ.any():
-                index = tuple(int(i) for i in np.unravel_index(int(differ.argmax()), found.shape))
+                index = tuple(int(i) for i in np.unravel_index(int(differ.argmax()), actual.shape))
                 row = "" if (axis := self.axes[name]) is None else f"row {index[axis]} of "
                 return (
                     f"{row}{name} differs at {list(index)}: {float(values[index])!r}, not "
-                    f"{float(expected_values[index])!r} ({int(differ.sum())} of {found.size} elements differ)"
+                    f"{float(expected_values[index])!r} ({int(differ.sum())} of {actual.size} elements differ)"
                 )
         return ""
 

@@ -185,12 +185,15 @@ class ReferenceOfBlocks:
                 continue
             wanted = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
             allowed = np.broadcast_to(tolerance[output.name], output.shape).reshape(-1)[written.places]
-            found = compare(output.name, output.dtype, written.values, wanted, allowed)
+            comparison = compare(output.name, output.dtype, written.values, wanted, allowed)
             apart = np.abs(output.dtype.load(written.values) - wanted)
-            worst, error = max(worst, found.worst), max(error, float(np.where(np.isnan(apart), np.inf, apart).max()))
-            if not found.ok and not wrong:
+            worst, error = (
+                max(worst, comparison.worst),
+                max(error, float(np.where(np.isnan(apart), np.inf, apart).max())),
+            )
+            if not comparison.ok and not wrong:
                 at = [int(i) for i in np.unravel_index(int(written.places[0]), output.shape)]
-                wrong = f"in the elements that the blocks wrote, the first at {output.name}{at}: {found.reason}"
+                wrong = f"in the elements that the blocks wrote, the first at {output.name}{at}: {comparison.reason}"
         return Comparison(worst, wrong, error)
 
 
@@ -238,9 +241,9 @@ def _missing_of_all(
         left -= done.run_seconds
         if not ended(done) or left < 0:
             return None
-        found = _most_written(kernel, done.elements)
-        most = {name: max(n, found[name]) for name, n in most.items()}
-        count = min(2 * count, max(_MOST, _SEARCH_ELEMENTS // max(1, *found.values())))
+        num_written = _most_written(kernel, done.elements)
+        most = {name: max(n, num_written[name]) for name, n in most.items()}
+        count = min(2 * count, max(_MOST, _SEARCH_ELEMENTS // max(1, *num_written.values())))
     return _missing(kernel, most)
 
 

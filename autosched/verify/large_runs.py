@@ -195,7 +195,7 @@ def stress_runs(
         sizes = (largest, *largest.smaller)
         if (of_cases and not largest.case) or (roles is not None and all(size.role not in roles for size in sizes)):
             continue
-        why, found = "", None
+        why, choice = "", None
         for size in sizes:
             try:
                 kernel = template.kernel(size.problem, schedule, device)
@@ -203,12 +203,12 @@ def stress_runs(
                 why = why or str(error)
                 continue
             if sum(o.bytes for o in kernel.operands) <= _ADDRESSABLE:
-                found = size, kernel
+                choice = size, kernel
                 break
-        if found is None:
+        if choice is None:
             yield PlannedRun(largest.name, None, largest.role, why or "its arrays are too large to be addressed")
             continue
-        size, kernel = found
+        size, kernel = choice
         if size.fewer_blocks:
             kernel = fewer_blocks(kernel)
         most = STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS

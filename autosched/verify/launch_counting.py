@@ -66,17 +66,17 @@ def counted(
     kernel, problem = template.kernel(problem, schedule, device), problem.under(schedule.values)
     if problem.min_bytes > MOST_BYTES:
         return None
-    found = []
+    counts = []
     try:
         for step, inputs in _steps_on_inputs(kernel, problem):
             runs = counted_runs(step, inputs)
             if runs is None:
                 return None
             lines = tuple((r.share / r.blocks, r.emulation.lines) for r in runs)
-            found.append(CountedLaunch(averaged(step, runs, float(_least_bytes(step))), lines))
+            counts.append(CountedLaunch(averaged(step, runs, float(_least_bytes(step))), lines))
     except (HostFailure, OSError):  # no compiler for the emulator, or no disk space for the inputs
         return None
-    return tuple(found)
+    return tuple(counts)
 
 
 def _steps_on_inputs(kernel: GeneratedKernel, problem: Problem) -> Iterator[tuple[GeneratedKernel, InputsFile]]:
@@ -156,12 +156,12 @@ def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
     are ignored.
     """
     axes = [[((n - 1) / n, (n - 1) // 2), (1 / n, n - 1)] if n > 1 else [(1.0, 0)] for n in grid]
-    found = []
+    parts = []
     for (share_x, x), (share_y, y), (share_z, z) in product(*axes):
-        found.append((share_x * share_y * share_z, (z * grid[1] + y) * grid[0] + x))
-    found = sorted((part for part in found if part[0] >= LEAST_SHARE), reverse=True)
-    total = sum(share for share, _ in found)
-    return [(share / total, block) for share, block in found]
+        parts.append((share_x * share_y * share_z, (z * grid[1] + y) * grid[0] + x))
+    parts = sorted((part for part in parts if part[0] >= LEAST_SHARE), reverse=True)
+    total = sum(share for share, _ in parts)
+    return [(share / total, block) for share, block in parts]
 
 
 def _ended(done: Emulation) -> bool:

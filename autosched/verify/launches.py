@@ -73,12 +73,12 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
     Returns:
         The run.
     """
-    found = oracle.compare(done) if ended(done) else Comparison(None)
+    comparison = oracle.compare(done) if ended(done) else Comparison(None)
     return Run(
         None, (), 0, item.order, blocks,
-        found.status if found.reason else done.status,
-        "; ".join(text for text in (found.reason, done.reason) if text),
-        found.worst, found.max_abs_error, done, item.perturb, item.name, found.left_out,
+        comparison.status if comparison.reason else done.status,
+        "; ".join(text for text in (comparison.reason, done.reason) if text),
+        comparison.worst, comparison.max_abs_error, done, item.perturb, item.name, comparison.left_out,
         launches=item.launches,
     )  # fmt: skip
 
@@ -145,10 +145,10 @@ def verdict_of_program(
     if not launches:
         return Verdict.not_launched("unsupported", "no kernel was launched")
     runs = tuple(run for verdict in launches for run in verdict.runs)
-    found: dict[tuple[object, ...], Finding] = {}
+    findings: dict[tuple[object, ...], Finding] = {}
     for f in (*(f for verdict in launches for f in verdict.findings), *between):
-        found.setdefault((f.grade, f.kind, f.file, f.line), f)
-    emulation = launches[0].emulation.with_findings(tuple(found.values()))
+        findings.setdefault((f.grade, f.kind, f.file, f.line), f)
+    emulation = launches[0].emulation.with_findings(tuple(findings.values()))
     failed = next((verdict for verdict in launches if not verdict.ok), None)
     whole = all(verdict.whole for verdict in launches)
     status: str = emulation.status
@@ -183,20 +183,20 @@ def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
 
 def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
     """Return the findings of all runs, once per grade, kind and line; findings of later runs name their run."""
-    found: dict[tuple[object, ...], Finding] = {}
+    merged: dict[tuple[object, ...], Finding] = {}
     for i, run in enumerate(runs):
         for f in run.emulation.findings:
             finding = f if i == 0 else replace(f, message=f"{f.message}; {_named(run)}")
-            found.setdefault((f.grade, f.kind, f.file, f.line), finding)
-    return tuple(found.values())
+            merged.setdefault((f.grade, f.kind, f.file, f.line), finding)
+    return tuple(merged.values())
 
 
 def _merged_suppressed(runs: Iterable[Run]) -> tuple[tuple[Finding, str], ...]:
     """Return the expected findings of all runs, once per grade, kind and line."""
-    found: dict[tuple[object, ...], tuple[Finding, str]] = {}
+    merged: dict[tuple[object, ...], tuple[Finding, str]] = {}
     for f, reason in (one for run in runs for one in run.emulation.suppressed):
-        found.setdefault((f.grade, f.kind, f.file, f.line), (f, reason))
-    return tuple(found.values())
+        merged.setdefault((f.grade, f.kind, f.file, f.line), (f, reason))
+    return tuple(merged.values())
 
 
 def _named(run: Run) -> str:

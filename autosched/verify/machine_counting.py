@@ -91,14 +91,14 @@ def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[Lau
     """
     if why_ptx() is not None:
         return [launch.counts for launch in launches]
-    found = []
+    counts = []
     for launch, entry in zip(launches, program.entries, strict=True):
         try:
-            found.append(in_machine_code(launch, disassemble(program.cubin, entry)))
+            counts.append(in_machine_code(launch, disassemble(program.cubin, entry)))
         except (NotDisassembled, NotMatched, OSError) as error:
             _log_once(first_line(error))
-            found.append(launch.counts)
-    return found
+            counts.append(launch.counts)
+    return counts
 
 
 def counted_in() -> Literal["machine code", "PTX"]:
@@ -180,8 +180,8 @@ def pipe_of(opcode: str) -> Pipe:
     It is "control" for instructions shared by all lanes, and "alu" for all unlisted ones.
     """
     name, *qualifiers = opcode.split(".")
-    if qualifiers and (found := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
-        return found
+    if qualifiers and (pipe := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
+        return pipe
     if name in _CONVERSIONS and "F64" in qualifiers:  # as slow as f64 arithmetic on GPUs with slow f64
         return "f64"
     return _PIPE_OF.get(name) or ("control" if name.startswith("U") else "alu")
@@ -244,8 +244,8 @@ def _times(
     if not passes:
         raise NotMatched("no executed source line has machine code")
     known = [[of for of in map(_kind_of, block) if of in passes] for block in blocks]
-    matched = [[passes[of] for of in found if of[1] != _OTHER] for found in known]
-    alone = [_upper(some or [passes[of] for of in found]) for some, found in zip(matched, known, strict=True)]
+    matched = [[passes[of] for of in parts if of[1] != _OTHER] for parts in known]
+    alone = [_upper(some or [passes[of] for of in parts]) for some, parts in zip(matched, known, strict=True)]
     loop_of, jumped_over = _innermost_loops(blocks), _jumped_over(blocks)
     turns: dict[Span | None, float] = {}
     for loop, times, some in zip(loop_of, alone, matched, strict=True):

@@ -50,12 +50,12 @@ class Reference:
         return Comparison(outcome.worst, reason, error)
 
 
-def _other_bits(operands: Iterable[Operand], found: Mapping[str, Array], first: Mapping[str, Array]) -> str:
+def _other_bits(operands: Iterable[Operand], outputs: Mapping[str, Array], first: Mapping[str, Array]) -> str:
     """Return a message on the first bit that differs between outputs of two orders, ignoring NaN; "" if none does."""
     for operand in operands:
         if operand.role not in ("output", "inout") or operand.name not in first:
             continue
-        one, other = first[operand.name], found[operand.name]
+        one, other = first[operand.name], outputs[operand.name]
         bits = np.dtype(f"u{one.dtype.itemsize}")
         differ = np.ascontiguousarray(one).view(bits) != np.ascontiguousarray(other).view(bits)
         if not differ.any():
@@ -81,10 +81,10 @@ def _max_abs_error(
         if (
             operand.role in ("output", "inout") and operand.name in reference
         ):  # problems with their own check have no reference
-            found = outputs[operand.name].reshape(-1)
+            values = outputs[operand.name].reshape(-1)
             wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
-            for start in range(0, found.size, _CHUNK):
+            for start in range(0, values.size, _CHUNK):
                 part = slice(start, start + _CHUNK)
-                error = float(np.abs(operand.dtype.load(found[part]) - wanted[part]).max())
+                error = float(np.abs(operand.dtype.load(values[part]) - wanted[part]).max())
                 worst = max(worst, math.inf if math.isnan(error) else error)
     return worst

@@ -102,16 +102,16 @@ def run_whole(
     else:
         done = settings.execute(kernel, inputs.inputs, time_limit=limit, order=order)
     plain = inputs.cases == (RANDOM,)
-    found = compared(
+    verdict = compared(
         LaunchRun("", order, launches, perturb), done, Reference(problem, inputs.inputs, same_as or {}, absolute=plain)
     )
-    reason, outputs = found.reason, done.outputs if keep_outputs else {}
-    if ended(done) and found.status != "ok":
+    reason, outputs = verdict.reason, done.outputs if keep_outputs else {}
+    if ended(done) and verdict.status != "ok":
         provoked = "" if plain else f"on inputs {', '.join(inputs.cases)}"
         turned = "" if order == ASCENDING else f"blocks {order.name}"
         reason = "; ".join(text for text in (reason, provoked, turned) if text)
     return replace(
-        found, problem=problem, cases=inputs.cases, seed=seed, reason=reason, outputs=outputs,
+        verdict, problem=problem, cases=inputs.cases, seed=seed, reason=reason, outputs=outputs,
         emulation=done.without_arrays(),
     )  # fmt: skip
 

@@ -273,7 +273,7 @@ def _compare_part(
         reference, tolerance = (arrays[name] for arrays in part.problem.expected(inputs))
     places = part.outputs[name].reshape(-1)
     at, is_written = _found(written.places, places)
-    found = compare(
+    comparison = compare(
         name,
         operands[name].dtype,
         written.values[at],
@@ -281,12 +281,10 @@ def _compare_part(
         np.broadcast_to(tolerance, part.outputs[name].shape).reshape(-1)[is_written],
         signed_zeros=signed_zeros and operands[name].dtype.is_float,
     )
-    if found.ok:
-        return found.worst, ""
-    return (
-        found.worst,
-        f"in the elements that the sampled blocks wrote, the first at {int(places[is_written][0])}: {found.reason}",
-    )
+    if comparison.ok:
+        return comparison.worst, ""
+    first = int(places[is_written][0])
+    return comparison.worst, f"in the elements that the sampled blocks wrote, the first at {first}: {comparison.reason}"
 
 
 def _found(written: IntArray, places: IntArray) -> tuple[IntArray | slice, IntArray | slice]:

@@ -53,23 +53,23 @@ class ScheduleVerifier:
             self.problem, schedule, self.device
         )  # raises ValueError: an invalid schedule has no smaller problem
         try:
-            found = replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
-            return self._with_batches(found, schedule) if self.settings.batch_invariant and found.ok else found
+            verdict = replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
+            return self._with_batches(verdict, schedule) if self.settings.batch_invariant and verdict.ok else verdict
         except MemoryError as error:
             raise HostFailure(
                 "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"
             ) from error
 
-    def _with_batches(self, found: Verdict, schedule: Schedule) -> Verdict:
+    def _with_batches(self, verdict: Verdict, schedule: Schedule) -> Verdict:
         """Return the verdict extended by the runs that compare the bits of a row in several batches."""
         from autosched.verify.batch_invariance import verify_batch  # lazy: few verifications need it
 
         limited = self.settings.budget is not None  # part of a search: make fewer runs, but complete them
         settings = replace(self.settings, depth="quick", budget=None) if limited else self.settings
         batches = verify_batch(self.template, self.problem, schedule, self.device, settings)
-        runs = (*found.runs, *batches.runs)
+        runs = (*verdict.runs, *batches.runs)
         return replace(
-            found, status=batches.status, reason=batches.reason, runs=runs, order=batches.order,
+            verdict, status=batches.status, reason=batches.reason, runs=runs, order=batches.order,
             batch_invariant=batches.batch_invariant,
         )  # fmt: skip
 
@@ -78,13 +78,13 @@ class ScheduleVerifier:
 
         The kernel may only work at those.
         """
-        found = self._verified(schedule)
-        if found.ok or found.problem == self.problem or not self.problem.is_reduced_unasked:
-            return found
+        verdict = self._verified(schedule)
+        if verdict.ok or verdict.problem == self.problem or not self.problem.is_reduced_unasked:
+            return verdict
         try:
             return replace(self, template=replace(self.template, proxy=None))._verified(schedule)
         except HostFailure:  # too large to be emulated
-            return found
+            return verdict
 
     def _verified(self, schedule: Schedule) -> Verdict:
         settings = self.settings

@@ -122,8 +122,8 @@ def lacks(text: str | None) -> tuple[str, ...]:
         return ()
     if isinstance(entry.get("lacks"), list):  # verifications of launches, such as Triton's, store the list itself
         return tuple(map(str, entry["lacks"]))
-    found = coverage(text)
-    return (UNSAID,) if found is None else found.lacks
+    missing = coverage(text)
+    return (UNSAID,) if missing is None else missing.lacks
 
 
 def summary(text: str) -> str:
@@ -154,8 +154,8 @@ def document(text: str) -> Any:
 def _read(text: str) -> dict[str, Any] | None:
     """Return the object of a stored verification; None if it is not of this version."""
     try:
-        found = document(text)
+        stored = document(text)
     except ValueError:
         return None
-    known = isinstance(found, dict) and {"status", "emulator", "runs"} <= found.keys()
-    return found if known else None
+    known = isinstance(stored, dict) and {"status", "emulator", "runs"} <= stored.keys()
+    return stored if known else None

@@ -84,14 +84,14 @@ def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
     """Return the recorded searches that are part of autosched: those of this device, or else of all devices."""
     devices = recording.installed()
     names = [device_name] if device_name in devices else sorted(devices)
-    found = []
+    searches = []
     for name in names:
         for path in sorted((RECORDED / name).glob(f"*{SUFFIX}")):
             try:
-                found += [e for r in recording.read(path) if (e := of_recording(r, device(name))) is not None]
+                searches += [e for r in recording.read(path) if (e := of_recording(r, device(name))) is not None]
             except (RecordingError, UnknownDevice, OSError):
                 continue
-    return tuple(found)
+    return tuple(searches)
 
 
 def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
@@ -126,8 +126,8 @@ def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray
     """
     own_fields = problem.to_json()
     distances = np.array([_distance(own_fields, other) for other in fields])
-    found = 1.0 / (1.0 + distances) ** 2
-    return np.asarray(found / found.sum(), dtype=np.float64)
+    raw = 1.0 / (1.0 + distances) ** 2
+    return np.asarray(raw / raw.sum(), dtype=np.float64)
 
 
 def _distance(fields: Mapping[str, Any], recorded: Mapping[str, Any]) -> float:

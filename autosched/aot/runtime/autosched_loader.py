@@ -145,12 +145,12 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> Any:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _number(_BINARY[type(op)](_number(_value(left, sizes)), _number(_value(right, sizes))))
         case ast.BoolOp(op=op, values=values):
-            found: Any = None
+            result: Any = None
             for part in values:
-                found = _value(part, sizes)
-                if bool(found) == isinstance(op, ast.Or):
-                    return found
-            return found
+                result = _value(part, sizes)
+                if bool(result) == isinstance(op, ast.Or):
+                    return result
+            return result
         case ast.IfExp(test=test, body=body, orelse=orelse):
             return _value(body if _value(test, sizes) else orelse, sizes)
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -174,8 +174,8 @@ def load(folder: str | Path) -> Kernels:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} has a damaged manifest: {_short(error)}") from None
     if not isinstance(document, dict) or document.get("format") != 1:
-        found = document.get("format") if isinstance(document, dict) else None
-        raise ValueError(f"{path} has a manifest of format {found!r}, but this loader supports only format 1")
+        file_format = document.get("format") if isinstance(document, dict) else None
+        raise ValueError(f"{path} has a manifest of format {file_format!r}, but this loader supports only format 1")
     entries = document.get("kernels")
     if not isinstance(entries, list) or not all(isinstance(e, dict) and "operator" in e for e in entries):
         raise ValueError(f"{path} has a damaged manifest: it lists no kernels")
@@ -236,7 +236,7 @@ class Kernels:
         same = [e for e in self.entries if e["operator"] == op]
         if not same:
             raise ValueError(f"no kernel in this export computes {op}")
-        found: list[tuple[tuple[float, float], int, ShippedKernel]] = []
+        candidates: list[tuple[tuple[float, float], int, ShippedKernel]] = []
         why = ""
         for number, entry in enumerate(same):
             try:
@@ -249,10 +249,10 @@ class Kernels:
             elsewhere = 0.0 if entry["device"]["driver_name"] == name else 0.25
             kinds = {"exact": 0.0, "nearest": 100.0, "padded": 200.0}
             rank = kinds[candidate.match] + candidate.doublings + elsewhere + (50.0 if candidate.by_ptx else 0.0)
-            found.append(((rank, entry["seconds"]), number, candidate))
-        if not found:
+            candidates.append(((rank, entry["seconds"]), number, candidate))
+        if not candidates:
             raise NoKernel(f'no kernel in this export computes "{problem}" on sm_{sm}: {why}')
-        return min(found, key=lambda f: f[:2])[2]
+        return min(candidates, key=lambda f: f[:2])[2]
 
 
 def _candidate(
@@ -362,14 +362,14 @@ def describe(device: int) -> tuple[int, str]:
     """Return compute capability (90 for 9.0) and name of a GPU. Raises KernelError."""
     library, handle, number = _driver(), ctypes.c_int(), ctypes.c_int()
     _check(library, "no_device", library.cuDeviceGet(ctypes.byref(handle), device), f"GPU {device}")
-    found = []
+    capability = []
     for attribute in (_MAJOR, _MINOR):
         code = library.cuDeviceGetAttribute(ctypes.byref(number), attribute, handle)
         _check(library, "no_device", code, "its compute capability")
-        found.append(number.value)
+        capability.append(number.value)
     name = ctypes.create_string_buffer(256)
     _check(library, "no_device", library.cuDeviceGetName(name, 256, handle), "its name")
-    return 10 * found[0] + found[1], name.value.decode(errors="replace")
+    return 10 * capability[0] + capability[1], name.value.decode(errors="replace")
 
 
 # ---- Launching ------------------------------------------------------------------------------------------------------
@@ -479,14 +479,14 @@ class ShippedKernel:
             code = library.cuModuleLoadData(ctypes.byref(module), text)
         _check(library, "load_failed", code, f"the kernel of {self.problem} does not load")
         functions = [self._function(module, step) for step in self._steps]
-        found = {}
+        constants = {}
         for o in self.entry["operands"]:
             if o.get("constant"):
                 to, size = ctypes.c_uint64(), ctypes.c_size_t()
                 code = library.cuModuleGetGlobal_v2(ctypes.byref(to), ctypes.byref(size), module, o["name"].encode())
                 _check(library, "load_failed", code, f"its constant {o['name']}")
-                found[o["name"]] = to.value, size.value
-        self._constants[context], self._functions[context] = found, functions
+                constants[o["name"]] = to.value, size.value
+        self._constants[context], self._functions[context] = constants, functions
         return functions
 
     def _function(self, module: ctypes.c_void_p, step: Mapping[str, Any]) -> ctypes.c_void_p:

@@ -113,20 +113,20 @@ def best(
         device = None if device is None else device_name(store, device)
     with bad_input():
         objectives = Objectives.of(objective or None)
-        found = _find(store, operator, problem, device, objectives)
+        entries = _find(store, operator, problem, device, objectives)
     if json:
-        print_json({"database": store.name, "best": [b.to_json() for b in found]})
-    if not found:
+        print_json({"database": store.name, "best": [b.to_json() for b in entries]})
+    if not entries:
         subject = formatting.one_line(problem) if problem is not None else operator.name
         where = f" on {device}" if device is not None else ""
         say(f"{store.name} has no working schedule for {subject}{where}: tune it first")
         return ExitStatus.NO
     if not json:
         console = stdout_console()
-        if problem is None and len({b.problem for b in found}) > 1:
-            _show_table(console, found)
+        if problem is None and len({b.problem for b in entries}) > 1:
+            _show_table(console, entries)
         else:
-            _show_each(console, found, objectives)
+            _show_each(console, entries, objectives)
     return 0
 
 
@@ -143,7 +143,7 @@ def _find(
     for s in summaries:
         if problem is None or s.problem_key == problem.key():
             wanted.setdefault((s.problem_key, s.device), s)
-    found = []
+    entries = []
     for s in wanted.values():
         one = problem or store.problem(s)
         trial = store.best(one, s.device)
@@ -161,8 +161,8 @@ def _find(
                 say(f"left out: {error}")
                 continue
             count = counts[s.problem_key, s.device, trial.provenance, trial.policy]
-            found.append(Best(one, trial, *count, changed, front))
-    return found
+            entries.append(Best(one, trial, *count, changed, front))
+    return entries
 
 
 def _by(objectives: Objectives, problem: Problem, trials: Sequence[Trial]) -> tuple[Trial | None, tuple[Row, ...]]:
@@ -190,8 +190,8 @@ def _known(name: str) -> Device | None:
         return None
 
 
-def _show_each(console: Console, found: Sequence[Best], objectives: Objectives) -> None:
-    for i, b in enumerate(found):
+def _show_each(console: Console, entries: Sequence[Best], objectives: Objectives) -> None:
+    for i, b in enumerate(entries):
         if i:
             console.print()
         console.print(f"{formatting.one_line(b.problem)} on {b.trial.device}")
@@ -210,14 +210,14 @@ def _show_each(console: Console, found: Sequence[Best], objectives: Objectives) 
             show(console, formatting.front(objectives.names, b.trial.schedule.values, b.front))
 
 
-def _show_table(console: Console, found: Sequence[Best]) -> None:
-    problems = [b.problem for b in found]
+def _show_table(console: Console, entries: Sequence[Best]) -> None:
+    problems = [b.problem for b in entries]
     differing = formatting.differing_fields(problems)
     same = [name for name in formatting.telling_fields(problems) if name not in differing]
     first = problems[0].to_json()
     console.print(" ".join([problems[0].operator, *(f"{name}={first[name]}" for name in same)]))
-    answers = [_answer(b) for b in found]
-    columns = [[str(b.problem.to_json()[name]) for b in found] for name in differing]
+    answers = [_answer(b) for b in entries]
+    columns = [[str(b.problem.to_json()[name]) for b in entries] for name in differing]
     wide = [max(map(len, (name, *column))) for name, column in zip(differing, columns, strict=True)]
     answers_wide = sum(max(len(row[i]) for row in (_ANSWER, *answers)) + formatting.GAP for i in range(len(_ANSWER)))
     numbers = _ANSWER[1:-1]

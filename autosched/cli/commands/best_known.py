@@ -71,22 +71,22 @@ def best_known(
     wanted: dict[tuple[str, str], ProblemSummary] = {}
     for summary in sorted(summaries, key=lambda s: list(formatting.PROVENANCE_NOTE).index(s.provenance)):
         wanted.setdefault((summary.problem_key, summary.device), summary)
-    found = [known for summary in wanted.values() if (known := _known(store, summary)) is not None]
-    found.sort(key=lambda known: (known.trial.operator, known.name, known.trial.device))
+    entries = [known for summary in wanted.values() if (known := _known(store, summary)) is not None]
+    entries.sort(key=lambda known: (known.trial.operator, known.name, known.trial.device))
     if json:
-        print_json({"database": store.name, "best": [_as_json(known) for known in found]})
-    elif found:
+        print_json({"database": store.name, "best": [_as_json(known) for known in entries]})
+    elif entries:
         table = formatting.table(
             *("problem", "device", "time", "rate", "trials", "provenance"),
             right=("time", "rate", "trials"),
             fold=("problem",),
         )
-        for known in found:
+        for known in entries:
             seconds, provenance = known.trial.seconds or 0.0, known.trial.provenance.value
             numbers = formatting.time(seconds), known.rate, formatting.count(known.trials)
             table.add_row(known.name, known.trial.device, *numbers, provenance)
         show(stdout_console(), table)
-    if not found:
+    if not entries:
         where = "" if device is None else f" on {device}"
         say(f"{store.name} has no working schedule{where}: tune a problem first")
         return ExitStatus.NO

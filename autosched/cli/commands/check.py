@@ -42,14 +42,16 @@ def share(text: str | float) -> float:
     """Parse ``3%`` or ``0.03``. Typer also passes the default through this function."""
     number = str(text).strip()
     try:
-        found = float(number[:-1]) / 100 if number.endswith("%") else float(number)
+        fraction = float(number[:-1]) / 100 if number.endswith("%") else float(number)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        fraction = math.nan
+    if not math.isfinite(fraction):
         raise typer.BadParameter(f'invalid share "{number[:60]}": write 3% or 0.03')
-    if found >= 1 and not number.endswith("%"):
-        raise typer.BadParameter(f"{number[:60]} would be {100 * found:g}%: write {number[:60]}% or {found / 100:g}")
-    return found
+    if fraction >= 1 and not number.endswith("%"):
+        raise typer.BadParameter(
+            f"{number[:60]} would be {100 * fraction:g}%: write {number[:60]}% or {fraction / 100:g}"
+        )
+    return fraction
 
 
 @dataclass(frozen=True)

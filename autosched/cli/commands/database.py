@@ -36,19 +36,19 @@ def stats(*, db: Db = "", json: Json = False) -> int:
 
     needs(db, "--db", "db stats --db best.db")
     store = Store.open(db, create=False)
-    found = maintenance.stats(store)
+    summary = maintenance.stats(store)
     if json:
-        print_json({"database": store.name, **asdict(found)})
+        print_json({"database": store.name, **asdict(summary)})
         return 0
     console = stdout_console()
-    size = "on a server" if found.size is None else formatting.size(found.size)
-    rows = [("database", f"{store.name}, {size}, schema {found.schema}")]
-    rows += [("trials", f"{formatting.count(found.trials)} of {formatting.plural(found.problems, 'problem')}")]
-    rows += [("statuses", formatting.reasons(found.statuses) or "none")]
+    size = "on a server" if summary.size is None else formatting.size(summary.size)
+    rows = [("database", f"{store.name}, {size}, schema {summary.schema}")]
+    rows += [("trials", f"{formatting.count(summary.trials)} of {formatting.plural(summary.problems, 'problem')}")]
+    rows += [("statuses", formatting.reasons(summary.statuses) or "none")]
     show(console, formatting.facts(rows))
     entries: Counter[tuple[str, str, str]] = Counter()
     trials: Counter[tuple[str, str, str]] = Counter()
-    for s in found.entries:
+    for s in summary.entries:
         key = (s.operator, s.device, s.provenance.value)
         entries[key] += 1
         trials[key] += s.trials
@@ -116,10 +116,10 @@ def check_db(
     needs(db, "--db", "db check --db best.db")
     register_stored(kernel, program, triton, db)
     store = Store.open(db, create=False)
-    found = maintenance.check(store)
+    faults = maintenance.check(store)
     unknown: Counter[str] = Counter()
     left_out = ""
-    if not found:
+    if not faults:
         current, left_out = store.current(store.problems())
         for summary in current:
             trial = store.best_of(summary)
@@ -128,21 +128,21 @@ def check_db(
             unknown[summary.operator] += not is_operator(summary.operator)
             why = unusable_reason(store, summary, trial)
             if why:
-                found.append(f"trial {trial.id}, the best of its problem, cannot be used: {why}")
+                faults.append(f"trial {trial.id}, the best of its problem, cannot be used: {why}")
     unknown = +unknown
     if left_out:
         say(left_out)
     if json:
-        print_json({"database": store.name, "wrong": found, "not_judged": unknown})
+        print_json({"database": store.name, "wrong": faults, "not_judged": unknown})
     else:
-        for line in found:
+        for line in faults:
             stdout_console().print(line, soft_wrap=True)
-        if not found:
+        if not faults:
             answer("nothing is wrong")
         for operator, number in sorted(unknown.items()):
             schedules = formatting.plural(number, "best schedule")
             answer(f"not judged: {schedules} of {one_line(shortened(operator))}, whose kernels are not known here")
-    return ExitStatus.NO if found else 0
+    return ExitStatus.NO if faults else 0
 
 
 def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:

@@ -113,7 +113,7 @@ def replay(
             )
         return lambda space, number: make_sampler(name, space, seed=number, estimates=estimates)
 
-    found = [
+    results = [
         search.searches(
             table,
             name,
@@ -128,11 +128,11 @@ def replay(
     if plot is not None:
         from autosched.replay.curves import draw_curves
 
-        draw_curves([(f"{table.kernel} on {table.device}", found)], replaceable(plot))
+        draw_curves([(f"{table.kernel} on {table.device}", results)], replaceable(plot))
     if json:
-        print_json(_to_json(file, table, found))
+        print_json(_to_json(file, table, results))
     else:
-        _show(file, table, found)
+        _show(file, table, results)
         if plot is not None:
             answer(f"\nthe curves are in {plot}")
     return 0
@@ -193,7 +193,7 @@ def _budgets(budget: int) -> list[int]:
     return [*(n for n in BUDGETS if n < budget), budget]
 
 
-def _show(file: str, table: Table, found: Sequence[Searches]) -> None:
+def _show(file: str, table: Table, results: Sequence[Searches]) -> None:
     console = stdout_console()
     valid = sum(m.ok for m in table.measurements.values())
     facts = [
@@ -205,9 +205,9 @@ def _show(file: str, table: Table, found: Sequence[Searches]) -> None:
     show(console, formatting.facts(facts))
     console.print()
     to = [f"to {100 * q:.0f}%" for q in QUALITIES]
-    after = [f"after {n}" for n in _budgets(found[0].budget)]
+    after = [f"after {n}" for n in _budgets(results[0].budget)]
     answer = formatting.table("sampler", "searches", *to, *after, "ms/proposal", right=[*to, *after, "ms/proposal"])
-    for searches in found:
+    for searches in results:
         medians = [searches.median_evaluations_to(q) for q in QUALITIES]
         answer.add_row(
             searches.sampler,
@@ -224,7 +224,7 @@ def _show(file: str, table: Table, found: Sequence[Searches]) -> None:
     )
 
 
-def _to_json(file: str, table: Table, found: Sequence[Searches]) -> dict[str, Any]:
+def _to_json(file: str, table: Table, results: Sequence[Searches]) -> dict[str, Any]:
     return {
         "file": file,
         "kernel": table.kernel,
@@ -233,7 +233,7 @@ def _to_json(file: str, table: Table, found: Sequence[Searches]) -> dict[str, An
         "valid": sum(m.ok for m in table.measurements.values()),
         "best_seconds": table.best_seconds,
         "notes": list(table.notes),
-        "samplers": [searches_json(searches) for searches in found],
+        "samplers": [searches_json(searches) for searches in results],
     }
 
 

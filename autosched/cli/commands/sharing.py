@@ -213,10 +213,10 @@ def _refuse_invalid_best(source: Store) -> None:
 
 def _expanded(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(path.glob("*.json"))
-        if not found:
+        files = sorted(path.glob("*.json"))
+        if not files:
             raise InputError(f"the folder {path} contains no export (*.json): name another one")
-        return found
+        return files
     if not path.exists():
         raise InputError(f"{path} does not exist: check the path")
     return [path]

@@ -206,9 +206,9 @@ def _show_program(console: Console, problem: "ProgramProblem", schedule: Schedul
             f"{value.distribution}",
             markup=False,
         )
-    found = describe.conversions(problem, schedule.values)
-    console.print(f"conversions: {len(found) or 'none'}")
-    for c in found:
+    conversions = describe.conversions(problem, schedule.values)
+    console.print(f"conversions: {len(conversions) or 'none'}")
+    for c in conversions:
         cost = f", {c.cost} warp instructions" if c.cost else ""
         console.print(f"{c.location}: {c.shape}: {c.source} -> {c.target}: {c.route}{cost}", markup=False)
 

@@ -162,30 +162,32 @@ def _show_features(console: Console, features: Features) -> None:
     """Print the features with the largest effect on predictions."""
     from cost_models.features import meaning
 
-    for operator, found in features.items():
+    for operator, importances in features.items():
         console.print(f"{operator}: importance of features for ranking the schedules of a problem")
         table = formatting.table(
             "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
         )
-        deciding = _deciding(found)
+        deciding = _deciding(importances)
         for i in deciding:
             table.add_row(
                 i.name, f"{100 * math.expm1(i.moves):.1f} %", f"{100 * i.gain:.1f} %", i.larger, meaning(i.name)
             )
         show(console, table)
-        console.print(f"{formatting.plural(len(found) - len(deciding), 'less important feature')} not shown")
+        console.print(f"{formatting.plural(len(importances) - len(deciding), 'less important feature')} not shown")
         console.print()
 
 
-def _deciding(found: Sequence[Importance]) -> Sequence[Importance]:
+def _deciding(importances: Sequence[Importance]) -> Sequence[Importance]:
     """Return the features to show: those with an effect, or else the first one."""
-    return [i for i in found[:_SHOWN] if i.moves > 0 or i.gain > 0] or found[:1]
+    return [i for i in importances[:_SHOWN] if i.moves > 0 or i.gain > 0] or importances[:1]
 
 
 def _draw(features: Features, path: str) -> None:
     from autosched.reporting.importance_picture import draw_importance
 
-    draw_importance([(operator, _deciding(found)) for operator, found in features.items()], replaceable(path))
+    draw_importance(
+        [(operator, _deciding(importances)) for operator, importances in features.items()], replaceable(path)
+    )
 
 
 def _old(model: TrainedModel, kind: str, path: str) -> tuple[Any, ...]:
@@ -198,12 +200,12 @@ def _nothing(data: TrainingData, kind: str) -> str:
     from autosched.tuning.training_data import UNKNOWN_OPERATOR
 
     reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(data.left_out.items()))
-    found = f"no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
+    message = f"no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
     if data.others and kind == "measured":
-        return f"{found}, but {data.others} estimated ones: give --estimated to learn from these"
+        return f"{message}, but {data.others} estimated ones: give --estimated to learn from these"
     if UNKNOWN_OPERATOR in data.left_out:
-        return f"{found}: a model learns from operators of this installation and from tile programs (--program)"
-    return f"{found}: tune first"
+        return f"{message}: a model learns from operators of this installation and from tile programs (--program)"
+    return f"{message}: tune first"
 
 
 def _to_json(model: TrainedModel, data: TrainingData, out: str, features: Features) -> dict[str, Any]:

@@ -76,15 +76,15 @@ def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, 
     return number, False
 
 
-def _array_of_match(found: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDArray[Any]:
-    dtype = dtype_of(found["dtype"])
-    shape = tuple(int(n) for n in found["shape"].split(","))
-    how = (found["how"] or "noise").partition("=")[0]
+def _array_of_match(match: re.Match[str], rng: np.random.Generator, flag: str) -> npt.NDArray[Any]:
+    dtype = dtype_of(match["dtype"])
+    shape = tuple(int(n) for n in match["shape"].split(","))
+    how = (match["how"] or "noise").partition("=")[0]
     if how == "fill":
         try:
-            number = float(found["fill"])
+            number = float(match["fill"])
         except ValueError:
-            raise InputError(f'{flag} {found[0]}: invalid fill "{found["fill"]}": write a number') from None
+            raise InputError(f'{flag} {match[0]}: invalid fill "{match["fill"]}": write a number') from None
         values = np.full(shape, number)
     elif how == "range":
         values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)

@@ -52,14 +52,14 @@ def given_names(ctx: typer.Context) -> set[str]:
 
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[Any], Any] | None]:
     """Map options to parsers (None: text is used unchanged). Options that typer must convert are omitted."""
-    found: dict[str, Callable[[Any], Any] | None] = {}
+    parsers: dict[str, Callable[[Any], Any] | None] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:
             kind, *notes = get_args(parameter.annotation)
             info = next((note for note in notes if isinstance(note, OptionInfo)), None)
             if info is not None and (info.parser or kind in _TEXTS):
-                found[name] = info.parser
-    return found
+                parsers[name] = info.parser
+    return parsers
 
 
 def _parsed(value: Any, parser: Callable[[Any], Any] | None) -> Any:

@@ -36,16 +36,16 @@ def read(source: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
     if len(text) > _MOST_BYTES:
         raise InputError(f"{source} is too long for a schedule: give an object of parameter values")
     try:
-        found = _schedules(json.loads(text))
+        schedules = _schedules(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source} is not JSON ({error}): give an object of parameter values") from error
-    if len(found) != 1:
+    if len(schedules) != 1:
         keys = listed(KEYS, "or")
         raise InputError(
-            f"{source} has {len(found) or 'no'} schedules: give an object of parameter values, or JSON output of "
+            f"{source} has {len(schedules) or 'no'} schedules: give an object of parameter values, or JSON output of "
             f"autosched with exactly one schedule under {keys}"
         )
-    ((template, values),) = found
+    ((template, values),) = schedules
     if template is None:
         template = min(domains, key=lambda name: len({p.name for p in domains[name]} ^ set(values)))
     elif template not in domains:

@@ -71,9 +71,9 @@ def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVer
     return StoredVerification(before, "stored" if trial.verification is None else "renewed")
 
 
-def verification_lines(found: Sequence[StoredVerification]) -> list[str]:
+def verification_lines(verifications: Sequence[StoredVerification]) -> list[str]:
     """Return lines of text with the number of verifications by state and reason."""
-    kinds = Counter((p.now, p.why or p.before) for p in found)
+    kinds = Counter((p.now, p.why or p.before) for p in verifications)
     return [
         f"stored verifications: {n} {now}" + (f" ({reason})" if reason else "") for (now, reason), n in kinds.items()
     ]

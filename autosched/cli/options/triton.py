@@ -78,13 +78,13 @@ def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
     """Return the parameter values in a database's trials, for a kernel that was tuned with ``--param``."""
     from measurements.store.store import Store
 
-    found: dict[str, dict[Any, None]] = {}
+    values_by_name: dict[str, dict[Any, None]] = {}
     store = Store.open(db, create=False)
     for summary in store.problems(operator):
         for trial in store.trials(store.problem(summary), summary.device, summary.provenance):
             for name, value in trial.schedule.items:
-                found.setdefault(name, {})[value] = None
-    return {name: list(values) for name, values in found.items()} or None
+                values_by_name.setdefault(name, {})[value] = None
+    return {name: list(values) for name, values in values_by_name.items()} or None
 
 
 def loaded(
@@ -109,9 +109,9 @@ def loaded(
     except ImportError as error:
         raise InputError(f"--triton needs Triton and torch ({error}): pip install 'autosched[triton,torch]'") from None
     try:
-        found = load(source, "--triton")
+        value = load(source, "--triton")
         computes = None if reference is None else load(reference, "--reference")
-        tuning = found.tuning if isinstance(found, TunedFunction) else TritonTuning(TritonFunction.of(found))
+        tuning = value.tuning if isinstance(value, TunedFunction) else TritonTuning(TritonFunction.of(value))
     except ValueError as error:
         raise InputError(str(error)) from error
     space = _space(param) if param else tuning.space
@@ -128,15 +128,15 @@ def loaded(
 def _space(param: Sequence[str]) -> dict[str, list[Any]]:
     """Parse ``--param NAME=V,V``. Values are integers, True, False, None, or else text."""
     words: dict[str, Any] = {"True": True, "False": False, "None": None}
-    found: dict[str, list[Any]] = {}
+    domains: dict[str, list[Any]] = {}
     for text in param:
         name, sign, values = text.partition("=")
         if not sign or not name or not values:
             raise InputError(f"--param {text}: write NAME=VALUE,VALUE, such as --param BLOCK_M=64,128")
-        found[name] = [
+        domains[name] = [
             words[v] if v in words else int(v) if v.removeprefix("-").isdigit() else v for v in values.split(",")
         ]
-    return found
+    return domains
 
 
 def sizes(flag: str, assignments: Sequence[str] | None) -> dict[str, int]:
@@ -145,13 +145,13 @@ def sizes(flag: str, assignments: Sequence[str] | None) -> dict[str, int]:
     Raises:
         InputError: A text has another form.
     """
-    found = {}
+    ranges = {}
     for text in assignments or ():
         name, sign, value = text.partition("=")
         if not sign or not name.isidentifier() or not value.removeprefix("-").isdigit():
             raise InputError(f"{flag} {text}: write NAME=N, such as {flag} m=4096")
-        found[name] = int(value)
-    return found
+        ranges[name] = int(value)
+    return ranges
 
 
 def call_factory(make: Callable[..., Any], sizes: Mapping[str, int], source: str) -> Any:

@@ -72,11 +72,11 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
                 "--device or name another"
             )
         files = mine
-    found = []
+    entries = []
     for file in files:
-        found.append(FileEntry(file, None, folder))
-        found += found[-1].entries
-    return found, skipped
+        entries.append(FileEntry(file, None, folder))
+        entries += entries[-1].entries
+    return entries, skipped
 
 
 def check_configs(
@@ -168,24 +168,24 @@ class ProcessConfigVerifier:
             return _of_file(entry, of_entries, self.tools.get("triton", ""))
         if entry.entry.fault:
             return _finding(entry, EntryStatus.BROKEN, [entry.entry.fault])
-        found, seconds = self._verified(entry)
-        numbers: dict[str, float | int | str] = {"kernel": found["kernel"]} if found.get("kernel") else {}
+        outcome, seconds = self._verified(entry)
+        numbers: dict[str, float | int | str] = {"kernel": outcome["kernel"]} if outcome.get("kernel") else {}
         for key in ("shared_bytes", "registers", "local_bytes"):
-            if found.get("registers"):
-                numbers[key] = found[key]
-        verdict, reasons = _NOT_LAUNCHED.get(found["status"]), [found["reason"]] if found["reason"] else []
-        verdict = verdict or EntryStatus.of_verdict(found["status"])
-        if found["status"] == "ok":
-            numbers["error_over_tolerance"] = found["error_over_bound"]
-        if found.get("local_bytes") and not verdict.fails:
-            reasons.append(f"{found['local_bytes']} bytes of local memory per thread: registers spill")
-        if not self.check.emulate and found["status"] == "compiled":
+            if outcome.get("registers"):
+                numbers[key] = outcome[key]
+        verdict, reasons = _NOT_LAUNCHED.get(outcome["status"]), [outcome["reason"]] if outcome["reason"] else []
+        verdict = verdict or EntryStatus.of_verdict(outcome["status"])
+        if outcome["status"] == "ok":
+            numbers["error_over_tolerance"] = outcome["error_over_bound"]
+        if outcome.get("local_bytes") and not verdict.fails:
+            reasons.append(f"{outcome['local_bytes']} bytes of local memory per thread: registers spill")
+        if not self.check.emulate and outcome["status"] == "compiled":
             reasons.append("it compiles and fits on the device; its results were not verified")
         if self._other is not None and not verdict.fails:
             began = time.monotonic()
             device = entry.file.name.device
             assert device is not None
-            changed = self._other.compared(entry.file.name, dict(entry.entry.config), device, found)
+            changed = self._other.compared(entry.file.name, dict(entry.entry.config), device, outcome)
             verdict, seconds = changed.verdict or verdict, seconds + time.monotonic() - began
             reasons += changed.reasons
             numbers |= changed.numbers

@@ -112,8 +112,8 @@ def _formats(file: ConfigFile) -> set[Format]:
 
 def _folder_version(path: Path) -> str:
     """Return Triton's version in the name of the file's folder; "" if there is none."""
-    found = _FOLDER_VERSION.search(path.absolute().parent.name)
-    return ".".join(found.groups()) if found else ""
+    match = _FOLDER_VERSION.search(path.absolute().parent.name)
+    return ".".join(match.groups()) if match else ""
 
 
 def read_file(path: Path) -> ConfigFile:

@@ -111,15 +111,15 @@ def layer_of_model(path: Path, *, ranks: int = 1, dtype: str = "") -> Layer:
         raise ModelError(f"{path} is not the config.json of a model: it must contain an object")
     inner = document.get("text_config")
     model = {**document, **inner} if isinstance(inner, dict) else document
-    found = {name: _size(path, model, keys) for name, keys in _KEYS.items()}
-    if ranks < 1 or found["intermediate"] % ranks:
-        raise ModelError(f"{ranks} ranks do not divide the intermediate size {found['intermediate']}")
+    sizes = {name: _size(path, model, keys) for name, keys in _KEYS.items()}
+    if ranks < 1 or sizes["intermediate"] % ranks:
+        raise ModelError(f"{ranks} ranks do not divide the intermediate size {sizes['intermediate']}")
     kind, block = _quantization(model)
     return Layer(
-        found["experts"],
-        found["hidden"],
-        found["intermediate"] // ranks,
-        found["top_k"],
+        sizes["experts"],
+        sizes["hidden"],
+        sizes["intermediate"] // ranks,
+        sizes["top_k"],
         dtype or kind,
         block if not dtype or dtype == kind else None,
     )
@@ -187,7 +187,7 @@ def expert_products(layer: Layer, tokens: Sequence[int]) -> list[ExpertProduct]:
     batches: dict[int, list[int]] = {}
     for count in sorted(set(tokens)):
         batches.setdefault(layer.expert_rows(count), []).append(count)
-    found = []
+    products = []
     for rows, served in batches.items():
         for part, (n, k) in zip(("gate and up", "down"), layer.matmuls, strict=True):
             try:
@@ -196,5 +196,5 @@ def expert_products(layer: Layer, tokens: Sequence[int]) -> list[ExpertProduct]:
                 raise ModelError(
                     f"the product {part} of an expert cannot be computed: {one_line(str(error))}"
                 ) from error
-            found.append(ExpertProduct(tuple(served), part, problem))
-    return found
+            products.append(ExpertProduct(tuple(served), part, problem))
+    return products

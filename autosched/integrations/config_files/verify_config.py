@@ -86,29 +86,31 @@ def verify_config(
         except Exception as error:  # compilers may raise any exception; the outcome contains it
             return ConfigOutcome("compile_error", _compiler_says(error))
         cubin = cubin_resources(compiled.asm["cubin"])
-        found = ConfigOutcome(
+        outcome = ConfigOutcome(
             COMPILED,
             shared_bytes=int(compiled.metadata.shared),
             registers=cubin.registers if cubin else 0,
             local_bytes=cubin.local_bytes if cubin else 0,
             loop_instructions=_loop_instructions(compiled.asm["cubin"], compiled.metadata.name),
         )
-        reason = _too_large(found, config.get("num_warps", 4), device)
+        reason = _too_large(outcome, config.get("num_warps", 4), device)
         if reason:
-            return replace(found, status=FAILED_LAUNCH, reason=reason)
+            return replace(outcome, status=FAILED_LAUNCH, reason=reason)
         if not verify:
-            return found
+            return outcome
         try:
             kernel.function[launch.grid](**launch.arguments)
         except LaunchFailed as error:
             return replace(
-                found, status=session.verdict().status if session.launches else UNVERIFIED, reason=one_line(str(error))
+                outcome,
+                status=session.verdict().status if session.launches else UNVERIFIED,
+                reason=one_line(str(error)),
             )
         faults = session.fault_lines()
     verdict = session.verdict(_compared(launch))
     reason = one_line("; ".join(faults[:3])) if faults else verdict.reason
     return replace(
-        found, status=verdict.status, reason=reason, error_over_bound=(verdict.worst or 0.0) if verdict.ok else 0.0
+        outcome, status=verdict.status, reason=reason, error_over_bound=(verdict.worst or 0.0) if verdict.ok else 0.0
     )
 
 
@@ -134,13 +136,13 @@ def _compared(launch: SmallLaunch) -> Comparison:
     )
 
 
-def _too_large(found: ConfigOutcome, warps: int, device: Device) -> str:
-    if found.shared_bytes > device.shared_per_block:
+def _too_large(outcome: ConfigOutcome, warps: int, device: Device) -> str:
+    if outcome.shared_bytes > device.shared_per_block:
         return (
-            f"it needs {found.shared_bytes:,} bytes of shared memory, but a block on {device.name} has at most "
+            f"it needs {outcome.shared_bytes:,} bytes of shared memory, but a block on {device.name} has at most "
             f"{device.shared_per_block:,}"
         )
-    each = -(-found.registers * device.warp_size // device.register_allocation_unit) * device.register_allocation_unit
+    each = -(-outcome.registers * device.warp_size // device.register_allocation_unit) * device.register_allocation_unit
     if warps * each > device.registers_per_block:
         return (
             f"its {warps} warps need {warps * each:,} registers, but a block on {device.name} has at most "

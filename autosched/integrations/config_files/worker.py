@@ -30,11 +30,11 @@ def handle(request: Message) -> Message:
     if "layer" in request:
         return _counted(request)
     name = parse_file_name(request["name"])
-    found = verify_config(
+    outcome = verify_config(
         request["format"], name, request["config"], device(request["device"]), verify=request["verify"]
     )
     origin = _origin(request["format"], name.is_moe).origin
-    return Message({**found.to_json(), "kernel": origin, "triton": triton.__version__})
+    return Message({**outcome.to_json(), "kernel": origin, "triton": triton.__version__})
 
 
 def _counted(request: Message) -> Message:

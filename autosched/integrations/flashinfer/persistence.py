@@ -135,9 +135,9 @@ class FlashInferPersistence:
         tuner, plain_autotune, plain_get = module.AutoTuner, module.autotune, module.AutoTuner.__dict__["get"]
 
         def get(cls: Any) -> Any:
-            found = plain_get.__get__(None, cls)()
-            self._load_once(found)
-            return found
+            tuner = plain_get.__get__(None, cls)()
+            self._load_once(tuner)
+            return tuner
 
         @contextmanager
         def autotune(*args: Any, **kwargs: Any) -> Iterator[None]:

@@ -110,7 +110,7 @@ def documents(path: Path) -> Iterator[Any]:
             raise ValueError(f"{file} is not JSON: {' '.join(str(error).split())}") from error
 
 
-def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
+def problems(documents: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
     """Return the problems in documents with the number of calls of each, and the number of skipped ones by reason.
 
     An open axis has the sizes in the workloads of its definition, each as often as it occurs there; without workloads,
@@ -121,7 +121,7 @@ def problems(found: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem
     """
     workloads: dict[str, list[dict[str, int]]] = {}
     definitions: dict[str, Definition] = {}
-    for document in found:
+    for document in documents:
         one = definition(document)
         if one is not None:
             definitions[one.name] = one

@@ -36,8 +36,8 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
         if store is None:
             return None
         with store:
-            found = store.trials(CacheEntry(key))
-        return _text_of(found[-1]) if found else None
+            trials = store.trials(CacheEntry(key))
+        return _text_of(trials[-1]) if trials else None
 
     def put(self, key: str, data: str) -> None:
         """Store an entry. Raises StoreError, and ValueError if ``data`` is not JSON."""
@@ -72,8 +72,8 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
         with store:
             trials = [r for summary in store.problems(CACHE) for r in store.entry(summary)]
         newest = {trial.problem_key: trial for trial in sorted(trials, key=lambda trial: trial.id or 0)}
-        found = sorted(newest.values(), key=lambda trial: trial.id or 0, reverse=True)
-        return [_text_of(trial) for trial in found[:max_results]]
+        newest_first = sorted(newest.values(), key=lambda trial: trial.id or 0, reverse=True)
+        return [_text_of(trial) for trial in newest_first[:max_results]]
 
     def _reading(self) -> Store | None:
         try:

@@ -107,17 +107,17 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         """
         with Store.open(self._database) as store:
             self._restore(store)
-        found = None if skip_cache else self._best()
-        return super().autotune(skip_cache=skip_cache) if found is None else found
+        best = None if skip_cache else self._best()
+        return super().autotune(skip_cache=skip_cache) if best is None else best
 
     def best(self, count: int) -> list[Any]:
         """Return the fastest verified configurations, the fastest first."""
         timed = [(m.timing.median, s) for s, m in self.measured.items() if m.timing is not None]
-        found: dict[str, Any] = {}
+        configs: dict[str, Any] = {}
         for _, schedule in sorted(timed, key=lambda pair: pair[0]):
             config = self._domain.config(schedule)
-            found.setdefault(config.to_json(), config)
-        return list(found.values())[:count]
+            configs.setdefault(config.to_json(), config)
+        return list(configs.values())[:count]
 
     def _best(self) -> Any:
         return next(iter(self.best(1)), None)
@@ -138,10 +138,10 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                     self.measured[schedule] = measurement
                     sampler.tell(schedule, measurement)
                     store.append(self._trial(schedule, measurement))
-        found = self._best()
-        if found is None:
+        best = self._best()
+        if best is None:
             raise NoConfigFound
-        return found
+        return best
 
     def _proposals(self, sampler: Any) -> Iterator[Schedule]:
         """Yield Helion's default, the seeds of user and compiler, and then the sampler's proposals."""

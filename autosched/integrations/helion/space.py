@@ -41,11 +41,11 @@ class ConfigSpace:
             names += [f"{key}[{k}]" for k in range(count)] if is_sequence else [key]
         parameters, values = [], []
         for name, fragment in zip(names, generation.flat_spec, strict=True):
-            found = _values_of(fragment)
-            numbers = all(type(value) is int for value in found)
-            ours: list[Value] = list(found) if numbers else [_text(value) for value in found]
+            fragment_values = _values_of(fragment)
+            numbers = all(type(value) is int for value in fragment_values)
+            ours: list[Value] = list(fragment_values) if numbers else [_text(value) for value in fragment_values]
             parameters.append((ordinal if numbers else categorical)(name, ours, default=ours[0]))
-            values.append(dict(zip(ours, found, strict=True)))
+            values.append(dict(zip(ours, fragment_values, strict=True)))
         return cls(Space("helion", parameters), generation, tuple(values))
 
     def config(self, schedule: Schedule) -> Any:
@@ -67,17 +67,17 @@ class ConfigSpace:
 
 def _values_of(fragment: Any) -> list[Any]:
     """Return the values in ascending order; unordered values with Helion's default first."""
-    found = fragment.search_values(_MOST_VALUES)
-    if found is None and hasattr(fragment, "inner"):  # a list of such values
+    values = fragment.search_values(_MOST_VALUES)
+    if values is None and hasattr(fragment, "inner"):  # a list of such values
         each = fragment.inner.search_values(_MOST_VALUES)
-        found = [] if each is None else [list(v) for v in islice(product(each, repeat=fragment.length), _MOST_VALUES)]
-    elif found is None and isinstance(fragment.default(), list):  # a permutation of loops
-        found = [list(v) for v in islice(permutations(fragment.default()), _MOST_VALUES)]
+        values = [] if each is None else [list(v) for v in islice(product(each, repeat=fragment.length), _MOST_VALUES)]
+    elif values is None and isinstance(fragment.default(), list):  # a permutation of loops
+        values = [list(v) for v in islice(permutations(fragment.default()), _MOST_VALUES)]
     default = fragment.default()
-    found = list(found or [])
-    if default not in found:
-        found.insert(0, default)
-    return sorted(found) if all(type(value) is int for value in found) else found
+    values = list(values or [])
+    if default not in values:
+        values.insert(0, default)
+    return sorted(values) if all(type(value) is int for value in values) else values
 
 
 def _text(value: Any) -> str:

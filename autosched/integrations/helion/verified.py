@@ -97,8 +97,8 @@ class VerifiedConfigs:
         """Return copies of the original arguments, because kernels may write to them."""
         return tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in self._args)
 
-    def _close(self, expected: Any, found: Any) -> None:
-        torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-2)
+    def _close(self, expected: Any, actual: Any) -> None:
+        torch.testing.assert_close(actual, expected, rtol=2e-2, atol=2e-2)
 
 
 def verified(

@@ -276,7 +276,7 @@ def _versions() -> str:
 
 def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, float]]:
     """Return the configurations and seconds recorded with these versions, by problem."""
-    found = {}
+    winners = {}
     with Store.open(database, create=False) as store:
         for summary in store.problems(OPERATOR):
             trial = store.best_of(summary) if summary.device == device.name else None
@@ -284,8 +284,8 @@ def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, fl
                 continue
             values = trial.schedule.values
             config = TritonConfig(**{f.name: int(values[f.name]) for f in dataclasses.fields(TritonConfig)})
-            found[trial.problem_key] = config, trial.seconds
-    return found
+            winners[trial.problem_key] = config, trial.seconds
+    return winners
 
 
 def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:

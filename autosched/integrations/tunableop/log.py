@@ -27,16 +27,16 @@ class _LogReader:
         return first_line.startswith("Validator,") or _OPERATION.match(first_line) is not None
 
     def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
-        found = ProblemCounts()
+        counts = ProblemCounts()
         for line in text_of(path).splitlines():
             try:
                 gemm = problem(line)
             except ValueError as error:
-                found.skipped[str(error)] += 1
+                counts.skipped[str(error)] += 1
                 continue
             if gemm is not None:
-                found.add(gemm, seconds=_seconds(line))
-        return found
+                counts.add(gemm, seconds=_seconds(line))
+        return counts
 
 
 READER: CallReader = _LogReader()

@@ -55,7 +55,7 @@ def decisions(best: Trial, trials: Sequence[Trial]) -> tuple[Decision, ...]:
         raise ValueError(f"trial {best.id} has no time: its status is {best.status}")
     timed = [(r, r.seconds) for r in trials if r.seconds is not None]
     templates = [(r.schedule.template, seconds, False) for r, seconds in timed]
-    found = [_decision("template", best.schedule.template, best.seconds, templates)]
+    parts = [_decision("template", best.schedule.template, best.seconds, templates)]
     own = [(r.schedule, seconds) for r, seconds in timed if r.schedule.template == best.schedule.template]
     controls = [name for name in NAMES if any(name in schedule.values for schedule, _ in own)]
     alike = [({**dict.fromkeys(controls, "default"), **shown_values(schedule)}, seconds) for schedule, seconds in own]
@@ -66,8 +66,8 @@ def decisions(best: Trial, trials: Sequence[Trial]) -> tuple[Decision, ...]:
             for values, seconds in alike
             if values.keys() == chosen.keys()
         ]
-        found.append(_decision(name, value, best.seconds, seen))
-    return tuple(sorted(found, key=lambda d: -(d.worth or 0.0)))
+        parts.append(_decision(name, value, best.seconds, seen))
+    return tuple(sorted(parts, key=lambda d: -(d.worth or 0.0)))
 
 
 def _decision(name: str, chosen: Value, best: float, seen: Sequence[tuple[Value, float, bool]]) -> Decision:

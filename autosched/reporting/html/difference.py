@@ -32,10 +32,10 @@ def changes(here: Sequence[ReportEntry], there: Sequence[ReportEntry]) -> tuple[
     machines.
     """
     others = {(e.name, e.device): e for e in there}
-    found = [_change(e, others.pop((e.name, e.device), None)) for e in here]
-    found += [Change(e, "only in the other", None, e, ()) for e in others.values()]
+    differences = [_change(e, others.pop((e.name, e.device), None)) for e in here]
+    differences += [Change(e, "only in the other", None, e, ()) for e in others.values()]
     order = ("slower", "not compared", "faster", "same", "only in this one", "only in the other")
-    return tuple(sorted(found, key=lambda c: (order.index(c.verdict), -(c.ratio or 0.0))))
+    return tuple(sorted(differences, key=lambda c: (order.index(c.verdict), -(c.ratio or 0.0))))
 
 
 def _change(here: ReportEntry, there: ReportEntry | None) -> Change:

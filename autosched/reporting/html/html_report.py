@@ -100,12 +100,12 @@ def build(
         StoreError: A database cannot be read.
     """
     now = datetime.now(UTC) if now is None else now
-    found = entries(store, now, operator, device)
+    report_entries = entries(store, now, operator, device)
     differences: tuple[Change, ...] = ()
     if against is not None:
-        differences = changes(found, entries(against, now, operator, device))
+        differences = changes(report_entries, entries(against, now, operator, device))
     name = "" if against is None else against.name
-    return ReportPage(store.name, now, found, _sections(found), name, differences)
+    return ReportPage(store.name, now, report_entries, _sections(report_entries), name, differences)
 
 
 def render(report: ReportPage) -> str:
@@ -119,9 +119,9 @@ def render(report: ReportPage) -> str:
     return environment.from_string(text).render(report=report, rows=shown, version=VERSION)
 
 
-def _sections(found: Sequence[ReportEntry]) -> tuple[Section, ...]:
+def _sections(entries: Sequence[ReportEntry]) -> tuple[Section, ...]:
     sections, size = [], 0
-    for entry in found:
+    for entry in entries:
         progress = svg.progress(entry.trials)
         size += len(progress) + _SECTION_BYTES
         if size > _BYTES:

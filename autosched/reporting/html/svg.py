@@ -74,10 +74,10 @@ def _ticks(low: float, high: float) -> list[float]:
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 5), (1,)):
-        found = [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
-        if len(found) <= 8:
+        ticks = [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
+        if len(ticks) <= 8:
             break
-    return found if len(found) > 1 else [low * (high / low) ** part for part in (0.1, 0.5, 0.9)]
+    return ticks if len(ticks) > 1 else [low * (high / low) ** part for part in (0.1, 0.5, 0.9)]
 
 
 def panel(shown: Panel) -> Markup:

@@ -56,13 +56,13 @@ class CompiledModules:
         """Return a mask of the module numbers that belong to fast modules."""
         fast = np.zeros(len(self._numbers), dtype=np.bool_)
         fast[self._fast()] = True
-        found: BoolArray = fast[modules]
-        return found
+        mask: BoolArray = fast[modules]
+        return mask
 
     def siblings(self, n: int) -> Sequence[Schedule]:
         """Return the other schedules of the n fastest modules that were not returned before."""
-        found: list[Schedule] = []
+        schedules: list[Schedule] = []
         for module in [module for module in self._fast() if module not in self._swept][:n]:
             self._swept.add(module)
-            found += self._space.siblings(self._best[module][1])
-        return found
+            schedules += self._space.siblings(self._best[module][1])
+        return schedules

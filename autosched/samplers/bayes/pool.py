@@ -62,8 +62,8 @@ class Pool:
             most: Number of positions with the largest acquisition; half as many of compiled modules are added.
         """
         order = np.argsort(-worth, kind="stable")
-        found: IntArray = np.union1d(order[:most], order[compiled[order]][: most // 2]).astype(np.int64)
-        return found
+        positions: IntArray = np.union1d(order[:most], order[compiled[order]][: most // 2]).astype(np.int64)
+        return positions
 
     def put(self, positions: IntArray, schedules: Sequence[Schedule]) -> Columns:
         """Replace the schedules at ``positions`` by new ones; return their coordinates, [d, k]."""

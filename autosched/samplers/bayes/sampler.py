@@ -151,10 +151,10 @@ class BayesSampler(Sampler):
         rng = np.random.default_rng([self._seed, self._unseen.seen])
         proposals: list[Schedule] = []
         while len(proposals) < n:
-            found = self._proposed(rng, n - len(proposals))
-            if not found:
+            new = self._proposed(rng, n - len(proposals))
+            if not new:
                 break
-            proposals += found
+            proposals += new
         return proposals
 
     def _proposed(self, rng: np.random.Generator, n: int) -> list[Schedule]:
@@ -266,7 +266,9 @@ class BayesSampler(Sampler):
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
             grid = pool.grid or Grid(pool.places)  # for a changing pool, predictions are valid until it changes
-            self._models = {name: IncrementalPosterior(pool.places, found, grid) for name, found in given.items()}
+            self._models = {
+                name: IncrementalPosterior(pool.places, parameters, grid) for name, parameters in given.items()
+            }
             self._observed, self._observed_guesses, new = [], [], self._remembered()
         self._note_observed(new)
         for model in self._models.values():
@@ -298,23 +300,23 @@ class BayesSampler(Sampler):
     def _hyperparameters(self, reported: Sequence[Schedule]) -> dict[str, Hyperparameters]:
         columns, values, works = self._places(reported), self._values(reported), self._works(reported)
         settings = self._settings.model if self._guesses is None else self._settings.guided
-        found = {}
+        fitted = {}
         begin = {name: model.hyperparameters for name, model in self._models.items()}
         if (works == 0).any():
-            found["works"] = feasibility.hyperparameters(columns, works, begin.get("works"))
+            fitted["works"] = feasibility.hyperparameters(columns, works, begin.get("works"))
         known = ~np.isnan(values)
         if not known.any():  # all observed schedules failed; later results are used from the next fit on
-            return {"plain": settings.mode(len(columns)), **found}
+            return {"plain": settings.mode(len(columns)), **fitted}
         columns, values = columns[:, known], values[known]
         scaled = Scale.of(values).down(values)
-        found["plain"] = gaussian_process.hyperparameters(columns, scaled, settings, begin.get("plain"))
+        fitted["plain"] = gaussian_process.hyperparameters(columns, scaled, settings, begin.get("plain"))
         if self._guesses is not None:
             guesses = self._guesses.values([s for s, k in zip(reported, known, strict=True) if k])
             guesses = Scale.of(guesses).down(guesses)
             slope = float(guesses @ scaled + 2.0) / (float(guesses @ guesses) + 4.0)
             rest = scaled - max(slope, 0.0) * guesses
-            found["guided"] = gaussian_process.hyperparameters(columns, rest, settings, begin.get("guided"))
-        return found
+            fitted["guided"] = gaussian_process.hyperparameters(columns, rest, settings, begin.get("guided"))
+        return fitted
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
         """Return best time / time, or its logarithm with estimates; NaN for failures and pending trials."""

@@ -57,8 +57,10 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
         best = rank_of[start]
         for _ in range(_STEPS):
             near = [*space.neighbours(here, _NEIGHBOURS), *_mirrored(space, here)]
-            found = estimates.log_seconds(near)
-            ranks = {n: rank(n, float(g)) for n, g in zip(near, found, strict=True) if g < math.log1p(TIE) + best[-1]}
+            predicted = estimates.log_seconds(near)
+            ranks = {
+                n: rank(n, float(g)) for n, g in zip(near, predicted, strict=True) if g < math.log1p(TIE) + best[-1]
+            }
             if not ranks or not min(ranks.values()) < best:
                 break
             here = min(ranks, key=lambda schedule: ranks[schedule])

@@ -54,8 +54,8 @@ def default_choice(problem: Problem, device: Device, templates: TemplateSet | No
 
     space = costed.space(problem, device)
     estimates = AnalyticEstimates(problem, costed, device)
-    found = descended(space, estimates, starting_points(space, SAMPLES, SEED))
-    return DefaultChoice(found[0], math.exp(estimates.log_seconds(found[:1])[0])) if found else None
+    optima = descended(space, estimates, starting_points(space, SAMPLES, SEED))
+    return DefaultChoice(optima[0], math.exp(estimates.log_seconds(optima[:1])[0])) if optima else None
 
 
 def predicted_seconds(

@@ -131,11 +131,11 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
     if not knows(problem.a, problem.precision):
         return Advice()
     try:
-        found = configurations(problem, GPUS[device.name], _ASKED)
+        proposed = configurations(problem, GPUS[device.name], _ASKED)
     except HeuristicsFailed as error:
         return Advice(line=f"{NAME} is not used: {error}; reinstall or uninstall nvidia-matmul-heuristics")
     near: dict[Schedule, None] = {}
-    for configuration in found:
+    for configuration in proposed:
         schedule = nearest(configuration, task.templates, problem, device, estimates)
         if schedule is not None:
             near[schedule] = None
@@ -230,8 +230,8 @@ def nearest(
     else:
         return None
     near = _narrowed(row.space(problem, device), decisions)
-    found = descended(near, estimates, near.sample(_SAMPLES, 0)) if estimates.has_times else []
-    return found[0] if found else None
+    optima = descended(near, estimates, near.sample(_SAMPLES, 0)) if estimates.has_times else []
+    return optima[0] if optima else None
 
 
 def _wgmma(c: Configuration) -> dict[str, Value]:

@@ -34,8 +34,10 @@ def main() -> None:
     made.loadInternalDiscoverySet(layout, chip)
     problem = made.makeNvMatmulHeuristicsProblem(request["m"], request["n"], request["k"], layout, request["batch"])
     rows = made.get(problem, request["count"], chip)
-    found = [{"seconds": row["runtime"], **{name: getattr(row["kernel"], name) for name in FIELDS}} for row in rows]
-    sys.stdout.write(json.dumps(found))
+    configurations = [
+        {"seconds": row["runtime"], **{name: getattr(row["kernel"], name) for name in FIELDS}} for row in rows
+    ]
+    sys.stdout.write(json.dumps(configurations))
     sys.stdout.flush()
     os._exit(0)
 

@@ -37,29 +37,29 @@ class Axis(Protocol):
         """Return a mutated place: an adjacent ordinal value, a nearby float, or any other category."""
 
 
-def axis(found: BaseDistribution) -> Axis:
+def axis(distribution: BaseDistribution) -> Axis:
     """Return the axis of a distribution."""
-    if isinstance(found, CategoricalDistribution):
-        return _Choices(found)
-    if isinstance(found, IntDistribution):
-        return _Integers(found)
-    assert isinstance(found, FloatDistribution)
-    return _Floats(found)
+    if isinstance(distribution, CategoricalDistribution):
+        return _Choices(distribution)
+    if isinstance(distribution, IntDistribution):
+        return _Integers(distribution)
+    assert isinstance(distribution, FloatDistribution)
+    return _Floats(distribution)
 
 
 class _Choices:
     """Axis of choices. Ascending finite numbers form an ordinal axis, logarithmic if none is negative."""
 
-    def __init__(self, found: CategoricalDistribution) -> None:
-        self._found = found
-        numbers = [c for c in found.choices if isinstance(c, (int, float)) and not isinstance(c, bool)]
-        self._ordinal = len(numbers) == len(found.choices) > 1
+    def __init__(self, distribution: CategoricalDistribution) -> None:
+        self._found = distribution
+        numbers = [c for c in distribution.choices if isinstance(c, (int, float)) and not isinstance(c, bool)]
+        self._ordinal = len(numbers) == len(distribution.choices) > 1
         self._ordinal &= all(a < b for a, b in itertools.pairwise([-math.inf, *numbers, math.inf]))
         try:
-            self._places = {choice: place for place, choice in reversed(list(enumerate(found.choices)))}
+            self._places = {choice: place for place, choice in reversed(list(enumerate(distribution.choices)))}
         except TypeError:  # a choice is not hashable
             self._places = {}
-        self._coordinates = [float(place) for place in range(len(found.choices))]
+        self._coordinates = [float(place) for place in range(len(distribution.choices))]
         if self._ordinal:
             scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
             if any(
@@ -93,8 +93,13 @@ class _Choices:
 class _Integers:
     """Axis of integers, exact also for integers that a float cannot represent."""
 
-    def __init__(self, found: IntDistribution) -> None:
-        self._low, self._high, self._step, self._log = found.low, found.high, found.step, found.log
+    def __init__(self, distribution: IntDistribution) -> None:
+        self._low, self._high, self._step, self._log = (
+            distribution.low,
+            distribution.high,
+            distribution.step,
+            distribution.log,
+        )
 
     def place(self, value: Any) -> Place:
         steps = (2 * (min(max(int(value), self._low), self._high) - self._low) + self._step) // (2 * self._step)
@@ -128,9 +133,18 @@ class _Integers:
 
 
 class _Floats:
-    def __init__(self, found: FloatDistribution) -> None:
-        self._low, self._high, self._step, self._log = found.low, found.high, found.step, found.log
-        self._ends = (math.log(found.low), math.log(found.high)) if found.log else (found.low, found.high)
+    def __init__(self, distribution: FloatDistribution) -> None:
+        self._low, self._high, self._step, self._log = (
+            distribution.low,
+            distribution.high,
+            distribution.step,
+            distribution.log,
+        )
+        self._ends = (
+            (math.log(distribution.low), math.log(distribution.high))
+            if distribution.log
+            else (distribution.low, distribution.high)
+        )
 
     def place(self, value: Any) -> Place:
         return min(max(float(value), self._low), self._high)

@@ -81,9 +81,9 @@ class StudySampler(BaseSampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the parameters that all trials so far have in common."""
         space = self._common.calculate(study)
-        single = {name: axis(found) for name, found in space.items() if found.single()}
+        single = {name: axis(distribution) for name, distribution in space.items() if distribution.single()}
         self._fixed = {name: only.value(only.random(self._rng)) for name, only in single.items()}
-        return {name: found for name, found in space.items() if not found.single()}
+        return {name: distribution for name, distribution in space.items() if not distribution.single()}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -98,9 +98,9 @@ class StudySampler(BaseSampler):
             raise ValueError("StudySampler optimises one objective: give a study with one direction")
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
         trials = [t for t in trials if search_space.keys() <= t.params.keys()]
-        names, axes = tuple(search_space), [axis(found) for found in search_space.values()]
-        placed = [(t, found) for t in trials if (found := _placed(t, names, axes)) is not None]
-        trials, places = [t for t, _ in placed], [found for _, found in placed]
+        names, axes = tuple(search_space), [axis(distribution) for distribution in search_space.values()]
+        placed = [(t, distribution) for t in trials if (distribution := _placed(t, names, axes)) is not None]
+        trials, places = [t for t, _ in placed], [distribution for _, distribution in placed]
         values, works = _values(trials, study.direction), _works(trials)
 
         def params(places: Places) -> Params:
@@ -170,15 +170,15 @@ class StudySampler(BaseSampler):
             if len(allowed) >= _ENOUGH:
                 break
         parents = [best[i] for i in self._rng.integers(len(best), size=_NEAR)] if best else []
-        found = [*allowed, *self._moved(parents, axes, 2, legal)]
-        if not found and not self._warned:
+        candidates = [*allowed, *self._moved(parents, axes, 2, legal)]
+        if not candidates and not self._warned:
             self._warned = True
             warnings.warn(
                 f"none of {_DRAWS * _RANDOM:,} random candidates is legal, so an illegal one is proposed: check the "
                 "predicate ``legal``, or use narrower ranges",
                 stacklevel=2,
             )
-        return found or random
+        return candidates or random
 
     def _moved(self, parents: Sequence[Places], axes: Sequence[Axis], most: int, legal: Legal) -> list[Places]:
         moved = []
@@ -221,18 +221,18 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     linearly between the worst (0) and the best (1).
     """
     sign = 1.0 if direction is StudyDirection.MAXIMIZE else -1.0
-    found = np.full(len(trials), np.nan)
+    values = np.full(len(trials), np.nan)
     for i, trial in enumerate(trials):
         if trial.value is not None and not _failed(trial):
-            found[i] = trial.value
-    if np.isnan(found).all():
-        return found
-    low, high = float(np.nanmin(found)), float(np.nanmax(found))
+            values[i] = trial.value
+    if np.isnan(values).all():
+        return values
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if low > 0:
-        return found / high if sign > 0 else low / found
+        return values / high if sign > 0 else low / values
     best = high if sign > 0 else low
     # halves, because the difference may overflow a float
-    return 1 - sign * (best / 2 - found / 2) / ((high / 2 - low / 2) or 1.0)
+    return 1 - sign * (best / 2 - values / 2) / ((high / 2 - low / 2) or 1.0)
 
 
 def _kept(values: FloatArray, works: FloatArray) -> list[int]:

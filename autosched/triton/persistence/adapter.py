@@ -66,10 +66,10 @@ def attach(make: MakeTuning) -> Callable[[], None]:
         known = None if tuning is None else tuning.time_of(config)
         if known is not None:
             return list(known)
-        found = plain_bench(self, *args, config=config, **meta)
+        times = plain_bench(self, *args, config=config, **meta)
         if tuning is not None:
-            tuning.timed(config, found if isinstance(found, list | tuple) else (found, found, found))
-        return found
+            tuning.timed(config, times if isinstance(times, list | tuple) else (times, times, times))
+        return times
 
     Autotuner.run, Autotuner._bench = run, bench
 

@@ -184,8 +184,8 @@ class TunedFunction:
 
 def _storages() -> Storages:
     """Return the storages of the emulated program, which record undefined bytes; None outside of ``emulated``."""
-    found = getattr(emulated_launcher(), "storages", None)
-    return found if isinstance(found, Storages) else Storages()
+    storages = getattr(emulated_launcher(), "storages", None)
+    return storages if isinstance(storages, Storages) else Storages()
 
 
 def tune(

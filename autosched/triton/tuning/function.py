@@ -76,13 +76,13 @@ class TritonFunction:
 
     def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments, extended by those that heuristics compute."""
-        found = dict(arguments)
+        values = dict(arguments)
         wrapper = self.run
         while isinstance(wrapper, Heuristics):
             for name, compute in wrapper.values.items():
-                found[name] = compute(dict(found))
+                values[name] = compute(dict(values))
             wrapper = wrapper.fn
-        return found
+        return values
 
     @property
     def source(self) -> str:

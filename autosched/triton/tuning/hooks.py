@@ -109,8 +109,8 @@ class AutotuneHooks:
                     timing = trial.measurement.timing
                     assert timing is not None
                     return [1e3 * timing.median, 1e3 * timing.p25, 1e3 * timing.p75]
-            found = time()
-            median, low, high = (found * 3)[:3] if isinstance(found, list) else (found, found, found)
+            seconds = time()
+            median, low, high = (seconds * 3)[:3] if isinstance(seconds, list) else (seconds, seconds, seconds)
             ordered = sorted(1e-3 * each for each in (low, median, high))
             store.append(
                 Trial(
@@ -132,7 +132,7 @@ class AutotuneHooks:
                     seed=0,
                 )
             )
-        return found
+        return seconds
 
     def _timed(
         self, kernel_call: Callable[[], Any], quantiles: Sequence[float] | None, options: Mapping[str, Any]

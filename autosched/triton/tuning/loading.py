@@ -30,11 +30,11 @@ def load(source: str, purpose: str) -> Any:
     if not path.is_file():
         raise FunctionNotLoaded(f"{purpose}: {file}: no such file")
     module = _module(path.resolve(), purpose)
-    found = getattr(module, name, None)
-    if found is None:
+    loaded = getattr(module, name, None)
+    if loaded is None:
         known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise FunctionNotLoaded(f"{purpose}: {file} has no {name}: {suggestion(name, known)}")
-    return found
+    return loaded
 
 
 def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], purpose: str) -> Any:

@@ -41,13 +41,13 @@ class ExpectedOutputs:
     against: str
     tolerance: tuple[float, float] | None = None
 
-    def error(self, name: str, tensor: torch.Tensor, found: FloatArray, expected: Expected) -> tuple[float, str]:
+    def error(self, name: str, tensor: torch.Tensor, actual: FloatArray, expected: Expected) -> tuple[float, str]:
         """Return the largest ratio of an error to its tolerance, and a message if it exceeds 1."""
-        error, index = largest_error(found, expected, expected.allowed(tensor.dtype, self.tolerance))
+        error, index = largest_error(actual, expected, expected.allowed(tensor.dtype, self.tolerance))
         if error <= 1:
             return error, ""
         where = ", ".join(map(str, index))
-        value, should = told_apart(found[index].item(), expected.values[index].item())
+        value, should = told_apart(actual[index].item(), expected.values[index].item())
         return error, (
             f"element ({where}) of {name} is {value}, but {self.against} gives {should}: "
             f"{error:.3g} times the tolerance"

@@ -68,9 +68,9 @@ def written_elements(candidate: CompiledCandidate, done: Emulation, tensor: torc
     return np.asarray(np.lib.stride_tricks.as_strided(first, (*tensor.shape, each), (*strides, 1)).any(axis=-1))
 
 
-def other_part(name: str, expected: Flags, found: Flags) -> str:
+def other_part(name: str, expected: Flags, written: Flags) -> str:
     """Describe a difference between the bytes that a configuration and the default one wrote; "" if there is none."""
-    missing, more = int(np.count_nonzero(expected & ~found)), int(np.count_nonzero(found & ~expected))
+    missing, more = int(np.count_nonzero(expected & ~written)), int(np.count_nonzero(written & ~expected))
     if missing:
         whole = int(np.count_nonzero(expected))
         return (
@@ -80,12 +80,12 @@ def other_part(name: str, expected: Flags, found: Flags) -> str:
     return f"it writes {more:,} bytes of {name} that the default configuration does not write" if more else ""
 
 
-def largest_error(found: FloatArray, expected: Expected, allowed: FloatArray) -> tuple[float, tuple[int, ...]]:
+def largest_error(actual: FloatArray, expected: Expected, allowed: FloatArray) -> tuple[float, tuple[int, ...]]:
     """Return the largest ratio of an error to the allowed error, and its position."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        off = np.abs(found - expected.values)
+        off = np.abs(actual - expected.values)
         error = np.where(off == 0, 0.0, off / allowed)
-    both = (np.isnan(found) & np.isnan(expected.values)) | (found == expected.values) | ~expected.where
+    both = (np.isnan(actual) & np.isnan(expected.values)) | (actual == expected.values) | ~expected.where
     error = np.where(both, 0.0, np.where(np.isnan(error), np.inf, error))
     index = np.unravel_index(int(np.argmax(error)), error.shape) if error.size else ()
     return float(error.max(initial=0.0)), tuple(int(k) for k in index)

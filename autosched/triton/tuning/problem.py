@@ -45,14 +45,14 @@ class TritonProblem(Problem):
 
         All are inputs and outputs, because the description does not state which tensors are read.
         """
-        found = []
+        results = []
         for each in self.arguments.split():
             name, _, text = each.partition("=")
             for k, (dtype, shape) in enumerate(_TENSOR.findall(text)):
                 sizes = tuple(int(n) for n in shape.split(",") if n)
                 unsigned = SCALAR_DTYPES[_UNSIGNED[min(_ELEMENT_BYTES.get(dtype, 1), 8)]]
-                found.append(Operand(name if k == 0 else f"{name}[{k}]", "inout", unsigned, sizes))
-        return tuple(found)
+                results.append(Operand(name if k == 0 else f"{name}[{k}]", "inout", unsigned, sizes))
+        return tuple(results)
 
     @property
     def names(self) -> tuple[str, ...]:

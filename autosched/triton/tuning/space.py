@@ -235,11 +235,11 @@ def _of_configs(name: str, function: TritonFunction, rules: Sequence[RuleText]) 
         if missing := [n for n in names if n not in config and n in function.constexprs]:
             config |= {n: function.constexprs[n] for n in missing}
         config |= {n: None for n in names if n not in config}
-    found = {n: list({repr(c[n]): c[n] for c in configs}.values()) for n in names}
-    for values in found.values():
+    values_by_name = {n: list({repr(c[n]): c[n] for c in configs}.values()) for n in names}
+    for values in values_by_name.values():
         if all(isinstance(v, int) for v in values):
             values.sort()
-    domains = tuple(Domain(n, tuple(values), configs[0][n]) for n, values in found.items())
+    domains = tuple(Domain(n, tuple(values), configs[0][n]) for n, values in values_by_name.items())
     rows = [tuple(d.store(config[d.name]) for d in domains) for config in configs]
     hooks = {row: c.pre_hook for row, c in zip(rows, function.configs, strict=True) if c.pre_hook is not None}
     return TritonSpace(name, domains, tuple(rules), frozenset(rows), hooks, tuple(dict.fromkeys(rows)))

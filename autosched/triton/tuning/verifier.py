@@ -176,17 +176,17 @@ class ConfigurationVerifier:
         self.against = f"the reference {getattr(self.reference, '__name__', 'function')}"
         copies = {name: _copied(value) for name, value in self.call.arguments.items()}
         outputs = {name: tensor.clone() for name, tensor in self.call.outputs.items()}
-        found = self.reference(**copies, **outputs)
+        results = self.reference(**copies, **outputs)
         tensors = dict(self.call.tensors())
-        if isinstance(found, torch.Tensor):
-            found = {self._only_output(default, once): found}
-        elif found is None:
+        if isinstance(results, torch.Tensor):
+            results = {self._only_output(default, once): results}
+        elif results is None:
             changed = {**copies, **outputs}
-            found = {n: t for n, t in changed.items() if isinstance(t, torch.Tensor) and not _same(t, tensors[n])}
-        if not isinstance(found, Mapping) or not found:
+            results = {n: t for n, t in changed.items() if isinstance(t, torch.Tensor) and not _same(t, tensors[n])}
+        if not isinstance(results, Mapping) or not results:
             raise NoReference(f"{self.against} returns no outputs: return them by the names of the kernel's parameters")
         expected = {}
-        for name, values in found.items():
+        for name, values in results.items():
             if name not in tensors:
                 raise NoReference(f"{self.against} returns {name!r}, which is not one of {', '.join(tensors)}")
             wanted = torch.as_tensor(values).double().numpy()

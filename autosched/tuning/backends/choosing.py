@@ -50,17 +50,17 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
         return of_table(problem, device, options.recording, templates)
     if options.on_cluster:
         return of_cluster(options.ray or "auto", device, problem, options.workers, options.policy, templates)
-    found = UsableGpus(why_not=f"backend {backend} was requested")
+    usable_gpus = UsableGpus(why_not=f"backend {backend} was requested")
     if backend in ("auto", "cuda"):
-        found = probe(options.gpus)
-    wanted = wanted_device(device, found.device)
-    if found.device is not None and wanted not in (None, found.device):
+        usable_gpus = probe(options.gpus)
+    wanted = wanted_device(device, usable_gpus.device)
+    if usable_gpus.device is not None and wanted not in (None, usable_gpus.device):
         named = wanted.name if wanted else ""
-        found = UsableGpus(why_not=f"the GPU of this machine is {found.device.name}, not {named}")
-    if found.device is not None:
-        usable = TemplateSet(()) if problem is None else templates_for(problem, found.device, templates)
-        return _measuring(found.device, found.numbers, usable, options)
-    no_gpu = found.why_not
+        usable_gpus = UsableGpus(why_not=f"the GPU of this machine is {usable_gpus.device.name}, not {named}")
+    if usable_gpus.device is not None:
+        usable = TemplateSet(()) if problem is None else templates_for(problem, usable_gpus.device, templates)
+        return _measuring(usable_gpus.device, usable_gpus.numbers, usable, options)
+    no_gpu = usable_gpus.why_not
     _refuse_without_gpu(no_gpu, options)
     row = wanted or device_row(DEFAULT_DEVICE)
     if backend in ("auto", "replay"):

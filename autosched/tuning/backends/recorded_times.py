@@ -30,10 +30,10 @@ def scale_of_estimates(problem: Problem, device: Device) -> float:
         The factor, at least 1. It is 1 without a recorded final of exactly this problem and device, or if the winner is
         not in the current space.
     """
-    found = winner(problem, device)
-    if found is None:
+    recorded = winner(problem, device)
+    if recorded is None:
         return 1.0
-    schedule, seconds = found
+    schedule, seconds = recorded
     templates = templates_for(problem, device)
     if schedule not in templates.space(problem, device):
         return 1.0
@@ -44,9 +44,9 @@ def scale_of_estimates(problem: Problem, device: Device) -> float:
 def winner(problem: Problem, device: Device) -> tuple[Schedule, float] | None:
     """Return the fastest schedule of the recorded finals, and its seconds; None without one."""
     try:
-        found = recording.find(problem.key(), device.name)
+        entry = recording.find(problem.key(), device.name)
     except recording.RecordingError:
         return None
-    finals = (t for t in (() if found is None else found.trials) if t.ok and t.rank is not None)
+    finals = (t for t in (() if entry is None else entry.trials) if t.ok and t.rank is not None)
     times = {t.schedule: t.seconds for t in finals if t.seconds is not None and not is_library(t.schedule)}
     return min(times.items(), key=lambda item: item[1], default=None)

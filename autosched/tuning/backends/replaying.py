@@ -77,18 +77,18 @@ def of_recording(
     if problem is None:
         return None, "no problem was named"
     try:
-        found = recording.find(problem.key(), device.name)
+        entry = recording.find(problem.key(), device.name)
     except recording.RecordingError as error:
         raise BackendError(f"{error}; replace or delete that file, or use --backend estimate") from error
-    if found is None:
+    if entry is None:
         return None, f"this problem was not recorded on {device.name}"
     usable = templates_for(problem, device, templates)
     members = usable.space(problem, device).members
-    today = {name for name, version in found.spaces.items() if name in members and members[name].fingerprint == version}
+    today = {name for name, version in entry.spaces.items() if name in members and members[name].fingerprint == version}
     if not today:
-        version = found.autosched_version
+        version = entry.autosched_version
         return None, f"it was recorded on {device.name} by autosched {version}, whose schedule space was different"
-    runner = ReplayRunner(found, why=why)
+    runner = ReplayRunner(entry, why=why)
     headline = f"times are REPLAYED: {headline_reason(why)}"
     schedules = tuple(schedule for schedule in runner.schedules if schedule.template in today)
     return Backend(runner.name, runner, device, runner.describe(), None, usable, schedules, headline), ""

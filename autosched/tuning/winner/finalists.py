@@ -39,23 +39,23 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
     selected = paired_timing.let_in(list(timed.values()), module_of, lambda i: structure(schedules[i]))
     fastest = [schedules[i] for i in selected]
-    found: dict[str, Candidate] = {}
+    candidates: dict[str, Candidate] = {}
     winners = [r.schedule for r in trials if r.rank is not None][-1:]  # ranks of the last paired timing
     defaults = [schedule for schedule in [default()] if schedule is not None]
     best = [] if is_library(book.best.schedule) else [book.best.schedule]
     for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
-        if len(found) == paired_timing.MOST_ENTRANTS:
+        if len(candidates) == paired_timing.MOST_ENTRANTS:
             break
         try:
             candidate = book.candidate(schedule)
         except ValueError:
             continue
-        if any(c.problem.key() != candidate.problem.key() for c in found.values()):
+        if any(c.problem.key() != candidate.problem.key() for c in candidates.values()):
             continue  # kernels with arrays of other types cannot be timed together with the best one
         screened = schedule in newest and newest[schedule].kernel_digest == candidate.kernel.digest
         if screened or schedule in defaults:
-            found.setdefault(candidate.kernel.digest, candidate)
-    return tuple(found.values())
+            candidates.setdefault(candidate.kernel.digest, candidate)
+    return tuple(candidates.values())
 
 
 def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:

@@ -70,13 +70,13 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
 
     def winner(schedule: Schedule, seconds: float) -> Verdict:
         template = task.templates.of(schedule)
-        found = verify_one(
+        verdict = verify_one(
             template, task.problem, schedule, task.device, depth="quick" if runs_kernels else "full", budget=seconds,
             batch_invariant=order is not None and order.batch_invariant,
         )  # fmt: skip
-        if order is None or not found.ok:
-            return found
-        return replace(found, order=sum_order(template, task.problem, schedule, task.device))
+        if order is None or not verdict.ok:
+            return verdict
+        return replace(verdict, order=sum_order(template, task.problem, schedule, task.device))
 
     return Verifiers(None if runs_kernels else new_best, winner)
 
@@ -105,18 +105,20 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
         def within(schedule: Schedule, left: float = left) -> VerifyOutcome:
             return full(schedule, left)
 
-        found = book.judged(best.schedule, best.measurement, within)
+        measurement = book.judged(best.schedule, best.measurement, within)
         verification = book.verifications.get(best.schedule)
-        if found.ok:
+        if measurement.ok:
             if verification is None or best.kernel_digest is None:
                 return ""
             book.keep_verification(best, verification)
             summary = stored.summary(verification)
             return f"{summary}; {failed} faster {_plural(failed, 'one')} failed" if failed else summary
-        if found.status is Status.UNVERIFIED:  # inconclusive: it passed the quick verification and remains the best
-            return f"no verdict: {found.reason}"
+        if (
+            measurement.status is Status.UNVERIFIED
+        ):  # inconclusive: it passed the quick verification and remains the best
+            return f"no verdict: {measurement.reason}"
         failed += 1
-        book.mark_wrong(best, found)
+        book.mark_wrong(best, measurement)
     return ""
 
 

@@ -211,19 +211,19 @@ def _tolerance(table: DocumentTable, output: str, types: Mapping[str, Type]) -> 
 
     A text is an expression of parameters.
     """
-    found: dict[str, float | Expression] = {}
+    tolerance: dict[str, float | Expression] = {}
     own = table.table(output) if output in table else table
     for key in ("atol", "rtol"):
         if key not in own:
             continue
         value = own.get(key, (int, float, str), "a number, or an expression over parameters")
         if isinstance(value, str):
-            found[key] = own.expression(key, value, types, ("int", "float"))
+            tolerance[key] = own.expression(key, value, types, ("int", "float"))
         else:
-            found[key] = own.attempt(key, checked_tolerance, value, key)
+            tolerance[key] = own.attempt(key, checked_tolerance, value, key)
     if own is not table:
         own.done()
-    return found
+    return tolerance
 
 
 def _usual(tolerance: float | Expression | None, usual: Mapping[str, Any]) -> float | None:

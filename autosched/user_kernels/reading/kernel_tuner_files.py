@@ -117,9 +117,9 @@ class _T1:
 
     def _note(self, text: object, *path: str | int) -> None:
         """Record the line of the first occurrence of ``text`` as the position of ``path``."""
-        found = self.text.find(json.dumps(text))
-        if found >= 0:
-            self.lines[path] = self.text.count("\n", 0, found) + 1
+        position = self.text.find(json.dumps(text))
+        if position >= 0:
+            self.lines[path] = self.text.count("\n", 0, position) + 1
 
     def _parameters(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {}
@@ -196,19 +196,19 @@ class _T1:
 
     def _argument(self, table: DocumentTable, index: int) -> dict[str, Any]:
         name, memory = table.text("Name", f"argument_{index}"), table.text("MemoryType").capitalize()
-        found = _TYPE.fullmatch(table.text("Type"))
-        if found is None:
+        match = _TYPE.fullmatch(table.text("Type"))
+        if match is None:
             table.fail(f"the type {table.text('Type')!r} is not supported", "Type")
         dtype = self._dtype(table)
         if memory == "Scalar":
-            if found[4]:
+            if match[4]:
                 table.fail("vectors by value are not supported", "Type")
             value = table.get("FillValue", (int, float, str), "the scalar's value")
             return {"name": name, "kind": "scalar", "dtype": dtype, "value": value}
         if memory not in ("Vector", "Local", "Symbol"):
             table.fail(f"memory of the type {memory!r} is not known: use Scalar, Vector, Local or Symbol", "MemoryType")
         size = self._translated(table, "Size", str(table.get("Size", (int, str), "the number of elements")))
-        shape = f"({size}) * {found[4]}" if found[4] else size
+        shape = f"({size}) * {match[4]}" if match[4] else size
         if memory == "Local":
             return {"kind": "local", "shape": [shape], "bytes": np.dtype(_storage(dtype)).itemsize}
         if memory == "Symbol":
@@ -222,9 +222,9 @@ class _T1:
         return argument
 
     def _dtype(self, table: DocumentTable) -> str:
-        found = _TYPE.fullmatch(table.text("Type"))
-        assert found is not None  # other types were rejected above
-        return f"{found[1] or 'i'}{found[2]}" if found[2] else _TYPES[found[3]]
+        match = _TYPE.fullmatch(table.text("Type"))
+        assert match is not None  # other types were rejected above
+        return f"{match[1] or 'i'}{match[2]}" if match[2] else _TYPES[match[3]]
 
     def _fill(self, table: DocumentTable) -> Any:
         match str(table.values.get("FillType", "Random")).capitalize():

@@ -62,29 +62,29 @@ def read_entries(
     """
     if steps and "entry" in kernel:
         kernel.fail("each [[step]] has its own entry: leave out that of [kernel]", "entry")
-    found = [_entry(table, sources) for table in (steps or [kernel])]
-    templates = any(arguments for _, arguments in found)
+    entries = [_entry(table, sources) for table in (steps or [kernel])]
+    templates = any(arguments for _, arguments in entries)
     passing = kernel.choice("parameters_as", PASSINGS, "template" if templates else "define")
-    if passing == "template" and not all(arguments for _, arguments in found):
+    if passing == "template" and not all(arguments for _, arguments in entries):
         (steps or [kernel])[0].fail('a template needs its arguments: entry = "conv<block_x, float>"', "entry")
     if texts and passing in ("constexpr", "struct"):
         kernel.fail(f'{texts[0]} is a text: use parameters_as = "define" or "template"', "parameters_as")
-    return passing, tuple(name + arguments for name, arguments in found)
+    return passing, tuple(name + arguments for name, arguments in entries)
 
 
 def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
     """Return the name of the entry function, and its template arguments."""
     entry = table.text("entry")
-    found = _ENTRY.fullmatch(entry)
-    if found is None:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
         table.fail(
             f'{entry!r} is not a function name: write a name, or an instance such as "conv<block_x, float>"', "entry"
         )
-    if not any(re.search(rf"\b{found[2]}\b", source) for source in sources):
-        table.fail(f"the source has no function {found[2]!r}", "entry")
+    if not any(re.search(rf"\b{match[2]}\b", source) for source in sources):
+        table.fail(f"the source has no function {match[2]!r}", "entry")
     if not any(_GLOBAL.search(source) for source in sources):
         table.fail("the source has no __global__ function: give the source of a kernel, not only host code", "entry")
-    return found[1], re.sub(r"\s+", " ", found[3] or "")
+    return match[1], re.sub(r"\s+", " ", match[3] or "")
 
 
 def read_compiler(

@@ -63,10 +63,10 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
 
 def _dtype(field: DocumentTable) -> DType:
     text = field.text("dtype")
-    found = SCALAR_DTYPES.get(canonical(text))
-    if found is None:
+    dtype = SCALAR_DTYPES.get(canonical(text))
+    if dtype is None:
         field.fail(f"{text!r} is not known: {suggestion(text, spellings(SCALAR_DTYPES))}", "dtype")
-    return found
+    return dtype
 
 
 def _check_size(table: DocumentTable, size: int, key: str) -> None:

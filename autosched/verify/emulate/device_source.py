@@ -30,8 +30,8 @@ def device_part(text: str) -> str:
 def _blanked(text: str) -> str:
     """Return the text with comments, literals and directives blanked, so that only the code's brackets remain."""
 
-    def blanks(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", found[0])
+    def blanks(match: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", match[0])
 
     plain = re.compile(f"{_COMMENT.pattern}|{_LITERAL.pattern}", re.DOTALL)
     # Literals in directives (#include "x") are kept, because directives are kept whole.
@@ -99,8 +99,8 @@ def _is_for_device(head: str, has_body: bool) -> bool:
 def _lines_alone(text: str, blank: str, start: int, end: int) -> str:
     """Return host code with every line blanked except preprocessor directives."""
     pieces, at = [], start
-    for found in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
-        here, after = start + found.start(), start + found.end()
+    for match in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
+        here, after = start + match.start(), start + match.end()
         if blank[here:after].strip():
             continue  # skip a "#" in a comment or literal, or within a line
         pieces.append("\n" * text.count("\n", at, here) + text[here:after])

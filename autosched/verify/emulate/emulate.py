@@ -196,11 +196,13 @@ def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
     own = [v.name for v in module.variables if v.space in ("global", "const")]
     names = {}
     for symbol, value in symbols.items():
-        found = [n for n in own if n == symbol] or [n for n in own if demangled(n).rpartition("::")[2] == symbol]
-        if len(found) != 1:
+        candidates = [n for n in own if n == symbol] or [n for n in own if demangled(n).rpartition("::")[2] == symbol]
+        if len(candidates) != 1:
             known = ", ".join(demangled(n) for n in own if not n.startswith(("$", "__"))) or "none"
-            raise ValueError(f"symbols: the program has {'no' if not found else 'several'} {symbol}; it has {known}")
-        names[found[0]] = value
+            raise ValueError(
+                f"symbols: the program has {'no' if not candidates else 'several'} {symbol}; it has {known}"
+            )
+        names[candidates[0]] = value
     return names
 
 
@@ -243,15 +245,17 @@ def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emul
         return program, kernel, None
     host_code, compile_options = has_host_code(program), (*PTX_OPTIONS, *options.options)
     device_code = device_part(program) if host_code else program
-    found = Headers.of(stand_ins((device_code, *headers.values()), options.options) | dict(headers))
-    arch = _arch(device_code, found, options)
+    all_headers = Headers.of(stand_ins((device_code, *headers.values()), options.options) | dict(headers))
+    arch = _arch(device_code, all_headers, options)
 
     def by_nvcc() -> PtxOutput:
         return nvcc.compile_to_ptx(program, kernel, arch, Headers.of(headers), (*compile_options, f"-I{os.getcwd()}"))
 
     try:
         choice = choose_compiler(
-            lambda: compile_to_ptx(device_code, kernel, arch, found, compile_options), by_nvcc, host_code=host_code
+            lambda: compile_to_ptx(device_code, kernel, arch, all_headers, compile_options),
+            by_nvcc,
+            host_code=host_code,
         )
     except CompilerStopped as stopped:
         return "", "", Emulation(stopped.status, {}, (), (), (), reason=str(stopped))
@@ -265,8 +269,8 @@ def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emul
 
 def _file_name(source: str) -> str:
     """Return the file of a source by its first line directive, for messages."""
-    found = _LINE_DIRECTIVE.match(source)
-    return found[1] if found else "the source"
+    match = _LINE_DIRECTIVE.match(source)
+    return match[1] if match else "the source"
 
 
 def _arch(source: str, headers: Headers, options: EmulatedLaunchOptions) -> str:

@@ -149,23 +149,23 @@ def include_folders(source: str) -> tuple[str, ...]:
 
 def imports(tree: ast.AST) -> set[str]:
     """Return the dotted names that a Python file imports, and ``autosched.X`` if it uses that."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            modules.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "autosched":
-            found.add(f"autosched.{node.attr}")
-    return found
+            modules.add(f"autosched.{node.attr}")
+    return modules
 
 
 def _of_fatbin(path: Path, data: bytes) -> str:
     try:
-        found = ptx_texts(data)
+        texts_by_arch = ptx_texts(data)
     except (FatBinaryError, struct.error) as error:
         raise NoKernelFile(f"{path} {error}") from error
-    return link([texts[max(texts)] for texts in found])
+    return link([texts[max(texts)] for texts in texts_by_arch])
 
 
 def _sections(data: bytes) -> tuple[int, dict[str, bytes]]:

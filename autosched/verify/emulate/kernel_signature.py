@@ -126,8 +126,8 @@ def parameters_of(source: str, entry: str, count: int) -> tuple[SignatureParamet
 
 def _declared(source: str, name: str, count: int) -> tuple[SignatureParameter, ...] | None:
     text = _COMMENT.sub(" ", source)
-    for found in _GLOBAL.finditer(text):
-        at = found.end()
+    for match in _GLOBAL.finditer(text):
+        at = match.end()
         while (opening := text.find("(", at)) >= 0:
             words = _IDENTIFIER.findall(text[at:opening])
             closing = _closing(text, opening)
@@ -146,8 +146,8 @@ def _declared(source: str, name: str, count: int) -> tuple[SignatureParameter, .
 
 def _aliases(text: str) -> dict[str, str]:
     """Return type aliases of ``typedef float real;``, ``using real = float;`` and ``#define real float``."""
-    found = {name: kind.strip() for kind, name in _TYPEDEF.findall(text)}
-    return found | {name: kind.strip() for name, kind in (*_USING.findall(text), *_DEFINE.findall(text))}
+    aliases = {name: kind.strip() for kind, name in _TYPEDEF.findall(text)}
+    return aliases | {name: kind.strip() for name, kind in (*_USING.findall(text), *_DEFINE.findall(text))}
 
 
 def _parameter(text: str, aliases: Mapping[str, str]) -> SignatureParameter:

@@ -407,10 +407,10 @@ def _alignment(k: int, value: Any) -> int:
 
 def _dtype_of(array: Array) -> DType:
     names = {f"{'iuf'['iuf'.index(k)]}{8 * n}": (k, n) for k in "iuf" for n in (1, 2, 4, 8)}
-    found = next((name for name, (k, n) in names.items() if (array.dtype.kind, array.dtype.itemsize) == (k, n)), "")
-    if found not in SCALAR_DTYPES:
+    dtype = next((name for name, (k, n) in names.items() if (array.dtype.kind, array.dtype.itemsize) == (k, n)), "")
+    if dtype not in SCALAR_DTYPES:
         raise ValueError(f'a tensor map of {array.dtype.name} needs its type: dtype="bf16" and the like')
-    return SCALAR_DTYPES[found]
+    return SCALAR_DTYPES[dtype]
 
 
 def size_of(size: Any) -> tuple[int, int, int]:

@@ -67,9 +67,9 @@ def _lines_of(operand: Operand, array: Array) -> Array:
     stored = np.ascontiguousarray(array).view(operand.dtype.storage)
     if operand.columns is None:
         return stored
-    found = np.zeros(operand.shape, stored.dtype)
-    found[..., : operand.columns] = stored
-    return found
+    values = np.zeros(operand.shape, stored.dtype)
+    values[..., : operand.columns] = stored
+    return values
 
 
 def parameters_of(program: Program) -> tuple[str, ...]:

@@ -50,38 +50,38 @@ def tune_layer(
         say(f"stopped; results so far are stored in {without_password(db)}")
         return ExitStatus.STOPPED
     if json:
-        kinds = {found.best.provenance.value for found in tuned if found.best is not None}
-        found = {"database": without_password(db), "device": device.name, "provenance": next(iter(kinds), None)}
-        print_json({**found, "products": [_to_json(each) for each in tuned]})
+        kinds = {product.best.provenance.value for product in tuned if product.best is not None}
+        product = {"database": without_password(db), "device": device.name, "provenance": next(iter(kinds), None)}
+        print_json({**product, "products": [_to_json(each) for each in tuned]})
     else:
         _show(tuned, device, noise)
-    return 0 if all(found.best is not None for found in tuned) else ExitStatus.NO
+    return 0 if all(product.best is not None for product in tuned) else ExitStatus.NO
 
 
 def _show(tuned: Sequence[TunedProduct], device: Device, noise: float) -> None:
     console = stdout_console()
-    kinds = " and ".join(sorted({found.best.provenance.value for found in tuned if found.best is not None}))
+    kinds = " and ".join(sorted({product.best.provenance.value for product in tuned if product.best is not None}))
     console.print(f"products of an expert on {device.name}; times are {kinds.replace('estimated', 'ESTIMATED')}")
     numbers = ("rows", "n", "k", "time", "default", "gain")
     table = formatting.table(
         *("tokens", "product", *numbers, "default / tuned / noise", "verification", "kernel"),
         right=numbers,
     )
-    for found in tuned:
-        problem, best = found.product.problem, found.best
+    for product in tuned:
+        problem, best = product.product.problem, product.best
         table.add_row(
-            ", ".join(map(str, found.product.tokens)),
-            found.product.part,
+            ", ".join(map(str, product.product.tokens)),
+            product.product.part,
             *map(str, (problem.m, problem.n, problem.k)),
             "none works" if best is None or best.seconds is None else formatting.time(best.seconds),
-            "" if found.default_seconds is None else formatting.time(found.default_seconds),
-            "" if found.ratio is None else f"x{found.ratio:.2f}",
-            found.word or "",
+            "" if product.default_seconds is None else formatting.time(product.default_seconds),
+            "" if product.ratio is None else f"x{product.ratio:.2f}",
+            product.word or "",
             "" if best is None else stored.brief(best.verification),
             "" if best is None else best.schedule.template,
         )
     show(console, table)
-    words = Counted(found.word for found in tuned)
+    words = Counted(product.word for product in tuned)
     alike = words["default"] + words["noise"]
     if alike:
         console.print(
@@ -90,16 +90,16 @@ def _show(tuned: Sequence[TunedProduct], device: Device, noise: float) -> None:
         )
 
 
-def _to_json(found: TunedProduct) -> dict[str, Any]:
-    problem, best = found.product.problem, found.best
+def _to_json(product: TunedProduct) -> dict[str, Any]:
+    problem, best = product.product.problem, product.best
     return {
-        "tokens": list(found.product.tokens),
-        "part": found.product.part,
+        "tokens": list(product.product.tokens),
+        "part": product.product.part,
         "problem": problem.to_json(),
         "best": None if best is None else formatting.trial_json(problem, best),
-        "word": found.word,
-        "default_seconds": found.default_seconds,
+        "word": product.word,
+        "default_seconds": product.default_seconds,
         "tuned_seconds": None if best is None else best.seconds,
-        "ratio": found.ratio,
-        "interval": None if found.interval is None else list(found.interval),
+        "ratio": product.ratio,
+        "interval": None if product.interval is None else list(product.interval),
     }

@@ -192,7 +192,7 @@ def _recorded_sizes(
 
     with bad_input():
         try:
-            found = read(calls, tuning.function)
+            recorded = read(calls, tuning.function)
         except OSError as error:
             raise InputError(f"{calls} cannot be read ({error.strerror}): name another file") from error
         parameters = inspect.signature(load(args, "--args")).parameters
@@ -203,4 +203,4 @@ def _recorded_sizes(
                 f"the function of --args takes {', '.join(parameters) or 'nothing'}, but the autotuner's key also has "
                 f"{' and '.join(missing)}: add parameters"
             )
-    return [{names[key.lower()]: value for key, value in sizes_of.items()} for sizes_of in found]
+    return [{names[key.lower()]: value for key, value in sizes_of.items()} for sizes_of in recorded]

@@ -33,10 +33,10 @@ _SHAPE = re.compile(r"(?P<how>.*?\s)?(?P<dtype>\w+)\[(?P<shape>[^\]]+)\]")
 
 def batch_size(texts: Sequence[str]) -> tuple[str, int, int]:
     """Return the name and the range of the batch of ``--size NAME=A..B``. Raises InputError."""
-    found = re.fullmatch(r"([A-Za-z_]\w*)=(\d{1,9})\.\.(\d{1,9})", texts[0]) if len(texts) == 1 else None
-    if found is None or not 0 < int(found[2]) < int(found[3]):
+    match = re.fullmatch(r"([A-Za-z_]\w*)=(\d{1,9})\.\.(\d{1,9})", texts[0]) if len(texts) == 1 else None
+    if match is None or not 0 < int(match[2]) < int(match[3]):
         raise InputError("--batch-invariant needs the sizes of the batch, --size NAME=A..B, such as --size rows=1..64")
-    return found[1], int(found[2]), int(found[3])
+    return match[1], int(match[2]), int(match[3])
 
 
 def verify_kernel_in_batches(
@@ -178,12 +178,12 @@ def _axis(shape: str, name: str, text: str) -> int | None:
 
 def _number(flag: str, text: str, name: str, value: int) -> int:
     try:
-        found = parse(text, {name: "int"}).value({name: value})
+        size = parse(text, {name: "int"}).value({name: value})
     except ExpressionError as error:
         raise InputError(f'invalid {flag} "{shortened(text)}": {error}') from None
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise InputError(f'invalid {flag} "{shortened(text)}": with {name} = {value} it is {found}, not a whole number')
-    return found
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise InputError(f'invalid {flag} "{shortened(text)}": with {name} = {value} it is {size}, not a whole number')
+    return size
 
 
 def _sizes(flag: str, text: str, name: str, value: int) -> tuple[int, ...]:

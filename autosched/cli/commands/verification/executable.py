@@ -158,21 +158,22 @@ def _launches(count: int) -> str:
     return f"{count} launch{'es' if count != 1 else ''}"
 
 
-def _tell(found: LaunchFinding | str) -> None:
-    if isinstance(found, str):
-        _line(found)
+def _tell(finding: LaunchFinding | str) -> None:
+    if isinstance(finding, str):
+        _line(finding)
         return
-    f = found.finding
-    where = f" at {f.file}:{f.line}" if f is not None and f.file else ""
-    _line(f"{'' if found.is_fault else 'note: '}{found.kind}{f' in {found.kernel}' if found.kernel else ''}{where}")
-    _line(f"    {found.message}{f' ({f.count} times)' if f is not None and f.count > 1 else ''}")
+    f = finding.finding
+    where = f" in {finding.kernel}" if finding.kernel else ""
+    where += f" at {f.file}:{f.line}" if f is not None and f.file else ""
+    _line(f"{'' if finding.is_fault else 'note: '}{finding.kind}{where}")
+    _line(f"    {finding.message}{f' ({f.count} times)' if f is not None and f.count > 1 else ''}")
     if f is not None and f.instruction:
         _line(f"    {f.instruction}")
     if f is not None and f.callers:
         _line(f"    inlined at {', '.join(f.callers)}")
-    if found.launch:
-        called_at = f", launched at {found.called_at}" if found.called_at else ""
-        _line(f"    launch {found.launch}: {found.shape}{called_at}")
+    if finding.launch:
+        called_at = f", launched at {finding.called_at}" if finding.called_at else ""
+        _line(f"    launch {finding.launch}: {finding.shape}{called_at}")
 
 
 def _conclusion(result: ExecutableResult) -> str:
@@ -192,11 +193,11 @@ def _line(text: str) -> None:
 
 
 def _to_json(f: LaunchFinding) -> dict[str, object]:
-    found = f.finding
+    finding = f.finding
     location: dict[str, object] = {
-        "file": found.file, "line": found.line, "count": found.count, "instruction": found.instruction,
-        "callers": list(found.callers),
-    } if found is not None else {}  # fmt: skip
-    location |= {"grade": found.grade} if found is not None else {}
+        "file": finding.file, "line": finding.line, "count": finding.count, "instruction": finding.instruction,
+        "callers": list(finding.callers),
+    } if finding is not None else {}  # fmt: skip
+    location |= {"grade": finding.grade} if finding is not None else {}
     launch = {"launch": f.launch, "shape": f.shape, "called_at": f.called_at}
     return {"kind": f.kind, "message": f.message, "kernel": f.kernel, **launch, **location}

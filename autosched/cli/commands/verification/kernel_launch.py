@@ -225,8 +225,8 @@ def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> st
     if not bad.any():
         return ""
     first = int(np.argmax(bad))
-    found, should = told_apart(left.reshape(-1)[first].item(), wanted.reshape(-1)[first].item())
-    where = f"the first is element {first}: {found}, not {should}"
+    actual, should = told_apart(left.reshape(-1)[first].item(), wanted.reshape(-1)[first].item())
+    where = f"the first is element {first}: {actual}, not {should}"
     return f"{int(bad.sum())} of {bad.size} elements differ, {where}"
 
 

@@ -231,8 +231,8 @@ class _Work:
             return []
         from autosched.cli.options.stored_verifications import verification_lines
 
-        found = [self.verifications.get((problem, v.schedule)) for v in self.done[-1][1]]
-        return verification_lines([verification for verification in found if verification is not None])
+        stored = [self.verifications.get((problem, v.schedule)) for v in self.done[-1][1]]
+        return verification_lines([verification for verification in stored if verification is not None])
 
     def conclusion(self, seconds: float, interrupted: bool) -> str:
         """Return the conclusion as one line of text."""
@@ -245,7 +245,7 @@ class _Work:
 
     def summary(self, operator: str, seconds: float, interrupted: bool, notes: bool = False) -> Summary:
         """Return the summary of all emulated candidates. ``notes``: count a note as a failure."""
-        cases = tuple(case(problem, k, v, notes) for problem, found in self.done for k, v in enumerate(found, 1))
+        cases = tuple(case(problem, k, v, notes) for problem, results in self.done for k, v in enumerate(results, 1))
         status = ExitStatus.STOPPED if interrupted else status_of(cases)
         return Summary("verify", "schedules", operator, status, self.conclusion(seconds, interrupted), cases, seconds)
 
@@ -301,8 +301,8 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 
     store = Store.open(db, create=False)
     stored = _stored(store, operator, problem, device, most)
-    trials = {(one, trial.schedule): trial for one, found in stored for trial in found}
-    jobs = [(one, [trial.schedule for trial in found]) for one, found in stored]
+    trials = {(one, trial.schedule): trial for one, stored_trials in stored for trial in stored_trials}
+    jobs = [(one, [trial.schedule for trial in stored_trials]) for one, stored_trials in stored]
     return _Work(jobs, f"stored in {store.name}", store, trials)
 
 
@@ -344,8 +344,8 @@ def _emulate(
     counts: Counter[str] = Counter()
     with Progress(stderr_console(), "emulated", len(schedules), LIMIT_TOLD) as progress:
         used = TemplateSet([template_named(name) for name in dict.fromkeys(s.template for s in schedules)])
-        found = emulate_all(used, problem, schedules, device, settings, workers=workers)
-        for result in found:
+        emulated = emulate_all(used, problem, schedules, device, settings, workers=workers)
+        for result in emulated:
             results.append(result)
             counts[word(result)] += 1
             progress.advance(", ".join(f"{counts[kind]} {kind}" for kind in ("FAIL", "unverified") if counts[kind]))

@@ -174,10 +174,10 @@ def _cases(report: ScriptReport, path: Path, notes: bool) -> list[CheckedCase]:
 
 def _conclusion(report: ScriptReport) -> str:
     kinds = Counter(str(f.kind) for f in report.session.findings if f.is_fault)
-    found = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing was found"
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "nothing was found"
     if report.failure:
-        return f"{report.failure}; {found}"
-    return found if report.session.launches else "the program launched no Triton kernel"
+        return f"{report.failure}; {counts}"
+    return counts if report.session.launches else "the program launched no Triton kernel"
 
 
 def _show(console: Console, report: ScriptReport) -> None:
@@ -198,16 +198,16 @@ def _of_another_front_end(path: Path) -> str:
     """Return a hint if the script's kernels use a front end other than Triton; else ""."""
     from autosched.verify.emulate.kernel_files import front_end_of
 
-    found = front_end_of(path)
-    return f"{path} {found.refusal}" if found is not None and found.instead else ""
+    front_end = front_end_of(path)
+    return f"{path} {front_end.refusal}" if front_end is not None and front_end.instead else ""
 
 
 def _ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
     ranges = {}
     for text in texts:
-        found = re.fullmatch(r"([A-Za-z_]\w*)=(\d+)(?:\.\.(\d+))?", text)
-        least, most = (int(found[2]), int(found[3] or found[2])) if found else (1, 0)
-        if found is None or least > most:
+        match = re.fullmatch(r"([A-Za-z_]\w*)=(\d+)(?:\.\.(\d+))?", text)
+        least, most = (int(match[2]), int(match[3] or match[2])) if match else (1, 0)
+        if match is None or least > most:
             raise InputError(f'invalid --size "{text[:60]}": write NAME=A..B with A not above B, such as rows=1..300')
-        ranges[found[1]] = (least, most)
+        ranges[match[1]] = (least, most)
     return ranges

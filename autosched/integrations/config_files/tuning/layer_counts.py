@@ -77,10 +77,10 @@ class ConfigColumns:
 
 def tuner_space(layer: Layer) -> list[dict[str, int]]:
     """Return the configurations that vLLM's tuner would time for the layer."""
-    found = [dict(zip(SPACE, values, strict=True)) for values in product(*SPACE.values())]
+    configs = [dict(zip(SPACE, values, strict=True)) for values in product(*SPACE.values())]
     if layer.block_shape:
-        found = [c for c in found if layer.block_shape[1] % c["BLOCK_SIZE_K"] == 0]
-    return found
+        configs = [c for c in configs if layer.block_shape[1] % c["BLOCK_SIZE_K"] == 0]
+    return configs
 
 
 def as_config(config: dict[str, int]) -> Config:

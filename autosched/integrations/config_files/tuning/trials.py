@@ -152,7 +152,7 @@ def tuned_layers(store: Store, format: Format, device: str | None = None) -> lis
                 trial.runner_info.kernel,
             )
         )
-    return [_tuned(layer, name, found) for (layer, name), found in groups.items()]
+    return [_tuned(layer, name, entries) for (layer, name), entries in groups.items()]
 
 
 def _comparison(
@@ -179,8 +179,8 @@ def _comparison(
     )
 
 
-def _tuned(layer: Layer, device: str, found: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
-    choices, versions, kernels = zip(*found, strict=True)
+def _tuned(layer: Layer, device: str, entries: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
+    choices, versions, kernels = zip(*entries, strict=True)
     # The choices have no common version if they are from several.
     version = versions[0] if len(set(versions)) == 1 else ""
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
@@ -199,17 +199,17 @@ def _config(trial: Trial) -> Config:
 
 
 def _side(trial: Trial) -> TimedConfig:
-    found = trial.measurement
+    measurement = trial.measurement
     verification: dict[str, float | int | str] = {}
-    if not found.ok:
-        verification = {"status": found.status.value, "reason": found.reason}
-    elif found.error is not None:
-        verification = {"status": "ok", "error_over_bound": found.error}
-    if found.resources is not None:
-        r = found.resources
+    if not measurement.ok:
+        verification = {"status": measurement.status.value, "reason": measurement.reason}
+    elif measurement.error is not None:
+        verification = {"status": "ok", "error_over_bound": measurement.error}
+    if measurement.resources is not None:
+        r = measurement.resources
         verification |= {"registers": r.registers, "shared_bytes": r.dynamic_shared_bytes}
         verification |= {"local_bytes": r.stack_bytes} if r.stack_bytes else {}
-    return TimedConfig(_config(trial), found.timing, verification)
+    return TimedConfig(_config(trial), measurement.timing, verification)
 
 
 def _layer_of(arguments: str) -> tuple[Layer, int]:

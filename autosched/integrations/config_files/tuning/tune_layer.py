@@ -40,7 +40,7 @@ Measure = Callable[[Layer, int, dict[str, int]], float]  # returns the seconds o
 _Timed = Callable[[Config], float]
 
 
-class NothingSound(ValueError):
+class NoUsableConfig(ValueError):
     """None of the tried configurations can be used. The message is one line."""
 
 
@@ -64,14 +64,14 @@ def first_choices(layer: Layer, rows: int, device: Device, count: int) -> list[t
     columns = ConfigColumns.of(space)
     weight = (columns.m + columns.n) * columns.k * columns.stages * columns.warps * columns.group
     ranked = sorted(range(len(space)), key=lambda k: (seconds[k], weight[k]))
-    found: list[tuple[dict[str, int], float]] = []
+    choices: list[tuple[dict[str, int], float]] = []
     for k in ranked:
-        if seconds[k] == float("inf") or len(found) == count:
+        if seconds[k] == float("inf") or len(choices) == count:
             break
-        if found and seconds[k] <= found[-1][1] * _SAME:
+        if choices and seconds[k] <= choices[-1][1] * _SAME:
             continue
-        found.append((space[k], float(seconds[k])))
-    return found
+        choices.append((space[k], float(seconds[k])))
+    return choices
 
 
 def tune_layer(
@@ -105,7 +105,7 @@ def tune_layer(
         A configuration for each batch size, and its verification.
 
     Raises:
-        NothingSound: No choice for a batch size can be used.
+        NoUsableConfig: No choice for a batch size can be used.
         ValueError: Files have no name for the device.
     """
     name = layer.file_name(file_device_of_row(device, format))
@@ -113,9 +113,11 @@ def tune_layer(
 
     def examined(ranked: tuple[dict[str, int], float], m: int) -> _Examined:
         config, by_sizes = ranked
-        found, _ = pool.verified(name, config, device)
-        counts = measure is None and found["status"] == "ok"
-        return _Examined(as_config(config), found, by_sizes, pool.counted(layer, m, config, device) if counts else None)
+        outcome, _ = pool.verified(name, config, device)
+        counts = measure is None and outcome["status"] == "ok"
+        return _Examined(
+            as_config(config), outcome, by_sizes, pool.counted(layer, m, config, device) if counts else None
+        )
 
     with ThreadPoolExecutor(pool.workers) as threads:
         try:
@@ -125,14 +127,14 @@ def tune_layer(
                 defaults = zip(known, estimated_seconds(known, layer, m, device).tolist(), strict=True)
                 examinations = list(threads.map(partial(examined, m=m), [*ranked, *defaults]))
                 for each in examinations:
-                    kernel, triton = each.found.get("kernel", kernel), each.found.get("triton", triton)
+                    kernel, triton = each.outcome.get("kernel", kernel), each.outcome.get("triton", triton)
                 tried, default = examinations[: len(ranked)], examinations[len(ranked) :]
-                sound = [each for each in tried if each.sound]
-                if not sound:
-                    why = tried[0].found["reason"] if tried else f"none of its configurations fits on {device.name}"
-                    raise NothingSound(f"there is no usable configuration for {m} rows: {why}")
+                usable = [each for each in tried if each.usable]
+                if not usable:
+                    why = tried[0].outcome["reason"] if tried else f"none of its configurations fits on {device.name}"
+                    raise NoUsableConfig(f"there is no usable configuration for {m} rows: {why}")
                 timed = None if measure is None else partial(_measured, measure, layer, m)
-                choices.append(_choice(sound, default[0] if default else None, m, format, timed))
+                choices.append(_choice(usable, default[0] if default else None, m, format, timed))
                 on_batch_size("")
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -144,23 +146,23 @@ class _Examined:
     """A compiled configuration, with seconds estimated from sizes, and from counts if they are known."""
 
     config: Config
-    found: Mapping[str, Any]
+    outcome: Mapping[str, Any]
     by_sizes: float
     counted: float | None
 
     @property
-    def sound(self) -> bool:
+    def usable(self) -> bool:
         """True if the configuration may be used."""
-        compiled = bool(self.found.get("registers"))  # the emulator may not support an instruction
-        outcome = outcome_of(self.found["status"])
-        return outcome == "accepted" or (outcome == "uncertain" and compiled)
+        compiled = bool(self.outcome.get("registers"))  # the emulator may not support an instruction
+        decision = outcome_of(self.outcome["status"])
+        return decision == "accepted" or (decision == "uncertain" and compiled)
 
     @property
     def spills(self) -> bool:
-        return bool(self.found.get("local_bytes"))
+        return bool(self.outcome.get("local_bytes"))
 
     def timed(self, timing: Timing | None) -> TimedConfig:
-        return TimedConfig(self.config, timing, _verification(self.found))
+        return TimedConfig(self.config, timing, _verification(self.outcome))
 
     def estimated(self, seconds: float) -> TimedConfig:
         """Return the configuration with an estimate; infinite if no block fits."""
@@ -168,19 +170,19 @@ class _Examined:
 
 
 def _choice(
-    sound: Sequence[_Examined], default: _Examined | None, rows: int, format: Format, timed: _Timed | None
+    usable: Sequence[_Examined], default: _Examined | None, rows: int, format: Format, timed: _Timed | None
 ) -> LayerChoice:
     """Return the fastest configuration, or the default if the difference is within noise.
 
     ``default`` is None if the default is unknown.
     """
-    seconds = [timed(s.config) for s in sound] if timed is not None else _estimates(sound)
-    order = [(timed is None and s.spills, t) for s, t in zip(sound, seconds, strict=True)]
+    seconds = [timed(s.config) for s in usable] if timed is not None else _estimates(usable)
+    order = [(timed is None and s.spills, t) for s, t in zip(usable, seconds, strict=True)]
     best = order.index(min(order))
-    tuned, provenance = sound[best], _PROVENANCE[timed is not None]
+    tuned, provenance = usable[best], _PROVENANCE[timed is not None]
     if default is None:
-        return LayerChoice(rows, tuned.config, seconds[best], provenance, _verification(tuned.found))
-    if outcome_of(default.found["status"]) == "refused":
+        return LayerChoice(rows, tuned.config, seconds[best], provenance, _verification(tuned.outcome))
+    if outcome_of(default.outcome["status"]) == "refused":
         timing = Timing.estimate(seconds[best]) if timed is None else Timing.of([seconds[best]])
         comparison = compare(default.timed(None), tuned.timed(timing), format)
     elif timed is not None:
@@ -209,6 +211,6 @@ def _measured(measure: Measure, layer: Layer, rows: int, config: Config) -> floa
 _PROVENANCE = {False: "estimated", True: "measured"}
 
 
-def _verification(found: Mapping[str, Any]) -> dict[str, Any]:
+def _verification(outcome: Mapping[str, Any]) -> dict[str, Any]:
     keys = ("status", "reason", "error_over_bound", "registers", "shared_bytes", "local_bytes")
-    return {key: found[key] for key in keys if found.get(key)}
+    return {key: outcome[key] for key in keys if outcome.get(key)}

@@ -130,8 +130,8 @@ def candidate_of(captured: TritonLaunch, storages: Storages, seconds: float = 0.
 
 
 def _resources(launch: TritonLaunch) -> Resources:
-    found = cubin_resources(launch.cubin)
-    registers, local = (0, 0) if found is None else (found.registers, found.local_bytes)
+    resources = cubin_resources(launch.cubin)
+    registers, local = (0, 0) if resources is None else (resources.registers, resources.local_bytes)
     return Resources(registers, local, local, local, 0, int(launch.metadata.shared))
 
 

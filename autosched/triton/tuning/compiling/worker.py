@@ -81,12 +81,12 @@ def handle(request: Message) -> Message:
 
     row = device(request["device"])
     try:
-        found = load_as_imported(
+        kernel = load_as_imported(
             request["module"], request["file"], request["function"], request["path"], "the kernel's module"
         )
     except FunctionNotLoaded as error:
         return Message({"status": Status.COMPILE_ERROR.value, "reason": str(error)})
-    function = TritonFunction.of(getattr(found, "fn", found) if hasattr(found, "tuning") else found)
+    function = TritonFunction.of(getattr(kernel, "fn", kernel) if hasattr(kernel, "tuning") else kernel)
     if function.digest != request["digest"]:
         return Message({"unknown": True})
     arguments = {name: _argument(value) for name, value in request["arguments"].items()}

@@ -24,7 +24,7 @@ from autosched.integrations.config_files.layer import (
 )
 from autosched.integrations.config_files.tuning import layer_counts
 from autosched.integrations.config_files.tuning.layer_counts import as_config, estimated_seconds, tuner_space
-from autosched.integrations.config_files.tuning.tune_layer import NothingSound, first_choices, tune_layer
+from autosched.integrations.config_files.tuning.tune_layer import NoUsableConfig, first_choices, tune_layer
 from cost_models.launch_time import LaunchTable
 from measurements.store.store import Store
 from measurements.trials.gain import ratio_of_medians, word_of
@@ -217,7 +217,7 @@ def test_the_first_sound_candidate_is_chosen() -> None:
     (choice,) = tuned(Judged({"local_bytes": 16})).choices
     assert dict(choice.config) == DEFAULT, "the default does not spill"
     for status in ("wrong_result", "unverified"):
-        with pytest.raises(NothingSound, match="no usable configuration for 64 rows: much"):
+        with pytest.raises(NoUsableConfig, match="no usable configuration for 64 rows: much"):
             tuned(Judged({"status": status, "reason": "much"}))
     (choice,) = tuned(Judged({"status": "unverified", "reason": "lacks", "registers": 40})).choices
     assert choice.verification["status"] == "unverified", "compiled and fits, but recorded as not verified"

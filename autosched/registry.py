@@ -21,11 +21,11 @@ class IntegrationGroup:
     """Integrations with the same protocol, by name. Iteration yields the names.
 
     Args:
-        places: Location of each integration, ``module:object`` below ``autosched.integrations``, by name.
+        locations: Location of each integration, ``module:object`` below ``autosched.integrations``, by name.
     """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = dict(places)
+    def __init__(self, locations: Mapping[str, str]) -> None:
+        self._places = dict(locations)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)

@@ -135,8 +135,8 @@ def _kernel(kernel: ExportedKernel, number: int, module: int) -> list[str]:
     bytes_of = []
     for i, (operand, shape) in enumerate(zip(operands, expressions.shapes, strict=True)):
         text = f"Int{{{operand.dtype.bytes}}}"
-        for side in shape:
-            text = f"multiply({text}, {cpp(side)}, ok)"
+        for extent in shape:
+            text = f"multiply({text}, {cpp(extent)}, ok)"
         bytes_of.append(f"to[{i}] = {text};")
     lines += _function(
         f"void bytes_{number}(const Int* s, Int* to)", ["bool ok = true;", *bytes_of, "(void)ok, (void)s;"]

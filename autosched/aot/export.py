@@ -89,7 +89,7 @@ def collect(
 def _recorded(
     store: Store, operator: str | None, device: str | None, skipped: Callable[[str], None]
 ) -> list[tuple[Problem, str]]:
-    wanted: dict[tuple[Problem, str], None] = {}
+    problems: dict[tuple[Problem, str], None] = {}
     current, left_out = store.current(store.problems(operator))
     if left_out:
         skipped(left_out)
@@ -102,8 +102,8 @@ def _recorded(
                 "--program"
             )
             continue
-        wanted[store.problem(summary), summary.device] = None
-    return list(wanted)
+        problems[store.problem(summary), summary.device] = None
+    return list(problems)
 
 
 def _exported_problem(

@@ -68,9 +68,9 @@ def fields(problem: Problem) -> list[tuple[str, Any, Any]]:
     values = {name: value for name, value in everything.items() if name not in hidden}
     rows = []
     for name, value in values.items():
-        others = {n: v for n, v in everything.items() if n != name}
+        other_fields = {n: v for n, v in everything.items() if n != name}
         try:
-            otherwise = problem_from_json(others).to_json().get(name)
+            otherwise = problem_from_json(other_fields).to_json().get(name)
         except ValueError:
             otherwise = None
         rows.append((name, value, otherwise))

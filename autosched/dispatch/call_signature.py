@@ -48,14 +48,14 @@ class ArraySpec:
 
         With ``order`` "col" the last two axes are exchanged.
         """
-        wanted, step = {}, 1
+        dense_strides, step = {}, 1
         axes = list(range(len(shape)))[::-1]
         if order == "col":
             axes[0], axes[1] = axes[1], axes[0]
         for axis in axes:
-            wanted[axis] = step
+            dense_strides[axis] = step
             step *= shape[axis]
-        return all(shape[i] == 1 or self.strides[i] == wanted[i] for i in wanted)
+        return all(shape[i] == 1 or self.strides[i] == dense_strides[i] for i in dense_strides)
 
 
 @dataclass(frozen=True)
@@ -388,16 +388,16 @@ def tile_problem(
         _dense(name, array)
     types = {name: TYPES.get(array.type, {"uint8": "u8"}.get(array.type, array.type)) for name, array in arrays.items()}
     full_problem = problem.of_arrays({name: array.shape for name, array in arrays.items()}, types, **options)
-    wanted = {o.name: o for o in full_problem.operands() if o.role != "output"}
+    inputs = {o.name: o for o in full_problem.operands() if o.role != "output"}
     for name, array in arrays.items():
-        if name not in wanted:
-            raise ValueError(f"{problem.operator} does not accept {name} here: give {', '.join(wanted)}")
-        if array.shape != wanted[name].shape or types[name] != wanted[name].dtype.name:
+        if name not in inputs:
+            raise ValueError(f"{problem.operator} does not accept {name} here: give {', '.join(inputs)}")
+        if array.shape != inputs[name].shape or types[name] != inputs[name].dtype.name:
             raise ValueError(
-                f"{name} must have the shape {wanted[name].shape} and type {wanted[name].dtype.name}, not "
+                f"{name} must have the shape {inputs[name].shape} and type {inputs[name].dtype.name}, not "
                 f"{array.shape} of {types[name]}"
             )
-    missing = [name for name in wanted if name not in arrays]
+    missing = [name for name in inputs if name not in arrays]
     if missing:
         raise ValueError(f"{problem.operator} needs {', '.join(missing)} here")
     return full_problem
@@ -442,7 +442,7 @@ def _vector(name: str, array: ArraySpec, length: int, kind: str) -> None:
 def _type(name: str, array: ArraySpec, of: Mapping[str, DType] = FLOAT_DTYPES) -> str:
     kind = TYPES.get(array.type, "")
     if kind not in of:
-        known = ", ".join(theirs for theirs, ours in TYPES.items() if ours in of)
+        known = ", ".join(library_name for library_name, dtype in TYPES.items() if dtype in of)
         raise ValueError(f"{name} has type {array.type}, which no kernel supports: use one of {known}")
     return kind
 

@@ -266,8 +266,8 @@ def device_name(store: Store, device: str | Device) -> str:
         if store.has_device(device):
             return device
         stored = sorted({summary.device for summary in store.problems()})
-        here = f"; {store.name} holds {', '.join(stored)}" if stored else ""
-        raise UnknownDevice(f"{error}{here}") from error
+        devices = f"; {store.name} holds {', '.join(stored)}" if stored else ""
+        raise UnknownDevice(f"{error}{devices}") from error
 
 
 def _provenance(name: str) -> Provenance:

@@ -276,10 +276,10 @@ def forget() -> None:
 def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
     """Return the kernel that calls without ``database`` use for a problem on a GPU, if one of them has loaded it."""
     database, key = _default.get(), problem.key()
-    plain = ((its[0], loaded.gpu, loaded.kernel) for its, loaded in list(_loaded.items()))
-    tiled = ((its[0], its[4][3], kernel) for its, kernel in list(_tile_kernels.items()))
-    for its, at, kernel in (*plain, *tiled):
-        if its is database and at == gpu and kernel.provenance.problem == key:
+    plain = ((owner[0], loaded.gpu, loaded.kernel) for owner, loaded in list(_loaded.items()))
+    tiled = ((owner[0], owner[4][3], kernel) for owner, kernel in list(_tile_kernels.items()))
+    for owner, at, kernel in (*plain, *tiled):
+        if owner is database and at == gpu and kernel.provenance.problem == key:
             return kernel
     return None
 
@@ -449,9 +449,9 @@ def call_tile_operator(
     if kernel is None:
         for name, array in gpu_arrays.items():
             gpu_arrays[name] = as_gpu_array(cp, name, array)
-        for here in looks[3::4]:
-            if here != looks[3]:
-                raise ValueError(f"the arrays are on GPUs {looks[3]} and {here}: move them to one")
+        for array_device in looks[3::4]:
+            if array_device != looks[3]:
+                raise ValueError(f"the arrays are on GPUs {looks[3]} and {array_device}: move them to one")
         tile_operator = call_signature.tile_problem(problem, {n: _facts(a) for n, a in gpu_arrays.items()}, options)
         with _lock, cp.cuda.Device(looks[3]):
             kernel = _tile_kernels[key] = database.kernel(tile_operator)
@@ -472,9 +472,9 @@ def _load(
     """Return the kernel of a call, loaded once per key."""
     _, options, _, looks = key
     gpu = looks[3]
-    for here in looks[3::4]:
-        if here != gpu:
-            raise ValueError(f"the arrays are on GPUs {gpu} and {here}: move them to one")
+    for array_device in looks[3::4]:
+        if array_device != gpu:
+            raise ValueError(f"the arrays are on GPUs {gpu} and {array_device}: move them to one")
     with _lock:
         if key not in _loaded:
             facts = [_facts(array) for array in arrays]

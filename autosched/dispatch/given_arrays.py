@@ -115,13 +115,15 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
     Raises:
         ValueError: One of these is wrong; the message is one line with the remedy.
     """
-    name, wanted = operand.name, operand.shape
+    name, expected_shape = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, torch_type(operand.dtype)):
         raise ValueError(f"{name} must be of type {operand.dtype.name}, not {dtype}: convert it")
     if operand.columns is not None:
-        wanted = (*wanted[:-1], operand.columns)
-    if shape != wanted and (1, *shape) != wanted:
-        raise ValueError(f"{name} must have the shape {wanted} in memory, not {shape}: load a kernel for this size")
+        expected_shape = (*expected_shape[:-1], operand.columns)
+    if shape != expected_shape and (1, *shape) != expected_shape:
+        raise ValueError(
+            f"{name} must have the shape {expected_shape} in memory, not {shape}: load a kernel for this size"
+        )
     if not c_contiguous:
         raise ValueError(f"{name} must be dense and C-contiguous: copy it, or pass a column-major operand transposed")
     aligned = ALIGNMENT if operand.columns is None or divisor_of(operand.shape[-1]) > 1 else operand.dtype.bytes

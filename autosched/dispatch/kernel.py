@@ -467,5 +467,7 @@ _STREAMS: dict[tuple[int, int], int] = {}
 
 def _as_current(cp: Any, address: int) -> Any:
     """Return a stream as a context of cupy."""
-    make: Callable[[Any], Any] | None = getattr(cp.cuda.Stream, "from_external", None)
-    return make(_ForeignStream(address)) if make is not None else cp.cuda.ExternalStream(address)  # for cupy before 14
+    from_external: Callable[[Any], Any] | None = getattr(cp.cuda.Stream, "from_external", None)
+    return (
+        from_external(_ForeignStream(address)) if from_external is not None else cp.cuda.ExternalStream(address)
+    )  # for cupy before 14

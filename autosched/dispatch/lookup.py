@@ -75,7 +75,7 @@ def look_up(
     store: Store | None,
     problem: Problem,
     device: Device,
-    here: Environment = UNKNOWN,
+    environment: Environment = UNKNOWN,
     *,
     exact: bool = False,
     usable: Usable = lambda kernel: None,
@@ -89,7 +89,7 @@ def look_up(
             problems.
         problem: Problem to compute.
         device: GPU that it runs on.
-        here: Current compiler, driver and CUDA versions, compared with those of the trial.
+        environment: Current compiler, driver and CUDA versions, compared with those of the trial.
         exact: Use only the database's trial of exactly this problem and device.
         usable: Returns why a kernel cannot be used here, or None. It may compile the kernel.
         library: Returns the version of the vendor's library. Raises ValueError for a problem that it cannot compute.
@@ -101,7 +101,7 @@ def look_up(
     Raises:
         NoSchedule: No trial matches with ``exact``, or no kernel can be used.
     """
-    search = _LookUp(store, problem, device, here, usable, library)
+    search = _LookUp(store, problem, device, environment, usable, library)
     for source in (store, None if exact else shipped):
         answer = None if source is None else search.exact(source)
         if answer is not None:
@@ -131,14 +131,14 @@ class _LookUp:
         store: Store | None,
         problem: Problem,
         device: Device,
-        here: Environment,
+        environment: Environment,
         usable: Usable,
         library: Library,
     ) -> None:
         self._store = store
         self._problem = problem
         self._device = device
-        self._here = here
+        self._here = environment
         self._usable = usable
         self._vendor = library
         self._refused: list[str] = []
@@ -151,8 +151,8 @@ class _LookUp:
             return self._library(source, trial, ProblemDistance(0.0, ()))
         which = "its best schedule" if source is self._store else "the fastest schedule that autosched's recording has"
         try:
-            its = template(trial.schedule.template)
-            kernel = its.kernel(self._problem, trial.schedule, self._device)
+            current_template = template(trial.schedule.template)
+            kernel = current_template.kernel(self._problem, trial.schedule, self._device)
         except ValueError as error:
             self._refused.append(f"{which} is of an older version ({error})")
             return None
@@ -165,7 +165,7 @@ class _LookUp:
                 "the winner of the recorded comparison, which is not part of the recording (such as the vendor's "
                 "library)"
             )
-        stale = stale_reasons(trial, self._device, self._here, its, kernel)
+        stale = stale_reasons(trial, self._device, self._here, current_template, kernel)
         origin = _origin(source, trial)
         return Answer(kernel, self._provenance(Kind.EXACT, trial.schedule, origin=origin, stale=stale))
 
@@ -177,10 +177,12 @@ class _LookUp:
             return self._library(neighbour.source, trial, neighbour.distance)
         predicted, why = None, None
         try:
-            its = templates.of(trial.schedule)
+            trial_template = templates.of(trial.schedule)
             kernel = templates.kernel(self._problem, trial.schedule, self._device)
-            if default is not None and its.counts is not None:
-                (predicted,) = predicted_seconds(TemplateSet([its]), self._problem, [trial.schedule], self._device)
+            if default is not None and trial_template.counts is not None:
+                (predicted,) = predicted_seconds(
+                    TemplateSet([trial_template]), self._problem, [trial.schedule], self._device
+                )
                 if neighbour.distance.differences and predicted > NEIGHBOUR_SLACK * default.seconds:
                     times = predicted / default.seconds
                     why = f"the time model expects it to take {times:.3g} times as long as the model's choice"
@@ -196,7 +198,7 @@ class _LookUp:
             origin=_origin(neighbour.source, trial),
             distance=neighbour.distance.doublings,
             differences=neighbour.distance.differences,
-            stale=stale_reasons(trial, self._device, self._here, its, None),
+            stale=stale_reasons(trial, self._device, self._here, trial_template, None),
             predicted_seconds=predicted,
             default_seconds=None if default is None else default.seconds,
         )
@@ -209,14 +211,14 @@ class _LookUp:
         except ValueError as error:
             self._refused.append(f"the vendor's library, which won: {error}")
             return None
-        here = dataclasses.replace(self._here, library=version)
+        environment = dataclasses.replace(self._here, library=version)
         provenance = self._provenance(
             Kind.LIBRARY,
             trial.schedule,
             origin=_origin(source, trial),
             distance=distance.doublings,
             differences=distance.differences,
-            stale=stale_reasons(trial, self._device, here, None, None),
+            stale=stale_reasons(trial, self._device, environment, None, None),
         )
         return Answer(None, provenance)
 

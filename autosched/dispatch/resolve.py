@@ -51,8 +51,10 @@ def resolve(
                 compiled[kernel.digest] = result
                 return why_not_launched(kernel, result, gpu.device)
 
-            here = Environment(pool.toolchain, gpu.driver, gpu.cuda)
-            answer = look_up(store, problem, gpu.device, here, exact=exact, usable=usable, library=usable_library)
+            environment = Environment(pool.toolchain, gpu.driver, gpu.cuda)
+            answer = look_up(
+                store, problem, gpu.device, environment, exact=exact, usable=usable, library=usable_library
+            )
             kernel = answer.kernel
             if kernel is not None and dependent and can_depend(kernel, gpu.device):
                 kernel = made_dependent(kernel, gpu.device)

@@ -101,8 +101,8 @@ class ResolvedCache:
             resolved: The entry.
             template_module: Module that defines its template; "" for the vendor's library.
         """
-        ours = type(problem).__module__.startswith(_OURS) and (template_module or _OURS).startswith(_OURS)
-        if self._folder is None or not ours:
+        is_built_in = type(problem).__module__.startswith(_OURS) and (template_module or _OURS).startswith(_OURS)
+        if self._folder is None or not is_built_in:
             return
         launch, cubin = resolved.launch, resolved.cubin
         document: dict[str, Any] = {

@@ -28,14 +28,18 @@ UNKNOWN = Environment()
 
 
 def stale_reasons(
-    trial: Trial, device: Device, here: Environment, template: KernelTemplate | None, kernel: GeneratedKernel | None
+    trial: Trial,
+    device: Device,
+    environment: Environment,
+    template: KernelTemplate | None,
+    kernel: GeneratedKernel | None,
 ) -> tuple[str, ...]:
     """Return the changes since ``trial`` was timed.
 
     Args:
         trial: Best trial of a problem.
         device: Current GPU.
-        here: Current compiler, driver, CUDA and library versions; "" is not compared.
+        environment: Current compiler, driver, CUDA and library versions; "" is not compared.
         template: Current template of the schedule; None if it has none, for example for the library.
         kernel: Kernel that the schedule currently generates for its own problem; None if unknown.
 
@@ -49,11 +53,11 @@ def stale_reasons(
     elif template is not None and trial.template_version != template.version:
         changed.append(f"the template {template.name}")
     if is_library(trial.schedule):
-        pairs = [("library", trial.toolchain, here.library)]
+        pairs = [("library", trial.toolchain, environment.library)]
     else:
-        pairs = [("compiler", trial.toolchain, _compiler(template, here))]
+        pairs = [("compiler", trial.toolchain, _compiler(template, environment))]
     if trial.provenance is not Provenance.ESTIMATED:
-        pairs += [("driver", trial.driver, here.driver), ("CUDA", before_info.cuda, here.cuda)]
+        pairs += [("driver", trial.driver, environment.driver), ("CUDA", before_info.cuda, environment.cuda)]
     if trial.device == device.name:
         pairs.append(("SMs", before_info.sm_count, str(device.sm_count)))
     changed += [
@@ -62,10 +66,10 @@ def stale_reasons(
     return tuple(changed)
 
 
-def _compiler(template: KernelTemplate | None, here: Environment) -> str:
+def _compiler(template: KernelTemplate | None, environment: Environment) -> str:
     """Return the compiler of the template's kernels on this machine; "" if unknown."""
-    if template is None or NVCC not in template.compile_options or not here.toolchain:
-        return here.toolchain
+    if template is None or NVCC not in template.compile_options or not environment.toolchain:
+        return environment.toolchain
     try:
         return toolchain_of(template.compile_options)
     except NvccMissing:

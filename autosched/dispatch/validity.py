@@ -18,19 +18,19 @@ def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None)
     """
     if is_library(trial.schedule):
         return
-    its = template(trial.schedule.template)
+    current_template = template(trial.schedule.template)
     if device is None:
         try:
             device = device_row(trial.device)
         except UnknownDevice:
             device = None
     if device is not None:
-        its.config(problem, trial.schedule, device)
+        current_template.config(problem, trial.schedule, device)
         return
     refusal: ValueError = ValueError("no device is known")
     for row in all_devices():
         try:
-            its.space(problem, row).explain(plain(trial.schedule))
+            current_template.space(problem, row).explain(plain(trial.schedule))
             return
         except ValueError as error:
             refusal = error

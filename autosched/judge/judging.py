@@ -116,10 +116,10 @@ class _Judging:
             run.call = self.task.call(self._module)
         return run.first()
 
-    def _guarded(self, run: _CaseRun, make: Callable[[], Verdict | None]) -> Run | None:
+    def _guarded(self, run: _CaseRun, judge: Callable[[], Verdict | None]) -> Run | None:
         """Make a run, and convert exceptions of the submission to a verdict."""
         try:
-            verdict = make()
+            verdict = judge()
         except (LaunchFailed, _Unverified) as error:
             verdict = Verdict.not_launched(UNVERIFIED, one_line(str(error)))
         except (TaskError, KeyboardInterrupt):
@@ -258,11 +258,11 @@ class _CaseRun:
                     return None
                 a.copy_(b)
         with torch.no_grad():
-            again = self.call(self._inputs)
-        error, limit = _relative_error(again, expected, self.tolerance)
+            second = self.call(self._inputs)
+        error, limit = _relative_error(second, expected, self.tolerance)
         compared = _compared(f"{case.name}, called again with the same buffers refilled", error, limit, None)
         if compared.reason:
-            both = zip(tree_leaves(again), tree_leaves(self.output), strict=False)
+            both = zip(tree_leaves(second), tree_leaves(self.output), strict=False)
             condition = "called again with the same buffers refilled, it returns"
             if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
                 seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{condition} its previous output")
@@ -303,8 +303,8 @@ def _cheats(
             seen.cheats.setdefault(Cheat.OUTPUT_NOT_WRITTEN, "it returns memory that was never written")
         elif flags is not None and not flags.all():
             seen.add(SubmissionStatus.WRONG, "part of its output was never written")
-    wanted = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
-    zeros = bool(tensors) and all(not t.any() for t in tensors) and any(bool(t.any()) for t in wanted)
+    expected_tensors = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
+    zeros = bool(tensors) and all(not t.any() for t in tensors) and any(bool(t.any()) for t in expected_tensors)
     if zeros and accepts:
         seen.cheats.setdefault(Cheat.ZEROS, "its output is all zeros, which pass only the task's absolute tolerance")
 
@@ -315,10 +315,10 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
         return
     (first, a), (second, b) = outputs[:2]
     tensors = [t for t in tree_leaves(a) if isinstance(t, torch.Tensor) and t.numel()]
-    others = [t for t in tree_leaves(b) if isinstance(t, torch.Tensor) and t.numel()]
-    wanted = zip(tree_leaves(first), tree_leaves(second), strict=True)
-    differ = any(isinstance(p, torch.Tensor) and not _same(p, q) for p, q in wanted)
-    if differ and tensors and len(tensors) == len(others) and all(map(_same, tensors, others)):
+    second_tensors = [t for t in tree_leaves(b) if isinstance(t, torch.Tensor) and t.numel()]
+    expected_pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
+    differ = any(isinstance(p, torch.Tensor) and not _same(p, q) for p, q in expected_pairs)
+    if differ and tensors and len(tensors) == len(second_tensors) and all(map(_same, tensors, second_tensors)):
         seen.cheats.setdefault(Cheat.CONSTANT_OUTPUT, "its output is the same for other inputs")
 
 
@@ -361,15 +361,15 @@ def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None
 def _relative_error(output: Any, expected: Any, tolerance: float) -> tuple[float | None, float]:
     """Return the largest relative error over all output tensors, with the limit of that tensor's type."""
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor)]
-    wanted = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
+    expected_tensors = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
     if (
-        not wanted
-        or len(tensors) != len(wanted)
-        or any(a.shape != b.shape for a, b in zip(tensors, wanted, strict=True))
+        not expected_tensors
+        or len(tensors) != len(expected_tensors)
+        or any(a.shape != b.shape for a, b in zip(tensors, expected_tensors, strict=True))
     ):
         return None, tolerance
     worst, limit = -1.0, tolerance
-    for a, b in zip(tensors, wanted, strict=True):
+    for a, b in zip(tensors, expected_tensors, strict=True):
         allowed = tolerance or (_TOLERANCES.get(a.dtype, _EIGHT_BITS) if a.is_floating_point() else 0.0)
         a, b = torch.nan_to_num(a.double(), nan=1e300), torch.nan_to_num(b.double(), nan=1e300)
         size = float(torch.linalg.vector_norm(b))
@@ -402,5 +402,5 @@ def _no_extensions() -> Iterator[None]:
             setattr(extension, name, refused)
         yield
     finally:
-        for name, theirs in before.items():
-            setattr(extension, name, theirs)
+        for name, original in before.items():
+            setattr(extension, name, original)

@@ -187,8 +187,8 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
     own = (case(path.stem, numbers, False),)
     if not uneven:
         return Task(own, call)
-    others = (case(f"{path.stem}, {_named(less)}", {**numbers, **less}, True) for less in _uneven_sizes(numbers))
-    return Task(_with_uneven(own, others), call)
+    uneven_cases = (case(f"{path.stem}, {_named(less)}", {**numbers, **less}, True) for less in _uneven_sizes(numbers))
+    return Task(_with_uneven(own, uneven_cases), call)
 
 
 def _named(sizes: Mapping[str, Any]) -> str:

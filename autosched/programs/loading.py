@@ -21,23 +21,23 @@ TEXTS = (".mlir", ".txt")
 _MOST_BYTES = 1 << 22  # maximum size of a text file
 
 
-def load(place: str) -> Program | Beside:
+def load(location: str) -> Program | Beside:
     """Load as ``load_program`` does, but also accept a program that adds a template to an operator.
 
     Raises:
         ProgramError: As ``load_program`` does.
     """
-    return _load(place)
+    return _load(location)
 
 
-def load_program(place: str) -> Program:
+def load_program(location: str) -> Program:
     """Return a program from a Python file, or from a text file with a listing (``search_spaces.programs.text``).
 
     A Python file is executed; the result is its program called NAME, or its only one. A text file contains one program,
     which gets the name NAME; default: the name of the file.
 
     Args:
-        place: ``FILE`` or ``FILE:NAME``.
+        location: ``FILE`` or ``FILE:NAME``.
 
     Returns:
         The program.
@@ -45,14 +45,14 @@ def load_program(place: str) -> Program:
     Raises:
         ProgramError: There is no such program; the message is one line.
     """
-    loaded = _load(place)
+    loaded = _load(location)
     if isinstance(loaded, Beside):
-        raise ProgramError(f"{place}: {loaded.name} is a kernel template of {loaded.operator}, not an operator")
+        raise ProgramError(f"{location}: {loaded.name} is a kernel template of {loaded.operator}, not an operator")
     return loaded
 
 
-def _load(place: str) -> Program | Beside:
-    path, name = _split(place)
+def _load(location: str) -> Program | Beside:
+    path, name = _split(location)
     if not path.is_file():
         problem = f"{path} is not a regular file" if path.exists() else f"no such file: {path}"
         raise ProgramError(f"{problem}; write --program FILE[:NAME]")
@@ -83,9 +83,9 @@ def _read(path: Path, name: str) -> Program:
     return parse(text, own if own[:1].isalpha() else f"listing_{own}", path.name).program
 
 
-def _split(place: str) -> tuple[Path, str]:
-    head, colon, tail = place.rpartition(":")
-    return (Path(head), tail) if colon and tail.isidentifier() else (Path(place), "")
+def _split(location: str) -> tuple[Path, str]:
+    head, colon, tail = location.rpartition(":")
+    return (Path(head), tail) if colon and tail.isidentifier() else (Path(location), "")
 
 
 def register_program(program: Program) -> None:
@@ -96,16 +96,16 @@ def register_program(program: Program) -> None:
     register(operator(program), template(program), replace=True)
 
 
-def register_beside(beside: Beside) -> None:
+def register_beside(declared: Beside) -> None:
     """Add the program's template to the catalogue of this process; it replaces an earlier one of the same name."""
-    register(beside.template(), replace=True)
+    register(declared.template(), replace=True)
 
 
-def register_place(place: str, reference: str = "") -> Program | Beside:
-    """Load the program at ``place`` and add it to the catalogue of this process.
+def register_place(location: str, reference: str = "") -> Program | Beside:
+    """Load the program at ``location`` and add it to the catalogue of this process.
 
     Args:
-        place: ``FILE`` or ``FILE:NAME``.
+        location: ``FILE`` or ``FILE:NAME``.
         reference: ``FILE.py:FUNCTION`` that computes the expected outputs; "" for none.
 
     Returns:
@@ -115,7 +115,7 @@ def register_place(place: str, reference: str = "") -> Program | Beside:
         ProgramError: The program or its reference cannot be loaded (``load``, ``with_reference``).
         ValueError: A built-in operator has its name.
     """
-    loaded = load(place)
+    loaded = load(location)
     if reference and isinstance(loaded, Beside):
         raise ProgramError(f"{loaded.name} is verified against {loaded.operator}'s reference: omit --reference")
     if isinstance(loaded, Program) and reference:

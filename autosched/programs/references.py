@@ -21,7 +21,7 @@ from search_spaces.programs.language.parameters import Number
 _MOST_BYTES = 1 << 22  # maximum size of the file
 
 
-def with_reference(program: Program, place: str) -> Program:
+def with_reference(program: Program, location: str) -> Program:
     """Return a copy of the program whose results are compared with those of a function.
 
     The function receives the sizes and arrays named by its parameters, and returns one array, or a dict of all outputs.
@@ -29,17 +29,17 @@ def with_reference(program: Program, place: str) -> Program:
 
     Args:
         program: The tile program.
-        place: ``FILE.py:FUNCTION``.
+        location: ``FILE.py:FUNCTION``.
 
     Returns:
         The program with this reference.
 
     Raises:
-        ProgramError: ``place`` does not name a function in a file.
+        ProgramError: ``location`` does not name a function in a file.
     """
-    file, _, name = place.rpartition(":")
+    file, _, name = location.rpartition(":")
     if not file or not name.isidentifier():
-        raise ProgramError(f"--reference {place} does not name a function: write FILE.py:FUNCTION")
+        raise ProgramError(f"--reference {location} does not name a function: write FILE.py:FUNCTION")
     try:
         content = read_bounded(file, _MOST_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -50,7 +50,7 @@ def with_reference(program: Program, place: str) -> Program:
     def reference(
         sizes: Mapping[str, Number], inputs: Mapping[str, FloatArray], shapes: Mapping[str, tuple[int, ...]]
     ) -> dict[str, FloatArray]:
-        label = f"the reference {place}"
+        label = f"the reference {location}"
         count = sum(int(np.prod(shape)) for shape in shapes.values())
         result: Any = call(function, label, sizes, inputs, count)
         returned = result if isinstance(result, Mapping) else {outputs[0]: result}

@@ -241,10 +241,12 @@ def timed_on(
     """
     began = time.monotonic()
     good = [entry for entry in entries if isinstance(entry, CheckedEntry)]
-    here = [entry for entry in good if entry.device.name == device.name]
+    entries_of_device = [entry for entry in good if entry.device.name == device.name]
     baselines: Baselines = RecordedBaseline()
     if options.baseline:
-        baselines = EnvironmentBaseline(options.baseline, here, pool, options.baseline_kernel_files, options.programs)
+        baselines = EnvironmentBaseline(
+            options.baseline, entries_of_device, pool, options.baseline_kernel_files, options.programs
+        )
     other = Store.open(options.against, create=False) if options.against else None
     try:
         if other is not None:

@@ -27,31 +27,31 @@ class CompiledCode:
     loop: LoopMix | None
 
 
-def worse_code(here: CompiledCode, there: CompiledCode, growth: float = LOOP_GROWTH) -> Iterator[str]:
+def worse_code(installed: CompiledCode, other: CompiledCode, growth: float = LOOP_GROWTH) -> Iterator[str]:
     """Yield one line for each property that is worse with the other compiler: spills, blocks, main loop.
 
     Args:
-        here: Code of this environment's compiler.
-        there: Code of the other one.
+        installed: Code of this environment's compiler.
+        other: Code of the other one.
         growth: Fraction by which the main loop may grow, at least LOOP_GROWTH.
     """
-    if there.spill_bytes > here.spill_bytes:
-        yield f"bytes of spills to local memory: {here.spill_bytes} here, {there.spill_bytes} there"
-    if there.blocks < here.blocks:
+    if other.spill_bytes > installed.spill_bytes:
+        yield f"bytes of spills to local memory: {installed.spill_bytes} here, {other.spill_bytes} there"
+    if other.blocks < installed.blocks:
         yield (
-            f"blocks on a multiprocessor: {here.blocks} here, {there.blocks} there "
-            f"(registers: {here.registers} here, {there.registers} there)"
+            f"blocks on a multiprocessor: {installed.blocks} here, {other.blocks} there "
+            f"(registers: {installed.registers} here, {other.registers} there)"
         )
-    if here.loop is None or there.loop is None:
+    if installed.loop is None or other.loop is None:
         return
     allowed = 1 + max(growth, LOOP_GROWTH)
-    if there.loop.instructions > here.loop.instructions * allowed:
+    if other.loop.instructions > installed.loop.instructions * allowed:
         grown = [
-            f"{kind}: {here.loop.count(kind)} here, {count} there"
-            for kind, count in there.loop.kinds
-            if count > here.loop.count(kind) * allowed
+            f"{kind}: {installed.loop.count(kind)} here, {count} there"
+            for kind, count in other.loop.kinds
+            if count > installed.loop.count(kind) * allowed
         ]
         yield (
-            f"instructions of the main loop: {here.loop.instructions} here, {there.loop.instructions} there"
+            f"instructions of the main loop: {installed.loop.instructions} here, {other.loop.instructions} there"
             + (f" ({'; '.join(grown)})" if grown else "")
         )

@@ -164,12 +164,12 @@ def _entry(
 def _rivals(trials: Sequence[Trial], best: Trial) -> tuple[Trial, ...]:
     """Return the newest successful trials of the next fastest schedules, the fastest first."""
     newest = {r.schedule: r for r in trials}
-    others = [
+    other_trials = [
         r
         for r in newest.values()
         if r.seconds is not None and r.schedule != best.schedule and not is_library(r.schedule)
     ]
-    return tuple(sorted(others, key=lambda r: r.seconds or 0.0)[:RIVALS])
+    return tuple(sorted(other_trials, key=lambda r: r.seconds or 0.0)[:RIVALS])
 
 
 _STALE = "its kernel file had another reference when it was tuned: tune it again"

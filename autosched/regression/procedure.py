@@ -80,21 +80,27 @@ def flagged(comparisons: Mapping[int, TimeComparison]) -> list[int]:
 
     ``comparisons`` has all compared entries.
     """
-    places = list(comparisons)
-    stand = dict(zip(places, discoveries([comparisons[i].p for i in places]), strict=True))
-    return [i for i in places if comparisons[i].verdict is SpeedChange.SLOWER and stand[i] and not comparisons[i].moved]
+    positions = list(comparisons)
+    stand = dict(zip(positions, discoveries([comparisons[i].p for i in positions]), strict=True))
+    return [
+        i for i in positions if comparisons[i].verdict is SpeedChange.SLOWER and stand[i] and not comparisons[i].moved
+    ]
 
 
 def judged(
-    comparisons: Mapping[int, TimeComparison], again: Mapping[int, TimeComparison], limits: Mapping[int, SlowdownLimits]
+    comparisons: Mapping[int, TimeComparison],
+    repeated: Mapping[int, TimeComparison],
+    limits: Mapping[int, SlowdownLimits],
 ) -> tuple[dict[int, ComparisonOutcome], str]:
     """Return the verdict on every entry, and the reason why the whole run is unreliable; "" if it is reliable.
 
-    ``again`` contains the comparisons of ``flagged`` entries in a second process.
+    ``repeated`` contains the comparisons of ``flagged`` entries in a second process.
     """
     suspects = set(flagged(comparisons))
     outcome = {
-        i: _confirmed(first, again[i], limits[i]) if i in suspects and i in again else _alone(first, i in suspects)
+        i: _confirmed(first, repeated[i], limits[i])
+        if i in suspects and i in repeated
+        else _alone(first, i in suspects)
         for i, first in comparisons.items()
     }
     if not one_sided([j.verdict for j in outcome.values()]):

@@ -48,9 +48,9 @@ class AtTuning:
             library = next((r for r in run if is_library(r.schedule)), None)
             if library is None or winner.policy != DEFAULT:
                 return None
-            mine, theirs = winner.measurement.timing, library.measurement.timing
-            if mine is not None and theirs is not None:
-                return cls(mine, Control("library", theirs, library.toolchain), winner.driver)
+            winner_timing, library_timing = winner.measurement.timing, library.measurement.timing
+            if winner_timing is not None and library_timing is not None:
+                return cls(winner_timing, Control("library", library_timing, library.toolchain), winner.driver)
         return None
 
 

@@ -108,18 +108,18 @@ def compare(times: Times, limits: SlowdownLimits, noise: float = 0.0) -> TimeCom
         ValueError: Times that are not positive, or incomplete rounds.
     """
     ratio = Ratio.paired(times.candidate, times.baseline, CONFIDENCE)
-    again = Ratio.paired(times.again, times.baseline, CONFIDENCE)
-    limit = max(limits.max_slowdown, noise, again.high - 1, 1 / again.low - 1 if again.low else math.inf)
+    repeat = Ratio.paired(times.again, times.baseline, CONFIDENCE)
+    limit = max(limits.max_slowdown, noise, repeat.high - 1, 1 / repeat.low - 1 if repeat.low else math.inf)
     lost = statistics.median(times.baseline) * (ratio.median - 1)
     control = Ratio.paired(times.control, times.baseline, CONFIDENCE) if times.control else None
     if math.isinf(limit):  # too few rounds to decide
-        return TimeComparison(SpeedChange.UNCERTAIN, ratio, again, control, limit, 1.0, lost, len(times.baseline))
+        return TimeComparison(SpeedChange.UNCERTAIN, ratio, repeat, control, limit, 1.0, lost, len(times.baseline))
     verdict = timing_statistics.verdict(ratio, limit)
     if verdict is SpeedChange.SLOWER and lost <= limits.floor:
         verdict = SpeedChange.SAME
     p = signed_rank.p_value(log_ratios(times.candidate, times.baseline), math.log1p(limit))
     return TimeComparison(
-        verdict, ratio, again, control, limit, p, lost, len(times.baseline), _moved(times, again, limits)
+        verdict, ratio, repeat, control, limit, p, lost, len(times.baseline), _moved(times, repeat, limits)
     )
 
 
@@ -156,9 +156,9 @@ def one_sided(verdicts: Sequence[SpeedChange]) -> bool:
     return min(slower, faster) == 0 and max(slower, faster) >= MOST * len(verdicts)
 
 
-def _moved(times: Times, again: Ratio, limits: SlowdownLimits) -> str:
-    if again.low > 1 + limits.max_slowdown or again.high < 1 - limits.max_slowdown:
-        return f"two runs of the baseline differ by {abs(again.median - 1):.1%}"
+def _moved(times: Times, repeat: Ratio, limits: SlowdownLimits) -> str:
+    if repeat.low > 1 + limits.max_slowdown or repeat.high < 1 - limits.max_slowdown:
+        return f"two runs of the baseline differ by {abs(repeat.median - 1):.1%}"
     half = len(times.control) // 2
     if not half:
         return ""

@@ -59,12 +59,11 @@ def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: St
 
     def checked(entry: CheckedEntry) -> CheckFinding:
         finding = check_entry(entry, pool, options)
-        others = orders.get(_family(entry), {})
-        if len(others) < 2 or finding.verdict.fails:
+        orders_of_family = orders.get(_family(entry), {})
+        if len(orders_of_family) < 2 or finding.verdict.fails:
             return finding
-        reason = (
-            f"batch-invariant entries of its problem have {len(others)} orders of sums: {'; '.join(others.values())}"
-        )
+        reason = f"batch-invariant entries of its problem have {len(orders_of_family)} orders of sums: "
+        reason += "; ".join(orders_of_family.values())
         return replace(finding, verdict=EntryStatus.WRONG, reasons=(reason, *finding.reasons))
 
     return in_threads(checked, entries, usable_cores())
@@ -137,8 +136,8 @@ def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> Ch
     if doubt and (entry.trial.verification is not None or entry.trial.provenance is Provenance.ESTIMATED):
         if not options.emulate and not verdict.fails:
             verdict = EntryStatus.UNCERTAIN
-        again = "and this check verified it again" if options.emulate else "and this check does not emulate it"
-        reasons.append(f"{doubt}, {again}: renew it with autosched verify --db")
+        repeated = "and this check verified it again" if options.emulate else "and this check does not emulate it"
+        reasons.append(f"{doubt}, {repeated}: renew it with autosched verify --db")
     if options.emulate:
         outcome = verify_one(
             template(entry.trial.schedule.template),

@@ -146,13 +146,13 @@ def check_timed(
                 stopped = _reason(error)
                 break
             on_progress("" if i in first and first[i].decided else "not decided")
-    again: dict[int, TimeComparison] = {}
+    repeated: dict[int, TimeComparison] = {}
     suspects = flagged(first)
     if suspects and not stopped:
         with _session(start) as session:
             for i in suspects:
                 try:
-                    again[i] = timed(session, i)
+                    repeated[i] = timed(session, i)
                 except _Failed as failure:
                     findings[i] = pairs[i].entry.finding(failure.verdict, f"in a second process: {failure}")
                 except ENTRY_ERRORS as error:
@@ -160,7 +160,7 @@ def check_timed(
                 except _MACHINE_ERRORS as error:
                     stopped = _reason(error)
                     break
-    judgements, doubt = judged(first, again, {i: pair.entry.limits for i, pair in pairs.items()})
+    judgements, doubt = judged(first, repeated, {i: pair.entry.limits for i, pair in pairs.items()})
     for i, judgement in judgements.items():
         if i not in findings:
             finding = _finding(pairs[i], judgement, timers[i])
@@ -246,10 +246,10 @@ class _Timer:
                 others=() if control in (None, "library") else (control,),
             )
             if all(entrant.status is Status.OK for entrant in entrants):
-                baseline, candidate, again = (entrant.seconds for entrant in entrants[:3])
+                baseline, candidate, repeated = (entrant.seconds for entrant in entrants[:3])
                 self.medians = statistics.median(baseline), statistics.median(candidate)
                 self.control = None if control is None else (control, statistics.median(entrants[3].seconds))
-                return Times(baseline, candidate, again, entrants[3].seconds if control is not None else ())
+                return Times(baseline, candidate, repeated, entrants[3].seconds if control is not None else ())
             if all(entrant.status is Status.OK for entrant in entrants[:3]):
                 self._controls.pop(0)  # this control is unavailable: try the next one
                 continue

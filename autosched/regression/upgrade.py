@@ -46,49 +46,49 @@ class CompiledTrial:
 
 
 def check_upgrade(
-    entries: Sequence[CheckedEntry], here: CompilePool, other: OtherCompiler, options: StaticOptions
+    entries: Sequence[CheckedEntry], installed: CompilePool, other: OtherCompiler, options: StaticOptions
 ) -> Iterator[CheckFinding]:
     """Yield a finding for each entry, in their order.
 
     Args:
         entries: The entries.
-        here: Compiles with this environment's NVRTC.
+        installed: Compiles with this environment's NVRTC.
         other: The other environment.
         options: Options of the emulation.
     """
-    with CompilePool(here.cache, workers=here.workers, other=other) as there:
+    with CompilePool(installed.cache, workers=installed.workers, other=other) as other_pool:
         for entry in entries:
             began = time.monotonic()
             try:
-                finding = _finding(entry, here, there, other, options)
+                finding = _finding(entry, installed, other_pool, other, options)
             except ENTRY_ERRORS as error:
                 finding = entry.unjudged(error)
             yield replace(finding, check_seconds=time.monotonic() - began)
 
 
 def _finding(
-    entry: CheckedEntry, here: CompilePool, there: CompilePool, other: OtherCompiler, options: StaticOptions
+    entry: CheckedEntry, installed: CompilePool, other_pool: CompilePool, other: OtherCompiler, options: StaticOptions
 ) -> CheckFinding:
     if is_library(entry.trial.schedule):
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
-    before = _compiled(entry, entry.trial, here)
+    before = _compiled(entry, entry.trial, installed)
     if isinstance(before, str):
-        return entry.finding(EntryStatus.CANNOT_COMPARE, f"compiled by {here.toolchain}: {before}")
-    after = _compiled(entry, entry.trial, there)
+        return entry.finding(EntryStatus.CANNOT_COMPARE, f"compiled by {installed.toolchain}: {before}")
+    after = _compiled(entry, entry.trial, other_pool)
     if isinstance(after, str):
         return entry.finding(
-            EntryStatus.BROKEN, f"compiled by {there.toolchain}: {after}: tune it again with that compiler"
+            EntryStatus.BROKEN, f"compiled by {other_pool.toolchain}: {after}: tune it again with that compiler"
         )
     worse = [
         *worse_code(before.code, after.code, options.growth),
         *_slower(entry, before, after),
-        *_overtaken(entry, before, after, here, there),
+        *_overtaken(entry, before, after, installed, other_pool),
     ]
     reasons = list(worse)
     numbers = {**_numbers(before, "here"), **_numbers(after, "there")}
     status = EntryStatus.SLOWER if reasons else EntryStatus.SAME
     if reasons:
-        reasons.append(f"tune it again with {there.toolchain}")
+        reasons.append(f"tune it again with {other_pool.toolchain}")
     if options.emulate:
         wrong = _verified(entry, before.kernel, other, options.seed)
         if wrong is not None:
@@ -104,13 +104,13 @@ def _compiled(entry: CheckedEntry, trial: Trial, pool: CompilePool) -> CompiledT
     program = compiled_today(entry, trial, pool)
     if isinstance(program, str):
         return program
-    its = template(trial.schedule.template)
-    kernel = its.kernel(entry.problem, trial.schedule, entry.device)
+    current_template = template(trial.schedule.template)
+    kernel = current_template.kernel(entry.problem, trial.schedule, entry.device)
     used = program.resources
     shared = used.static_shared_bytes + used.dynamic_shared_bytes
     candidate = Candidate(entry.problem, trial.schedule, kernel)
     try:
-        seconds = AnalyticEstimator(entry.device, TemplateSet([its]))(candidate, used, program)
+        seconds = AnalyticEstimator(entry.device, TemplateSet([current_template]))(candidate, used, program)
     except ValueError:
         seconds = None
     blocks = occupancy(entry.device, kernel.threads, used.registers, shared)
@@ -133,7 +133,7 @@ def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) ->
 
 
 def _overtaken(
-    entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, here: CompilePool, there: CompilePool
+    entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, installed: CompilePool, other_pool: CompilePool
 ) -> Iterator[str]:
     """Yield a line about rivals whose estimated times are better than the entry's only with the other compiler."""
     if before.seconds is None or after.seconds is None:
@@ -143,7 +143,7 @@ def _overtaken(
     for rival in entry.rivals:
         if is_library(rival.schedule):
             continue
-        then, now = _compiled(entry, rival, here), _compiled(entry, rival, there)
+        then, now = _compiled(entry, rival, installed), _compiled(entry, rival, other_pool)
         if isinstance(then, str) or isinstance(now, str) or then.seconds is None or now.seconds is None:
             continue
         if before.seconds <= then.seconds and after.seconds > now.seconds * margin:

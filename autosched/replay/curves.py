@@ -41,13 +41,13 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
         axis.set_axis_off()
     names = dict.fromkeys(searches.sampler for _, lines in panels for searches in lines)
     colours, dashes = color_sequences["tab10"], ("-", "--", ":")  # a sampler has the same colour in all panels
-    looks = dict(zip(names, itertools.cycle(itertools.product(dashes, colours)), strict=False))
+    styles = dict(zip(names, itertools.cycle(itertools.product(dashes, colours)), strict=False))
     for axis, (title, lines) in zip(axes, panels, strict=False):
         for searches in lines:
             curves = searches.curves()
             corners = _corners(curves)
             low, middle, high = curves[:, corners]
-            dash, colour = looks[searches.sampler]
+            dash, colour = styles[searches.sampler]
             axis.step(corners + 1, middle, dash, where="post", color=colour, label=searches.sampler, linewidth=1.5)
             axis.fill_between(corners + 1, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
         axis.set_title(title, parse_math=False)  # escape $ in names

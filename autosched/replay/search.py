@@ -110,14 +110,14 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
 
 
 def searches(
-    table: Table, name: str, make: Make, *, budget: int, repeats: int, first_seed: int = 0, batch: int = 1
+    table: Table, name: str, make_sampler: Make, *, budget: int, repeats: int, first_seed: int = 0, batch: int = 1
 ) -> Searches:
     """Search ``table`` ``repeats`` times, with the seeds from ``first_seed`` on.
 
     Args:
         table: The recorded times.
         name: Name of the sampler in the result.
-        make: Returns a new sampler for a space and a seed.
+        make_sampler: Returns a new sampler for a space and a seed.
         budget: Evaluations of each search.
         repeats: Number of searches.
         first_seed: Seed of the first search; each further one has the next seed.
@@ -128,7 +128,8 @@ def searches(
     """
     space = table.space()
     results = [
-        search(table, space, make(space, seed), budget, seed, batch) for seed in range(first_seed, first_seed + repeats)
+        search(table, space, make_sampler(space, seed), budget, seed, batch)
+        for seed in range(first_seed, first_seed + repeats)
     ]
     return Searches(name, budget, tuple(results))
 

@@ -155,8 +155,8 @@ def markdown(summary: Summary) -> str:
         cells = (_ICONS[case.outcome], _md(case.name), _md(case.verdict), *map(_md, case.cells), _md(case.reason))
         lines.append(f"| {' | '.join(cells)} |")
     if len(summary.cases) > len(shown):
-        left_out = f"{len(summary.cases) - len(shown)} of {len(summary.cases)} cases"
-        lines += ["", f"Not shown here, but in the JSON and the JUnit XML: {left_out}."]
+        omitted = f"{len(summary.cases) - len(shown)} of {len(summary.cases)} cases"
+        lines += ["", f"Not shown here, but in the JSON and the JUnit XML: {omitted}."]
     if summary.footnote:
         lines += ["", f"{_md(summary.footnote)}."]
     facts = ", ".join(f"{name} {value}" for name, value in summary.facts.items() if value)
@@ -217,8 +217,8 @@ def _data(text: str) -> str:
 
 def _from_here(file: str) -> str:
     """Return the path relative to the current folder, as GitHub expects; unchanged for a file outside it."""
-    path, here = Path(file), Path.cwd()
-    return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
+    path, current_folder = Path(file), Path.cwd()
+    return str(path.relative_to(current_folder)) if path.is_absolute() and path.is_relative_to(current_folder) else file
 
 
 def _property(text: str) -> str:

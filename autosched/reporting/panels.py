@@ -203,8 +203,8 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
 
     def fit(cell: Cell, turned: bool) -> float:
         lines = [cell.text.replace("\n", "   ")] if turned else cell.text.split("\n")
-        room = (cell.columns * column_points, cell.rows * row_points)
-        along, across = room[::-1] if turned else room
+        available = (cell.columns * column_points, cell.rows * row_points)
+        along, across = available[::-1] if turned else available
         return min(along / (_GLYPH * max(map(len, lines)) + 0.4), across / (1.2 * len(lines) + 0.2), _LARGEST_POINTS)
 
     # compute only once for each cell size and text length

@@ -248,14 +248,14 @@ def _thread_cells(layout: NestedLayout) -> list[Cell]:
     batch = NestedLayout(
         one, one, layout.outer_tile, layout.thread_tile, layout.element_tile, (0,) * layout.rank, layout.thread_strides
     )
-    _, threads, places = batch.owners()
+    _, threads, slots = batch.owners()
     atom = layout.element_tile
     span = math.prod(atom)
     virtual = batch.virtual_thread_ids(np.arange(batch.threads))
     cells = []
     for row in range(0, batch.shape[0], atom[0]):
         for column in range(0, batch.shape[1], atom[1]):
-            thread, position = int(threads[row, column]), int(places[row, column])
+            thread, position = int(threads[row, column]), int(slots[row, column])
             copies = np.flatnonzero((virtual == virtual[thread]).all(axis=1)).tolist()
             registers = f"r{position}" if span == 1 else f"r{position}-{position + span - 1}"
             colour = cyclic_colour(thread / batch.threads)

@@ -107,10 +107,10 @@ def sampler(
             raise ValueError(
                 f"the sampler {name} cannot be loaded ({error or type(error).__name__}): fix or uninstall its package"
             ) from error
-    made = factory(space, seed=seed, estimates=estimates, threads=threads)
-    if not isinstance(made, Sampler):
+    created = factory(space, seed=seed, estimates=estimates, threads=threads)
+    if not isinstance(created, Sampler):
         raise ValueError(f"the sampler {name} is not an autosched.samplers.Sampler: let its class inherit from it")
-    return made
+    return created
 
 
 def check(name: str, seed: int) -> None:

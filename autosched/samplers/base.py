@@ -32,13 +32,13 @@ def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedu
         The first ``n`` that differ enough from all selected before; if they are fewer, then the best of the others.
     """
     chosen: list[Schedule] = []
-    others: list[Schedule] = []
+    similar: list[Schedule] = []
     for schedule in ranked:
         if len(chosen) == n:
             break
         near = any(differences(schedule, c) < distance for c in chosen)
-        (others if near else chosen).append(schedule)
-    return [*chosen, *others][:n]
+        (similar if near else chosen).append(schedule)
+    return [*chosen, *similar][:n]
 
 
 class Sampler(ABC):

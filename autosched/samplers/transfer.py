@@ -41,15 +41,15 @@ class TransferredTimes:
 
     def __init__(self, space: SearchSpace, measurements: Mapping[Schedule, Measurement]) -> None:
         self._space = space
-        here = {p.name for member in space.members.values() for p in member.parameters}
-        there: dict[str, dict[Value, None]] = {}
+        own_names = {p.name for member in space.members.values() for p in member.parameters}
+        recorded_values: dict[str, dict[Value, None]] = {}
         for schedule in measurements:
             for name, value in schedule.items:
-                there.setdefault(name, {})[value] = None
-        self.shared = tuple(name for name, values in there.items() if name in here and len(values) > 1)
+                recorded_values.setdefault(name, {})[value] = None
+        self.shared = tuple(name for name, values in recorded_values.items() if name in own_names and len(values) > 1)
         if not self.shared:
             raise ValueError("the two recordings share no parameter that varies: give one of the same kernel")
-        self._codes = {name: {value: i for i, value in enumerate(there[name])} for name in self.shared}
+        self._codes = {name: {value: i for i, value in enumerate(recorded_values[name])} for name in self.shared}
         times: dict[tuple[Value, ...], list[float]] = {}
         for schedule, measurement in measurements.items():
             seconds = math.inf if measurement.timing is None else measurement.timing.median

@@ -207,10 +207,10 @@ def tune_suite(
         raise SuiteError(f"{trials} trials are too few for {len(members)} problems: give at least one for each")
     chunk = max(1, min(CHUNK, trials // (2 * len(members))))
     standings = tuple(Standing(member) for member in members)
-    left, began = trials, time.monotonic()
+    remaining, began = trials, time.monotonic()
     out_of_time, interrupted, stopped = False, False, ""
     try:
-        while left and not (interrupted or stopped):
+        while remaining and not (interrupted or stopped):
             usual = _chunk_seconds(standings)
             standing = max(standings, key=lambda s: s.expected_gain if seconds is None else s.gain_per_second(usual))
             rest = None if seconds is None else seconds - (time.monotonic() - began)
@@ -221,7 +221,7 @@ def tune_suite(
             try:
                 result = tuner.tune(
                     standing.member.problem,
-                    trials=min(chunk, left),
+                    trials=min(chunk, remaining),
                     database=database,
                     seconds=rest,
                     progress=so_far,
@@ -232,13 +232,13 @@ def tune_suite(
             except CommonFailure as error:
                 result = replace(error.result, exhausted=True)
             standing.add(result)
-            left -= len(result.trials)
+            remaining -= len(result.trials)
             interrupted, stopped = result.interrupted, result.stopped
             tell(standing, result)
     except KeyboardInterrupt:  # Ctrl-C came between two chunks
         interrupted = True
     _look_up(standings, database, options.get("device"))
-    return SuiteResult(standings, trials - left, time.monotonic() - began, out_of_time, interrupted, stopped)
+    return SuiteResult(standings, trials - remaining, time.monotonic() - began, out_of_time, interrupted, stopped)
 
 
 def _chunk_seconds(standings: Sequence[Standing]) -> float:

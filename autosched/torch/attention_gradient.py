@@ -64,18 +64,18 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
             raise RuntimeError(context.reason)
         *tensors, out, sums = context.saved_tensors
         by_name, gradient = dict(zip(context.names, tensors, strict=True)), gradient.contiguous()
-        wanted = dict(zip(context.names, context.needs_input_grad[2:], strict=True))
+        is_needed = dict(zip(context.names, context.needs_input_grad[2:], strict=True))
         gradients: dict[str, Any] = {}
-        if any(wanted[name] for name in Attention.inputs):
+        if any(is_needed[name] for name in Attention.inputs):
             options = {name: context.options[name] for name in AttentionBackward.call_options}
             more = {name: by_name[name] for name in AttentionBackward.optional_inputs if name in by_name}
             inputs = [by_name[name] for name in Attention.inputs]
             gradients = dict(
                 zip(Attention.inputs, _backward(*inputs, out, sums, gradient, **more, **options), strict=True)
             )
-        if wanted.get("sinks"):
+        if is_needed.get("sinks"):
             gradients["sinks"] = _of_sinks(by_name["sinks"], out, sums, gradient, "offsets" in by_name)
-        return (None, None, *(gradients.get(name) if needed else None for name, needed in wanted.items()))
+        return (None, None, *(gradients.get(name) if needed else None for name, needed in is_needed.items()))
 
 
 def _with_gradient(*arguments: Any, **named: Any) -> Any:

@@ -52,14 +52,14 @@ def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0
         time_limit: CPU seconds that each launch may take.
     """
     opened = database if isinstance(database, Database) else Database(database)
-    mine = _Emulated(opened, device, time_limit)
+    emulation = _Emulated(opened, device, time_limit)
     with _lock:
-        _stack.append(mine)
+        _stack.append(emulation)
     try:
         yield
     finally:
         with _lock:
-            _stack.remove(mine)
+            _stack.remove(emulation)
 
 
 def compute(name: str, *arguments: Any) -> Any:

@@ -107,13 +107,13 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch ha
     def backward(context: Any, gradient: Any) -> Any:
         saved = iter(context.saved_tensors)
         tensors: list[Any] = [next(saved).detach() if is_tensor else None for is_tensor in context.given]
-        wanted = [i for i, needed in enumerate(context.needs_input_grad[2:]) if needed]
+        needed_inputs = [i for i, needed in enumerate(context.needs_input_grad[2:]) if needed]
         with torch.enable_grad():
-            for i in wanted:
+            for i in needed_inputs:
                 tensors[i].requires_grad_()
             result = getattr(formulas, context.name)(*tensors, *context.options)
-            results = torch.autograd.grad(result, [tensors[i] for i in wanted], gradient)
-        gradients = dict(zip(wanted, results, strict=True))
+            results = torch.autograd.grad(result, [tensors[i] for i in needed_inputs], gradient)
+        gradients = dict(zip(needed_inputs, results, strict=True))
         return (None, None, *(gradients.get(i) for i in range(len(tensors))))
 
 

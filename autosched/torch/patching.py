@@ -102,13 +102,13 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
-        make = _REQUESTS.get(func)
-        if make is None or torch.compiler.is_compiling():
+        make_request = _REQUESTS.get(func)
+        if make_request is None or torch.compiler.is_compiling():
             return func(*args, **keywords)
         name = getattr(func, "__name__", str(func)).strip("_")
         problem: Problem | str
         try:
-            request = make(*args, **keywords)
+            request = make_request(*args, **keywords)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
             # arguments that the operator does not have, for example out=
@@ -131,8 +131,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         The reason is "" if autosched handles the call.
         """
         tensors = [t for t in request.tensors if t is not None]
-        looks = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
-        key = (request.operator, len(tensors), tuple(request.options.items()), looks)
+        signature = tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
+        key = (request.operator, len(tensors), tuple(request.options.items()), signature)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._look_up(request, {t.device.type for t in tensors})

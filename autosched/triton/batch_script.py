@@ -49,11 +49,11 @@ class FunctionInBatches:
         default_factory=list
     )  # number of rows and first extent of each random draw, per run
 
-    def why_not(self, places: Sequence[int]) -> str:
+    def why_not(self, positions: Sequence[int]) -> str:
         """Return "", because the function accepts any number of rows."""
         return ""
 
-    def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
+    def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
         """Call the function for a batch, with launches in one order of blocks.
 
         Raises:
@@ -63,8 +63,8 @@ class FunctionInBatches:
         self.session.plan = replace(self.session.plan, orders=(order,))
         outputs: dict[str, Array] = {}
         for _ in range(launches):
-            with self._rows_drawn(places):
-                outputs = self._results(self.function(**{self.rows.name: len(places)}), len(places))
+            with self._rows_drawn(positions):
+                outputs = self._results(self.function(**{self.rows.name: len(positions)}), len(positions))
         new_launches = self.session.launches[begun:]
         self.launches[name] = new_launches
         failed = next((launch for launch in new_launches if not launch.verdict.ok), None)
@@ -95,12 +95,12 @@ class FunctionInBatches:
         return results
 
     @contextmanager
-    def _rows_drawn(self, places: Sequence[int]) -> Iterator[None]:
+    def _rows_drawn(self, positions: Sequence[int]) -> Iterator[None]:
         """Make torch's random functions draw each row of a batch with its own seed."""
         import torch
 
         drawn: dict[int, tuple[int, int]] = {}
-        whole = list(range(len(places)))
+        all_rows = list(range(len(positions)))
 
         def wrapped(name: str) -> Callable[..., Any]:
             original = getattr(torch, name)
@@ -110,9 +110,9 @@ class FunctionInBatches:
                 if rows.dim() == 0:
                     return rows
                 call = len(drawn)
-                drawn[call] = (len(places), rows.shape[0])
-                moved = list(places) != whole and self._is_batched(call, len(places), rows.shape[0])
-                ids = list(places) if moved else list(range(rows.shape[0]))
+                drawn[call] = (len(positions), rows.shape[0])
+                moved = list(positions) != all_rows and self._is_batched(call, len(positions), rows.shape[0])
+                ids = list(positions) if moved else list(range(rows.shape[0]))
                 values = np.stack([self._row(name, call, i, tuple(rows.shape[1:]), args, keywords) for i in ids])
                 rows.copy_(torch.from_numpy(values).to(rows.dtype))
                 return rows
@@ -154,10 +154,10 @@ class FunctionInBatches:
             all_causes.append(
                 Cause(*_file_and_line(at.called_at), f"different kernels are launched with {failed.name}")
             )
-        for one, its in zip(first, other, strict=False):
+        for one, other_launch in zip(first, other, strict=False):
             if batch:
-                all_causes += _configuration(one, its, failed.name)
-                all_causes += batch_branches(one.ptx, one.kernel, _sources(one, its))
+                all_causes += _configuration(one, other_launch, failed.name)
+                all_causes += batch_branches(one.ptx, one.kernel, _sources(one, other_launch))
             elif failed.name.startswith("rows moved"):
                 all_causes += batch_branches(one.ptx, one.kernel, BatchSources({}, position=True))
             all_causes += atomic_sums(one.ptx, one.kernel)
@@ -188,8 +188,8 @@ def _of(values: Mapping[Any, Any], name: str) -> Any:
 
 def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
     """Return which parameters differ between two launches, named as in the first one, and whether the grid does."""
-    others = dict(other.numbers.values())
-    changed = {k: name for k, (name, data) in one.numbers.items() if others.get(name) != data}
+    other_numbers = dict(other.numbers.values())
+    changed = {k: name for k, (name, data) in one.numbers.items() if other_numbers.get(name) != data}
     return BatchSources(changed, grid=one.grid != other.grid)
 
 

@@ -317,13 +317,13 @@ def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
     before = {name: getattr(triton.testing, name) for name in names}
     run = triton.testing.Mark.run
     try:
-        for name, ours in names.items():
-            setattr(triton.testing, name, ours)
+        for name, replacement in names.items():
+            setattr(triton.testing, name, replacement)
         triton.testing.Mark.run = _skip_benchmark
         yield
     finally:
-        for name, theirs in before.items():
-            setattr(triton.testing, name, theirs)
+        for name, original in before.items():
+            setattr(triton.testing, name, original)
         triton.testing.Mark.run = run
 
 

@@ -286,8 +286,8 @@ class Session:
         call()
         elapsed, once = self.milliseconds - before, self.launches[first:]
         call()
-        again = self.launches[first + len(once) :]
-        for a, b in zip(once, again, strict=False):
+        repeated = self.launches[first + len(once) :]
+        for a, b in zip(once, repeated, strict=False):
             changed = [n for n, values in a.emulation.outputs.items() if not _same(values, b.emulation.outputs.get(n))]
             if changed:
                 note = (

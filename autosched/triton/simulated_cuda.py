@@ -78,9 +78,9 @@ def _restored(owner: Any, name: str, before: Any) -> None:
         setattr(owner, name, before)
 
 
-def _noted_on_host(make: Callable[..., torch.Tensor], storages: Storages) -> Callable[..., torch.Tensor]:
+def _noted_on_host(function: Callable[..., torch.Tensor], storages: Storages) -> Callable[..., torch.Tensor]:
     def created(*args: Any) -> torch.Tensor:
-        tensor = make(*args)
+        tensor = function(*args)
         storages.place(tensor, "plain")
         return tensor
 

@@ -75,16 +75,16 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
         return CUDA if is_device else actual
 
     def to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        wanted, changes, non_blocking = destination(args, kwargs)
-        wanted = CUDA if is_index(wanted) else torch.device(wanted) if wanted is not None else None
-        if wanted is not None and wanted.type not in ("cpu", "cuda"):
+        requested, changes, non_blocking = destination(args, kwargs)
+        requested = CUDA if is_index(requested) else torch.device(requested) if requested is not None else None
+        if requested is not None and requested.type not in ("cpu", "cuda"):
             return _TENSOR.to(tensor, *args, **kwargs)
         result = _TENSOR.to(tensor, **changes) if changes else tensor
-        if wanted is None or (wanted.type == "cpu") == (storages.host_of(tensor) is not None):
+        if requested is None or (requested.type == "cpu") == (storages.host_of(tensor) is not None):
             return result
         moved = result if storage_address(result) != storage_address(tensor) else result.clone()
         host: Host = "pinned" if non_blocking else "plain"  # torch also pins the target of asynchronous copies
-        storages.place(moved, host if wanted.type == "cpu" else None)
+        storages.place(moved, host if requested.type == "cpu" else None)
         streams.copy(tensor, moved, non_blocking=non_blocking)
         return moved
 
@@ -144,10 +144,10 @@ def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[
     other = keywords.pop("other", None)
     if other is not None:
         keywords |= {"device": other.device, "dtype": other.dtype}
-    wanted = keywords.pop("device", None)
+    requested = keywords.pop("device", None)
     non_blocking = bool(keywords.pop("non_blocking", False))
     changes = {name: value for name, value in keywords.items() if value is not None and value is not False}
-    return wanted, changes, non_blocking
+    return requested, changes, non_blocking
 
 
 class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]

@@ -30,8 +30,8 @@ def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
 def _values(least: int, most: int) -> Iterator[int]:
     """Yield one more than each power of two in the range, and the largest power with its neighbours."""
     powers = [2**k for k in range(most.bit_length()) if least <= 2**k <= most]
-    wanted = [least, *(p + 1 for p in powers), *(p + k for p in powers[-1:] for k in (-1, 0)), most]
-    yield from dict.fromkeys(v for v in wanted if least <= v <= most)
+    candidates = [least, *(p + 1 for p in powers), *(p + k for p in powers[-1:] for k in (-1, 0)), most]
+    yield from dict.fromkeys(v for v in candidates if least <= v <= most)
 
 
 def named(size: Size) -> str:

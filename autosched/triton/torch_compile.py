@@ -90,17 +90,17 @@ def _prepared(fake_cuda: bool) -> Iterator[None]:
     before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
     has_triton = detection.has_triton
     _forget()
-    for owner, name, ours in replaced:
-        setattr(owner, name, ours)
+    for owner, name, replacement in replaced:
+        setattr(owner, name, replacement)
     try:
         with config.patch(_SETTINGS):
             yield
     finally:
-        for (owner, name, _), theirs in zip(replaced, before, strict=True):
-            if theirs is _ABSENT:
+        for (owner, name, _), original in zip(replaced, before, strict=True):
+            if original is _ABSENT:
                 delattr(owner, name)
             else:
-                setattr(owner, name, theirs)
+                setattr(owner, name, original)
         if hasattr(has_triton, "cache_clear"):  # drop the cached answer that a GPU exists
             has_triton.cache_clear()
         _forget()

@@ -81,12 +81,12 @@ class InFlightLimit:
             return max(self._most, several)
         following = max(self._cost("measure") / self._gpus, self._cost("propose"))
         compiled = [seconds for seconds in self._seconds["compile"] if seconds > 0]
-        wanted = self._compilers
+        slots = self._compilers
         if compiled:
-            wanted = math.ceil(wanted * len(self._seconds["compile"]) / len(compiled))
+            slots = math.ceil(slots * len(self._seconds["compile"]) / len(compiled))
         if self._seconds["compile"] and following > 0:
-            wanted = min(wanted, math.ceil(statistics.median(compiled or [0.0]) / following))
-        return max(wanted, several)
+            slots = min(slots, math.ceil(statistics.median(compiled or [0.0]) / following))
+        return max(slots, several)
 
     def _cost(self, kind: str) -> float:
         return statistics.median(self._seconds[kind] or [0.0])

@@ -249,10 +249,10 @@ class Tuner:
                     reported and self._sampler.has_controls
                 )  # results may allow proposals with new compiler controls
                 late = self._num_proposed > 0 and self._is_late
-                room, least = self._room()
+                available, least = self._room()
                 ended = exhausted or late or self._num_unpromising >= UNPROMISING or bool(self._common_failure)
-                if room >= least and not ended:
-                    schedules = self._propose(room)
+                if available >= least and not ended:
+                    schedules = self._propose(available)
                     exhausted = not schedules
                     self._submit(schedules, stream)
                     self._sampler.prepare()
@@ -265,9 +265,9 @@ class Tuner:
 
     def _room(self) -> tuple[int, int]:
         """Return the number of schedules that may be proposed, and the minimum that makes a proposal worth its cost."""
-        room, least = self._in_flight_limit.room(self._num_reported, len(self._pending), self._sampler.batch)
+        available, least = self._in_flight_limit.room(self._num_reported, len(self._pending), self._sampler.batch)
         remaining = self._plan.trials - self._num_proposed
-        return min(room, remaining), max(min(least, remaining), 1)
+        return min(available, remaining), max(min(least, remaining), 1)
 
     def _propose(self, n: int) -> list[Schedule]:
         began = time.monotonic()

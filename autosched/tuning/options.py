@@ -206,12 +206,14 @@ class TuneOptions(BackendOptions, SearchOptions):
             The limits.
         """
         plan = super().plan()
-        its = None if self.effort is None else effort(self.effort)
+        chosen_effort = None if self.effort is None else effort(self.effort)
         trials, min_gain, verification_seconds = self.trials, self.min_gain, self.verification_seconds
-        if its is not None:
-            trials = its.trials if trials is None else trials
-            min_gain = its.min_gain if min_gain is None else min_gain
-            verification_seconds = its.verification_seconds if verification_seconds is None else verification_seconds
+        if chosen_effort is not None:
+            trials = chosen_effort.trials if trials is None else trials
+            min_gain = chosen_effort.min_gain if min_gain is None else min_gain
+            verification_seconds = (
+                chosen_effort.verification_seconds if verification_seconds is None else verification_seconds
+            )
         unplanned = self.trials is None and self.sampler is None and self.effort in (None, "quick")
         if unplanned and model_alone and self.objectives.is_time:
             plan = dataclasses.replace(plan, trials=MODEL_TRIALS, min_gain=MODEL_GAIN, sampler=MODEL, search_model=True)
@@ -220,7 +222,7 @@ class TuneOptions(BackendOptions, SearchOptions):
             trials=plan.trials if trials is None else trials,
             min_gain=plan.min_gain if min_gain is None else min_gain,
             verification_seconds=plan.verification_seconds if verification_seconds is None else verification_seconds,
-            model_first=its is not None and its.model_first and not plan.search_model,
+            model_first=chosen_effort is not None and chosen_effort.model_first and not plan.search_model,
         )
 
 

@@ -173,7 +173,7 @@ def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Pr
 
     if not problem.batch_sizes:
         return
-    wanted = family_key(problem)
+    key = family_key(problem)
     for summary in store.problems(problem.operator):
         if summary.device != device.name or not summary.works:
             continue
@@ -181,7 +181,7 @@ def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Pr
             member = store.problem(summary)
         except StoreError:
             continue
-        if member.batch_sizes and family_key(member) == wanted:
+        if member.batch_sizes and family_key(member) == key:
             trial = store.best(member, device.name)
             if trial is not None and not is_library(trial.schedule):
                 yield member, trial

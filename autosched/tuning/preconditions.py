@@ -75,11 +75,13 @@ def refuse_earlier(name: str, earlier: Sequence[Trial], task: SearchTask, runner
 def _refuse_other_model(name: str, earlier: Sequence[Trial], runner: Runner) -> None:
     if runner.provenance is not Provenance.ESTIMATED:
         return
-    mine = runner.fingerprint().get("model", "")
+    current = runner.fingerprint().get("model", "")
     for trial in earlier:
-        theirs = trial.runner_info.model
-        if theirs != mine and backends.TRAINED in f"{mine} {theirs}":
-            raise ValueError(f"{name} has times of this problem estimated by {theirs}, not {mine}: use another --db")
+        earlier_model = trial.runner_info.model
+        if earlier_model != current and backends.TRAINED in f"{current} {earlier_model}":
+            raise ValueError(
+                f"{name} has times of this problem estimated by {earlier_model}, not {current}: use another --db"
+            )
 
 
 def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSpace) -> None:
@@ -87,11 +89,11 @@ def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSp
 
     installed = {*space.members, *(template.name for template in templates())}
     for trial in earlier:
-        its = trial.schedule.template
-        if trial.measurement.timing is not None and its not in installed and not is_library(trial.schedule):
+        template_name = trial.schedule.template
+        if trial.measurement.timing is not None and template_name not in installed and not is_library(trial.schedule):
             raise ValueError(
-                f"trial {trial.id} of {name} needs the template {its!r}, which is not installed: install its package, "
-                "or use another --db"
+                f"trial {trial.id} of {name} needs the template {template_name!r}, which is not installed: install its "
+                "package, or use another --db"
             )
         member = space.members.get(trial.schedule.template)
         if member is not None and trial.space_version == member.fingerprint:

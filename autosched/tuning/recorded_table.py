@@ -80,7 +80,7 @@ def _own(name: str, space: Space, recorded: Mapping[str, RawValue]) -> Schedule 
 
 def _value(parameter: Parameter, recorded: RawValue) -> Value | None:
     if not parameter.is_text:
-        whole = float(recorded) if isinstance(recorded, (int, float)) else None
-        return int(whole) if whole is not None and whole.is_integer() and int(whole) in parameter.values else None
+        number = float(recorded) if isinstance(recorded, (int, float)) else None
+        return int(number) if number is not None and number.is_integer() and int(number) in parameter.values else None
     text = repr(float(recorded)) if isinstance(recorded, float) or parameter.kind == "ordinal" else str(recorded)
     return text if text in parameter.values else None

@@ -62,11 +62,11 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
     observations: list[Observations] = []
     others = 0
     for trials in sources:
-        mine = [r for r in trials if r.provenance in KINDS[kind] and _is_of_space(r.schedule)]
+        selected = [r for r in trials if r.provenance in KINDS[kind] and _is_of_space(r.schedule)]
         other = [r for r in trials if r.ok and r.provenance not in KINDS[kind]]
         usable_keys = {key for key, r in {r.problem_key: r for r in other}.items() if _problem(r) is not None}
         others += sum(r.problem_key in usable_keys for r in other)
-        observations += observations_of(mine, left_out)
+        observations += observations_of(selected, left_out)
     return TrainingData(merged(observations), dict(left_out), others)
 
 
@@ -74,11 +74,11 @@ def usable(data: TrainingData) -> TrainingData:
     """Return the data without schedules that the current kernel templates cannot generate."""
     trials, left_out = [], Counter(data.left_out)
     for one in data.observations:
-        now, gone = one.usable()
+        now, num_unusable = one.usable()
         if now is not None:
             trials.append(now)
-        if gone:
-            left_out["of schedules that this version cannot generate, or whose cost is not stated"] += gone
+        if num_unusable:
+            left_out["of schedules that this version cannot generate, or whose cost is not stated"] += num_unusable
     return TrainingData(tuple(trials), dict(left_out), data.others)
 
 

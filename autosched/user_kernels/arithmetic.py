@@ -37,21 +37,21 @@ def truth(a: Array) -> BoolArray:
 def constant(value: object, kind: Type) -> Evaluate:
     """Return a constant."""
     array = np.asarray(value, dtype=STORAGE[kind])
-    return lambda look: (array, _ALWAYS)
+    return lambda look_up: (array, _ALWAYS)
 
 
 def named(name: str, kind: Type) -> Evaluate:
     """Return the values of a name. Values of a float name may be texts that spell floats."""
     if kind == "float":
-        return lambda look: (look(name).astype(np.float64), _ALWAYS)
-    return lambda look: (look(name), _ALWAYS)
+        return lambda look_up: (look_up(name).astype(np.float64), _ALWAYS)
+    return lambda look_up: (look_up(name), _ALWAYS)
 
 
 def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
     """Return an evaluator of a function of one argument that is defined for every value."""
 
-    def evaluate(look: Callable[[str], Array]) -> Pair:
-        values, defined = operand(look)
+    def evaluate(look_up: Callable[[str], Array]) -> Pair:
+        values, defined = operand(look_up)
         return function(values), defined
 
     return evaluate
@@ -70,8 +70,8 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
         The evaluator.
     """
 
-    def evaluate(look: Callable[[str], Array]) -> Pair:
-        pairs = [operand(look) for operand in operands]
+    def evaluate(look_up: Callable[[str], Array]) -> Pair:
+        pairs = [operand(look_up) for operand in operands]
         if len(pairs) == 1:
             return settled(pairs[0])
         result = pairs[0]
@@ -101,8 +101,8 @@ def _as(kind: Type, values: Array) -> Array:
 def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate) -> Evaluate:
     """Return a comparison of two operands."""
 
-    def evaluate(look: Callable[[str], Array]) -> Pair:
-        (left, defined), (right, also) = a(look), b(look)
+    def evaluate(look_up: Callable[[str], Array]) -> Pair:
+        (left, defined), (right, also) = a(look_up), b(look_up)
         return np.asarray(compare(left, right), dtype=np.bool_), defined & also
 
     return evaluate
@@ -114,11 +114,11 @@ def is_among(a: Evaluate, values: Sequence[Evaluate]) -> Evaluate:
     All listed values are evaluated, so an undefined one makes it undefined.
     """
 
-    def evaluate(look: Callable[[str], Array]) -> Pair:
-        value, defined = a(look)
+    def evaluate(look_up: Callable[[str], Array]) -> Pair:
+        value, defined = a(look_up)
         is_member = np.zeros_like(defined)
         for other in values:
-            candidate, is_defined = other(look)
+            candidate, is_defined = other(look_up)
             is_member = is_member | (value == candidate)
             defined = defined & is_defined
         return np.asarray(is_member, dtype=np.bool_), defined
@@ -132,10 +132,10 @@ def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
     The result is the first operand whose truth value is ``stop``, else the last operand.
     """
 
-    def evaluate(look: Callable[[str], Array]) -> Pair:
-        values, defined = parts[-1](look)
+    def evaluate(look_up: Callable[[str], Array]) -> Pair:
+        values, defined = parts[-1](look_up)
         for part in reversed(parts[:-1]):
-            first, is_defined = part(look)
+            first, is_defined = part(look_up)
             ends = truth(first) == stop
             values = np.where(ends, first, values)
             defined = is_defined & (ends | defined)
@@ -157,8 +157,8 @@ def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> E
         The evaluator.
     """
 
-    def evaluate(look: Callable[[str], Array]) -> Pair:
-        (condition, defined), (a, a_defined), (b, b_defined) = test(look), then(look), otherwise(look)
+    def evaluate(look_up: Callable[[str], Array]) -> Pair:
+        (condition, defined), (a, a_defined), (b, b_defined) = test(look_up), then(look_up), otherwise(look_up)
         chosen = truth(condition)
         return _as(kind, np.where(chosen, a, b)), defined & np.where(chosen, a_defined, b_defined)
 

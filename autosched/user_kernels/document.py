@@ -80,7 +80,7 @@ def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
 
 
-def refuse_unprintable(document: Mapping[str, Any], places: KeyPositions) -> None:
+def refuse_unprintable(document: Mapping[str, Any], positions: KeyPositions) -> None:
     """Raise KernelFileError for a text with terminal control characters, since texts are displayed."""
     waiting: list[tuple[Keys, Any]] = [((), document)]
     while waiting:
@@ -88,12 +88,12 @@ def refuse_unprintable(document: Mapping[str, Any], places: KeyPositions) -> Non
         if isinstance(value, Mapping):
             for key in value:
                 if isinstance(key, str) and not _is_shown(key):
-                    raise places.error(path, f"the key {key!a:.60} has a character that cannot be printed")
+                    raise positions.error(path, f"the key {key!a:.60} has a character that cannot be printed")
             waiting += [((*path, key), inner) for key, inner in value.items()]
         elif isinstance(value, (list, tuple)):
             waiting += [((*path, position), inner) for position, inner in enumerate(value)]
         elif isinstance(value, str) and not _is_shown(value):
-            raise places.error(path, f"{value!a:.60} has a character that cannot be printed")
+            raise positions.error(path, f"{value!a:.60} has a character that cannot be printed")
 
 
 def _is_shown(text: str) -> bool:
@@ -147,8 +147,8 @@ def _path(key: str) -> Keys:
 class DocumentTable:
     """One table of a document. It records which keys are read; ``done`` rejects the others."""
 
-    def __init__(self, values: Any, places: KeyPositions, path: Keys = ()) -> None:
-        self.places, self.path = places, path
+    def __init__(self, values: Any, positions: KeyPositions, path: Keys = ()) -> None:
+        self.places, self.path = positions, path
         if not isinstance(values, Mapping):
             self.fail(f"this must be a table, not {_shown(values)}")
         for key in values:

@@ -81,12 +81,12 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
 def _compiled(kernel: GeneratedKernel) -> PtxOutput:
     """Compile for the oldest architecture that the kernel seems to support. If that fails, retry with the newest."""
     options = tuple(dict.fromkeys((*PTX_OPTIONS, *for_ptx(kernel.compile_options))))
-    first, *others = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
+    first, *fallbacks = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     compiled = partial(
         compile_to_ptx, kernel.source, kernel.entry, headers=kernel.headers, options=options, limits=kernel.limits
     )
     output = compiled(arch=first)
-    for arch in others:
+    for arch in fallbacks:
         if output.text is None and output.seconds <= _PATIENCE:
             newer = compiled(arch=arch)
             output = output if newer.text is None else newer
@@ -151,14 +151,14 @@ def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
 def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) -> None:
     """Check that every constant variable of the source is filled, and large enough for its contents."""
     sizes = {o.name: o.bytes for o in kernel.symbols}
-    places = {a.name: a.place for a in file.arguments}
+    keys = {a.name: a.place for a in file.arguments}
     declared = {_plain(v.name): v for v in module.variables if v.space == "const"}
     for name, size in sizes.items():
         if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
-            raise KernelFileError(f"{places[name]}: the source has no __constant__ variable {name!r}")
+            raise KernelFileError(f"{keys[name]}: the source has no __constant__ variable {name!r}")
         if name in declared and size > declared[name].bytes:
             raise KernelFileError(
-                f"{places[name]}: {name} has {declared[name].bytes} bytes in the source, but the array has {size}"
+                f"{keys[name]}: {name} has {declared[name].bytes} bytes in the source, but the array has {size}"
             )
     for name, variable in declared.items():
         written = rf"__constant__[^;{{]*\b{name}\b[^;]*="

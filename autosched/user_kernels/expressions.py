@@ -89,13 +89,13 @@ class Expression:
         """
         (rows,) = {len(column) for column in columns.values()}
 
-        def look(name: str) -> Array:
+        def look_up(name: str) -> Array:
             if name in constants:
                 return _array(constants[name])
             column = columns[name]
             return np.array(column.tolist(), dtype=object) if isinstance(column, TextColumn) else column
 
-        results, defined = self._evaluate(look)
+        results, defined = self._evaluate(look_up)
         results = np.where(defined, results, "" if self.type == "text" else 0).astype(STORAGE[self.type])
         return np.broadcast_to(results, rows), np.broadcast_to(defined, rows)
 
@@ -134,8 +134,8 @@ def from_function(
     """
     names = dict(names)  # copy, because the reader adds names later
 
-    def evaluate(look: Callable[[str], Array]) -> Pair:
-        columns = [look(n) for n in names]
+    def evaluate(look_up: Callable[[str], Array]) -> Pair:
+        columns = [look_up(n) for n in names]
         shape = np.broadcast_shapes(*(c.shape for c in columns))
         rows = zip(*(np.broadcast_to(c, shape).reshape(-1).tolist() for c in columns), strict=True)
         values, defined = [], []
@@ -320,8 +320,8 @@ class _ExpressionParser:
         function, arguments = known[name], [self._number(a, depth) for a in operands]
         least, most = function.arguments
         if not least <= len(arguments) <= most:
-            wanted = f"{least}" if least == most else f"{least} to {most}"
-            raise self.error(node, f"{name} takes {wanted} argument{'s' * (most > 1)}, not {len(arguments)}")
+            number = f"{least}" if least == most else f"{least} to {most}"
+            raise self.error(node, f"{name} takes {number} argument{'s' * (most > 1)}, not {len(arguments)}")
         wide = _widest(*arguments)
         if function.integers and wide == "float":
             raise self.error(node, f"{name} takes integers")
@@ -346,11 +346,11 @@ class _ExpressionParser:
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 values = self.listed(left, depth + 1) + self.listed(right, depth + 1)
             case ast.ListComp(elt=element, generators=[ast.comprehension(target=ast.Name(id=name)) as each]):
-                kept = self.listed(each.iter, depth + 1)
+                inner_values = self.listed(each.iter, depth + 1)
                 for test in each.ifs:
-                    holds = self._mapped(test, name, kept)
-                    kept = [value for value, condition in zip(kept, holds, strict=True) if condition]
-                values = self._mapped(element, name, kept)
+                    holds = self._mapped(test, name, inner_values)
+                    inner_values = [value for value, condition in zip(inner_values, holds, strict=True) if condition]
+                values = self._mapped(element, name, inner_values)
             case _:
                 raise self.error(node, f"{_described(node)} is not a list of values: write [1, 2, 4] or range(1, 9)")
         if len(values) > MOST_VALUES:
@@ -361,14 +361,14 @@ class _ExpressionParser:
         """Return an evaluator of an expression for each value of ``name``. It is parsed once per type of value."""
         values_by_position: dict[int, Result] = {}
         for kind in dict.fromkeys(map(type_of, values)):
-            places = [position for position, value in enumerate(values) if type_of(value) == kind]
+            positions = [position for position, value in enumerate(values) if type_of(value) == kind]
             storage = object if kind == "text" else STORAGE[kind]
-            column = np.array([values[position] for position in places], dtype=storage)
+            column = np.array([values[position] for position in positions], dtype=storage)
             inner = _ExpressionParser(self.text, {name: kind})
             results, defined = inner.term(node, 0).evaluate(lambda _, column=column: column)  # type: ignore[misc]
             if not bool(np.all(defined)):
                 raise self.error(node, "this has no value")
-            values_by_position |= zip(places, np.broadcast_to(results, len(places)).tolist(), strict=True)
+            values_by_position |= zip(positions, np.broadcast_to(results, len(positions)).tolist(), strict=True)
         return [values_by_position[position] for position in range(len(values))]
 
     def _scalar(self, node: ast.expr, values: Mapping[str, Result]) -> Result:

@@ -374,7 +374,7 @@ class KernelFile:
 
 
 @lru_cache(maxsize=256)
-def _under(file: KernelFile, places: tuple[str, ...], chosen: tuple[tuple[str, Value], ...]) -> KernelFile:
+def _under(file: KernelFile, keys: tuple[str, ...], chosen: tuple[tuple[str, Value], ...]) -> KernelFile:
     known: dict[str, Result] = {n: float(v) if n in file.floats else v for n, v in chosen}
     return replace(file, is_under=True, arguments=tuple(_argument_under(a, known) for a in file.arguments))
 

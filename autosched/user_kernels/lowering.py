@@ -69,10 +69,10 @@ def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
         KernelFileError: The type of a scalar cannot hold its value.
     """
     file, values = file.under(config), file.values(sizes, config)
-    first, *others = (_launch(file, step, values) for step in file.steps)
+    first, *later = (_launch(file, step, values) for step in file.steps)
     return GeneratedKernel(
         **first,
-        then=tuple(Launch(**launch) for launch in others),
+        then=tuple(Launch(**launch) for launch in later),
         source=source_of(file, values),
         headers=Headers.of(dict(file.headers)),
         # Line information maps machine code to the source, for estimates and profilers. It does not change the code.

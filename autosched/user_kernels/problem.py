@@ -129,11 +129,11 @@ class KernelProblem(Problem):
         """Return the contents of an input that a function computes from sizes, ``seed``, and the inputs before it."""
         label = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
-        wanted, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
-        returned = call(function, label, {**self.sizes, "seed": seed}, known, wanted.size)
+        operand, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
+        returned = call(function, label, {**self.sizes, "seed": seed}, known, operand.size)
         array = np.asarray(returned)
-        if array.dtype.kind not in "fiub" or array.shape != wanted.shape:
-            raise KernelFileError(f"{label} returns {_kind_of(array)}, which must be numbers of shape {wanted.shape}")
+        if array.dtype.kind not in "fiub" or array.shape != operand.shape:
+            raise KernelFileError(f"{label} returns {_kind_of(array)}, which must be numbers of shape {operand.shape}")
         return np.ascontiguousarray(a.dtype.store(array))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -240,9 +240,9 @@ class KernelProblem(Problem):
     def _allowed(self, reference: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         tolerances = {}
         for a in self._outputs:
-            wanted = np.abs(reference[a.name], dtype=np.float64) if a.atol is None or a.rtol != 0.0 else None
+            magnitude = np.abs(reference[a.name], dtype=np.float64) if a.atol is None or a.rtol != 0.0 else None
             share = max(_roundoff(a.dtype), _roundoff(self._reference_dtype(a)))
-            values = np.zeros(self.operand(a).shape) if wanted is None else wanted
+            values = np.zeros(self.operand(a).shape) if magnitude is None else magnitude
             finite = values[np.isfinite(values)]
             level = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
             atol = share * level if a.atol is None and a.rtol is None else a.atol or 0.0
@@ -296,7 +296,7 @@ def problem_type(file: KernelFile) -> type[KernelProblem]:
 
 
 @cache
-def _problem_type(file: KernelFile, places: tuple[str, ...]) -> type[KernelProblem]:
+def _problem_type(file: KernelFile, keys: tuple[str, ...]) -> type[KernelProblem]:
     fields = [(name, "int", option(f"{name} of the problem", value)) for name, value in file.sizes]
     namespace = {"operator": file.name, "summary": file.summary, "file": file, "__module__": __name__}
     return dataclasses.make_dataclass(
@@ -425,9 +425,9 @@ def _checked(label: str, output: Operand, returned: Any) -> npt.NDArray[Any]:
             raise TypeError
         array = np.asarray(returned, dtype=np.float64)
         if _is_wide(output.dtype):
-            whole, storage = np.asarray(returned), np.dtype(output.dtype.storage)
-            if whole.dtype.kind in "iu" and np.array_equal(whole.astype(storage), whole):
-                array = whole.astype(storage)
+            full_array, storage = np.asarray(returned), np.dtype(output.dtype.storage)
+            if full_array.dtype.kind in "iu" and np.array_equal(full_array.astype(storage), full_array):
+                array = full_array.astype(storage)
     except (TypeError, ValueError):
         raise KernelFileError(f"{label} returns no numbers for {output.name}") from None
     if array.shape == ():

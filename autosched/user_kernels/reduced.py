@@ -90,10 +90,10 @@ def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value
 
 def _first(grid: Callable[[int], int], extent: int) -> int:
     """Return the smallest extent with the same grid as ``extent``. The grid is assumed to grow with the size."""
-    wanted, low, high = grid(extent), 1, extent
+    num_blocks, low, high = grid(extent), 1, extent
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if grid(middle) >= wanted else (middle + 1, high)
+        low, high = (low, middle) if grid(middle) >= num_blocks else (middle + 1, high)
     return low
 
 

@@ -44,7 +44,7 @@ def template(file: KernelFile) -> KernelTemplate:
 
 
 @cache
-def _template(file: KernelFile, places: tuple[str, ...]) -> KernelTemplate:
+def _template(file: KernelFile, keys: tuple[str, ...]) -> KernelTemplate:
 
     @lru_cache(maxsize=64)
     def space(problem: KernelProblem, device: Device) -> Space:

@@ -49,19 +49,19 @@ class ScheduleInBatches:
         """True unless the kernel computes in place."""
         return not any(operand.role == "inout" for operand in self.problem.operands())
 
-    def why_not(self, places: Sequence[int]) -> str:
+    def why_not(self, positions: Sequence[int]) -> str:
         """Return the reason why the schedule does not compute a batch of so many rows."""
         try:
-            self.template.config(self._of_batch(places), self.schedule, self.device)
+            self.template.config(self._of_batch(positions), self.schedule, self.device)
         except ValueError as error:
             return f"the schedule does not compute it: {error}"
         return ""
 
-    def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
+    def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
         """Emulate the kernel of a batch."""
-        problem = self._of_batch(places)
+        problem = self._of_batch(positions)
         kernel = self.template.kernel(problem, self.schedule, self.device)
-        under_test = LaunchUnderTest(kernel, self.rows.take(self._inputs, places))
+        under_test = LaunchUnderTest(kernel, self.rows.take(self._inputs, positions))
         done = under_test.run(order, launches=launches, time_limit=launches * self.settings.time_limit)
         run = Run(
             problem, (RANDOM,), self.settings.seed, order, None, done.status, done.reason, None, None,
@@ -70,8 +70,8 @@ class ScheduleInBatches:
         outputs = {o.name for o in problem.operands() if o.role in ("output", "inout")}
         return Launched(run, {n: array for n, array in done.outputs.items() if n in outputs})
 
-    def _of_batch(self, places: Sequence[int]) -> Problem:
-        return self.problem if len(places) == self.rows.size else self.problem.of_batch(len(places))
+    def _of_batch(self, positions: Sequence[int]) -> Problem:
+        return self.problem if len(positions) == self.rows.size else self.problem.of_batch(len(positions))
 
     @cached_property
     def _inputs(self) -> Mapping[str, Array]:

@@ -46,35 +46,37 @@ class KernelInBatches:
         """True unless the kernel has modified an array that it does not fill, such as one that it adds to."""
         return not self._accumulates
 
-    def why_not(self, places: Sequence[int]) -> str:
+    def why_not(self, positions: Sequence[int]) -> str:
         """Return "": the description holds for every batch."""
         return ""
 
-    def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
+    def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
         """Emulate the launch of a batch.
 
         Raises:
             ValueError: The arguments do not fit the kernel.
         """
-        arguments = self._arguments(places)
-        options = replace(self.options(len(places)), order=order, launches=launches)
+        arguments = self._arguments(positions)
+        options = replace(self.options(len(positions)), order=order, launches=launches)
         done = emulate(self.program, arguments, options)
-        left = {f"argument {k}": a for k, a in enumerate(done.arrays) if isinstance(a, np.ndarray)}
+        results = {f"argument {k}": a for k, a in enumerate(done.arrays) if isinstance(a, np.ndarray)}
         filled = {f"argument {k}" for k in options.outputs}
         before = {f"argument {k}": a for k, a in enumerate(arguments) if isinstance(a, np.ndarray)}
-        self._accumulates |= any(a.tobytes() != before[n].tobytes() for n, a in left.items() if n not in filled)
+        self._accumulates |= any(a.tobytes() != before[n].tobytes() for n, a in results.items() if n not in filled)
         run = Run(
             None, (), 0, order, None, done.status, done.reason, None, None, done.emulation.without_arrays(), name=name,
             launches=launches,
         )  # fmt: skip
-        return Launched(run, left)
+        return Launched(run, results)
 
-    def _arguments(self, places: Sequence[int]) -> list[Any]:
+    def _arguments(self, positions: Sequence[int]) -> list[Any]:
         arrays: Mapping[str, Array] = {
             f"argument {k}": a for k, a in enumerate(self.arguments) if isinstance(a, np.ndarray)
         }
-        rows = self.rows.take(arrays, places)
-        return [rows.get(f"argument {k}", a(len(places)) if callable(a) else a) for k, a in enumerate(self.arguments)]
+        rows = self.rows.take(arrays, positions)
+        return [
+            rows.get(f"argument {k}", a(len(positions)) if callable(a) else a) for k, a in enumerate(self.arguments)
+        ]
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
         """Return the source lines at which the order may depend on what the failed run changed."""

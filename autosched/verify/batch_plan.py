@@ -49,15 +49,15 @@ class BatchSubject(Protocol):
     def repeatable(self) -> bool:
         """True if a second launch on the same memory computes the same."""
 
-    def why_not(self, places: Sequence[int]) -> str:
+    def why_not(self, positions: Sequence[int]) -> str:
         """Return the reason why a batch cannot be launched, in one line; "" if it can."""
 
-    def launch(self, name: str, places: Sequence[int], order: Order, launches: int) -> Launched:
+    def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
         """Launch a batch of some rows of the first batch.
 
         Args:
             name: Name of the run.
-            places: Indices of these rows in the first batch, in the order of the new one.
+            positions: Indices of these rows in the first batch, in the order of the new one.
             order: Order of blocks and threads.
             launches: Number of back-to-back launches on the same memory.
         """
@@ -110,13 +110,15 @@ class BatchPlan:
             return launched.run
 
         def again(name: str, batches: Sequence[Sequence[int]], order: Order, launches: int) -> Run:
-            for places in batches:
-                launched = subject.launch(name, places, order, launches)
+            for positions in batches:
+                launched = subject.launch(name, positions, order, launches)
                 if launched.run.status != "ok":
                     break
-                shared = len(places) == rows.size  # a sum over all rows changes with the set of rows
-                wanted = {n: a for n, a in rows.take(outputs, places).items() if shared or rows.axes[n] is not None}
-                reason = rows.difference(launched.outputs, wanted)
+                shared = len(positions) == rows.size  # a sum over all rows changes with the set of rows
+                expected = {
+                    n: a for n, a in rows.take(outputs, positions).items() if shared or rows.axes[n] is not None
+                }
+                reason = rows.difference(launched.outputs, expected)
                 if reason:
                     return replace(launched.run, status=BITS_DIFFER, reason=f"{name}: {reason}")
             return launched.run
@@ -125,8 +127,8 @@ class BatchPlan:
             name: str, batches: Sequence[Sequence[int]], order: Order = ASCENDING, launches: int = 1
         ) -> PlannedRun:
             why_not = subject.why_not(batches[0])
-            make = None if why_not else partial(again, name, batches, order, launches)
-            return PlannedRun(name, make, absent=why_not)
+            make_run = None if why_not else partial(again, name, batches, order, launches)
+            return PlannedRun(name, make_run, absent=why_not)
 
         yield PlannedRun(FIRST, first)
         if subject.repeatable:

@@ -45,11 +45,17 @@ class BatchRows:
         size: int = getattr(problem, name)
         other = _neighbour(problem, size)
         axes: dict[str, int | None] = {}
-        for mine, its in zip(problem.operands(), other.operands(), strict=True):
-            changed = [axis for axis, pair in enumerate(zip(mine.shape, its.shape, strict=True)) if len(set(pair)) > 1]
-            if len(changed) > 1 or (changed and mine.shape[changed[0]] != size):
-                raise NoBatch(f"{mine.name} of shape {mine.shape} does not have one line for each of {name} = {size}")
-            axes[mine.name] = changed[0] if changed else None
+        for operand, other_operand in zip(problem.operands(), other.operands(), strict=True):
+            changed = [
+                axis
+                for axis, pair in enumerate(zip(operand.shape, other_operand.shape, strict=True))
+                if len(set(pair)) > 1
+            ]
+            if len(changed) > 1 or (changed and operand.shape[changed[0]] != size):
+                raise NoBatch(
+                    f"{operand.name} of shape {operand.shape} does not have one line for each of {name} = {size}"
+                )
+            axes[operand.name] = changed[0] if changed else None
         return cls(name, size, axes, {o.name: o.dtype.load for o in problem.operands()})
 
     def take(self, arrays: Mapping[str, Array], rows: Sequence[int]) -> dict[str, Array]:
@@ -65,13 +71,13 @@ class BatchRows:
 
         NaN equals NaN. Both arguments have the same rows in the same order.
         """
-        for name, wanted in expected.items():
+        for name, reference in expected.items():
             actual = outputs[name]
             bits = np.dtype(f"u{actual.dtype.itemsize}")
-            differ = np.ascontiguousarray(actual).view(bits) != np.ascontiguousarray(wanted).view(bits)
+            differ = np.ascontiguousarray(actual).view(bits) != np.ascontiguousarray(reference).view(bits)
             if not differ.any():
                 continue
-            values, expected_values = self.load[name](actual), self.load[name](wanted)
+            values, expected_values = self.load[name](actual), self.load[name](reference)
             differ &= ~(np.isnan(values) & np.isnan(expected_values))
             if differ.any():
                 index = tuple(int(i) for i in np.unravel_index(int(differ.argmax()), actual.shape))

@@ -89,5 +89,5 @@ def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
     drawn = np.random.default_rng((seed, 3)).integers(0, total, most).tolist()
     powers = [p for i in reversed(range(total.bit_length() - 1)) for p in (2**i, total - 1 - 2**i)]
     mixed = [block for pair in zip(drawn, powers, strict=False) for block in pair]
-    wanted = dict.fromkeys((total - 1, 0, inside, *corners, *mixed, *drawn))
-    return tuple([block for block in wanted if 0 <= block < total][:most])
+    candidates = dict.fromkeys((total - 1, 0, inside, *corners, *mixed, *drawn))
+    return tuple([block for block in candidates if 0 <= block < total][:most])

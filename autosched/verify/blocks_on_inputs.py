@@ -183,10 +183,10 @@ class ReferenceOfBlocks:
             written = elements[output.name]
             if not written.places.size:
                 continue
-            wanted = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
+            expected = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
             allowed = np.broadcast_to(tolerance[output.name], output.shape).reshape(-1)[written.places]
-            comparison = compare(output.name, output.dtype, written.values, wanted, allowed)
-            apart = np.abs(output.dtype.load(written.values) - wanted)
+            comparison = compare(output.name, output.dtype, written.values, expected, allowed)
+            apart = np.abs(output.dtype.load(written.values) - expected)
             worst, error = (
                 max(worst, comparison.worst),
                 max(error, float(np.where(np.isnan(apart), np.inf, apart).max())),
@@ -234,12 +234,12 @@ def _missing_of_all(
         return None
     unchecked = np.setdiff1d(np.arange(grid), blocks)
     unchecked = np.random.default_rng((settings.seed, 4)).permutation(unchecked)
-    count, left = _MOST, _SEARCH_SECONDS[settings.depth]
+    count, remaining = _MOST, _SEARCH_SECONDS[settings.depth]
     while _missing(kernel, most) and unchecked.size:
         some, unchecked = unchecked[:count].tolist(), unchecked[count:]
-        done = emulate_blocks(kernel, some, inputs=_inputs(problem, settings.seed), time_limit=left)
-        left -= done.run_seconds
-        if not ended(done) or left < 0:
+        done = emulate_blocks(kernel, some, inputs=_inputs(problem, settings.seed), time_limit=remaining)
+        remaining -= done.run_seconds
+        if not ended(done) or remaining < 0:
             return None
         num_written = _most_written(kernel, done.elements)
         most = {name: max(n, num_written[name]) for name, n in most.items()}

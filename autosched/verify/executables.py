@@ -56,8 +56,8 @@ def run_planned(
 
 def _runs_of(launch: ExecutableLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
     """Yield the runs of a launch. The first one of the plan is made last, because it changes the program's memory."""
-    first, *others = plan.runs
-    for item in (*others, first):
+    first, *later = plan.runs
+    for item in (*later, first):
         yield PlannedRun(item.name, partial(_run, launch, item, plan.time_limit, commit=item is first))
 
 

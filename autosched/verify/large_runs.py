@@ -129,8 +129,8 @@ def true_size_run(
         why = "each block computes too much for a quick verification"
     name = "true size" if large == problem else f"true size, k of {large.to_json()['k']}"
     walked = template.walk is not None and not why_no_walk(kernel)
-    make = None if why else partial(run_sampled, large, kernel, settings, walked)
-    return PlannedRun(name, make, "true size", why)
+    make_run = None if why else partial(run_sampled, large, kernel, settings, walked)
+    return PlannedRun(name, make_run, "true size", why)
 
 
 def at_true_size(
@@ -154,17 +154,17 @@ def at_true_size(
     Raises:
         ValueError: The schedule is invalid for ``problem``.
     """
-    whole = template.kernel(problem, schedule, device)
-    flops = sampled_flops(problem, whole, seed, share)  # 0 for kernels that only move data
-    most = share * (_LARGE_FLOPS / 2 if whole.chained or whole.grid_may_shrink else _LARGE_FLOPS)
-    if whole.window > 1 and share == 1.0:  # blocks of whole rows or columns run together, regardless of their length
-        groups = math.prod(whole.grid) // whole.cooperating[0]
-        flops, most = max(flops, problem.flops * 2 * whole.window / groups), _WINDOW_FLOPS
+    kernel = template.kernel(problem, schedule, device)
+    flops = sampled_flops(problem, kernel, seed, share)  # 0 for kernels that only move data
+    most = share * (_LARGE_FLOPS / 2 if kernel.chained or kernel.grid_may_shrink else _LARGE_FLOPS)
+    if kernel.window > 1 and share == 1.0:  # blocks of whole rows or columns run together, regardless of their length
+        groups = math.prod(kernel.grid) // kernel.cooperating[0]
+        flops, most = max(flops, problem.flops * 2 * kernel.window / groups), _WINDOW_FLOPS
     if flops > most:
         shorter = with_short_k(problem, schedule, most / flops)
         with suppress(ValueError):  # raised if the schedule is invalid for that k
             return shorter, template.kernel(shorter, schedule, device)
-    return problem, whole
+    return problem, kernel
 
 
 def stress_runs(
@@ -213,8 +213,8 @@ def stress_runs(
             kernel = fewer_blocks(kernel)
         most = STREAMED_FLOPS if kernel.chained else _WHOLE_FLOPS
         if size.whole and size.problem.flops <= most and size.problem.min_bytes <= _WHOLE_BYTES:
-            make = partial(_run_size, size, kernel, settings)
-            yield PlannedRun(size.name, make, size.role, flops=size.problem.flops)
+            make_run = partial(_run_size, size, kernel, settings)
+            yield PlannedRun(size.name, make_run, size.role, flops=size.problem.flops)
         else:
             sampled, kernel = _affordable(template, size, kernel, schedule, device, settings.seed)
             share = 1.0 if settings.depth == "full" else QUICK_SHARE

@@ -150,7 +150,7 @@ def verdict_of_program(
         findings.setdefault((f.grade, f.kind, f.file, f.line), f)
     emulation = launches[0].emulation.with_findings(tuple(findings.values()))
     failed = next((verdict for verdict in launches if not verdict.ok), None)
-    whole = all(verdict.whole for verdict in launches)
+    is_whole = all(verdict.whole for verdict in launches)
     status: str = emulation.status
     reason, worst = emulation.reason, None if output is None else output.worst
     if emulation.status == "ok" and failed is not None:
@@ -160,7 +160,7 @@ def verdict_of_program(
     differing = tuple(dict.fromkeys(name for verdict in launches for name in verdict.differing))
     return Verdict(
         None, status, reason, worst, None if output is None else output.max_abs_error, emulation, runs,
-        depth=launches[0].depth, whole=whole, differing=differing, not_run=launches[0].not_run,
+        depth=launches[0].depth, whole=is_whole, differing=differing, not_run=launches[0].not_run,
     )  # fmt: skip
 
 
@@ -205,13 +205,13 @@ def _named(run: Run) -> str:
 
 def _differing(runs: Sequence[Run]) -> tuple[str, ...]:
     """Return the arrays that differ in bits between runs of different orders."""
-    first, *others = (run for run in runs if run.name == run.order.name)
+    first, *further = (run for run in runs if run.name == run.order.name)
     return tuple(
         name
         for name, values in first.emulation.outputs.items()
         if any(
             name in other.emulation.outputs and values.tobytes() != other.emulation.outputs[name].tobytes()
-            for other in others
+            for other in further
         )
     )
 

@@ -148,13 +148,13 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> L
 
 def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
     """Return the counts with the machine code's instructions of these ``pipes`` in place of the PTX's."""
-    kept, unassigned = dict[str, float](), dict[str, float]()
+    assigned, unassigned = dict[str, float](), dict[str, float]()
     for operation, times in counts.executed:
         named = any(pipe not in _OPERATIONS for pipe, _ in costs(operation))
-        (kept if named else unassigned)[operation] = times
+        (assigned if named else unassigned)[operation] = times
     of_ptx = by_pipe(unassigned)
     own = [(name, (pipes if pipe in _OF_MACHINE_CODE else of_ptx).get(pipe, 0.0)) for pipe, name in _OPERATIONS.items()]
-    return replace(counts, executed=(*kept.items(), *((name, times) for name, times in own if times)))
+    return replace(counts, executed=(*assigned.items(), *((name, times) for name, times in own if times)))
 
 
 def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
@@ -247,20 +247,20 @@ def _times(
     matched = [[passes[of] for of in parts if of[1] != _OTHER] for parts in known]
     alone = [_upper(some or [passes[of] for of in parts]) for some, parts in zip(matched, known, strict=True)]
     loop_of, jumped_over = _innermost_loops(blocks), _jumped_over(blocks)
-    turns: dict[Span | None, float] = {}
+    iterations: dict[Span | None, float] = {}
     for loop, times, some in zip(loop_of, alone, matched, strict=True):
         if some:
-            turns[loop] = max(turns.get(loop, 0.0), times)
+            iterations[loop] = max(iterations.get(loop, 0.0), times)
     found_times = []
     for block, loop, times, jumped in zip(blocks, loop_of, alone, jumped_over, strict=True):
         rare = jumped and block[-1].target in functions and not block[-1].predicate
-        most = turns.get(loop, times)
+        most = iterations.get(loop, times)
         found_times.append(0.0 if rare else most if loop and not jumped else min(times, most))
-    wanted = sum(n for (_, kind), n in executed.items() if kind in _ARITHMETIC)
+    target = sum(n for (_, kind), n in executed.items() if kind in _ARITHMETIC)
     arithmetic = sum(
         n for block, n in zip(blocks, found_times, strict=True) for i in block if _kind_of(i)[1] in _ARITHMETIC
     )
-    if not LEAST * wanted <= arithmetic <= MOST * wanted:
+    if not LEAST * target <= arithmetic <= MOST * target:
         raise NotMatched("the arithmetic in machine code differs too much from the PTX")
     return found_times
 

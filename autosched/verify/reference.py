@@ -82,9 +82,9 @@ def _max_abs_error(
             operand.role in ("output", "inout") and operand.name in reference
         ):  # problems with their own check have no reference
             values = outputs[operand.name].reshape(-1)
-            wanted = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
+            expected = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
             for start in range(0, values.size, _CHUNK):
                 part = slice(start, start + _CHUNK)
-                error = float(np.abs(operand.dtype.load(values[part]) - wanted[part]).max())
+                error = float(np.abs(operand.dtype.load(values[part]) - expected[part]).max())
                 worst = max(worst, math.inf if math.isnan(error) else error)
     return worst

@@ -85,18 +85,18 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
     most = int(min(_MOST * max(share, 0.25), max(_FEWEST if cost * share <= _HEAVY else 1, 1.0 / cost)))
     powers = [2**i for i in range(groups.bit_length() - 1, -1, -1)]
     drawn = np.random.default_rng((seed, 2)).integers(0, groups, 4).tolist()
-    wanted = [groups - 1, 0, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
+    candidates = [groups - 1, 0, *drawn[:1], *(p for power in powers for p in (power, groups - 1 - power)), *drawn]
     if kernel.chained:
         first = [0, 1, groups - 1] if cost * share <= _HEAVY else [groups - 1]
-        wanted = [*first, *(neighbour for g in wanted for neighbour in (g, g + 1))]
-    chosen = list(dict.fromkeys(g for g in wanted if 0 <= g < groups))[:most]
+        candidates = [*first, *(neighbour for g in candidates for neighbour in (g, g + 1))]
+    chosen = list(dict.fromkeys(g for g in candidates if 0 <= g < groups))[:most]
     if kernel.window > 1 and share == 1.0:  # complete rows or columns of out: the first, the last and one in between
         last = (groups - 1) // kernel.window
         windows = list(dict.fromkeys((last, 0, int(drawn[1]) // kernel.window)))
         if cost * kernel.window <= _WINDOWS:
             firsts = [w * kernel.window for w in windows[: max(1, int(_WINDOWS / 2 / (cost * kernel.window)))]]
-            whole = (g for first in firsts for g in range(first, min(first + kernel.window, groups)))
-            chosen = list(dict.fromkeys((*chosen, *whole)))
+            groups_of_windows = (g for first in firsts for g in range(first, min(first + kernel.window, groups)))
+            chosen = list(dict.fromkeys((*chosen, *groups_of_windows)))
     return tuple(_block(group, part, count, stride) for part in range(count) for group in chosen)
 
 
@@ -266,13 +266,13 @@ def _compare_part(
 ) -> tuple[float, str]:
     operands = {o.name: o for o in part.problem.operands()}
     inputs = {
-        name: generated(operands[name].dtype, seeds[name], places).reshape(operands[name].shape)
-        for name, places in part.inputs.items()
+        name: generated(operands[name].dtype, seeds[name], positions).reshape(operands[name].shape)
+        for name, positions in part.inputs.items()
     }
     with blas.single_thread():
         reference, tolerance = (arrays[name] for arrays in part.problem.expected(inputs))
-    places = part.outputs[name].reshape(-1)
-    at, is_written = _found(written.places, places)
+    positions = part.outputs[name].reshape(-1)
+    at, is_written = _found(written.places, positions)
     comparison = compare(
         name,
         operands[name].dtype,
@@ -283,15 +283,15 @@ def _compare_part(
     )
     if comparison.ok:
         return comparison.worst, ""
-    first = int(places[is_written][0])
+    first = int(positions[is_written][0])
     return comparison.worst, f"in the elements that the sampled blocks wrote, the first at {first}: {comparison.reason}"
 
 
-def _found(written: IntArray, places: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
-    """Return the positions of ``places`` in the ascending ``written``, and which of them exist."""
-    first = int(np.searchsorted(written, places[0]))
-    if np.array_equal(written[first : first + places.size], places):  # whole rows, the usual case
-        return slice(first, first + places.size), slice(None)
-    at = np.minimum(np.searchsorted(written, places), written.size - 1)
-    matches = np.flatnonzero(written[at] == places)
+def _found(written: IntArray, positions: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
+    """Return the indices of ``positions`` in the ascending ``written``, and a selection of those that occur."""
+    first = int(np.searchsorted(written, positions[0]))
+    if np.array_equal(written[first : first + positions.size], positions):  # whole rows, the usual case
+        return slice(first, first + positions.size), slice(None)
+    at = np.minimum(np.searchsorted(written, positions), written.size - 1)
+    matches = np.flatnonzero(written[at] == positions)
     return at[matches], matches

@@ -97,14 +97,14 @@ class ScheduleVerifier:
         runs: list[Run] = []
         planned: list[tuple[PlannedRun, Run | None]] = []
         kernel = self.template.kernel(self.problem, schedule, self.device)
-        its = runs_of_schedule(self.template, self.problem, schedule, self.device, settings, kernel)
-        for item, run in make_runs(its, budget=settings.budget, suppressions=settings.suppressions):
+        runs_of_plan = runs_of_schedule(self.template, self.problem, schedule, self.device, settings, kernel)
+        for item, run in make_runs(runs_of_plan, budget=settings.budget, suppressions=settings.suppressions):
             planned.append((item, run))
             if run is not None:
                 runs.append(run)
                 if run.status != "ok":
                     break
-        whole = all(item.absent != NO_TIME for item, _ in planned)
+        is_whole = all(item.absent != NO_TIME for item, _ in planned)
         first, last = runs[0], runs[-1]
         shown = first if last.status == "ok" else last
         worst = None if shown.worst is None else max(run.worst or 0.0 for run in runs)
@@ -114,7 +114,7 @@ class ScheduleVerifier:
         covered = _coverage(planned) if settings.depth == "full" and last.status == "ok" else None
         return Verdict(
             Subject(emulated, schedule), last.status, reason, worst, error,
-            shown.emulation, tuple(runs), kernel, settings.depth, whole, covered,
+            shown.emulation, tuple(runs), kernel, settings.depth, is_whole, covered,
         )  # fmt: skip
 
 

@@ -48,13 +48,13 @@ def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
     if entry.get("ptx") is None:
         return "its verification does not name the verified PTX"
     try:
-        here = toolchain_of(kernel.compile_options)
+        current = toolchain_of(kernel.compile_options)
     except NvrtcMissing:
         return "its PTX cannot be compared: NVRTC is not installed"
     except NvccMissing as error:
         return f"its PTX cannot be compared: {error}"
-    if entry.get("compiler") != here:
-        return f"its PTX was compiled by {str(entry.get('compiler'))[:40]}, but this is {here}"
+    if entry.get("compiler") != current:
+        return f"its PTX was compiled by {str(entry.get('compiler'))[:40]}, but this is {current}"
     if entry["ptx"] != ptx_digest(kernel):
         return "its kernel now compiles to different PTX"
     return ""

@@ -75,11 +75,11 @@ def _first_runs(
             )
         else:
             yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, inputs, thread_order, settings))
-    again = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
+    repeats = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
     # a user's kernel has no edge inputs; it runs in a random order, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     drawn = ((i, inputs) for i in range(seed + 1, seed + AGAIN) for inputs in problem.drawn_inputs(i))
-    for i, inputs in islice(drawn, max(again, least)):
+    for i, inputs in islice(drawn, max(repeats, least)):
         order = replace(thread_order, seed=i + 1)
         yield PlannedRun("inputs drawn again", partial(run_whole, problem, kernel, inputs, order, settings, seed=i))
 

@@ -135,11 +135,11 @@ def _distance(fields: Mapping[str, Any], recorded: Mapping[str, Any]) -> float:
         return _OTHER_OPERATOR
     total = 0.0
     for name in fields.keys() | recorded.keys():
-        ours, theirs = fields.get(name), recorded.get(name)
-        if ours == theirs:
+        value, recorded_value = fields.get(name), recorded.get(name)
+        if value == recorded_value:
             continue
-        sizes = type(ours) is int and type(theirs) is int and min(ours, theirs) > 0
-        total += abs(math.log2(ours / theirs)) if sizes else _OTHER_FIELD  # type: ignore[operator]
+        sizes = type(value) is int and type(recorded_value) is int and min(value, recorded_value) > 0
+        total += abs(math.log2(value / recorded_value)) if sizes else _OTHER_FIELD  # type: ignore[operator]
     return total
 
 

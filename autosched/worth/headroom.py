@@ -165,9 +165,11 @@ class Estimator:
         return origin.seconds, max(trials, 1)
 
     def _of_tuned(self, problem: Problem, seconds: float, trials: int, generator: np.random.Generator) -> Headroom:
-        others = [e for e in self._searches if e.problem_key != problem.key()] or self._searches
-        left = drawn(problem, others, lambda e: e.best_of(min(trials, len(e.seconds) // 2)), DRAWS, generator)
-        return self._headroom(problem, Today.TUNED, np.full(DRAWS, seconds), seconds / left)
+        other_searches = [e for e in self._searches if e.problem_key != problem.key()] or self._searches
+        remaining = drawn(
+            problem, other_searches, lambda e: e.best_of(min(trials, len(e.seconds) // 2)), DRAWS, generator
+        )
+        return self._headroom(problem, Today.TUNED, np.full(DRAWS, seconds), seconds / remaining)
 
     def _predicted(self, problem: Problem) -> float:
         try:

@@ -83,9 +83,9 @@ class ProgramWorth:
     @property
     def first(self) -> tuple[ProgramPart, ...]:
         """Problems that together account for most of the gain, largest gain first."""
-        whole, reached, named = sum(part.saved for part in self.parts), 0.0, []
+        total, reached, named = sum(part.saved for part in self.parts), 0.0, []
         for part in self.parts:
-            if reached >= _MOST_OF_GAIN * whole:
+            if reached >= _MOST_OF_GAIN * total:
                 break
             named.append(part)
             reached += part.saved

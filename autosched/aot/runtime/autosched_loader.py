@@ -271,19 +271,19 @@ def _candidate(
         if name not in requested and size["default"] is None:
             raise ValueError(f"{name} is missing")
     for name, size in sizes.items():
-        wanted = int(requested.get(name, size["default"]))
-        if wanted < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {wanted}")
-        chosen[name] = wanted
-        if wanted == size["value"]:
+        requested_size = int(requested.get(name, size["default"]))
+        if requested_size < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, not {requested_size}")
+        chosen[name] = requested_size
+        if requested_size == size["value"]:
             continue
         exact = False
-        doublings += abs(math.log2(size["value"] / wanted))
+        doublings += abs(math.log2(size["value"] / requested_size))
         if size["free"]:
             continue
-        if not size["padded"] or wanted > size["value"] or growth <= 1:
+        if not size["padded"] or requested_size > size["value"] or growth <= 1:
             return f"its {name} is {size['value']}"
-        grown *= size["value"] / wanted
+        grown *= size["value"] / requested_size
         chosen[name] = size["value"]
     arch = str(entry["device"]["arch"])
     built, exactly = int("".join(c for c in arch if c.isdigit())), not arch[-1].isdigit()
@@ -461,8 +461,8 @@ class ShippedKernel:
         if name not in self.scalars:
             raise ValueError(f"{self.problem} has no scalar {name}: use {', '.join(self.scalars) or 'none'}")
         dtype, low, high = self.scalars[name]
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not (whole or (isinstance(value, float) and dtype == "f32")) or not low <= value <= high:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if not (is_integer or (isinstance(value, float) and dtype == "f32")) or not low <= value <= high:
             raise ValueError(f"{name} must be a {dtype} from {low:g} to {high:g}, not {value!r}")
 
     def _number(self, text: str) -> int:
@@ -493,11 +493,11 @@ class ShippedKernel:
         library, function, name = _driver(), ctypes.c_void_p(), step["entry"].encode()
         _check(library, "load_failed", library.cuModuleGetFunction(ctypes.byref(function), module, name), name.decode())
         shared = self._number(step["launch"]["dynamic_shared_bytes"])
-        wanted = [(_MAX_DYNAMIC_SHARED, shared)] if shared else []
-        wanted += (
+        attributes = [(_MAX_DYNAMIC_SHARED, shared)] if shared else []
+        attributes += (
             [(_NON_PORTABLE_CLUSTER, 1)] if math.prod(self._number(t) for t in step["launch"]["cluster"]) > 8 else []
         )
-        for attribute, value in wanted:
+        for attribute, value in attributes:
             code = library.cuFuncSetAttribute(function, attribute, value)
             _check(library, "load_failed", code, f"attribute {attribute} = {value} of {step['entry']}")
         return function
@@ -507,10 +507,10 @@ class ShippedKernel:
         for o in self.entry["operands"]:
             if not o.get("constant"):
                 continue
-            to, room = self._constants[context][o["name"]]
+            to, capacity = self._constants[context][o["name"]]
             size = math.prod(self.shapes[o["name"]]) * _BYTES.get(o["dtype"], 1)
-            if size > room:
-                raise ValueError(f"{o['name']}: {size} bytes do not fit its __constant__ symbol ({room} bytes)")
+            if size > capacity:
+                raise ValueError(f"{o['name']}: {size} bytes do not fit its __constant__ symbol ({capacity} bytes)")
             code = _driver().cuMemcpyDtoDAsync_v2(
                 ctypes.c_uint64(to), ctypes.c_uint64(at[o["name"]]), ctypes.c_size_t(size), ctypes.c_void_p(stream)
             )

@@ -139,12 +139,12 @@ def _find(
     if left_out:
         say(left_out)
     counts = {(s.problem_key, s.device, s.provenance, s.policy): (s.trials, s.ok) for s in summaries}
-    wanted: dict[tuple[str, str], ProblemSummary] = {}
+    summary_by_key: dict[tuple[str, str], ProblemSummary] = {}
     for s in summaries:
         if problem is None or s.problem_key == problem.key():
-            wanted.setdefault((s.problem_key, s.device), s)
+            summary_by_key.setdefault((s.problem_key, s.device), s)
     entries = []
-    for s in wanted.values():
+    for s in summary_by_key.values():
         one = problem or store.problem(s)
         trial = store.best(one, s.device)
         front: tuple[Row, ...] = ()

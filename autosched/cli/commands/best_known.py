@@ -68,10 +68,10 @@ def best_known(
     summaries, left_out = store.current(s for s in store.problems() if s.works and device in (None, s.device))
     if left_out:
         say(left_out)
-    wanted: dict[tuple[str, str], ProblemSummary] = {}
+    summary_by_key: dict[tuple[str, str], ProblemSummary] = {}
     for summary in sorted(summaries, key=lambda s: list(formatting.PROVENANCE_NOTE).index(s.provenance)):
-        wanted.setdefault((summary.problem_key, summary.device), summary)
-    entries = [known for summary in wanted.values() if (known := _known(store, summary)) is not None]
+        summary_by_key.setdefault((summary.problem_key, summary.device), summary)
+    entries = [known for summary in summary_by_key.values() if (known := _known(store, summary)) is not None]
     entries.sort(key=lambda known: (known.trial.operator, known.name, known.trial.device))
     if json:
         print_json({"database": store.name, "best": [_as_json(known) for known in entries]})

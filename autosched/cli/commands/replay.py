@@ -152,8 +152,10 @@ def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
         times = TransferredTimes(table.space(), other.measurements)
     except ValueError as error:
         raise InputError(f"--from {path} cannot be used: {error}") from error
-    here = {p.name for parameters in table.parameters.values() for p in parameters}
-    guess = f"bayes starts from {other.kernel} on {other.device}, using {len(times.shared)} of {len(here)} parameters"
+    own_names = {p.name for parameters in table.parameters.values() for p in parameters}
+    guess = (
+        f"bayes starts from {other.kernel} on {other.device}, using {len(times.shared)} of {len(own_names)} parameters"
+    )
     return times.estimates, (guess, *(f"{path}: {note}" for note in other.notes))
 
 

@@ -213,15 +213,16 @@ def _show_program(console: Console, problem: "ProgramProblem", schedule: Schedul
         console.print(f"{c.location}: {c.shape}: {c.source} -> {c.target}: {c.route}{cost}", markup=False)
 
 
-def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[str, Any]:
-    docs = {rule.name: rule.doc for rule in whole.rules}
-    valid = {rule.name for rule in whole.constraints}
+def _space_json(space_of_operator: Space, legal: int, rejects: Sequence[Rejection]) -> dict[str, Any]:
+    docs = {rule.name: rule.doc for rule in space_of_operator.rules}
+    valid = {rule.name for rule in space_of_operator.constraints}
     return {
-        "raw": whole.raw_count,
+        "raw": space_of_operator.raw_count,
         "legal": legal,
-        **({} if legal else {"why_empty": str(whole.why_empty())}),
+        **({} if legal else {"why_empty": str(space_of_operator.why_empty())}),
         "parameters": [
-            {"name": p.name, "kind": p.kind, "values": list(p.values), "doc": p.doc} for p in whole.parameters
+            {"name": p.name, "kind": p.kind, "values": list(p.values), "doc": p.doc}
+            for p in space_of_operator.parameters
         ],
         "rules": [
             {
@@ -235,19 +236,19 @@ def _space_json(whole: Space, legal: int, rejects: Sequence[Rejection]) -> dict[
     }
 
 
-def _show_space(console: Console, whole: Space, legal: int, rejects: Sequence[Rejection]) -> None:
-    share = formatting.percent(legal, whole.raw_count)
-    if legal and whole.raw_count >= 10 * legal:
-        share = f"1 in {formatting.count(round(whole.raw_count / legal))}"
-    combinations = formatting.count(whole.raw_count)
+def _show_space(console: Console, space_of_operator: Space, legal: int, rejects: Sequence[Rejection]) -> None:
+    share = formatting.percent(legal, space_of_operator.raw_count)
+    if legal and space_of_operator.raw_count >= 10 * legal:
+        share = f"1 in {formatting.count(round(space_of_operator.raw_count / legal))}"
+    combinations = formatting.count(space_of_operator.raw_count)
     console.print(f"{formatting.count(legal)} legal schedules, {share} of {combinations} combinations")
     console.print()
-    show(console, _parameter_table(whole.parameters))
+    show(console, _parameter_table(space_of_operator.parameters))
     console.print()
     if not legal:
-        console.print(str(whole.why_empty()), markup=False)
+        console.print(str(space_of_operator.why_empty()), markup=False)
         return
-    valid = {rule.name for rule in whole.constraints}
+    valid = {rule.name for rule in space_of_operator.constraints}
     rules = formatting.table("rule", "kind", "rejects", "share", right=("rejects", "share"))
     for r in sorted(rejects, key=lambda r: -r.count):
         if r.count:
@@ -319,8 +320,8 @@ def _parameter_table(parameters: Sequence[Parameter]) -> Any:
     return table
 
 
-def _explain(whole: Space, schedule: Schedule, *, as_json: bool) -> int:
-    violations = whole.explain(schedule)
+def _explain(space_of_operator: Space, schedule: Schedule, *, as_json: bool) -> int:
+    violations = space_of_operator.explain(schedule)
     if as_json:
         broken = [{"rule": v.rule, "reason": v.reason} for v in violations]
         print_json(

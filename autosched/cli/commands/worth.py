@@ -83,7 +83,7 @@ def worth(
             raise InputError(f"{calls} cannot be read ({error.strerror}): name another file") from error
     store = None if db is None else Store.open(db, create=False)
     parts: list[ProgramPart] = []
-    tell = estimates_told(len(members))
+    on_estimate = estimates_told(len(members))
     try:
         estimator = Estimator(chip, store, library=today is Running.LIBRARY)
         for done, member in enumerate(members, 1):
@@ -91,63 +91,63 @@ def worth(
                 parts.append(ProgramPart(estimator.estimate(member.problem, member.seconds), member.weight))
             except CannotEstimate as error:
                 say(f"{formatting.one_line(member.problem)} is left out: {error}")
-            tell(done)
+            on_estimate(done)
     finally:
         if store is not None:
             store.close()
     if not parts:
         raise InputError(f"{calls} has no problem whose time can be estimated on {chip.name}: add a column 'seconds'")
     with bad_input():
-        whole = program_worth(parts, program_seconds)
+        total = program_worth(parts, program_seconds)
     if json:
-        print_json(_to_json(whole, calls, chip, db, today))
+        print_json(_to_json(total, calls, chip, db, today))
     else:
-        _show(whole, calls, chip, db)
-    return ExitStatus.OK if whole.worth_it() else ExitStatus.NO
+        _show(total, calls, chip, db)
+    return ExitStatus.OK if total.worth_it() else ExitStatus.NO
 
 
-def _show(whole: ProgramWorth, calls: str, chip: Device, db: str | None) -> None:
+def _show(total: ProgramWorth, calls: str, chip: Device, db: str | None) -> None:
     console = stdout_console()
     numbers = ("calls", "time of one", "share", "headroom", "gain")
     table = formatting.table("problem", "runs today", *numbers, right=numbers, fold=("problem",))
-    for part in whole.parts:
+    for part in total.parts:
         low, high = part.headroom.interval
         table.add_row(
             formatting.one_line(part.headroom.problem),
             part.headroom.today.value,
             f"{part.count:,.0f}",
             formatting.time(part.headroom.seconds) + ("" if part.headroom.measured else " (estimated)"),
-            f"{100 * whole.share(part):.1f} %",
+            f"{100 * total.share(part):.1f} %",
             f"{100 * part.headroom.expected:.1f} % ({100 * low:.0f} to {100 * high:.0f})",
-            f"{100 * whole.gain(part):.2f} %",
+            f"{100 * total.gain(part):.2f} %",
         )
     show(console, table)
     console.print()
-    low, high = whole.interval
-    of = "the program's time" if whole.other_seconds else "the time of these calls"
-    gain = f"{100 * whole.expected:.1f} % of {of} on {chip.name} ({100 * low:.1f} to {100 * high:.1f})"
-    if not whole.worth_it():
+    low, high = total.interval
+    of = "the program's time" if total.other_seconds else "the time of these calls"
+    gain = f"{100 * total.expected:.1f} % of {of} on {chip.name} ({100 * low:.1f} to {100 * high:.1f})"
+    if not total.worth_it():
         console.print(f"not worth it: tuning would save about {gain}")
         return
-    most = formatting.plural(len(whole.first), "problem")
+    most = formatting.plural(len(total.first), "problem")
     command = f"autosched tune --from {calls} --db {db or 'best.db'} --device {chip.name} --budget 30m"
     console.print(
         f"worth it: tuning would save about {gain}, most of it in {most}: {without_password(command)}", soft_wrap=True
     )
 
 
-def _to_json(whole: ProgramWorth, calls: str, chip: Device, db: str | None, today: Running) -> dict[str, Any]:
-    low, high = whole.interval
+def _to_json(total: ProgramWorth, calls: str, chip: Device, db: str | None, today: Running) -> dict[str, Any]:
+    low, high = total.interval
     return {
         "log": calls,
         "device": chip.name,
         "database": None if db is None else without_password(db),
         "today": today.value,
-        "seconds": whole.seconds,
-        "gain": whole.expected,
+        "seconds": total.seconds,
+        "gain": total.expected,
         "low": low,
         "high": high,
-        "worth_it": whole.worth_it(),
+        "worth_it": total.worth_it(),
         "problems": [
             {
                 "problem": part.headroom.problem.to_json(),
@@ -155,12 +155,12 @@ def _to_json(whole: ProgramWorth, calls: str, chip: Device, db: str | None, toda
                 "today": part.headroom.today.value,
                 "seconds": part.headroom.seconds,
                 "measured": part.headroom.measured,
-                "share": whole.share(part),
+                "share": total.share(part),
                 "headroom": part.headroom.expected,
                 "low": part.headroom.interval[0],
                 "high": part.headroom.interval[1],
-                "gain": whole.gain(part),
+                "gain": total.gain(part),
             }
-            for part in whole.parts
+            for part in total.parts
         ],
     }

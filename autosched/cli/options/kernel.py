@@ -141,11 +141,11 @@ def _asks_for_help(arguments: Sequence[str]) -> bool:
 
 def extracted(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
     """Remove an option from the arguments; return its values, and the other arguments."""
-    values, others, waiting = list[str](), list[str](), iter(arguments)
+    values, rest, waiting = list[str](), list[str](), iter(arguments)
     for argument in waiting:
         name, sign, value = argument.partition("=")
         if name != flag:
-            others.append(argument)
+            rest.append(argument)
         elif sign:
             values.append(value)
         else:
@@ -153,4 +153,4 @@ def extracted(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]
             if following is None:
                 raise InputError(f"{flag} needs a value: see 'autosched --help'")
             values.append(following)
-    return values, others
+    return values, rest

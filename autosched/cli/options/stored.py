@@ -35,5 +35,7 @@ def stale(problem: Problem, trial: Trial, device: Device | None) -> tuple[str, .
     """List the parts of a trial's kernel whose code has changed since it was timed, one phrase each."""
     if is_library(trial.schedule) or device is None:
         return ()
-    its = template(trial.schedule.template)
-    return stale_reasons(trial, device, UNKNOWN, its, its.kernel(problem, trial.schedule, device))
+    current_template = template(trial.schedule.template)
+    return stale_reasons(
+        trial, device, UNKNOWN, current_template, current_template.kernel(problem, trial.schedule, device)
+    )

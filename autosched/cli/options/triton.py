@@ -33,17 +33,17 @@ def expanded(arguments: Sequence[str]) -> list[str]:
     command = next((c for c in COMMANDS if tuple(arguments[: len(c)]) == c), None)
     if command is None:
         return list(arguments)
-    places, rest = extracted(arguments[len(command) :], "--triton")
-    if not places:
+    locations, rest = extracted(arguments[len(command) :], "--triton")
+    if not locations:
         return list(arguments)
     makers, rest = extracted(rest, "--args")
     size_values, rest = extracted(rest, "--size")
-    if len(places) > 1 or len(makers) > 1:
+    if len(locations) > 1 or len(makers) > 1:
         raise InputError("give --triton FILE:FUNCTION and --args FILE:FUNCTION exactly once")
     if size_values and not makers:
         raise InputError("--size needs --args FILE:FUNCTION, whose function takes it")
     names, _ = extracted(rest, "--db")
-    tuning = registered(places[0], names[-1] if names else None)
+    tuning = registered(locations[0], names[-1] if names else None)
     problem: list[str] = []
     if makers:
         from autosched.triton.session import emulated
@@ -54,8 +54,8 @@ def expanded(arguments: Sequence[str]) -> list[str]:
             bad_input(),
             emulated("h100", check=False),
         ):  # the problem's options describe the call, without the kernel's name
-            make = load(makers[0], "--args")
-            call = KernelCall.of(tuning.function, call_factory(make, sizes("--size", size_values), makers[0]))
+            make_arguments = load(makers[0], "--args")
+            call = KernelCall.of(tuning.function, call_factory(make_arguments, sizes("--size", size_values), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]
     return [*command, tuning.problem_name, *problem, *rest]
 
@@ -154,13 +154,13 @@ def sizes(flag: str, assignments: Sequence[str] | None) -> dict[str, int]:
     return ranges
 
 
-def call_factory(make: Callable[..., Any], sizes: Mapping[str, int], source: str) -> Any:
+def call_factory(make_arguments: Callable[..., Any], sizes: Mapping[str, int], source: str) -> Any:
     """Call the user's function with sizes and return its result.
 
     Raises:
         InputError: The function raised an error.
     """
     try:
-        return make(**sizes)
+        return make_arguments(**sizes)
     except (Exception, SystemExit) as error:
         raise InputError(f"--args: {Path(source).name} raised {said(error)}") from error

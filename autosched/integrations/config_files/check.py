@@ -64,14 +64,14 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
     """
     files, skipped = read_folder(folder, format)
     if check.device is not None:
-        mine = [f for f in files if f.name.device is not None and f.name.device.name == check.device.name]
-        if not mine:
+        files_of_device = [f for f in files if f.name.device is not None and f.name.device.name == check.device.name]
+        if not files_of_device:
             devices = ", ".join(sorted({f.name.device.name for f in files if f.name.device is not None}))
             raise CannotCheck(
                 f"{folder} has files for {devices or 'no known device'}, but not for {check.device.name}: omit "
                 "--device or name another"
             )
-        files = mine
+        files = files_of_device
     entries = []
     for file in files:
         entries.append(FileEntry(file, None, folder))

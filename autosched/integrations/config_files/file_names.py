@@ -108,9 +108,9 @@ def parse_file_name(name: str) -> FileName:
 
 def row_of_file_device(name: str) -> Device | None:
     """Return the device row of a file's ``device_name``, which is the driver's name with underscores for blanks."""
-    wanted = _OTHER_NAMES.get(name)
+    name_of_row = _OTHER_NAMES.get(name)
     for row in all_devices():
-        if row.name == wanted or any(driver.replace(" ", "_") == name for driver in row.driver_names):
+        if row.name == name_of_row or any(driver.replace(" ", "_") == name for driver in row.driver_names):
             return row
     return None
 

@@ -58,10 +58,10 @@ def kernel_for(format: Format, moe: bool) -> ConfigKernel:
     return ConfigKernel(function, f"autosched {VERSION}'s own {kernel_kind} kernel, because {format} is not installed")
 
 
-def _files(package: str, places: Sequence[str]) -> list[Path]:
+def _files(package: str, locations: Sequence[str]) -> list[Path]:
     spec = importlib.util.find_spec(package)  # find_spec imports nothing for a top-level name
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return [path for folder in folders for subfolder in places if (path := Path(folder) / subfolder).is_file()]
+    return [path for folder in folders for subfolder in locations if (path := Path(folder) / subfolder).is_file()]
 
 
 def _version(package: str) -> str:

@@ -31,10 +31,10 @@ def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:
         notes.append(f"it ends at {good[-1].size} rows: every larger batch gets the same configuration")
     tiles = [entry["BLOCK_SIZE_M"] for entry in good]
     for k in range(1, len(good) - 1):
-        left, here, right = tiles[k - 1 : k + 2]
-        if min(left, right) >= _JUMP * here or here >= _JUMP * max(left, right):
+        left, own, right = tiles[k - 1 : k + 2]
+        if min(left, right) >= _JUMP * own or own >= _JUMP * max(left, right):
             notes.append(
-                f"BLOCK_SIZE_M goes {left}, {here}, {right} at {good[k - 1].size}, {good[k].size}, "
+                f"BLOCK_SIZE_M goes {left}, {own}, {right} at {good[k - 1].size}, {good[k].size}, "
                 f"{good[k + 1].size} rows: the middle one may be noise"
             )
     return notes

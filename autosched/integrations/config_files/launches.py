@@ -93,13 +93,13 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
     chosen = torch.full((assignments,), -1)
     at = 0
     for expert, count in enumerate(counts):
-        mine = order[at : at + count] if expert < len(counts) - 1 else order[at:]
+        own_rows = order[at : at + count] if expert < len(counts) - 1 else order[at:]
         at += count
-        blocks = -(-len(mine) // block_m)
-        rows += mine + [assignments] * (blocks * block_m - len(mine))
+        blocks = -(-len(own_rows) // block_m)
+        rows += own_rows + [assignments] * (blocks * block_m - len(own_rows))
         own = expert if expert < len(counts) - 1 else -1
         experts += [own] * blocks
-        chosen[torch.tensor(mine, dtype=torch.long)] = own
+        chosen[torch.tensor(own_rows, dtype=torch.long)] = own
     padded = len(rows)
     rows += [assignments] * block_m  # add an unused block
     experts += [0]
@@ -309,12 +309,12 @@ def _operands(name: FileName, rows: int, k: int, experts: int, n: int, generator
         kind = torch.float16 if name.dtype == "float16" else torch.bfloat16
         a, b = a.to(kind), b.to(kind)
         return _Operands(a, b, None, None, lambda: (a.double(), b.double().transpose(1, 2)))
-    whole = name.dtype.startswith("int8")
-    kind = torch.int8 if whole else torch.float8_e4m3fn
-    spread = 20.0 if whole else 1.0
+    is_integer = name.dtype.startswith("int8")
+    kind = torch.int8 if is_integer else torch.float8_e4m3fn
+    spread = 20.0 if is_integer else 1.0
 
     def eight(x: torch.Tensor) -> torch.Tensor:
-        return (x * spread).round().clamp(-127, 127).to(kind) if whole else x.to(kind)
+        return (x * spread).round().clamp(-127, 127).to(kind) if is_integer else x.to(kind)
 
     b = eight(b)
     if name.dtype == "int8_w8a16":

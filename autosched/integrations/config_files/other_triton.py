@@ -71,9 +71,9 @@ class OtherTriton:
         self._pool.close()
 
     def compared(
-        self, name: FileName, config: Mapping[str, int], device: Device, here: Mapping[str, Any]
+        self, name: FileName, config: Mapping[str, int], device: Device, installed: Mapping[str, Any]
     ) -> TritonChange:
-        """Compare one configuration with ``here``, its outcome in this environment."""
+        """Compare one configuration with ``installed``, its outcome in this environment."""
         other_verdict, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": other_verdict[key]
@@ -81,13 +81,13 @@ class OtherTriton:
             if other_verdict.get(key)
         } | {"triton_there": self.version}
         if other_verdict["status"] not in _SOUND:
-            if here["status"] not in _SOUND:
+            if installed["status"] not in _SOUND:
                 return TritonChange(numbers=numbers)
             verdict = EntryStatus.of_verdict(other_verdict["status"])
             return TritonChange(
                 verdict, [f"by Triton {self.version}: {other_verdict['reason'] or other_verdict['status']}"], numbers
             )
-        reasons = list(worse_code(_code(here, config, device), _code(other_verdict, config, device)))
+        reasons = list(worse_code(_code(installed, config, device), _code(other_verdict, config, device)))
         if reasons:
             reasons.append(f"tune it again with Triton {self.version}")
         return TritonChange(EntryStatus.SLOWER if reasons else None, reasons, numbers)

@@ -54,10 +54,10 @@ class Definition:
 
         Raises ValueError, in one line, if no kernel computes it.
         """
-        make = _FUNCTIONS.get(self.function)
-        if make is None:
+        make_problem = _FUNCTIONS.get(self.function)
+        if make_problem is None:
             raise ValueError(f"{self.function} is not supported: only {', '.join(_FUNCTIONS)}")
-        return make(self, {**self.sizes, **sizes})
+        return make_problem(self, {**self.sizes, **sizes})
 
     def shape(self, array: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of an array, given the sizes of the axes."""
@@ -164,9 +164,9 @@ def _matmul(one: Definition, sizes: Mapping[str, int]) -> Problem:
 
 def _row_wise(kind: Callable[..., Problem], **options: Any) -> Callable[[Definition, Mapping[str, int]], Problem]:
     def make(one: Definition, sizes: Mapping[str, int]) -> Problem:
-        x, *others = (array for array in one.arrays)
+        x, *further = (array for array in one.arrays)
         rows, columns = one.shape(x, sizes)
-        dtype, out = one.type_of(x), one.type_of(others[-1])
+        dtype, out = one.type_of(x), one.type_of(further[-1])
         for name in ("weight", "bias"):
             if name in one.arrays and one.type_of(name) != dtype:
                 raise ValueError(f"{one.function} of {dtype} with a {name} of {one.type_of(name)} is not supported")

@@ -305,9 +305,11 @@ def seeds(
         ValueError: An unknown device.
     """
     row = device_named(device) if isinstance(device, str) else device
-    here = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
-    make = autotuner(database, device=row, trials=trials, seed=seed, verify=verify, verification_args=verification_args)
+    cpu_args = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
+    make_autotuner = autotuner(
+        database, device=row, trials=trials, seed=seed, verify=verify, verification_args=verification_args
+    )
     with emulating(row):
-        search = make(kernel.bind(here), here)
+        search = make_autotuner(kernel.bind(cpu_args), cpu_args)
         search.autotune(skip_cache=len(search.best(count)) < count)
     return search.best(count)

@@ -43,9 +43,11 @@ class ConfigSpace:
         for name, fragment in zip(names, generation.flat_spec, strict=True):
             fragment_values = _values_of(fragment)
             numbers = all(type(value) is int for value in fragment_values)
-            ours: list[Value] = list(fragment_values) if numbers else [_text(value) for value in fragment_values]
-            parameters.append((ordinal if numbers else categorical)(name, ours, default=ours[0]))
-            values.append(dict(zip(ours, fragment_values, strict=True)))
+            values_of_space: list[Value] = (
+                list(fragment_values) if numbers else [_text(value) for value in fragment_values]
+            )
+            parameters.append((ordinal if numbers else categorical)(name, values_of_space, default=values_of_space[0]))
+            values.append(dict(zip(values_of_space, fragment_values, strict=True)))
         return cls(Space("helion", parameters), generation, tuple(values))
 
     def config(self, schedule: Schedule) -> Any:
@@ -58,10 +60,10 @@ class ConfigSpace:
         flat = self.generation.flatten(config)
         items = []
         for parameter, known, value in zip(self.space.parameters, self.values, flat, strict=True):
-            ours = value if type(value) is int and not parameter.is_text else _text(value)
-            if ours not in known:
+            space_value = value if type(value) is int and not parameter.is_text else _text(value)
+            if space_value not in known:
                 return None
-            items.append((parameter.name, ours))
+            items.append((parameter.name, space_value))
         return Schedule(self.space.name, tuple(items))
 
 

@@ -312,7 +312,7 @@ def _config_of(choice: Any) -> TritonConfig | None:
     log_info = getattr(choice, "log_info", None)
     if not log_info or "tile_shape" not in log_info:
         return None
-    m, k, n = (int(side) for side in str(log_info["tile_shape"]).strip("()").split(","))
+    m, k, n = (int(extent) for extent in str(log_info["tile_shape"]).strip("()").split(","))
     return TritonConfig(m, n, k, int(log_info["num_stages"]), int(log_info["num_warps"]))
 
 

@@ -88,5 +88,5 @@ def _decision(name: str, chosen: Value, best: float, seen: Sequence[tuple[Value,
         )
         for value, seconds in sorted(fastest.items(), key=lambda item: item[1])
     ]
-    others = [a.ratio for a in alternatives if not a.chosen]
-    return Decision(name, min(others, default=None), tuple(alternatives[:_MOST_VALUES]))
+    other_ratios = [a.ratio for a in alternatives if not a.chosen]
+    return Decision(name, min(other_ratios, default=None), tuple(alternatives[:_MOST_VALUES]))

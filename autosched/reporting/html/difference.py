@@ -25,36 +25,36 @@ class Change:
     decisions: tuple[str, ...]
 
 
-def changes(here: Sequence[ReportEntry], there: Sequence[ReportEntry]) -> tuple[Change, ...]:
+def changes(entries: Sequence[ReportEntry], other_entries: Sequence[ReportEntry]) -> tuple[Change, ...]:
     """Compare the winners of two databases, slower ones first. Problems that are only in one database are marked.
 
     The two databases were not timed alternately on one machine, so differences of measured times may be due to the
     machines.
     """
-    others = {(e.name, e.device): e for e in there}
-    differences = [_change(e, others.pop((e.name, e.device), None)) for e in here]
-    differences += [Change(e, "only in the other", None, e, ()) for e in others.values()]
+    unmatched = {(e.name, e.device): e for e in other_entries}
+    differences = [_change(e, unmatched.pop((e.name, e.device), None)) for e in entries]
+    differences += [Change(e, "only in the other", None, e, ()) for e in unmatched.values()]
     order = ("slower", "not compared", "faster", "same", "only in this one", "only in the other")
     return tuple(sorted(differences, key=lambda c: (order.index(c.verdict), -(c.ratio or 0.0))))
 
 
-def _change(here: ReportEntry, there: ReportEntry | None) -> Change:
-    if there is None:
-        return Change(here, "only in this one", None, None, ())
-    decisions = _decisions(here, there)
-    if here.seconds is None or there.seconds is None or here.provenance != there.provenance:
-        return Change(here, "not compared", None, there, decisions)
-    ratio = here.seconds / there.seconds
+def _change(entry: ReportEntry, other: ReportEntry | None) -> Change:
+    if other is None:
+        return Change(entry, "only in this one", None, None, ())
+    decisions = _decisions(entry, other)
+    if entry.seconds is None or other.seconds is None or entry.provenance != other.provenance:
+        return Change(entry, "not compared", None, other, decisions)
+    ratio = entry.seconds / other.seconds
     verdict = "slower" if ratio > 1 + _SAME else "faster" if ratio < 1 / (1 + _SAME) else "same"
-    return Change(here, verdict, ratio, there, decisions)
+    return Change(entry, verdict, ratio, other, decisions)
 
 
-def _decisions(here: ReportEntry, there: ReportEntry) -> tuple[str, ...]:
-    if here.best is None or there.best is None:
+def _decisions(entry: ReportEntry, other_entry: ReportEntry) -> tuple[str, ...]:
+    if entry.best is None or other_entry.best is None:
         return ()
-    one, other = here.best.schedule, there.best.schedule
+    one, other = entry.best.schedule, other_entry.best.schedule
     if one.template != other.template:
-        return (f"template: {there.winner} -> {here.winner}",)
+        return (f"template: {other_entry.winner} -> {entry.winner}",)
     names = dict.fromkeys((*other.values, *one.values))
     return tuple(
         f"{name}: {other.values.get(name, '-')} -> {one.values.get(name, '-')}"

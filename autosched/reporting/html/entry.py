@@ -112,12 +112,14 @@ def entries(
     Raises:
         StoreError: The database cannot be read.
     """
-    places: dict[tuple[str, str], list[ProblemSummary]] = {}
+    summaries_by_problem: dict[tuple[str, str], list[ProblemSummary]] = {}
     for summary in store.current(store.problems(operator))[0]:
         if device in (None, summary.device):
-            places.setdefault((summary.problem_key, summary.device), []).append(summary)
-    newest = {_revised(s): (s.problem_key, s.device) for group in places.values() for s in group}
-    return tuple(_entry(store, group, now, newest[_revised(group[0])] != key) for key, group in places.items())
+            summaries_by_problem.setdefault((summary.problem_key, summary.device), []).append(summary)
+    newest = {_revised(s): (s.problem_key, s.device) for group in summaries_by_problem.values() for s in group}
+    return tuple(
+        _entry(store, group, now, newest[_revised(group[0])] != key) for key, group in summaries_by_problem.items()
+    )
 
 
 def _revised(summary: ProblemSummary) -> tuple[str, str]:
@@ -195,8 +197,10 @@ def _today(problem: Problem | None, best: Trial | None) -> tuple[str, tuple[str,
     chip = known(best.device)
     if chip is None:
         return "", ()
-    its = template(best.schedule.template)
-    return "", stale_reasons(best, chip, UNKNOWN, its, its.kernel(problem, best.schedule, chip))
+    current_template = template(best.schedule.template)
+    return "", stale_reasons(
+        best, chip, UNKNOWN, current_template, current_template.kernel(problem, best.schedule, chip)
+    )
 
 
 def _advice(entry: ReportEntry, unusable: str, stale: Sequence[str]) -> str:

@@ -142,9 +142,9 @@ def _pictures(entry: ReportEntry) -> tuple[Picture, ...]:
         return ()
     pictures = []
     try:
-        its = template(entry.best.schedule.template)
-        config = its.config(entry.problem, entry.best.schedule, chip)
-        for drawing in its.drawings(entry.problem, config, chip):
+        entry_template = template(entry.best.schedule.template)
+        config = entry_template.config(entry.problem, entry.best.schedule, chip)
+        for drawing in entry_template.drawings(entry.problem, config, chip):
             for number, panel in enumerate(panels(drawing)):
                 if len(panel.cells) <= svg.MOST_CELLS:
                     title = panel.title if number else f"{drawing.title}: {panel.title}"

@@ -109,5 +109,5 @@ class AcquisitionState:
     def gain(self, position: int) -> float:
         """Return the expected improvement at one position, without a margin, as a fraction of the best value."""
         at = slice(position, position + 1)
-        there = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
-        return float((expected_improvement(there, self.best) * self.part * self.probable[at])[0])
+        prediction = Prediction(self.predicted.mean[at], self.predicted.deviation[at])
+        return float((expected_improvement(prediction, self.best) * self.part * self.probable[at])[0])

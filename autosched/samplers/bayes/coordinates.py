@@ -36,9 +36,9 @@ class SpaceCoordinates:
                 by_name.setdefault(parameter.name, []).append(parameter)
         columns: dict[str, list[_Places]] = {}  # names of the columns of each parameter
         for name, parameters in by_name.items():
-            places = _places(parameters)
-            if len(places) > 1 or 1 < len(members) != len(parameters):
-                columns[name] = [places, *_factors_of_two(parameters)]
+            coordinates = _places(parameters)
+            if len(coordinates) > 1 or 1 < len(members) != len(parameters):
+                columns[name] = [coordinates, *_factors_of_two(parameters)]
         labels = [
             name if i == 0 else f"{name}, factors of two" for name, own in columns.items() for i in range(len(own))
         ]
@@ -50,10 +50,10 @@ class SpaceCoordinates:
         self._templates = {template: float(code) for code, template in enumerate(members)}
         self._columns = {
             template: [
-                (shift + first[p.name] + i, position, places)
+                (shift + first[p.name] + i, position, coordinates)
                 for position, p in enumerate(m.parameters)
                 if p.name in columns
-                for i, places in enumerate(columns[p.name])
+                for i, coordinates in enumerate(columns[p.name])
             ]
             for template, m in members.items()
         }
@@ -67,8 +67,8 @@ class SpaceCoordinates:
                 continue
             if self.names[0] == "template":
                 rows[own, 0] = code
-            for column, position, places in self._columns[template]:
-                rows[own, column] = [places[schedules[i].items[position][1]] for i in own]
+            for column, position, coordinates in self._columns[template]:
+                rows[own, column] = [coordinates[schedules[i].items[position][1]] for i in own]
         return rows
 
 

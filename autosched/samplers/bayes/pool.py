@@ -17,10 +17,10 @@ class Pool:
     Args:
         schedules: Schedules of the pool.
         whole: True if they are the whole space.
-        places: Computes coordinates, float32 [d, n].
+        coordinates_of: Computes coordinates, float32 [d, n].
 
     Attributes:
-        places: Coordinates of the schedules, float32 [d, n].
+        coordinates_of: Coordinates of the schedules, float32 [d, n].
         grid: The same coordinates as a grid, for a whole space.
         seen: True if each schedule was proposed or reported, [n].
         modules: Number of each schedule's compiled module, [n].
@@ -30,13 +30,13 @@ class Pool:
         self,
         schedules: list[Schedule],
         whole: bool,
-        places: Callable[[Sequence[Schedule]], Columns],
+        coordinates_of: Callable[[Sequence[Schedule]], Columns],
         module_of: Callable[[Schedule], int],
     ) -> None:
-        self._places, self._module_of = places, module_of
+        self._places, self._module_of = coordinates_of, module_of
         self.whole = whole
         self.schedules = schedules
-        self.places = places(schedules)
+        self.places = coordinates_of(schedules)
         self.grid = Grid(self.places) if self.whole else None
         self.seen: BoolArray = np.zeros(len(self.schedules), dtype=np.bool_)
         self.modules: IntArray = np.array([module_of(s) for s in schedules], dtype=np.int64)
@@ -73,6 +73,6 @@ class Pool:
             self._position[schedule] = position
         self.seen[positions] = False
         self.modules[positions] = [self._module_of(schedule) for schedule in schedules]
-        places = self._places(schedules)
-        self.places[:, positions] = places
-        return places
+        coordinates = self._places(schedules)
+        self.places[:, positions] = coordinates
+        return coordinates

@@ -233,15 +233,15 @@ class BayesSampler(Sampler):
 
     def _made_pool(self) -> Pool:
         if self._pool is None:
-            whole = self._space.count() <= self._settings.candidates.whole
-            size = self._settings.candidates.whole if whole else self._settings.candidates.living
-            considered = [] if whole else self._considered[: size // 2]
+            is_whole = self._space.count() <= self._settings.candidates.whole
+            size = self._settings.candidates.whole if is_whole else self._settings.candidates.living
+            considered = [] if is_whole else self._considered[: size // 2]
             random = self._space.sample(size - len(considered), self._seed)
             schedules = list(dict.fromkeys([*considered, *random]))
             if self._estimates is not None:
                 self._guesses = Guesses(self._estimates, random)
                 self._of_pool = self._guesses.values(schedules)
-            self._pool = Pool(schedules, whole, self._places, self._modules.number)
+            self._pool = Pool(schedules, is_whole, self._places, self._modules.number)
             self._pool.see(self._times)
         return self._pool
 
@@ -260,14 +260,14 @@ class BayesSampler(Sampler):
         refitted = size != self._fitted or not self._models
         if refitted:
             self._fitted = size
-            given = self._hyperparameters(self._reported[:size])
+            fitted = self._hyperparameters(self._reported[:size])
         else:
-            given = {name: model.hyperparameters for name, model in self._models.items()}
+            fitted = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
             grid = pool.grid or Grid(pool.places)  # for a changing pool, predictions are valid until it changes
             self._models = {
-                name: IncrementalPosterior(pool.places, parameters, grid) for name, parameters in given.items()
+                name: IncrementalPosterior(pool.places, parameters, grid) for name, parameters in fitted.items()
             }
             self._observed, self._observed_guesses, new = [], [], self._remembered()
         self._note_observed(new)
@@ -290,12 +290,12 @@ class BayesSampler(Sampler):
         if len(self._times) <= most:
             return list(self._times)
         pending = [s for s, times in self._times.items() if times is None]
-        kept = set([*pending, *sorted(self._medians, key=self._medians.__getitem__)][: most // 2])
+        selected = set([*pending, *sorted(self._medians, key=self._medians.__getitem__)][: most // 2])
         for schedule in reversed(self._times):
-            if len(kept) == most:
+            if len(selected) == most:
                 break
-            kept.add(schedule)
-        return [schedule for schedule in self._times if schedule in kept]
+            selected.add(schedule)
+        return [schedule for schedule in self._times if schedule in selected]
 
     def _hyperparameters(self, reported: Sequence[Schedule]) -> dict[str, Hyperparameters]:
         columns, values, works = self._places(reported), self._values(reported), self._works(reported)
@@ -403,8 +403,8 @@ class BayesSampler(Sampler):
         worth = state.worth(pool.seen)
         worth[self._modules.are_fast(pool.modules) & ~pool.seen] = math.inf
         positions: IntArray = np.argsort(worth, kind="stable")[: len(new)].astype(np.int64)
-        places = pool.put(positions, new)
+        coordinates = pool.put(positions, new)
         for model in self._models.values():
-            model.replace(positions, places)
+            model.replace(positions, coordinates)
         if self._guesses is not None:
             self._of_pool[positions] = self._guesses.values(new)

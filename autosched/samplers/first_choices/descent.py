@@ -53,19 +53,19 @@ def descended(space: SearchSpace, estimates: Estimates, starts: Sequence[Schedul
     rank_of = {starts[i]: rank(starts[i], float(guesses[i])) for i in order}
     ends: dict[Schedule, Rank] = {}
     for start in spread_out(list(rank_of), STARTS, _DISTANCE):
-        here = start
+        current = start
         best = rank_of[start]
         for _ in range(_STEPS):
-            near = [*space.neighbours(here, _NEIGHBOURS), *_mirrored(space, here)]
+            near = [*space.neighbours(current, _NEIGHBOURS), *_mirrored(space, current)]
             predicted = estimates.log_seconds(near)
             ranks = {
                 n: rank(n, float(g)) for n, g in zip(near, predicted, strict=True) if g < math.log1p(TIE) + best[-1]
             }
             if not ranks or not min(ranks.values()) < best:
                 break
-            here = min(ranks, key=lambda schedule: ranks[schedule])
-            best = ranks[here]
-        ends[here] = best
+            current = min(ranks, key=lambda schedule: ranks[schedule])
+            best = ranks[current]
+        ends[current] = best
     return sorted(ends, key=lambda schedule: ends[schedule])
 
 
@@ -75,13 +75,13 @@ def _mirrored(space: SearchSpace, schedule: Schedule) -> list[Schedule]:
     A tile of 256 x 128 in clusters along n and one of 128 x 256 in clusters along m are not neighbours.
     """
     values = schedule.values
-    others = {
+    exchanged = {
         name: values[other]
         for name in values
         if (other := name[:-2] + _OTHER_SIDE.get(name[-2:], "")) in values and values[other] != values[name]
     }
-    mirrored = schedule.replace(**others)
-    return [mirrored] if others and mirrored in space else []
+    mirrored = schedule.replace(**exchanged)
+    return [mirrored] if exchanged and mirrored in space else []
 
 
 def ranking(space: SearchSpace) -> Callable[[Schedule, float], Rank]:

@@ -59,8 +59,8 @@ def _evolved(space: SearchSpace, seen: Estimates, seed: int) -> list[Schedule]:
     seen.log_seconds(living)
     living = _survivors(seen, living)
     for _ in range(GENERATIONS if living else 0):
-        others = [living[int(i)] for i in rng.random(len(living)) * len(living)]
-        children = [*space.mutate(living * MUTANTS, rng), *space.crossover(living, others, rng)]
+        partners = [living[int(i)] for i in rng.random(len(living)) * len(living)]
+        children = [*space.mutate(living * MUTANTS, rng), *space.crossover(living, partners, rng)]
         living = list(dict.fromkeys([*living, *children]))
         seen.log_seconds(living)
         living = _survivors(seen, living)

@@ -191,18 +191,18 @@ def configurations(problem: Matmul, gpu: str, count: int) -> list[Configuration]
 
 
 def _configuration(row: Mapping[str, float]) -> Configuration:
-    whole = {name: int(row[name]) for name in nvidia_heuristics_child.FIELDS}
-    if min(value for name, value in whole.items() if name != "cta_order") < 1:
-        raise ValueError(f"it has a tile of {whole['cta_tile_m']}x{whole['cta_tile_n']}")
+    integers = {name: int(row[name]) for name in nvidia_heuristics_child.FIELDS}
+    if min(value for name, value in integers.items() if name != "cta_order") < 1:
+        raise ValueError(f"it has a tile of {integers['cta_tile_m']}x{integers['cta_tile_n']}")
     return Configuration(
-        tile=(whole["cta_tile_m"], whole["cta_tile_n"], whole["cta_tile_k"]),
-        warp_tile=(whole["warp_tile_m"], whole["warp_tile_n"], whole["warp_tile_k"]),
-        instruction_m=whole["instr_tile_m"],
-        stages=whole["stages"],
-        split_k=whole["split_k"],
-        cluster=(whole["cluster_m"], whole["cluster_n"]),
-        swizzle=whole["swizzle_factor"],
-        by_columns=whole["cta_order"] == 1,
+        tile=(integers["cta_tile_m"], integers["cta_tile_n"], integers["cta_tile_k"]),
+        warp_tile=(integers["warp_tile_m"], integers["warp_tile_n"], integers["warp_tile_k"]),
+        instruction_m=integers["instr_tile_m"],
+        stages=integers["stages"],
+        split_k=integers["split_k"],
+        cluster=(integers["cluster_m"], integers["cluster_n"]),
+        swizzle=integers["swizzle_factor"],
+        by_columns=integers["cta_order"] == 1,
         seconds=float(row["seconds"]),
     )
 
@@ -270,15 +270,15 @@ def _narrowed(space: Space, decisions: Mapping[str, Value]) -> Space:
     A decision is skipped if no legal schedule satisfies it together with the previous ones.
     """
     known = {parameter.name: parameter for parameter in space.parameters}
-    wanted = {name: _nearest(known[name], value) for name, value in decisions.items()}
-    whole = _with(space, wanted)
-    if whole.count():
-        return whole
-    kept: dict[str, Value] = {}
-    for name, value in wanted.items():
-        if _with(space, {**kept, name: value}).count():
-            kept[name] = value
-    return _with(space, kept)
+    nearest_values = {name: _nearest(known[name], value) for name, value in decisions.items()}
+    narrowed = _with(space, nearest_values)
+    if narrowed.count():
+        return narrowed
+    satisfied: dict[str, Value] = {}
+    for name, value in nearest_values.items():
+        if _with(space, {**satisfied, name: value}).count():
+            satisfied[name] = value
+    return _with(space, satisfied)
 
 
 def _with(space: Space, fixed: Mapping[str, Value]) -> Space:

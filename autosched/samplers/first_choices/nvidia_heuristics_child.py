@@ -23,17 +23,19 @@ def main() -> None:
     sys.path.pop(0)
     request = json.load(sys.stdin)
     library = importlib.import_module("nvMatmulHeuristics")
-    made = library.NvMatmulHeuristicsInterface(
+    interface = library.NvMatmulHeuristicsInterface(
         backend=library.NvMatmulHeuristicsTarget.CUTLASS3,
         precision=request["precision"],
         flags=library.NvMatmulHeuristicsFlags.PERF_MODEL_BASED_AUTO_TUNING,
     )
-    chip = made.createHardwareDescriptor()
-    made.setHardwarePredefinedGpu(chip, library.NvMatmulHeuristicsNvidiaGpu[request["gpu"]])
+    chip = interface.createHardwareDescriptor()
+    interface.setHardwarePredefinedGpu(chip, library.NvMatmulHeuristicsNvidiaGpu[request["gpu"]])
     layout = library.NvMatmulHeuristicsMatmulLayout[request["layout"]]
-    made.loadInternalDiscoverySet(layout, chip)
-    problem = made.makeNvMatmulHeuristicsProblem(request["m"], request["n"], request["k"], layout, request["batch"])
-    rows = made.get(problem, request["count"], chip)
+    interface.loadInternalDiscoverySet(layout, chip)
+    problem = interface.makeNvMatmulHeuristicsProblem(
+        request["m"], request["n"], request["k"], layout, request["batch"]
+    )
+    rows = interface.get(problem, request["count"], chip)
     configurations = [
         {"seconds": row["runtime"], **{name: getattr(row["kernel"], name) for name in FIELDS}} for row in rows
     ]

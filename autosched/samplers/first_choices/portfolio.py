@@ -69,8 +69,8 @@ def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[S
     """Return the model's schedules and the winners alternately, the model's best first."""
     usable = [winner for winner in dict.fromkeys(winners) if winner in space][:WINNERS]
     model = spread_out(model, SIZE, _DISTANCE)
-    turns = [schedule for pair in zip(model, usable, strict=False) for schedule in pair]
-    return list(dict.fromkeys([*turns, *usable, *model]))[:SIZE]
+    alternating = [schedule for pair in zip(model, usable, strict=False) for schedule in pair]
+    return list(dict.fromkeys([*alternating, *usable, *model]))[:SIZE]
 
 
 def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:

@@ -113,8 +113,8 @@ class StudySampler(BaseSampler):
         if not search_space or finished < _FIRST or np.isnan(values).all():
             return {} if not search_space or self._legal is None else params(self._candidates([], axes, legal)[0])
         tried = set(places)
-        kept = _kept(values, works)
-        places, values, works = [places[i] for i in kept], values[kept], works[kept]
+        selected = _kept(values, works)
+        places, values, works = [places[i] for i in selected], values[selected], works[selected]
         rows = _rows(places, axes)
         of_values, of_failures = self._hyperparameters(rows, values, works, names, finished)
         scale = Scale.of(values[~np.isnan(values)])
@@ -241,9 +241,9 @@ def _kept(values: FloatArray, works: FloatArray) -> list[int]:
         return list(range(len(values)))
     worth = np.where(np.isnan(works), math.inf, np.nan_to_num(values, nan=-math.inf))
     order = np.argsort(-worth, kind="stable").tolist()
-    kept = set(order[: _MOST // 2])
-    kept.update([i for i in range(len(values) - 1, -1, -1) if i not in kept][: _MOST - len(kept)])
-    return sorted(kept)
+    selected = set(order[: _MOST // 2])
+    selected.update([i for i in range(len(values) - 1, -1, -1) if i not in selected][: _MOST - len(selected)])
+    return sorted(selected)
 
 
 def _rows(places: Sequence[Places], axes: Sequence[Axis]) -> Columns:

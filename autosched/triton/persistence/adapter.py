@@ -36,11 +36,11 @@ MakeTuning = Callable[
 ]  # arguments: the autotuner, the names of its key's arguments, the key
 
 
-def attach(make: MakeTuning) -> Callable[[], None]:
-    """Call ``make`` for a tuning whenever an autotuner of this process is called with a new key.
+def attach(make_tuning: MakeTuning) -> Callable[[], None]:
+    """Call ``make_tuning`` for a tuning whenever an autotuner of this process is called with a new key.
 
     Args:
-        make: Called with the autotuner, the names of the arguments of ``key=`` that the call passes, and the key.
+        make_tuning: Called with the autotuner, the names of the ``key=`` arguments that the call passes, and the key.
 
     Returns:
         A function that detaches. Earlier choices remain.
@@ -51,10 +51,10 @@ def attach(make: MakeTuning) -> Callable[[], None]:
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         cache = self.cache
-        if type(cache) is not _Cache or cache.make is not make:
+        if type(cache) is not _Cache or cache.make is not make_tuning:
             if len(self.configs) < 2:  # with a single configuration, Triton does not look up its cache
                 return plain_run(self, *args, **kwargs)
-            cache = self.cache = _Cache(self, make, cache)
+            cache = self.cache = _Cache(self, make_tuning, cache)
         cache.of_thread.call = args, kwargs
         try:
             return plain_run(self, *args, **kwargs)
@@ -83,9 +83,9 @@ def attach(make: MakeTuning) -> Callable[[], None]:
 class _Cache(dict[tuple[Any, ...], Any]):
     """The choices of one autotuner, by key."""
 
-    def __init__(self, tuner: Any, make: MakeTuning, known: Mapping[tuple[Any, ...], Any]) -> None:
+    def __init__(self, tuner: Any, make_tuning: MakeTuning, known: Mapping[tuple[Any, ...], Any]) -> None:
         super().__init__(known)
-        self.tuner, self.make = tuner, make
+        self.tuner, self.make = tuner, make_tuning
         self.of_thread = threading.local()  # ``call`` and ``tuning`` of the current launch
 
     def __contains__(self, key: object) -> bool:

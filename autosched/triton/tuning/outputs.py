@@ -72,10 +72,10 @@ def other_part(name: str, expected: Flags, written: Flags) -> str:
     """Describe a difference between the bytes that a configuration and the default one wrote; "" if there is none."""
     missing, more = int(np.count_nonzero(expected & ~written)), int(np.count_nonzero(written & ~expected))
     if missing:
-        whole = int(np.count_nonzero(expected))
+        num_expected = int(np.count_nonzero(expected))
         return (
-            f"it does not write {missing:,} of {whole:,} bytes of {name} that the default configuration writes: they "
-            "would keep values of an earlier launch"
+            f"it does not write {missing:,} of {num_expected:,} bytes of {name} that the default configuration writes: "
+            "they would keep values of an earlier launch"
         )
     return f"it writes {more:,} bytes of {name} that the default configuration does not write" if more else ""
 

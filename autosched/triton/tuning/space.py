@@ -157,7 +157,7 @@ class TritonSpace:
 def space_of(
     function: TritonFunction,
     fixed: Collection[str],
-    given: Mapping[str, Sequence[Any]] | None = None,
+    values_by_name: Mapping[str, Sequence[Any]] | None = None,
     rules: Sequence[RuleText] = (),
     default: Mapping[str, Any] | None = None,
 ) -> TritonSpace:
@@ -166,9 +166,9 @@ def space_of(
     Args:
         function: The kernel.
         fixed: Names of the passed arguments.
-        given: Values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option. None for
-            the function's own list of configurations. Without a list: powers of two, for constants whose names look
-            like tile or group sizes.
+        values_by_name: Values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option.
+            None for the function's own list of configurations. Without a list: powers of two, for constants whose names
+            look like tile or group sizes.
         rules: Conditions on the parameters.
         default: Values to start from and to compare with; None for the first of each.
 
@@ -179,13 +179,13 @@ def space_of(
         SpaceError: A parameter is invalid; the message is one line that names it.
     """
     name = f"triton:{function.name}"
-    if given is None and function.configs:
+    if values_by_name is None and function.configs:
         if default:
             raise SpaceError(
                 f"{function.name} lists its configurations, and the first one is the default: omit `default`"
             )
         return _of_configs(name, function, rules)
-    domains = dict(given or {})
+    domains = dict(values_by_name or {})
     for parameter in domains:
         if parameter not in function.constexprs and parameter not in LAUNCH_OPTIONS:
             known = suggestion(parameter, [*function.constexprs, *LAUNCH_OPTIONS])
@@ -201,12 +201,12 @@ def space_of(
         if function.constexprs[parameter] is not _EMPTY:
             continue
         values = _TILES if _TILE.search(parameter) else _GROUPS if _GROUP.search(parameter) else ()
-        if not values or given is not None:
+        if not values or values_by_name is not None:
             raise SpaceError(
                 f"{parameter} of {function.name} has no value: give one among the arguments, or values to try"
             )
         domains[parameter] = values
-    if given is None:
+    if values_by_name is None:
         domains |= {option: values for option, values in _OPTIONS.items() if option not in fixed}
     if not domains:
         raise SpaceError(f"{function.name} has no parameter to vary: give values of one, such as num_warps")

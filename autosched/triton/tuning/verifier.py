@@ -189,13 +189,13 @@ class ConfigurationVerifier:
         for name, values in results.items():
             if name not in tensors:
                 raise NoReference(f"{self.against} returns {name!r}, which is not one of {', '.join(tensors)}")
-            wanted = torch.as_tensor(values).double().numpy()
-            if wanted.shape != tuple(tensors[name].shape):
+            reference_values = torch.as_tensor(values).double().numpy()
+            if reference_values.shape != tuple(tensors[name].shape):
                 raise NoReference(
-                    f"{self.against} returns {name} of shape {wanted.shape}, but the tensor has "
+                    f"{self.against} returns {name} of shape {reference_values.shape}, but the tensor has "
                     f"{tuple(tensors[name].shape)}"
                 )
-            expected[name] = Expected(wanted, np.ones(wanted.shape, np.bool_), None)
+            expected[name] = Expected(reference_values, np.ones(reference_values.shape, np.bool_), None)
         return expected
 
     def _only_output(self, default: CompiledCandidate | None, once: Emulation | None) -> str:

@@ -53,16 +53,16 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
     usable_gpus = UsableGpus(why_not=f"backend {backend} was requested")
     if backend in ("auto", "cuda"):
         usable_gpus = probe(options.gpus)
-    wanted = wanted_device(device, usable_gpus.device)
-    if usable_gpus.device is not None and wanted not in (None, usable_gpus.device):
-        named = wanted.name if wanted else ""
+    requested = wanted_device(device, usable_gpus.device)
+    if usable_gpus.device is not None and requested not in (None, usable_gpus.device):
+        named = requested.name if requested else ""
         usable_gpus = UsableGpus(why_not=f"the GPU of this machine is {usable_gpus.device.name}, not {named}")
     if usable_gpus.device is not None:
         usable = TemplateSet(()) if problem is None else templates_for(problem, usable_gpus.device, templates)
         return _measuring(usable_gpus.device, usable_gpus.numbers, usable, options)
     no_gpu = usable_gpus.why_not
     _refuse_without_gpu(no_gpu, options)
-    row = wanted or device_row(DEFAULT_DEVICE)
+    row = requested or device_row(DEFAULT_DEVICE)
     if backend in ("auto", "replay"):
         replaying, why_not = of_recording(problem, row, no_gpu, templates)
         if replaying is not None:

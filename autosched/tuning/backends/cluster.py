@@ -48,12 +48,12 @@ def of_cluster(
         raise BackendError(
             "its outputs are checked by a function of the kernel file, which clusters do not support: omit --ray"
         )
-    wanted = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
+    device_name = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
     existing = where if isinstance(where, Fleet) else None
     fleet = existing or cluster(str(where), policy=policy, workers=workers)
     owned = fleet if existing is None else None
     try:
-        kind = fleet.device(wanted)
+        kind = fleet.device(device_name)
         usable = TemplateSet(()) if problem is None else templates_for(problem, kind, templates)
         pool = FleetCompilers(fleet, compile_options=usable.compile_options)
         runner = FleetRunner(fleet, kind, pool)

@@ -23,15 +23,15 @@ class UsableGpus:
     why_not: str = ""
 
 
-def probe(wanted: Gpus | None) -> UsableGpus:
+def probe(requested: Gpus | None) -> UsableGpus:
     """Return the GPUs that can be used, and their device.
 
     Raises BackendError if the requested GPUs are not among the available ones, or are of several kinds.
     """
-    num_gpus = 1 if wanted is None else cuda_count()
+    num_gpus = 1 if requested is None else cuda_count()
     if num_gpus == 0:
         return UsableGpus(why_not=f"no GPU on this machine responds: {cuda_available(0)[1]}")
-    used = tuple(range(num_gpus)) if wanted is None or wanted == "all" else tuple(wanted)
+    used = tuple(range(num_gpus)) if requested is None or requested == "all" else tuple(requested)
     for gpu in used:
         if not 0 <= gpu < num_gpus:
             raise BackendError(f"unknown GPU {gpu}: this machine has {num_gpus}, numbered from 0")

@@ -19,12 +19,12 @@ Complexity = Callable[[Schedule], float]
 Default = Callable[[], Schedule | None]
 
 
-def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
+def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     """Return the best, the last paired timing's winner, the default, and the fastest others, each kernel once."""
-    if book.best is None or book.best.seconds is None:
+    if ledger.best is None or ledger.best.seconds is None:
         return ()
-    fingerprint = canonical_json(book.fingerprint)
-    trials = [r for r in book.stored if not is_library(r.schedule)]  # the default is always included
+    fingerprint = canonical_json(ledger.fingerprint)
+    trials = [r for r in ledger.stored if not is_library(r.schedule)]  # the default is always included
     newest = {r.schedule: r for r in trials if r.fingerprint == fingerprint}
     timed = {schedule: r.measurement.timing for schedule, r in newest.items() if r.measurement.timing is not None}
     if not timed:
@@ -33,7 +33,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
     def module_of(position: int) -> object:
         try:
-            return book.candidate(schedules[position]).kernel.code_digest
+            return ledger.candidate(schedules[position]).kernel.code_digest
         except ValueError:
             return position
 
@@ -42,12 +42,12 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     candidates: dict[str, Candidate] = {}
     winners = [r.schedule for r in trials if r.rank is not None][-1:]  # ranks of the last paired timing
     defaults = [schedule for schedule in [default()] if schedule is not None]
-    best = [] if is_library(book.best.schedule) else [book.best.schedule]
+    best = [] if is_library(ledger.best.schedule) else [ledger.best.schedule]
     for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
         if len(candidates) == paired_timing.MOST_ENTRANTS:
             break
         try:
-            candidate = book.candidate(schedule)
+            candidate = ledger.candidate(schedule)
         except ValueError:
             continue
         if any(c.problem.key() != candidate.problem.key() for c in candidates.values()):
@@ -58,7 +58,7 @@ def entrants(book: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     return tuple(candidates.values())
 
 
-def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
+def _simplest_first(ledger: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
     """Return a distinct rank of each entrant by simplicity, so that ties are always resolved in the same way.
 
     A simpler schedule differs from fewer defaults, then uses fewer registers, then less shared memory. The text of the
@@ -66,7 +66,7 @@ def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity
     """
 
     def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
-        known = book.known.get(candidate.kernel.digest)
+        known = ledger.known.get(candidate.kernel.digest)
         used = None if known is None else known.resources
         registers = 0 if used is None else used.registers
         shared = 0 if used is None else used.static_shared_bytes + used.dynamic_shared_bytes
@@ -76,22 +76,22 @@ def _simplest_first(book: TrialLedger, entrants: Sequence[Candidate], complexity
     return [order.index(i) for i in range(len(entrants))]
 
 
-def _incumbent(book: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
+def _incumbent(ledger: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
     """Return the position of the schedule that won the last paired timing, if it is among ``entrants``."""
-    ranked = [r for r in book.stored if r.rank is not None and not is_library(r.schedule)]
+    ranked = [r for r in ledger.stored if r.rank is not None and not is_library(r.schedule)]
     schedules = [candidate.schedule for candidate in entrants]
     return schedules.index(ranked[-1].schedule) if ranked and ranked[-1].schedule in schedules else None
 
 
 def remeasure(
-    book: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
+    ledger: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
 ) -> paired_timing.Remeasurement:
     """Time the finalists alternately and store the results, losers first, so that the winner is the newest trial.
 
     The library's result is stored at its rank too, because later checks compare the winner with it.
 
     Args:
-        book: The run's ledger, which the trials are appended to.
+        ledger: The run's ledger, which the trials are appended to.
         runner: Times several kernels alternately.
         entrants: Finalists of one problem, at least one.
         complexity: Complexity of a schedule, which decides between finalists that are equally fast.
@@ -104,28 +104,28 @@ def remeasure(
         StoreError: The database rejects a trial.
         RunnerStopped: The GPU can no longer be used.
     """
-    places = [float(standing) for standing in _simplest_first(book, entrants, complexity)]
-    incumbent = _incumbent(book, entrants)
-    remeasured = paired_timing.remeasure(runner, entrants, places, seconds=seconds, incumbent=incumbent)
+    ranks = [float(standing) for standing in _simplest_first(ledger, entrants, complexity)]
+    incumbent = _incumbent(ledger, entrants)
+    remeasured = paired_timing.remeasure(runner, entrants, ranks, seconds=seconds, incumbent=incumbent)
     ranked: list[paired_timing.Ranked | None] = list(remeasured.standings)
     vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
     if vendor is not None and seconds_of_it:
         time_of_it = statistics.median(seconds_of_it)
         faster = sum(statistics.median(standing.seconds) < time_of_it for standing in remeasured.standings[1:])
-        first = remeasured.library_won and book.run.order is None  # the library's order of sums is unknown
+        first = remeasured.library_won and ledger.run.order is None  # the library's order of sums is unknown
         ranked.insert(0 if first else 1 + faster, None)
     rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(standing, None) for standing in remeasured.failed]
     rows += reversed([(standing, rank) for rank, standing in enumerate(ranked, 1)])
     for standing, rank in rows:
         if standing is None:
             if vendor is not None:
-                book.append(_library_trial(book, vendor, seconds_of_it, rank))
+                ledger.append(_library_trial(ledger, vendor, seconds_of_it, rank))
             continue
         candidate, entrant = entrants[standing.position], standing.entrant
-        known = book.known.get(candidate.kernel.digest)
+        known = ledger.known.get(candidate.kernel.digest)
         measurement = Measurement(
             entrant.status,
-            book.provenance,
+            ledger.provenance,
             f"re-measured: {entrant.reason}" if rank is None else "",
             timing=Timing.of(standing.seconds) if rank is not None else None,
             error=entrant.error,
@@ -133,9 +133,9 @@ def remeasure(
             clock_mhz=entrant.clock_mhz,
             code=None if known is None else known.code,
         )
-        trial = book.make_trial(candidate.schedule, candidate.kernel.digest, measurement, rank)
-        book.append(trial if rank != 1 else dataclasses.replace(trial, control=_control(remeasured)))
-    book.read_best()
+        trial = ledger.make_trial(candidate.schedule, candidate.kernel.digest, measurement, rank)
+        ledger.append(trial if rank != 1 else dataclasses.replace(trial, control=_control(remeasured)))
+    ledger.read_best()
     return remeasured
 
 
@@ -146,13 +146,13 @@ def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None
 
 
-def _library_trial(book: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Trial:
+def _library_trial(ledger: TrialLedger, vendor: Entrant, seconds: Sequence[float], rank: int | None) -> Trial:
     measurement = Measurement(
         Status.OK,
-        book.provenance,
+        ledger.provenance,
         timing=Timing.of(seconds),
         error=vendor.error,
         clock_mhz=vendor.clock_mhz,
     )
-    trial = book.make_trial(LIBRARY_SCHEDULE, None, measurement, rank)
+    trial = ledger.make_trial(LIBRARY_SCHEDULE, None, measurement, rank)
     return dataclasses.replace(trial, toolchain=vendor.version)

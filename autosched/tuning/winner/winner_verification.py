@@ -81,11 +81,11 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
     return Verifiers(None if runs_kernels else new_best, winner)
 
 
-def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
+def verify_best(ledger: TrialLedger, full: FullVerifier, seconds: float) -> str:
     """Verify the best in full. If it fails, verify the next best.
 
     Args:
-        book: Ledger of the run.
+        ledger: Ledger of the run.
         full: Verifies one schedule within a time limit.
         seconds: Time limit of all verifications together.
 
@@ -93,24 +93,24 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
         One line on the outcome; "" for none.
     """
     until, failed = time.monotonic() + seconds, 0
-    while book.best is not None and not is_library(book.best.schedule):
-        best = book.best
-        if _has_full_verification(book, best) and _has_order(book, best):
+    while ledger.best is not None and not is_library(ledger.best.schedule):
+        best = ledger.best
+        if _has_full_verification(ledger, best) and _has_order(ledger, best):
             return "the best was verified in full before"
-        left = until - time.monotonic()
-        if failed and left <= 0:
+        remaining = until - time.monotonic()
+        if failed and remaining <= 0:
             failures = f"{failed} {_plural(failed, 'best')} failed the full verification"
             return f"{failures}; there was no time to verify the next one"
 
-        def within(schedule: Schedule, left: float = left) -> VerifyOutcome:
-            return full(schedule, left)
+        def within(schedule: Schedule, remaining: float = remaining) -> VerifyOutcome:
+            return full(schedule, remaining)
 
-        measurement = book.judged(best.schedule, best.measurement, within)
-        verification = book.verifications.get(best.schedule)
+        measurement = ledger.judged(best.schedule, best.measurement, within)
+        verification = ledger.verifications.get(best.schedule)
         if measurement.ok:
             if verification is None or best.kernel_digest is None:
                 return ""
-            book.keep_verification(best, verification)
+            ledger.keep_verification(best, verification)
             summary = stored.summary(verification)
             return f"{summary}; {failed} faster {_plural(failed, 'one')} failed" if failed else summary
         if (
@@ -118,23 +118,23 @@ def verify_best(book: TrialLedger, full: FullVerifier, seconds: float) -> str:
         ):  # inconclusive: it passed the quick verification and remains the best
             return f"no verdict: {measurement.reason}"
         failed += 1
-        book.mark_wrong(best, measurement)
+        ledger.mark_wrong(best, measurement)
     return ""
 
 
-def _has_full_verification(book: TrialLedger, trial: Trial) -> bool:
+def _has_full_verification(ledger: TrialLedger, trial: Trial) -> bool:
     if not stored.is_full(trial.verification):
         return False
     try:
-        kernel = book.candidate(trial.schedule).kernel
+        kernel = ledger.candidate(trial.schedule).kernel
     except ValueError:  # the trial is from earlier code
         return False
     return stored.stale_reason(trial.verification, kernel) == ""
 
 
-def _has_order(book: TrialLedger, trial: Trial) -> bool:
+def _has_order(ledger: TrialLedger, trial: Trial) -> bool:
     """Return True if the trial's verification includes what the rule on the order of sums requires."""
-    rule = book.run.order
+    rule = ledger.run.order
     if rule is None:
         return True
     invariant = stored.is_batch_invariant(trial.verification) or not rule.batch_invariant

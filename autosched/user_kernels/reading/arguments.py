@@ -131,17 +131,17 @@ def check_declared(
 ) -> None:
     """Raise an error for an array whose type differs from that of its parameter."""
     tables = top.tables("argument")
-    places = {a.name: number for number, a in enumerate(arguments)}
+    order = {a.name: number for number, a in enumerate(arguments)}
     usual = [a.name for a in arguments if a.kind != "constant"]
     for entry, names in zip(entries, passed or [usual], strict=True):
         declared = declared_parameters(entry, sources)
         if len(declared) != len(names):
             continue  # the signature uses macros, or cannot be parsed
         for name, parameter in zip(names, declared, strict=True):
-            a = arguments[places[name]]
+            a = arguments[order[name]]
             is_array = a.is_array and a.fetch is None and a.dtype_by is None
             if is_array and parameter.element is not None and contradicts(a.dtype, parameter.element):
-                tables[places[name]].fail(
+                tables[order[name]].fail(
                     f"{name} is {a.dtype.name}, but its parameter is {parameter.text}: change its dtype to "
                     f"{parameter.element.name}",
                     "dtype",
@@ -156,10 +156,10 @@ def check_files(
         if argument.fill is None or argument.fill.kind != "file":
             continue
         shape = table.attempt("fill", open_npy, argument.fill.path).shape
-        wanted = [tuple(e.value(sizes) for e in argument.shape) for sizes in problems]
-        if shape not in wanted:
+        shapes = [tuple(e.value(sizes) for e in argument.shape) for sizes in problems]
+        if shape not in shapes:
             name = PurePath(argument.fill.path).name
-            table.fail(f"{name} has the shape {shape}, but {argument.name} is {wanted[0]}", "fill")
+            table.fail(f"{name} has the shape {shape}, but {argument.name} is {shapes[0]}", "fill")
 
 
 def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], sizes: Mapping[str, int]) -> None:
@@ -283,10 +283,10 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
         with path.open("rb") as file:
             return InputFill("file", path=str(path.absolute()), content=hashlib.file_digest(file, "sha256").hexdigest())
     numbers = usual[kind] if value is None else value if isinstance(value, (list, tuple)) else [value]
-    wanted = 1 if kind in ("constant", "zeros") else 2
-    if len(numbers) != wanted or not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
-        example = f"{{ {kind} = {[1, 2] if wanted == 2 else 1} }}"
-        table.fail(f"{kind} needs {wanted} number{'s' * (wanted - 1)}, such as fill = {example}", "fill")
+    num_numbers = 1 if kind in ("constant", "zeros") else 2
+    if len(numbers) != num_numbers or not all(type(v) in (int, float) and math.isfinite(v) for v in numbers):
+        example = f"{{ {kind} = {[1, 2] if num_numbers == 2 else 1} }}"
+        table.fail(f"{kind} needs {num_numbers} number{'s' * (num_numbers - 1)}, such as fill = {example}", "fill")
     if kind in ("uniform", "integers") and numbers[0] > numbers[1]:
         table.fail(f"{kind} needs the smaller number first", "fill")
     if kind == "integers" and any(v != int(v) for v in numbers):

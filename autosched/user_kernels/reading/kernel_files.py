@@ -77,14 +77,14 @@ _OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # reserved: names
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
     """Return the kernel of a TOML file. Raises KernelFileError, one line with file and line, for any error in it."""
     path = Path(path)
-    document, places = read_toml(
+    document, positions = read_toml(
         path.name, read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")
     )
     folder, within = path.parent, (*_within, path.resolve())
     kernel = document.get("kernel")
     if isinstance(kernel, dict) and "t1" in kernel:
-        document, folder = _over_t1(DocumentTable(kernel, places, ("kernel",)), document, folder)
-    return read_document(document, places, folder, default_name=path.stem, _within=within)
+        document, folder = _over_t1(DocumentTable(kernel, positions, ("kernel",)), document, folder)
+    return read_document(document, positions, folder, default_name=path.stem, _within=within)
 
 
 def read_t1(path: str | Path) -> KernelFile:
@@ -129,7 +129,7 @@ def _arguments_over(base: Sequence[Mapping[str, Any]], entries: Sequence[Any]) -
 
 def read_document(
     document: Mapping[str, Any],
-    places: KeyPositions,
+    positions: KeyPositions,
     folder: Path,
     *,
     default_name: str | None = None,
@@ -142,7 +142,7 @@ def read_document(
 
     Args:
         document: The keys.
-        places: Lines of the keys, for errors.
+        positions: Lines of the keys, for errors.
         folder: Folder to which file names are relative.
         default_name: Name of the kernel if the document has none; None makes it required.
         source: Replaces the text of the source file; None to read the file.
@@ -155,7 +155,7 @@ def read_document(
     Raises:
         KernelFileError: The document is invalid; the message has the position.
     """
-    reader = _KernelFileReader(DocumentTable(document, places), folder)
+    reader = _KernelFileReader(DocumentTable(document, positions), folder)
     return reader.read(default_name, source, reference, check, _within)
 
 

@@ -132,11 +132,11 @@ class Launches:
             extent = table.expression("problem_size", size, self._types, ("int", "float"))
             by = [table.expression(key, divisor, self._types, ("int", "float")) for divisor in divisors]
             if callable(size) or any(map(callable, divisors)):
-                whole = _quotient(extent, by, self._types)
+                quotient = _quotient(extent, by, self._types)
             else:
                 product = " * ".join(f"({d})" for d in divisors) or "1"
-                whole = table.expression(key, f"ceil(({size}) / ({product}))", self._types, ("int",))
-            axes.append(NamedExpression(name, whole))
+                quotient = table.expression(key, f"ceil(({size}) / ({product}))", self._types, ("int",))
+            axes.append(NamedExpression(name, quotient))
         return axes
 
 

@@ -130,14 +130,14 @@ def read_options(kernel: DocumentTable, compiler: str) -> tuple[str, ...]:
     return tuple(options)
 
 
-def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path) -> tuple[tuple[str, str], ...]:
+def read_headers(kernel: DocumentTable, source: str, folder: Path, source_folder: Path) -> tuple[tuple[str, str], ...]:
     """Return (name, text) of every included file next to the source or in a folder of ``include``.
 
     Args:
         kernel: Table of the kernel.
         source: Text of the source.
         folder: Folder of the kernel file, to which ``include`` is relative.
-        beside: Folder of the source.
+        source_folder: Folder of the source.
 
     Returns:
         The headers.
@@ -145,7 +145,7 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, beside: Path)
     Raises:
         KernelFileError: A folder is missing, or an include is outside it.
     """
-    folders = [beside]
+    folders = [source_folder]
     for include in kernel.listed("include"):
         if not isinstance(include, str) or not (folder / include).is_dir():
             kernel.fail(f"the folder {include!r} does not exist next to the kernel file", "include")

@@ -100,10 +100,10 @@ def _lines_alone(text: str, blank: str, start: int, end: int) -> str:
     """Return host code with every line blanked except preprocessor directives."""
     pieces, at = [], start
     for match in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
-        here, after = start + match.start(), start + match.end()
-        if blank[here:after].strip():
+        begin, after = start + match.start(), start + match.end()
+        if blank[begin:after].strip():
             continue  # skip a "#" in a comment or literal, or within a line
-        pieces.append("\n" * text.count("\n", at, here) + text[here:after])
+        pieces.append("\n" * text.count("\n", at, begin) + text[begin:after])
         at = after
     pieces.append("\n" * text.count("\n", at, end))
     return "".join(pieces)

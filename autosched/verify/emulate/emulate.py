@@ -133,12 +133,12 @@ def emulate(
     verdict = verify_launch(under_test, options.plan)
     run = verdict.emulation
     arrays = tuple(passed.result(all_arguments[k] if k in aliases else a, run.outputs) for k, a in enumerate(arguments))
-    left = {}
+    results = {}
     for symbol, name in zip(symbols, contents, strict=True):
         array = passed.memory.symbols[name]
         if array in run.outputs:
-            left[symbol] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
-    return EmulatedLaunch(verdict, arrays, left)
+            results[symbol] = run.outputs[array].view(contents[name].dtype).reshape(contents[name].shape)
+    return EmulatedLaunch(verdict, arrays, results)
 
 
 def _emulated_program(program: Program, arguments: Sequence[Any], options: EmulatedLaunchOptions) -> EmulatedLaunch:
@@ -153,9 +153,9 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
 
     verdict = verify_launch(LaunchUnderTest(kernel, inputs), options.plan)
     columns = {o.name: o.columns for o in problem.operands()}
-    left = {name: array[..., : columns.get(name)] for name, array in verdict.emulation.outputs.items()}
+    outputs = {name: array[..., : columns.get(name)] for name, array in verdict.emulation.outputs.items()}
     arrays = tuple(
-        left[name].view(argument.dtype).reshape(argument.shape) if name in left else argument if left else None
+        outputs[name].view(argument.dtype).reshape(argument.shape) if name in outputs else argument if outputs else None
         for name, argument in zip(parameters_of(program), arguments, strict=True)
     )
     return EmulatedLaunch(verdict, arrays)

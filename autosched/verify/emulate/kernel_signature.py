@@ -58,8 +58,8 @@ class SignatureParameter:
         dtype = np.dtype(array.dtype)
         if dtype.itemsize == size and (not kinds or dtype.kind in kinds + "V" or dtype.name not in _NUMPY):
             return ""
-        wanted = {"f": f"float{8 * size}", "iu": f"int{8 * size}", "": f"elements of {size} bytes"}[kinds]
-        return f"is an array of {dtype.name}, but its parameter is {self.type}: pass {wanted}, or a view of it"
+        expected = {"f": f"float{8 * size}", "iu": f"int{8 * size}", "": f"elements of {size} bytes"}[kinds]
+        return f"is an array of {dtype.name}, but its parameter is {self.type}: pass {expected}, or a view of it"
 
 
 _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
@@ -72,8 +72,8 @@ def find_kernel(name: str, kernels: Sequence[str]) -> str:
     """
     if name in kernels:
         return name
-    wanted = "".join(name.split())
-    matches = [k for k in kernels if wanted in _names_of(demangled(k))]
+    requested = "".join(name.split())
+    matches = [k for k in kernels if requested in _names_of(demangled(k))]
     if len(matches) == 1:
         return matches[0]
     known = ", ".join(map(demangled, kernels)) or "none"

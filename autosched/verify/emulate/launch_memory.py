@@ -45,8 +45,8 @@ class LaunchMemory:
 
     def names_of(self, values: Sequence[Any]) -> frozenset[str]:
         """Return the names of the operands that arguments lead to."""
-        places = (self._places.get(id(a)) for value in values for a in arrays_in(value))
-        return frozenset(entry[0] for entry in places if entry is not None)
+        locations = (self._places.get(id(a)) for value in values for a in arrays_in(value))
+        return frozenset(entry[0] for entry in locations if entry is not None)
 
     def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
         """Return an argument's contents after the launch: an array, a tuple of those in a list or a struct, or None."""
@@ -206,13 +206,13 @@ class _Passing:
             symbols=bound,
             textures=tuple(self.textures),
         )
-        places = {}
+        locations = {}
         for identity, region in self.regions.items():
             if region.operand is None:
                 continue
             array = next(a for a in region.members if id(a) == identity)
-            places[identity] = (region.operand.name, self.place_of(array, region), array)
-        return LaunchMemory(passed, self.inputs, memory, places)
+            locations[identity] = (region.operand.name, self.place_of(array, region), array)
+        return LaunchMemory(passed, self.inputs, memory, locations)
 
     def shown(self, k: int) -> str:
         """Return the name of an argument in messages."""

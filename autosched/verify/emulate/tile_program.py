@@ -84,18 +84,18 @@ def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
         raise ValueError(f"{program.name} takes {', '.join(names)}, not {len(arguments)} arguments")
     by_name = dict(zip(names, arguments, strict=True))
     sizes: dict[str, Any] = {}
-    for name, wanted in program.arguments:
+    for name, expected in program.arguments:
         array = by_name[name]
         if not isinstance(array, np.ndarray):
             raise ValueError(f"{name} must be an array, not {type(array).__name__}")
-        if array.ndim != len(wanted.sizes) or array.dtype.itemsize != wanted.dtype.bytes:
+        if array.ndim != len(expected.sizes) or array.dtype.itemsize != expected.dtype.bytes:
             raise ValueError(
-                f"{name} has the extents {' '.join(wanted.sizes)} and elements of {wanted.dtype.bytes} bytes "
-                f"({wanted.dtype.name}), not {array.shape} of {array.dtype}"
+                f"{name} has the extents {' '.join(expected.sizes)} and elements of {expected.dtype.bytes} bytes "
+                f"({expected.dtype.name}), not {array.shape} of {array.dtype}"
             )
-        for size, extent in zip(wanted.sizes, array.shape, strict=True):
+        for size, extent in zip(expected.sizes, array.shape, strict=True):
             if sizes.setdefault(size, extent) != extent:
                 raise ValueError(f"{name} has {extent} along {size}, which is {sizes[size]} in an array before it")
-        if wanted.strided:
+        if expected.strided:
             sizes[program.strides[name]] = stride_of(name, array.shape, array.strides, array.itemsize)
     return {**sizes, **{name: by_name[name] for name, _ in program.scalars}}

@@ -205,16 +205,16 @@ def _of_an_extra(name: str, extra: str, distribution: str) -> Ability:
 def _cuda() -> Cuda:
     answers, reason = cuda_available()
     driver = _driver()
-    here = _cupy()
+    installed = _cupy()
     if not answers:  # do not import cupy: it would create a folder in the user's home
-        return Cuda(driver, here, (), reason)
+        return Cuda(driver, installed, (), reason)
     cupy = importlib.import_module("cupy")
     runtime = cupy.cuda.runtime
     try:
         gpus = tuple(_gpu(i, runtime.getDeviceProperties(i)) for i in range(runtime.getDeviceCount()))
     except Exception as error:  # the GPU has become unavailable
-        return Cuda(driver, here, (), first_line(error))
-    return Cuda(driver, here, gpus, "")
+        return Cuda(driver, installed, (), first_line(error))
+    return Cuda(driver, installed, gpus, "")
 
 
 def _cupy() -> InstalledPart:

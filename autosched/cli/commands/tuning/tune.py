@@ -397,8 +397,8 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
     if result.out_of_time:
         console.print("the search ended: time limit reached. Run the same command again to continue")
     if result.tied:
-        others = formatting.plural(result.tied, "other trial")
-        console.print(f"{others} of this run have the same estimated time as the best")
+        tied = formatting.plural(result.tied, "other trial")
+        console.print(f"{tied} of this run have the same estimated time as the best")
     if result.exhausted:
         console.print("every schedule of the space has been tried")
     if result.remeasured is not None:
@@ -434,8 +434,8 @@ def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
     if remeasured.library is not None:
         r = remeasured.library
         won = "the library won: " if remeasured.library_won else ""
-        ours = f"the fastest schedule takes {r.median:.3f} times as long"
-        rows.append(("library", f"{won}{ours} ({r.low:.3f} to {r.high:.3f}, 95% confidence)"))
+        ratio = f"the fastest schedule takes {r.median:.3f} times as long"
+        rows.append(("library", f"{won}{ratio} ({r.low:.3f} to {r.high:.3f}, 95% confidence)"))
     else:
         rows.append(("library", f"not compared: {remeasured.why_not}"))
     return rows

@@ -79,9 +79,9 @@ def tune_moe(
     for m in rows or ():
         within("--rows", m, 1, 2**20)
     row = target(device)
-    here = gpu_here() if measure else None
-    if measure and (here is None or here.name != row.name):
-        gpu_text = "none answers" if here is None else f"that of this machine is {here.name}"
+    gpu = gpu_here() if measure else None
+    if measure and (gpu is None or gpu.name != row.name):
+        gpu_text = "none answers" if gpu is None else f"that of this machine is {gpu.name}"
         raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {gpu_text}: leave it out")
     sizes = sorted(set(rows or files.batch_sizes))
     if not out:

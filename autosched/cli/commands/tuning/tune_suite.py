@@ -203,7 +203,7 @@ def _recorded(calls: str, chip: "Device", rows: Sequence[int], db: str) -> "tupl
 
 def _show(result: "SuiteResult") -> None:
     console = stdout_console()
-    whole = math.fsum(_cost(s) for s in result.standings)
+    total = math.fsum(_cost(s) for s in result.standings)
     numbers = ("weight", "trials", "first", "best", "share")
     table = formatting.table("problem", *numbers, "provenance", right=numbers, fold=("problem",))
     for standing in result.standings:
@@ -214,15 +214,15 @@ def _show(result: "SuiteResult") -> None:
             formatting.count(standing.trials),
             formatting.time(first) if math.isfinite(first) else "-",
             formatting.time(standing.bests[-1]) if standing.best is not None else _missing(standing),
-            f"{100 * _cost(standing) / whole:.1f} %" if whole and standing.best is not None else "-",
+            f"{100 * _cost(standing) / total:.1f} %" if total and standing.best is not None else "-",
             standing.best.provenance.value if standing.best is not None else "-",
         )
     show(console, table)
     console.print()
     kinds = sorted({s.best.provenance.value for s in result.standings if s.best is not None})
     together = "no problem has a working schedule"
-    if whole:
-        together = f"{formatting.time(whole)} ({' and '.join(kinds)}) of all problems, weighted"
+    if total:
+        together = f"{formatting.time(total)} ({' and '.join(kinds)}) of all problems, weighted"
     console.print(f"{formatting.plural(result.trials, 'trial')} in {formatting.duration(result.seconds)}: {together}")
     if result.out_of_time:
         console.print("time limit reached; run the same command again to continue")

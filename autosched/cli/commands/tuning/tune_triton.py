@@ -139,11 +139,11 @@ def tune_triton(
         status = 0
         for recorded in _recorded_sizes(calls, tuning, load, args):
             answer(f"{tuning.function.name}: {', '.join(f'{name} = {value}' for name, value in recorded.items())}")
-            again = [f"{name}={value}" for name, value in {**chosen_sizes, **recorded}.items()]
+            size_options = [f"{name}={value}" for name, value in {**chosen_sizes, **recorded}.items()]
             status = max(
                 status,
                 tune_triton(
-                    triton, args=args, size=again, calls=None, verification_size=verification_size, param=param,
+                    triton, args=args, size=size_options, calls=None, verification_size=verification_size, param=param,
                     rule=rule, reference=reference, db=db, trials=trials, workers=workers, json=False, **asdict(search),
                 ),
             )  # fmt: skip
@@ -152,11 +152,13 @@ def tune_triton(
         return status
 
     def run(so_far: "SoFar") -> "TuneResult":
-        make = load(args, "--args")
+        make_arguments = load(args, "--args")
         with emulated(row, check=False) as session:
-            call = KernelCall.of(tuning.function, call_factory(make, chosen_sizes, args))
+            call = KernelCall.of(tuning.function, call_factory(make_arguments, chosen_sizes, args))
             verification = (
-                call_factory(make, sizes("--verification-size", verification_size), args) if verification_size else None
+                call_factory(make_arguments, sizes("--verification-size", verification_size), args)
+                if verification_size
+                else None
             )
             return tune_call(
                 tuning,

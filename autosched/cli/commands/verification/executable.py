@@ -117,9 +117,9 @@ def verify_executable(
 
 
 @contextmanager
-def _stdout_as_stderr(wanted: bool) -> Iterator[None]:
+def _stdout_as_stderr(redirected: bool) -> Iterator[None]:
     """Within this context, send the stdout of child processes to stderr."""
-    if not wanted:
+    if not redirected:
         yield
         return
     sys.stdout.flush()

@@ -213,19 +213,19 @@ def _position(text: str, count: int) -> int:
     return int(number)
 
 
-def _difference(left: Any, wanted: np.ndarray[Any, Any], tolerance: float) -> str:
+def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) -> str:
     """Describe the differing elements in one sentence; "" if there are none."""
-    if left is None:
+    if result is None:
         return "there is nothing to compare"
-    if left.size != wanted.size:
-        return f"{wanted.size} elements are expected, but it has {left.size}"
-    got, expected = left.reshape(-1).astype(np.float64), wanted.reshape(-1).astype(np.float64)
+    if result.size != reference.size:
+        return f"{reference.size} elements are expected, but it has {result.size}"
+    got, expected = result.reshape(-1).astype(np.float64), reference.reshape(-1).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         bad = ~np.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     if not bad.any():
         return ""
     first = int(np.argmax(bad))
-    actual, should = told_apart(left.reshape(-1)[first].item(), wanted.reshape(-1)[first].item())
+    actual, should = told_apart(result.reshape(-1)[first].item(), reference.reshape(-1)[first].item())
     where = f"the first is element {first}: {actual}, not {should}"
     return f"{int(bad.sum())} of {bad.size} elements differ, {where}"
 

@@ -238,8 +238,8 @@ class _Work:
         """Return the conclusion as one line of text."""
         counts, total = Counter(map(word, self.results)), len(self.results)
         passed = f"all {total} pass" if total else "nothing was verified"
-        others = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unverified") if counts[kind])
-        verdict = ", ".join(others) or passed
+        failures = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unverified") if counts[kind])
+        verdict = ", ".join(failures) or passed
         stopped = f"stopped before all {self.num_requested} were verified: " if interrupted else ""
         return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
 
@@ -316,10 +316,10 @@ def _stored(
     if problem is not None:
         problems = [problem]
     else:
-        here, left_out = store.current(s for s in store.problems(operator.name) if s.device == device.name)
+        summaries, left_out = store.current(s for s in store.problems(operator.name) if s.device == device.name)
         if left_out:
             say(left_out)
-        problems = list(dict.fromkeys(map(store.problem, here)))
+        problems = list(dict.fromkeys(map(store.problem, summaries)))
     jobs = []
     for one in problems:
         trials = [r for r in store.trials(one, device.name, status=Status.OK) if not is_library(r.schedule)]

@@ -120,8 +120,8 @@ def verify_submission(
         raise InputError(str(error)) from error
     cases = _cases(verdict, submission)
     shown = {finding for result in verdict.cases for finding in result.findings}
-    others = [reason for reason in verdict.reasons if reason not in shown]
-    conclusion = f"{verdict.status}: {'; '.join(others)}" if others else str(verdict.status)
+    other_reasons = [reason for reason in verdict.reasons if reason not in shown]
+    conclusion = f"{verdict.status}: {'; '.join(other_reasons)}" if other_reasons else str(verdict.status)
     summary = Summary(
         command, "submission", submission, status_of(cases), conclusion, cases, time.monotonic() - started
     )

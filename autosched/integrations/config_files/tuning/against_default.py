@@ -155,8 +155,8 @@ def compare_in_turns(
         return DefaultComparison(default, default, 1.0, (1.0, 1.0))
     times: tuple[list[float], list[float]] = ([], [])
     for round_number in range(rounds):
-        for side in (0, 1) if round_number % 2 == 0 else (1, 0):
-            times[side].append(measure((default, tuned)[side].config))
+        for which in (0, 1) if round_number % 2 == 0 else (1, 0):
+            times[which].append(measure((default, tuned)[which].config))
     timed = [_with_times(each, seconds) for each, seconds in zip((default, tuned), times, strict=True)]
     slowdown = Behind.of(*times)
     if slowdown.centre <= 0:

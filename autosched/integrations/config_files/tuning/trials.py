@@ -63,8 +63,8 @@ def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
             sides = [comparison.default]
             if not same_config(comparison.default.config, comparison.tuned.config):
                 sides.append(comparison.tuned)
-            for side in sides:
-                yield _trial(tuned, choice.rows, side.config, _measurement(side, provenance), _CHOSEN)
+            for config in sides:
+                yield _trial(tuned, choice.rows, config.config, _measurement(config, provenance), _CHOSEN)
             continue
         seconds, sampler = choice.seconds, _CHOSEN
         if seconds is None:
@@ -103,9 +103,9 @@ def _trial(tuned: TunedLayer, rows: int, config: Config, measurement: Measuremen
     )
 
 
-def _measurement(side: TimedConfig, provenance: Provenance) -> Measurement:
-    verification, resources = side.verification, None
-    if side.timing is None:
+def _measurement(timed_config: TimedConfig, provenance: Provenance) -> Measurement:
+    verification, resources = timed_config.verification, None
+    if timed_config.timing is None:
         status = _FAILURES.get(str(verification.get("status")), Status.LAUNCH_ERROR)
         return Measurement(status, provenance, str(verification.get("reason") or "it cannot be used"))
     if verification.get("registers"):
@@ -114,7 +114,7 @@ def _measurement(side: TimedConfig, provenance: Provenance) -> Measurement:
             int(verification["registers"]), local, local, local, 0, int(verification.get("shared_bytes", 0))
         )
     error = verification.get("error_over_bound")
-    return Measurement(Status.OK, provenance, timing=side.timing, error=error, resources=resources)
+    return Measurement(Status.OK, provenance, timing=timed_config.timing, error=error, resources=resources)
 
 
 def tuned_layers(store: Store, format: Format, device: str | None = None) -> list[TunedLayer]:

@@ -55,8 +55,8 @@ def _attach(adapter: str) -> None:
 
 
 def _run_the_hidden_one() -> None:
-    places = [folder for folder in sys.path if os.path.abspath(folder) != _FOLDER]
-    spec = PathFinder.find_spec("sitecustomize", places)
+    folders = [folder for folder in sys.path if os.path.abspath(folder) != _FOLDER]
+    spec = PathFinder.find_spec("sitecustomize", folders)
     if spec is not None and spec.loader is not None:
         from importlib.util import module_from_spec
 

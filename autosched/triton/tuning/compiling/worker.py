@@ -68,8 +68,8 @@ def _argument(data: Mapping[str, Any]) -> Any:
 
         return TensorDescriptor(_argument(data["base"]), **data["descriptor"])
     dtype = getattr(torch, data["dtype"])
-    whole = torch.empty(_ALIGNED + 1, dtype=dtype)
-    return whole if data["aligned"] else whole[1:]
+    aligned = torch.empty(_ALIGNED + 1, dtype=dtype)
+    return aligned if data["aligned"] else aligned[1:]
 
 
 def handle(request: Message) -> Message:

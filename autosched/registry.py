@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
-_ROOM = "autosched.integrations"
+_PACKAGE = "autosched.integrations"
 
 
 class UnknownIntegration(ValueError):
@@ -25,10 +25,10 @@ class IntegrationGroup:
     """
 
     def __init__(self, locations: Mapping[str, str]) -> None:
-        self._places = dict(locations)
+        self._locations = dict(locations)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._locations)
 
     def load(self, name: str) -> Any:
         """Import an integration.
@@ -43,10 +43,10 @@ class IntegrationGroup:
             UnknownIntegration: No integration has this name.
             ImportError: A package that the integration needs is not installed.
         """
-        if name not in self._places:
-            raise UnknownIntegration(f"{name[:60]} is not known: write {' or '.join(self._places)}")
-        module, _, attribute = self._places[name].partition(":")
-        return getattr(import_module(f"{_ROOM}.{module}"), attribute)
+        if name not in self._locations:
+            raise UnknownIntegration(f"{name[:60]} is not known: write {' or '.join(self._locations)}")
+        module, _, attribute = self._locations[name].partition(":")
+        return getattr(import_module(f"{_PACKAGE}.{module}"), attribute)
 
 
 # Files of tuned configurations: ``autosched.regression.config_files.ConfigFiles``.

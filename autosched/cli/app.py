@@ -12,13 +12,13 @@ import typer
 from typer.core import TyperGroup
 
 from autosched import blas
+from autosched.cli.command_functions import FUNCTIONS, call_of, summary
 from autosched.cli.options import kernel as kernel_option
 from autosched.cli.options import spellings
 from autosched.cli.options import triton as triton_option
 from autosched.cli.options.command import Command
-from autosched.cli.places import PLACES, call_of, summary
 from autosched.cli.terminal.errors import InputError
-from autosched.cli.terminal.output import say, waiting_told
+from autosched.cli.terminal.output import library_log_shown, say
 from autosched.reporting.exit_status import ExitStatus, combined
 from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
@@ -37,7 +37,7 @@ _MACHINE_ERRORS = (  # errors of the machine, which the user must fix
     errno.EPERM,
     errno.EIO,
 )
-_NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # invalid paths of files
+_INVALID_PATHS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)  # invalid paths of files
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # limits on open files, processes and memory
 _STATUSES = "Exit status: " + "; ".join(f"{status.value} {status.meaning}" for status in ExitStatus) + "."
 _DB_HELP = "Maintain a database."
@@ -98,7 +98,7 @@ _ORDER = (
     "devices",
     "doctor",
 )
-_COMMANDS = {name.partition(" ")[0] for name in PLACES}
+_COMMANDS = {name.partition(" ")[0] for name in FUNCTIONS}
 _OF_OPERATORS = ("space", "tune", "best", "verify")
 _OF_FILES = ("worth", "train", "replay", "report", "export", "import", "merge")
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
@@ -225,11 +225,11 @@ def _commands(app: typer.Typer, operator: str | None) -> dict[str | None, Callab
         **{name: partial(_add_operators, app, name, operator) for name in _OF_OPERATORS},
         **{name: plain(name, context_settings=_SETTINGS, epilog=_epilog(name)) for name in ("check", "judge")},
         **{name: plain(name, context_settings=_SETTINGS, epilog=_example(name)) for name in _OF_FILES},
-        "db": lambda: app.add_typer(_care(), name="db", help=_DB_HELP, epilog=_example("db stats")),
+        "db": lambda: app.add_typer(_database_group(), name="db", help=_DB_HELP, epilog=_example("db stats")),
     }
 
 
-def _care() -> typer.Typer:
+def _database_group() -> typer.Typer:
     group = typer.Typer(cls=_Group, context_settings=_SETTINGS)
     for name in ("db stats", "db gc", "db check"):
         add = group.command(name.removeprefix("db "), cls=Command, context_settings=_SETTINGS, epilog=_example(name))
@@ -321,40 +321,44 @@ def _first_line(command: Callable[..., int]) -> str:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and return the exit status. A user's error gives one line on stderr and status 2."""
     try:
-        with waiting_told():
+        with library_log_shown():
             arguments = triton_option.expanded(spellings.expanded(arguments))
             written = kernel_option.written(arguments)
             statuses = [_one(line, written) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
-        return _complain(_usage_line(error))
+        return _print_error(_usage_line(error))
     except (InputError, KernelFileError, StoreError, ToleranceError) as error:
-        return _complain(str(error))
+        return _print_error(str(error))
     except SystemExit as stop:  # raised by a user's file: commands never raise it
-        return _complain(f"a Python file called sys.exit ({stop.code}) before the command was done: remove that call")
+        return _print_error(
+            f"a Python file called sys.exit ({stop.code}) before the command was done: remove that call"
+        )
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in _EXTRAS:
             raise
-        return _complain(f"this needs {missing}, which is not installed: pip install 'autosched[{_EXTRAS[missing]}]'")
+        return _print_error(
+            f"this needs {missing}, which is not installed: pip install 'autosched[{_EXTRAS[missing]}]'"
+        )
     except MemoryError:
-        return _complain("out of memory: free some, or raise the limit (ulimit -v)")
+        return _print_error("out of memory: free some, or raise the limit (ulimit -v)")
     except OSError as error:
         if error.errno is None:  # raised by autosched itself, with a full message
-            return _complain(str(error))
-        if not _folder_is_there():
-            return _complain("the current folder has been deleted: change to another one")
+            return _print_error(str(error))
+        if not _current_folder_exists():
+            return _print_error("the current folder has been deleted: change to another one")
         if error.errno in _LIMITS:
-            return _complain(f"a limit of this machine is reached ({error.strerror}): raise it (see ulimit -a)")
+            return _print_error(f"a limit of this machine is reached ({error.strerror}): raise it (see ulimit -a)")
         file = error.filename or "a file"
-        if error.errno in _NO_PLACE:
-            return _complain(f"{file} cannot be used ({error.strerror}): name another file")
+        if error.errno in _INVALID_PATHS:
+            return _print_error(f"{file} cannot be used ({error.strerror}): name another file")
         if error.errno not in _MACHINE_ERRORS:
             raise
-        return _complain(f"{file} cannot be written ({error.strerror}): free disk space, or change its permissions")
+        return _print_error(f"{file} cannot be written ({error.strerror}): free disk space, or change its permissions")
     except (ValueError, RuntimeError) as error:
         if not isinstance(error, _errors_of_work()):
             raise
-        return _complain(str(error))
+        return _print_error(str(error))
     return combined(statuses)
 
 
@@ -383,7 +387,7 @@ def _errors_of_work() -> tuple[type[Exception], ...]:
     return EmptySpace, TooTightlyTied, HostFailure
 
 
-def _folder_is_there() -> bool:
+def _current_folder_exists() -> bool:
     try:
         os.getcwd()
     except OSError:
@@ -405,6 +409,6 @@ def _usage_line(error: Any) -> str:
     return f"{text[:1].lower()}{text[1:]}{where}"
 
 
-def _complain(sentence: str, status: int = ExitStatus.NO_ANSWER) -> int:
+def _print_error(sentence: str, status: int = ExitStatus.NO_ANSWER) -> int:
     say(sentence)
     return status

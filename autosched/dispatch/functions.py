@@ -27,7 +27,7 @@ import numpy as np
 from autosched.dispatch import call_log, call_signature, launch_caches
 from autosched.dispatch.call_signature import ArraySpec, CallPlan
 from autosched.dispatch.database import Database
-from autosched.dispatch.given_arrays import ALIGNMENT, as_gpu_array, check_apart, look_at, torch_of
+from autosched.dispatch.given_arrays import ALIGNMENT, as_gpu_array, check_apart, signature_of, torch_of
 from autosched.dispatch.kernel import LoadedKernel, gpu_library
 from autosched.dispatch.provenance import KernelProvenance
 from measurements.files.data_folder import VARIABLE, default_database
@@ -380,10 +380,10 @@ def _matmul_plan(facts: Sequence[ArraySpec], out: ArraySpec | None, options: tup
 def _call(arrays: tuple[Any, ...], out: Any, source: Source | None, options: tuple[Any, ...], plan: Make) -> Any:
     cp = gpu_library()
     all_arrays: Sequence[Any] = arrays if out is None else (*arrays, out)
-    seen = look_at(cp.ndarray, all_arrays)
+    seen = signature_of(cp.ndarray, all_arrays)
     if seen is None:
         all_arrays = _on_gpu(cp, all_arrays, len(arrays))
-        seen = look_at(cp.ndarray, all_arrays)
+        seen = signature_of(cp.ndarray, all_arrays)
         assert seen is not None
     looks, starts, bits = seen
     database = _default.get() if source is None else _opened(source)
@@ -438,10 +438,10 @@ def call_tile_operator(
     """
     cp = gpu_library()
     gpu_arrays = {name: array for name, array in arrays.items() if array is not None}
-    seen = look_at(cp.ndarray, list(gpu_arrays.values()))
+    seen = signature_of(cp.ndarray, list(gpu_arrays.values()))
     if seen is None:
         gpu_arrays = {name: as_gpu_array(cp, name, array) for name, array in gpu_arrays.items()}
-        seen = look_at(cp.ndarray, list(gpu_arrays.values()))
+        seen = signature_of(cp.ndarray, list(gpu_arrays.values()))
         assert seen is not None
     database, looks = _default.get() if source is None else _opened(source), seen[0]
     key = (database, problem, tuple(options.items()), tuple(gpu_arrays), looks)

@@ -1,4 +1,4 @@
-"""Loading of generated kernels, with that of packed weights where they differ."""
+"""Loading of generated kernels. If packed weights need another kernel, it is loaded, too."""
 
 from __future__ import annotations
 

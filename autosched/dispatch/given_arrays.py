@@ -14,7 +14,7 @@ ALIGNMENT = 16  # bytes of the widest access of any kernel; allocations of cupy 
 _CUDA = 2  # DLPack's kDLCUDA
 
 
-def look_at(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[int], int] | None:
+def signature_of(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[int], int] | None:
     """Return a signature of the arrays, their addresses, and the combined address bits.
 
     The signature is shape, strides, type and GPU of each array, without its address. Returns None if an array is
@@ -56,7 +56,7 @@ def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
 
 
 def check_apart(names: Sequence[str], starts: Sequence[int], sizes: Sequence[int], written: int) -> None:
-    """Raise an error if a written array shares memory with another: kernels assume that inputs do not change.
+    """Raise an error if a written array shares memory with another array: kernels assume that inputs do not change.
 
     Args:
         names: Names of the arrays, for the error.

@@ -20,7 +20,7 @@ from autosched.dispatch.given_arrays import (
     as_gpu_array,
     check_apart,
     check_array,
-    look_at,
+    signature_of,
     split_outputs,
     torch_of,
     torch_type,
@@ -34,8 +34,8 @@ from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand, stride_of
 
 # Shapes and types of new outputs; and the result of checking arrays: torch module (if tensors), outputs.
-_ToMake = tuple[tuple[tuple[int, ...], Any], ...]
-_Accepted = tuple[Any, _ToMake]
+_NewOutputs = tuple[tuple[tuple[int, ...], Any], ...]
+_Accepted = tuple[Any, _NewOutputs]
 
 
 class RuntimeUnavailable(RuntimeError):
@@ -223,21 +223,21 @@ class LoadedKernel(ABC):
                 raise ValueError(f"the kernel modifies {names} in place: omit out=")
             outs = split_outputs(self.outputs, out)
         checked: Sequence[Any] = (*arrays, *outs)
-        seen = look_at(self._ndarray, checked)
+        seen = signature_of(self._ndarray, checked)
         known = None if seen is None else self._accepted.get(seen[0])
         if seen is None or known is None:
             checked = [as_gpu_array(self._cupy, name, a) for name, a in zip(self._names, checked, strict=False)]
-            seen = look_at(self._ndarray, checked)
+            seen = signature_of(self._ndarray, checked)
             assert seen is not None
             known = self._accepted[seen[0]] = self._accept(checked)
-        torch, to_make = known
+        torch, new_outputs = known
         _, starts, bits = seen
         if bits % ALIGNMENT:
             self._check_each(checked)
         for i in self._written if outs or not self.outputs else self._changed:
             check_apart(self._names, starts, self._bytes, i)
         if self.outputs and not outs:
-            outs = self._made(to_make, torch, checked[0])
+            outs = self._new_outputs(new_outputs, torch, checked[0])
             starts += [array.data.ptr if torch is None else array.data_ptr() for array in outs]
         if not self.outputs:
             outs = tuple(arrays[i] for i in self._written)
@@ -248,7 +248,7 @@ class LoadedKernel(ABC):
         self._check_each(arrays)
         torch = torch_of(arrays[0])
         short = len(arrays[0].shape) < len(self.inputs[0].shape)  # at most a first dimension of 1 is omitted
-        to_make = []
+        new_outputs = []
         for o in self.outputs:
             # bf16 arrays may have several numpy types: use that of the first bf16 input.
             like = next((a for i, a in zip(self.inputs, arrays, strict=False) if i.dtype == o.dtype), None)
@@ -257,8 +257,8 @@ class LoadedKernel(ABC):
                 kind = getattr(torch, torch_type(o.dtype))
             elif isinstance(like, self._ndarray):
                 kind = like.dtype
-            to_make.append((o.shape[1:] if short else o.shape, kind))
-        return torch, tuple(to_make)
+            new_outputs.append((o.shape[1:] if short else o.shape, kind))
+        return torch, tuple(new_outputs)
 
     def _check_each(self, arrays: Sequence[Any]) -> None:
         """Raise ValueError for an array that the kernel would misread."""
@@ -276,15 +276,15 @@ class LoadedKernel(ABC):
                 raise ValueError(f"{operand.name} is on GPU {gpu}, but the kernel is on GPU {self._gpu}: move one")
             check_array(operand, tuple(array.shape), kind, dense, int(start))
 
-    def _made(self, to_make: _ToMake, torch: Any, first: Any) -> tuple[Any, ...]:
+    def _new_outputs(self, new_outputs: _NewOutputs, torch: Any, first: Any) -> tuple[Any, ...]:
         """Return new outputs on the kernel's GPU."""
         if torch is not None:
-            return tuple([first.new_empty(shape, dtype=kind) for shape, kind in to_make])
+            return tuple([first.new_empty(shape, dtype=kind) for shape, kind in new_outputs])
         empty = self._cupy.empty
         if self._get_device() == self._gpu:
-            return tuple([empty(shape, kind) for shape, kind in to_make])
+            return tuple([empty(shape, kind) for shape, kind in new_outputs])
         with self._cupy.cuda.Device(self._gpu):
-            return tuple([empty(shape, kind) for shape, kind in to_make])
+            return tuple([empty(shape, kind) for shape, kind in new_outputs])
 
     # ---- current GPU and stream ----
 

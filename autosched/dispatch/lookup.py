@@ -138,7 +138,7 @@ class _LookUp:
         self._store = store
         self._problem = problem
         self._device = device
-        self._here = environment
+        self._environment = environment
         self._usable = usable
         self._vendor = library
         self._refused: list[str] = []
@@ -165,7 +165,7 @@ class _LookUp:
                 "the winner of the recorded comparison, which is not part of the recording (such as the vendor's "
                 "library)"
             )
-        stale = stale_reasons(trial, self._device, self._here, current_template, kernel)
+        stale = stale_reasons(trial, self._device, self._environment, current_template, kernel)
         origin = _origin(source, trial)
         return Answer(kernel, self._provenance(Kind.EXACT, trial.schedule, origin=origin, stale=stale))
 
@@ -198,7 +198,7 @@ class _LookUp:
             origin=_origin(neighbour.source, trial),
             distance=neighbour.distance.doublings,
             differences=neighbour.distance.differences,
-            stale=stale_reasons(trial, self._device, self._here, trial_template, None),
+            stale=stale_reasons(trial, self._device, self._environment, trial_template, None),
             predicted_seconds=predicted,
             default_seconds=None if default is None else default.seconds,
         )
@@ -211,7 +211,7 @@ class _LookUp:
         except ValueError as error:
             self._refused.append(f"the vendor's library, which won: {error}")
             return None
-        environment = dataclasses.replace(self._here, library=version)
+        environment = dataclasses.replace(self._environment, library=version)
         provenance = self._provenance(
             Kind.LIBRARY,
             trial.schedule,

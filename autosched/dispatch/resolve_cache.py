@@ -42,7 +42,7 @@ _COMPILERS = re.compile(
 # Folders whose code affects the selection, and the recordings that come with autosched.
 _CHOOSERS = ("search_spaces", "cost_models", "autosched", "measurements/trials")
 _NO_DATABASE = "none"
-_OURS = "search_spaces."  # modules of the problems and templates that may have entries
+_BUILT_IN_MODULES = "search_spaces."  # modules of the problems and templates that may have entries
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ class ResolvedCache:
             resolved: The entry.
             template_module: Module that defines its template; "" for the vendor's library.
         """
-        is_built_in = type(problem).__module__.startswith(_OURS) and (template_module or _OURS).startswith(_OURS)
+        is_built_in = type(problem).__module__.startswith(_BUILT_IN_MODULES) and (
+            template_module or _BUILT_IN_MODULES
+        ).startswith(_BUILT_IN_MODULES)
         if self._folder is None or not is_built_in:
             return
         launch, cubin = resolved.launch, resolved.cubin

@@ -1,4 +1,4 @@
-"""Check that a trial's schedule is valid for the current template. It may be edited, or from another version."""
+"""Check that a trial's schedule, which may be edited or of another version, is valid for the current template."""
 
 from __future__ import annotations
 

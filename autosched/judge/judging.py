@@ -138,7 +138,7 @@ class _Judging:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Expected:
     """The reference's results for a case.
 
     These are its output, in float64 if possible, the torch operators that it calls, and the inputs that it returns.
@@ -156,7 +156,7 @@ def _returned(inputs: Any, output: Any) -> set[int]:
     return {k for k, leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.data_ptr() in results}
 
 
-def _reference(case: Case, seed: int) -> _Wanted:
+def _reference(case: Case, seed: int) -> _Expected:
     values = case.inputs(seed)
     with TorchOperators() as operators, torch.no_grad():
         plain = case.reference(values)
@@ -166,7 +166,7 @@ def _reference(case: Case, seed: int) -> _Wanted:
             expected = case.reference(as_float64(case.inputs(seed)))
     except Exception:  # the reference does not support float64
         expected = plain
-    return _Wanted(as_float64(expected), set(operators.names), returned)
+    return _Expected(as_float64(expected), set(operators.names), returned)
 
 
 @dataclass
@@ -192,7 +192,7 @@ class _CaseRun:
     seen: _Seen
     tolerance: float
     call: Callable[[Any], Any] | None
-    wanted: _Wanted = field(default_factory=lambda: _Wanted(None, set(), set()))
+    wanted: _Expected = field(default_factory=lambda: _Expected(None, set(), set()))
     output: Any = None
     returned: bool = False
     is_right: bool = False

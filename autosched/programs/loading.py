@@ -101,7 +101,7 @@ def register_beside(declared: Beside) -> None:
     register(declared.template(), replace=True)
 
 
-def register_place(location: str, reference: str = "") -> Program | Beside:
+def register_at(location: str, reference: str = "") -> Program | Beside:
     """Load the program at ``location`` and add it to the catalogue of this process.
 
     Args:

@@ -27,10 +27,10 @@ def main() -> int:
         for path in request["kernels"]:
             KernelSpec.from_file(path).register()
     if request["programs"]:
-        from autosched.programs.loading import register_place
+        from autosched.programs.loading import register_at
 
         for source in request["programs"]:
-            register_place(source)
+            register_at(source)
     with CompilePool(workers=1) as pool:
         answers = [_answer(entry, pool) for entry in request["entries"]]
     json.dump({"entries": [{"version": VERSION, **answer} for answer in answers]}, sys.stdout)

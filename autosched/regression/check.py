@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from autosched.programs.loading import register_place
+from autosched.programs.loading import register_at
 from autosched.regression.baselines import DatabaseBaseline, EnvironmentBaseline, KnownPrograms, RecordedBaseline
 from autosched.regression.entries import CheckedEntry, entries
 from autosched.regression.procedure import ComparisonEffort
@@ -102,7 +102,7 @@ def selected(store: Store, options: CheckOptions) -> list[CheckedEntry | CheckFi
     for file in options.kernel_files:
         KernelSpec.from_file(file).register()
     for source in options.programs:
-        register_place(source)
+        register_at(source)
     checked = entries(store, options.limits, operators=options.operators, device=options.device)
     stored = ", ".join(sorted({f"{s.operator} on {s.device}" for s in store.problems() if s.works}))
     if stored and not checked and (options.operators or options.device):
@@ -256,7 +256,7 @@ def timed_on(
         if other is not None:
             other.close()
     tools = {"device": device.name, "toolchain": pool.toolchain}
-    return CheckReport(name, "timed", _in_place(entries, done), doubt, tools, time.monotonic() - began)
+    return CheckReport(name, "timed", _in_order(entries, done), doubt, tools, time.monotonic() - began)
 
 
 def _pool(kind: type[Pool]) -> Pool:
@@ -266,7 +266,7 @@ def _pool(kind: type[Pool]) -> Pool:
         raise CannotCheck(str(error)) from error
 
 
-def _in_place(entries: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
+def _in_order(entries: Sequence[CheckedEntry | CheckFinding], done: Sequence[CheckFinding]) -> tuple[CheckFinding, ...]:
     """Merge the existing findings and those of checked entries in the order of the database."""
     checked = iter(done)
     return tuple(next(checked) if isinstance(one, CheckedEntry) else one for one in entries)

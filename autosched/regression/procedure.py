@@ -81,9 +81,11 @@ def flagged(comparisons: Mapping[int, TimeComparison]) -> list[int]:
     ``comparisons`` has all compared entries.
     """
     positions = list(comparisons)
-    stand = dict(zip(positions, discoveries([comparisons[i].p for i in positions]), strict=True))
+    discovered = dict(zip(positions, discoveries([comparisons[i].p for i in positions]), strict=True))
     return [
-        i for i in positions if comparisons[i].verdict is SpeedChange.SLOWER and stand[i] and not comparisons[i].moved
+        i
+        for i in positions
+        if comparisons[i].verdict is SpeedChange.SLOWER and discovered[i] and not comparisons[i].moved
     ]
 
 

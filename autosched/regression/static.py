@@ -238,8 +238,8 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         estimated = one_code and trial.provenance is Provenance.ESTIMATED
         return predicted(trial, program.resources, program if estimated else None)
 
-    mine_then, mine_now = then(entry.trial, recorded), now(entry.trial, program)
-    if mine_then is None or mine_now is None:
+    own_then, own_now = then(entry.trial, recorded), now(entry.trial, program)
+    if own_then is None or own_now is None:
         return []
     faster, margin = [], 1 + entry.limits.max_slowdown
     same_model = (
@@ -247,8 +247,8 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         and entry.trial.autosched_version == VERSION
         and entry.trial.runner_info.model == model.name
     )
-    if same_model and mine_now > mine_then * margin:
-        faster.append(f"estimated time: {formatting.time(mine_then)} was recorded, now {formatting.time(mine_now)}")
+    if same_model and own_now > own_then * margin:
+        faster.append(f"estimated time: {formatting.time(own_then)} was recorded, now {formatting.time(own_now)}")
     for rival in entry.rivals:
         resources = rival.measurement.resources
         compiled = None if resources is None else compiled_today(entry, rival, pool)
@@ -257,10 +257,8 @@ def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool
         before, after = then(rival, resources), now(rival, compiled)
         if before is None or after is None:
             continue
-        if mine_then <= before and mine_now > after * margin:
-            faster.append(
-                f"the predicted ranking changed: trial {rival.id} is now faster by {mine_now / after - 1:.1%}"
-            )
+        if own_then <= before and own_now > after * margin:
+            faster.append(f"the predicted ranking changed: trial {rival.id} is now faster by {own_now / after - 1:.1%}")
     return faster
 
 

@@ -173,7 +173,7 @@ def workflow_commands(summary: Summary) -> list[str]:
         if level is not None:
             title = f"autosched: {case.verdict}"
             file = case.file or summary.subject
-            location = f"file={_property(_from_here(file))}," if "://" not in file else ""
+            location = f"file={_property(_relative_to_current_folder(file))}," if "://" not in file else ""
             location += f"line={case.line}," if case.line else ""
             commands.append(f"::{level} {location}title={_property(title)}::{_data(case.line_of_text)}")
     if summary.status == ExitStatus.NO_ANSWER:
@@ -215,7 +215,7 @@ def _data(text: str) -> str:
     return harmless(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _from_here(file: str) -> str:
+def _relative_to_current_folder(file: str) -> str:
     """Return the path relative to the current folder, as GitHub expects; unchanged for a file outside it."""
     path, current_folder = Path(file), Path.cwd()
     return str(path.relative_to(current_folder)) if path.is_absolute() and path.is_relative_to(current_folder) else file

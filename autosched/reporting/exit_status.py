@@ -24,9 +24,9 @@ class ExitStatus(IntEnum):
 
 
 MEANINGS = {
-    ExitStatus.OK: "success, or the answer is yes",
-    ExitStatus.NO: "the answer is no, or nothing was found",
-    ExitStatus.NO_ANSWER: "no answer: bad input (one line states the remedy), nothing to verify, or undecidable here",
+    ExitStatus.OK: "success",
+    ExitStatus.NO: "a check failed, or no result was found",
+    ExitStatus.NO_ANSWER: "inconclusive: bad input (one line states the remedy), or nothing could be verified",
     ExitStatus.STOPPED: "stopped by Ctrl-C or SIGTERM; all stored results are kept",
 }
 
@@ -60,8 +60,8 @@ ANSWERS = {
         "it launched no kernel, or it uses a feature that is not emulated",
     ),
     "verify of a submission, judge": (
-        "the submission is right",
-        "the submission is not right",
+        "the submission is correct",
+        "the submission is not correct",
         "the task or the submission is malformed, or the check is inconclusive",
     ),
     "check": (
@@ -76,7 +76,7 @@ ANSWERS = {
     ),
     "best, space --explain, db check": (
         "a schedule was found; the schedule is legal; the database is intact",
-        "nothing was found; a rule is violated; the database is damaged",
+        "no schedule was found; a rule is violated; the database is damaged",
         "bad input",
     ),
     "tune": ("a schedule was found", "no schedule works, or the search ended early", "bad input"),
@@ -85,7 +85,7 @@ ANSWERS = {
 
 
 def combined(statuses: Iterable[int]) -> ExitStatus:
-    """Combine the statuses of several runs: stopped if one was stopped, else the worst. "No" outweighs "no answer"."""
+    """Combine the statuses of several runs: stopped if one was stopped, else failed, else inconclusive, else ok."""
     distinct = set(statuses)
     return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in distinct), ExitStatus.OK)
 

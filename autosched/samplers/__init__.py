@@ -58,7 +58,7 @@ def _tpe(space: SearchSpace, *, seed: int, estimates: Estimates | None, threads:
 
 BRUTE_FORCE = "brute_force"  # all schedules in random order, so that an interrupted search has tried an unbiased sample
 MODEL = "model"  # schedules in the order of their estimates, regardless of results
-_OURS: dict[str, Factory] = {
+_BUILT_IN: dict[str, Factory] = {
     "bayes": _bayes,
     "evolution": _evolution,
     MODEL: _model,
@@ -70,12 +70,12 @@ _OURS: dict[str, Factory] = {
 
 @cache
 def _offered() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS) if point.name not in _OURS}
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS) if point.name not in _BUILT_IN}
 
 
 def samplers() -> tuple[str, ...]:
     """Return the names of all samplers: built-in ones, then those of other packages."""
-    return (*_OURS, *sorted(_offered()))
+    return (*_BUILT_IN, *sorted(_offered()))
 
 
 def sampler(
@@ -99,7 +99,7 @@ def sampler(
             not a non-negative integer.
     """
     check(name, seed)
-    factory = _OURS.get(name)
+    factory = _BUILT_IN.get(name)
     if factory is None:
         try:
             factory = _offered()[name].load()

@@ -29,7 +29,7 @@ def spread_out(ranked: Sequence[Schedule], n: int, distance: int) -> list[Schedu
         distance: Minimum number of parameters in which selected schedules differ, if possible.
 
     Returns:
-        The first ``n`` that differ enough from all selected before; if they are fewer, then the best of the others.
+        ``n`` schedules: the first ones that differ enough from all selected before, then the best of the others.
     """
     chosen: list[Schedule] = []
     similar: list[Schedule] = []

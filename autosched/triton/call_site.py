@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-_OURS = ("autosched.", "triton.", "torch.", "contextlib", "functools", "numpy.", "threading")
+_INTERNAL_MODULES = ("autosched.", "triton.", "torch.", "contextlib", "functools", "numpy.", "threading")
 
 
 def call_site() -> tuple[str, int]:
@@ -12,7 +12,7 @@ def call_site() -> tuple[str, int]:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if not f"{name}.".startswith(_OURS):
+        if not f"{name}.".startswith(_INTERNAL_MODULES):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return "unknown", 0

@@ -24,14 +24,14 @@ class HostThreads:
         """Record that the running thread has used memory."""
         self._actions[threading.get_ident()] += 1
 
-    def let_others_act(self, site: tuple[str, int]) -> None:
+    def yield_to_other_threads(self, site: tuple[str, int]) -> None:
         """Let other threads act before the wait at this line returns. Returns at once if there are none."""
         if threading.active_count() < 2 or self._delays[site] >= _MOST_OF_SITE or self._delays.total() >= _MOST:
             return
         self._delays[site] += 1
-        before, end = self._by_others(), time.monotonic() + _SECONDS
-        while self._by_others() == before and time.monotonic() < end:
+        before, end = self._num_events_of_others(), time.monotonic() + _SECONDS
+        while self._num_events_of_others() == before and time.monotonic() < end:
             time.sleep(_STEP)
 
-    def _by_others(self) -> int:
+    def _num_events_of_others(self) -> int:
         return self._actions.total() - self._actions[threading.get_ident()]

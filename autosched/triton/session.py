@@ -121,7 +121,7 @@ class Session:
     _size: str = ""
 
     def __post_init__(self) -> None:
-        self._streams = StreamOrder(self.storages, lambda message, at: self._host_found(_HOST_RACE, message, at))
+        self._streams = StreamOrder(self.storages, lambda message, at: self._add_host_finding(_HOST_RACE, message, at))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -157,7 +157,7 @@ class Session:
     def _host_lines(self, grade: Grade) -> list[str]:
         return [str(f) for f in self.host_findings if f.grade == grade]
 
-    def _host_found(self, kind: FindingKind, message: str, at: tuple[str, int], grade: Grade = "fault") -> None:
+    def _add_host_finding(self, kind: FindingKind, message: str, at: tuple[str, int], grade: Grade = "fault") -> None:
         """Add a finding on host code between launches, once per line."""
         finding = Finding(kind, message, *at, grade=grade)
         known = {(f.kind, f.grade, f.file, f.line) for f in self.host_findings}
@@ -177,7 +177,7 @@ class Session:
     def _taken(self, message: str, grade: Grade) -> None:
         if self._is_comparing:
             return
-        self._host_found(FindingKind.UNINITIALIZED_HOST_READ, message, call_site(), grade)
+        self._add_host_finding(FindingKind.UNINITIALIZED_HOST_READ, message, call_site(), grade)
 
     def forget(self) -> None:
         """Forget all launches and findings so far."""

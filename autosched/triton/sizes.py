@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 Size = Mapping[str, int]
-_BESIDE = 17  # value of the other sizes while one varies; not a multiple of any tile size
+_OTHER_SIZE = 17  # value of the other sizes while one varies; not a multiple of any tile size
 
 
 def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
@@ -16,7 +16,7 @@ def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
     for name, (least, most) in ranges.items():
         if least > most:
             raise ValueError(f"{name} has no value from {least} to {most}")
-    small = {name: min(max(_BESIDE, least), most) for name, (least, most) in ranges.items()}
+    small = {name: min(max(_OTHER_SIZE, least), most) for name, (least, most) in ranges.items()}
     sizes: dict[tuple[int, ...], Size] = {}
     for size in (
         {name: least for name, (least, _) in ranges.items()},

@@ -93,7 +93,7 @@ class Storages:
         if flags is None or tensor.numel() == 0:
             return
         _of_elements(flags, tensor)[...] = True
-        self._forget_whole(storage, flags)
+        self._forget_if_whole(storage, flags)
 
     @property
     def has_undefined(self) -> bool:
@@ -118,9 +118,9 @@ class Storages:
             with self._lock:
                 self._flags[storage.data_ptr()] = (StorageWeakRef(storage), flags)
         _of_elements(flags, tensor)[...] = now.reshape((*tensor.shape, tensor.element_size()))
-        self._forget_whole(storage, flags)
+        self._forget_if_whole(storage, flags)
 
-    def _forget_whole(self, storage: torch.UntypedStorage, flags: Flags) -> None:
+    def _forget_if_whole(self, storage: torch.UntypedStorage, flags: Flags) -> None:
         with self._lock:
             if flags.all():
                 self._flags.pop(storage.data_ptr(), None)
@@ -166,7 +166,7 @@ class Storages:
         flags = self.defined(storage)
         if flags is not None:
             flags[:] = now
-            self._forget_whole(storage, flags)
+            self._forget_if_whole(storage, flags)
 
     def holding(self, address: int) -> torch.UntypedStorage | None:
         """Return the live storage at the address; None if none is registered."""

@@ -136,7 +136,7 @@ class StreamOrder:
 
     def synchronize(self, stream: int | None = None) -> None:
         """Have the host wait for a stream, or for all."""
-        self._let_others_act()
+        self._yield_to_other_threads()
         with self._lock:
             self._waited = self._work
             self.overlaps.end(stream)
@@ -147,16 +147,16 @@ class StreamOrder:
 
     def synchronize_event(self, clock: Clock) -> None:
         """Have the host wait for an event."""
-        self._let_others_act()
+        self._yield_to_other_threads()
         with self._lock:
             self.overlaps.end()
             self.order.synchronize_event(clock)
             if not self.is_active:
                 self._waited = self._work
 
-    def _let_others_act(self) -> None:
+    def _yield_to_other_threads(self) -> None:
         if self.is_active:
-            self._host_threads.let_others_act(call_site())
+            self._host_threads.yield_to_other_threads(call_site())
 
     # Uses -----------------------------------------------------------------------------------------------------------
 
@@ -301,10 +301,12 @@ class StreamOrder:
 def _message(race: HostRace) -> str:
     by_host = race.later.timeline == HOST
     remedy = "the host has not waited for it" if by_host else "the two streams are not synchronised"
-    return f"{_who(race.later)} {_verb(race.later)} memory that {_who(race.earlier)} {_verb(race.earlier)}: {remedy}"
+    return (
+        f"{_actor(race.later)} {_verb(race.later)} memory that {_actor(race.earlier)} {_verb(race.earlier)}: {remedy}"
+    )
 
 
-def _who(access: HostAccess) -> str:
+def _actor(access: HostAccess) -> str:
     stream = {HOST: "", LEGACY: " on the default stream"}.get(access.timeline, f" on stream {access.timeline - LEGACY}")
     at = f" ({Path(access.by.file).name}:{access.by.line})" if access.by.file else ""
     actor = "the host" if access.timeline == HOST else access.by.what

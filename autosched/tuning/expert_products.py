@@ -41,7 +41,7 @@ class TunedProduct:
         product: The product.
         default_seconds: Time of the schedule that calls use without a database; None if unknown.
         best: Best trial of the database; None if no schedule works.
-        ratio: The default's time over the best one's; None if the former is unknown.
+        ratio: Default time divided by the best time; None if the default time is unknown.
         interval: Confidence interval of the ratio.
     """
 

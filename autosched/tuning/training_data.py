@@ -126,7 +126,7 @@ def _why_not(trial: Trial) -> str:
 
 
 def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
-    """Return the newest working trial of each schedule with its median time, or that of its re-measurement."""
+    """Return the newest working trial of each schedule, with its median time or its re-measured time."""
     by_schedule: dict[str, list[Trial]] = {}
     for trial in trials:
         by_schedule.setdefault(trial.schedule.key(), []).append(trial)

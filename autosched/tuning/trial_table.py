@@ -54,7 +54,7 @@ def metrics(problem: Problem, schedule: Schedule, seconds: float) -> dict[str, f
 
 
 def write_csv(path: str | Path, table: Sequence[Row]) -> None:
-    """Write the rows, with a column for each key of any of them. Raises OSError."""
+    """Write the rows; every key of any row gets a column. Raises OSError."""
     columns = list(dict.fromkeys(key for row in table for key in row))
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns)

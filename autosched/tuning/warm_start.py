@@ -99,7 +99,7 @@ def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Esti
     line = f"the search starts from {source}"
     if model.provenance == Provenance.ESTIMATED.value:
         line += ": these times were not measured"
-    doubts = (f"doubt {name}: {doubt}" for doubt in _doubts(part, task))
+    doubts = (f"{name} may be inaccurate: {doubt}" for doubt in _doubts(part, task))
     return WarmStart(corrected, estimates, source, (line, *doubts))
 
 

@@ -104,7 +104,7 @@ def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array).reshape(*array.shape, 1).view(part)
 
 
-def as_given(array: Any, original: Any) -> Any:
+def as_original(array: Any, original: Any) -> Any:
     """Return a kernel's array, converted to the type of the user's argument."""
     if not isinstance(original, np.ndarray) or original.dtype.kind not in "cV" or array is None:
         return array
@@ -151,7 +151,7 @@ def output_check(
 
     def checked(answer: Any = answer, verify: Any = verify, atol: float = atol, **arrays: Any) -> bool:
         names = [t["name"] for t in tables if t["kind"] != "constant"]
-        result = [as_given(arrays.get(n), a) for n, a in zip_longest(names, arguments[: len(names)])]
+        result = [as_original(arrays.get(n), a) for n, a in zip_longest(names, arguments[: len(names)])]
         return bool(verify(answer, result, atol=atol) if takes_atol else verify(answer, result))
 
     return checked

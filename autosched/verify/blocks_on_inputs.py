@@ -46,7 +46,7 @@ _SEARCH_ELEMENTS, _SEARCH_BLOCKS = (
     2**24,
     2**22,
 )  # elements of a batch of the search, and blocks of a launch that can be searched
-_WITH_OTHERS = ("atom", "red")  # atomics, by which blocks depend on each other
+_ATOMICS = ("atom", "red")  # atomics, by which blocks depend on each other
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
@@ -126,13 +126,13 @@ class BlocksAlone:
 
 def _inputs(problem: KernelProblem, seed: int) -> InputsFile:
     with _ONE_AT_A_TIME:
-        return _made_inputs(problem, seed)
+        return _cached_inputs(problem, seed)
 
 
 def _expected(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     """Return the reference and the tolerance of each output."""
     with _ONE_AT_A_TIME:
-        return _made_reference(problem, seed)
+        return _cached_reference(problem, seed)
 
 
 # Several candidates with the same inputs are verified in parallel: compute the cached values below only once.
@@ -140,12 +140,12 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @lru_cache(maxsize=1)
-def _made_inputs(problem: KernelProblem, seed: int) -> InputsFile:
+def _cached_inputs(problem: KernelProblem, seed: int) -> InputsFile:
     return InputsFile(problem.random_inputs(seed))
 
 
 @lru_cache(maxsize=1)
-def _made_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+def _cached_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     with blas.single_thread():
         return problem.expected(problem.random_inputs(seed))
 
@@ -250,4 +250,4 @@ def _missing_of_all(
 def _waits_or_adds(emulation: Emulation) -> bool:
     """Return True if blocks depend on others: they wait for values of others, or add to the same elements."""
     waits = any(finding.kind in _ENDS for finding in emulation.findings)
-    return waits or any(site.instruction.startswith(_WITH_OTHERS) for site in emulation.global_sites)
+    return waits or any(site.instruction.startswith(_ATOMICS) for site in emulation.global_sites)

@@ -117,7 +117,7 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
         )
     if blocks * (shared + reserved) > limits.shared_of_sm:
         return (
-            f"{device.name} cannot hold {blocks} blocks of an SM, which __launch_bounds__ asks for: they need "
+            f"{device.name} cannot hold {blocks} blocks on an SM, as __launch_bounds__ requests: they need "
             f"{blocks * (shared + reserved)} bytes of shared memory, {reserved} of each block's for the driver, and an "
             f"SM has {limits.shared_of_sm}"
         )

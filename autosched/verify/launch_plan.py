@@ -10,7 +10,7 @@ from autosched.verify.orders import all_orders, quick_orders
 from measurements.emulator import ASCENDING, Order, Suppression
 
 TIME_LIMIT = 60.0  # time limit of the emulation of one launch, in CPU seconds
-TWICE, PERTURBED = "launched twice", "approximate instructions err"
+TWICE, PERTURBED = "launched twice", "approximate instructions perturbed"
 
 
 class LaunchRun(NamedTuple):

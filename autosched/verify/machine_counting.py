@@ -67,7 +67,7 @@ _OPERATIONS: dict[Pipe, str] = {
 }  # fmt: skip
 
 # Instructions that a source line has equally often in machine code and in PTX.
-_KEPT = {
+_PRESERVED = {
     "LDG": "load", "LD": "load", "STG": "store", "ST": "store", "LDS": "load.shared", "STS": "store.shared",
     "FADD": "f32", "FMUL": "f32", "FFMA": "f32", "DADD": "f64", "DMUL": "f64", "DFMA": "f64",
 }  # fmt: skip
@@ -203,7 +203,7 @@ def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction,
 def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]:
     """Drop called functions.
 
-    They only handle rare operands, for example of a division: ptxas inlines those of the source.
+    Such functions only handle rare operands, for example of a division: ptxas inlines the functions of the source.
     """
     called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
@@ -293,13 +293,13 @@ def _jumped_over(blocks: Sequence[Sequence[SassInstruction]]) -> list[bool]:
 
 
 def _kind_of(i: SassInstruction) -> _Kind:
-    return i.place, _KEPT.get(i.opcode.partition(".")[0], _OTHER)
+    return i.place, _PRESERVED.get(i.opcode.partition(".")[0], _OTHER)
 
 
 def _words(opcode: str) -> int:
     """Return the number of 4-byte words that a lane loads or stores; 1 for other instructions."""
     name, *qualifiers = opcode.split(".")
-    accesses = name in ("LDL", "STL") or _KEPT.get(name, "").startswith(_ACCESSES)
+    accesses = name in ("LDL", "STL") or _PRESERVED.get(name, "").startswith(_ACCESSES)
     return next((_WIDTHS[q] for q in qualifiers if q in _WIDTHS), 1) if accesses else 1
 
 

@@ -14,7 +14,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         worst: Largest error over its tolerance; None if nothing was compared.
-        reason: The error in one line; "" if the outputs are right.
+        reason: The error in one line; "" if the outputs are correct.
         max_abs_error: Largest absolute error, if known.
         status: Status of the run if there is a reason.
         left_out: Elements that were not compared.

@@ -1,4 +1,4 @@
-"""The orders in which a verified launch runs its blocks and threads. This is the only list of them."""
+"""Orders in which a verified launch runs its blocks and threads. All plans use this list."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _other_bits(operands: Iterable[Operand], outputs: Mapping[str, Array], first
 def _max_abs_error(
     operands: Iterable[Operand], reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]
 ) -> float:
-    """Return the largest absolute error over all outputs; infinite for NaN, which is never right."""
+    """Return the largest absolute error over all outputs; infinite for NaN, which is never correct."""
     worst = 0.0
     for operand in operands:
         if (

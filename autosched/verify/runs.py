@@ -18,7 +18,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
-LIMIT_TOLD = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
+LIMIT_TEXT = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
 
 Execute = Callable[..., Emulation]  # called with kernel, inputs, time_limit and order
 
@@ -116,7 +116,7 @@ def run_whole(
     )  # fmt: skip
 
 
-def run_again(
+def rerun(
     problem: Problem,
     kernel: GeneratedKernel,
     inputs: StressInputs,

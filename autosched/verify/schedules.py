@@ -208,7 +208,7 @@ def verify_kernel(
     """Emulate ``kernel`` on random inputs, then on sets of edge-case inputs, until a run fails.
 
     A quick verification emulates at least one set, and more while their operands together stay under
-    ``EMULATED_BYTES``. For a small problem (``AGAIN_BYTES``) it also emulates those of other seeds.
+    ``EMULATED_BYTES``. For a small problem (``DRAWN_BYTES``) it also emulates those of other seeds.
 
     Args:
         problem: Inputs, reference and tolerances of the kernel.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # most verifications require no order of sums
     from search_spaces.spaces.sum_order import SumOrder
 
 ABSENT = "it has no verification"
-UNSAID = "its coverage is unknown (stored by an older version): renew it with autosched verify"
+UNKNOWN_COVERAGE = "its coverage is unknown (stored by an older version): renew it with autosched verify"
 FULL, QUICK = "full", "quick"
 
 
@@ -116,14 +116,14 @@ def coverage(text: str | None) -> Coverage | None:
 
 
 def lacks(text: str | None) -> tuple[str, ...]:
-    """Return the missing parts of a stored full verification, a short text each; ``UNSAID`` if unknown."""
+    """Return the missing parts of a stored full verification, a short text each; ``UNKNOWN_COVERAGE`` if unknown."""
     entry = None if text is None else _read(text)
     if entry is None or entry.get("status") != "ok" or entry.get("depth") != FULL:
         return ()
     if isinstance(entry.get("lacks"), list):  # verifications of launches, such as Triton's, store the list itself
         return tuple(map(str, entry["lacks"]))
     missing = coverage(text)
-    return (UNSAID,) if missing is None else missing.lacks
+    return (UNKNOWN_COVERAGE,) if missing is None else missing.lacks
 
 
 def summary(text: str) -> str:

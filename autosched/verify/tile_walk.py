@@ -117,7 +117,7 @@ def _wrong(config: Config, tiles: IntArray) -> str:
         i = int(outside.argmax())
         return (
             f"block {block[i]} computes k-tiles {first[i]} to {first[i] + count[i] - 1} of the tile at row {m0[i]} and "
-            f"column {n0[i]} of matrix {batch[i]}, which is none of {matrices} x {tiles_m} x {tiles_n} tiles of "
+            f"column {n0[i]} of matrix {batch[i]}, which is not among the {matrices} x {tiles_m} x {tiles_n} tiles of "
             f"{tiles_k} k-tiles"
         )
     tile = (batch * tiles_m + m0 // tile_m) * tiles_n + n0 // tile_n

@@ -14,7 +14,7 @@ from autosched.verify.planned_run import PlannedRun
 from autosched.verify.run import Run
 from autosched.verify.runs import (
     VerifySettings,
-    run_again,
+    rerun,
     run_fewer_blocks,
     run_perturbed,
     run_whole,
@@ -27,7 +27,7 @@ from search_spaces.operators.problem import Problem
 
 # A quick verification of a small problem uses more inputs, up to these sizes in total. A few rows do not have a NaN, or
 # a tie, at every position that matters.
-AGAIN_BYTES, AGAIN_FLOPS, AGAIN = 2**17, 2**21, 4
+DRAWN_BYTES, DRAWN_FLOPS, MOST_DRAWS = 2**17, 2**21, 4
 
 
 def whole_runs(
@@ -53,16 +53,16 @@ def _first_runs(
     yield PlannedRun("random inputs", first)
     if settings.launch is not None:
         yield PlannedRun(
-            "random inputs as asked", partial(run_again, problem, kernel, random, settings.launch, settings)
+            "random inputs, requested run", partial(rerun, problem, kernel, random, settings.launch, settings)
         )
     if compares and together and settings.emulates:
 
-        def turned() -> Run:
+        def reordered() -> Run:
             first = outputs["first"].outputs
-            launch = LaunchRun("in turns", Order("descending", seed + 4))
-            return run_again(problem, kernel, random, launch, settings, same_as=first)
+            launch = LaunchRun("another order", Order("descending", seed + 4))
+            return rerun(problem, kernel, random, launch, settings, same_as=first)
 
-        yield PlannedRun("random inputs in turns", turned)
+        yield PlannedRun("random inputs, another order", reordered)
     if settings.depth == "full":
         return
     most = max(1, EMULATED_BYTES // problem.min_bytes)
@@ -75,13 +75,13 @@ def _first_runs(
             )
         else:
             yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, inputs, thread_order, settings))
-    repeats = int(min(AGAIN_BYTES / problem.min_bytes, AGAIN_FLOPS / max(1.0, problem.flops)))
+    repeats = int(min(DRAWN_BYTES / problem.min_bytes, DRAWN_FLOPS / max(1.0, problem.flops)))
     # a user's kernel has no edge inputs; it runs in a random order, unless it is very large
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
-    drawn = ((i, inputs) for i in range(seed + 1, seed + AGAIN) for inputs in problem.drawn_inputs(i))
+    drawn = ((i, inputs) for i in range(seed + 1, seed + MOST_DRAWS) for inputs in problem.drawn_inputs(i))
     for i, inputs in islice(drawn, max(repeats, least)):
         order = replace(thread_order, seed=i + 1)
-        yield PlannedRun("inputs drawn again", partial(run_whole, problem, kernel, inputs, order, settings, seed=i))
+        yield PlannedRun("other random inputs", partial(run_whole, problem, kernel, inputs, order, settings, seed=i))
 
 
 def _more_runs(
@@ -105,10 +105,12 @@ def _more_runs(
         first = outputs["first"].outputs if "first" in outputs else {}
         yield PlannedRun(
             TWICE,
-            partial(run_again, problem, kernel, random, LaunchRun(TWICE, thread_order, 2), settings, same_as=first),
+            partial(rerun, problem, kernel, random, LaunchRun(TWICE, thread_order, 2), settings, same_as=first),
         )
     else:
-        yield PlannedRun("random inputs in turns", partial(run_whole, problem, kernel, random, thread_order, settings))
+        yield PlannedRun(
+            "random inputs, random thread order", partial(run_whole, problem, kernel, random, thread_order, settings)
+        )
     fewer = fewer_blocks(kernel)
     if fewer != kernel:
         yield PlannedRun(

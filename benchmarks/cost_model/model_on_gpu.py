@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autosched.programs.loading import register_place
+from autosched.programs.loading import register_at
 from cost_models.analytic import analyse
 from cost_models.trees.evaluation import rank_correlation, regret
 from measurements.trials.measurement import Resources
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         for place in given.program:
-            register_place(place)
+            register_at(place)
         files = given.files or sorted(RECORDED.glob(f"*/*{SUFFIX}"))
         trials = [trial for path in files for recording in read(path) for trial in recording.trials]
     except (OSError, RecordingError, ProgramError) as error:

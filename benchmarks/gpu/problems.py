@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from autosched.programs.loading import register_place
+from autosched.programs.loading import register_at
 from search_spaces.catalogue import operator, operators
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
@@ -152,7 +152,7 @@ def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
     Raises:
         ValueError: The program or its sizes are invalid.
     """
-    program = register_place(place)
+    program = register_at(place)
     known = operator(program.operator if isinstance(program, Beside) else program.name)
     numbers: dict[str, int] = {}
     for text in sizes:

@@ -33,7 +33,7 @@ from autosched.tuning.in_flight import InFlightLimit
 from autosched.tuning.options import TuneOptions
 from autosched.tuning.plan import SearchPlan
 from autosched.tuning.proposing import sampler_of
-from autosched.tuning.winner.paired_timing import FIRST_ROUNDS, let_in
+from autosched.tuning.winner.paired_timing import FIRST_ROUNDS, select_entrants
 from benchmarks.gpu.virtual_gpu import VirtualGpu, VirtualKernel
 from cost_models.estimates import AnalyticEstimates, Estimates
 from cost_models.trees.evaluation import rank_correlation
@@ -265,7 +265,7 @@ class Search:
             self._now += self._clock() - began
         tried = list(times)
         timings = [Timing.of([times[schedule]]) for schedule in tried]
-        selected = let_in(timings, lambda i: self._digests[tried[i]], lambda i: structure(tried[i]))
+        selected = select_entrants(timings, lambda i: self._digests[tried[i]], lambda i: structure(tried[i]))
         finalists = [tried[i] for i in selected]
         self._gpu.gpu.host.now = max(self._gpu.gpu.host.now, self._seconds - FINAL)
         final = self._gpu.final(finalists, self._seconds)

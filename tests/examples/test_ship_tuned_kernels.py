@@ -90,4 +90,4 @@ def test_the_whole_example_runs(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert "tuned: " in run.stdout and "no confirmed regression: 1 same" in run.stdout
-    assert "accuracy: ok" in run.stdout and "1 trial taken into" in run.stdout
+    assert "accuracy: ok" in run.stdout and "1 trial added to" in run.stdout

@@ -141,7 +141,7 @@ def check_db(
             answer("nothing is wrong")
         for operator, number in sorted(unknown.items()):
             schedules = formatting.plural(number, "best schedule")
-            answer(f"not judged: {schedules} of {one_line(shortened(operator))}, whose kernels are not known here")
+            answer(f"not checked: {schedules} of {one_line(shortened(operator))}, whose kernel files were not given")
     return ExitStatus.NO if faults else 0
 
 

@@ -238,7 +238,7 @@ def _report(merged: Merged, name: str, json: bool) -> int:
         return 0
     counts = Counter(entry.verdict.value for entry in merged.entries)
     imported = sum(entry.taken for entry in merged.entries)
-    answer(f"{formatting.plural(imported, 'trial')} taken into {name}: {formatting.reasons(counts) or 'nothing there'}")
+    answer(f"{formatting.plural(imported, 'trial')} added to {name}: {formatting.reasons(counts) or 'no entries'}")
     console = stdout_console()
     for entry in merged.entries:
         if entry.why:

@@ -60,10 +60,10 @@ def threshold(
     if db is None:
         raise InputError(f"db threshold needs --db: autosched db threshold {operator.name} ... --db best.db")
     changes = {"max_slowdown": max_slowdown, "floor_seconds": None if floor is None else floor * 1e-6}
-    given_ones: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+    given_thresholds: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     if note is not None:
-        given_ones["notes"] = _checked(note)
-    if forget and given_ones:
+        given_thresholds["notes"] = _checked(note)
+    if forget and given_thresholds:
         raise InputError("--forget removes all thresholds: do not combine it with other thresholds")
     problem = problem_from(operator, values)
     from measurements.store.store import Guard, Store  # lazy: imports sqlalchemy
@@ -76,9 +76,9 @@ def threshold(
             say(f"{store.name} has no working schedule for {description}{on}: tune it first")
             return ExitStatus.NO
         guard = store.guard(problem, where)
-        if forget or given_ones:
+        if forget or given_thresholds:
             with bad_input():
-                guard = None if forget else replace(guard or Guard(), **given_ones)
+                guard = None if forget else replace(guard or Guard(), **given_thresholds)
             store.set_guard(problem, where, guard)
         name = store.name
     if json:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _SPLITS = {  # description of each held-out split, and the heading of its rows
     "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
-    "problems": ("problems it has not seen (held out on every device)", "problem"),
-    "families": ("shape families it has not seen", "shape family"),
-    "devices": ("devices it has not seen", "device"),
+    "problems": ("problems not used for training (held out on every device)", "problem"),
+    "families": ("shape families not used for training", "shape family"),
+    "devices": ("devices not used for training", "device"),
 }
 _SHOWN = 20  # maximum number of features shown
 Features = Mapping[str, Sequence["Importance"]]  # features of each operator, the most important first

@@ -17,7 +17,7 @@ import typer
 from autosched.cli.options.devices import DeviceOption, target
 from autosched.cli.options.logged_problems import (
     RowsOption,
-    estimates_told,
+    estimate_progress,
     logged_problems,
     row_sizes,
 )
@@ -83,7 +83,7 @@ def worth(
             raise InputError(f"{calls} cannot be read ({error.strerror}): name another file") from error
     store = None if db is None else Store.open(db, create=False)
     parts: list[ProgramPart] = []
-    on_estimate = estimates_told(len(members))
+    on_estimate = estimate_progress(len(members))
     try:
         estimator = Estimator(chip, store, library=today is Running.LIBRARY)
         for done, member in enumerate(members, 1):

@@ -85,13 +85,13 @@ def _of_program(
     command: tuple[str, ...], source: str, size_values: Sequence[str], rest: Sequence[str], reference: str = ""
 ) -> list[str]:
     """Register a tile program and return its command line."""
-    from autosched.programs.loading import register_place
+    from autosched.programs.loading import register_at
     from search_spaces import catalogue
     from search_spaces.programs.beside import Beside
     from search_spaces.programs.template import operator
 
     with bad_input():
-        program = register_place(source, reference)
+        program = register_at(source, reference)
         if isinstance(program, Beside):
             name, options = program.operator, catalogue.operator(program.operator).options
         else:

@@ -20,7 +20,7 @@ from search_spaces.hardware.devices import Device
 if TYPE_CHECKING:
     from autosched.suites.suite import SuiteMember
 
-TOLD_SECONDS = 5.0  # minimum seconds between two progress lines
+LINE_SECONDS = 5.0  # minimum seconds between two progress lines
 
 RowsOption = Annotated[
     str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces do not fix.")
@@ -88,8 +88,8 @@ def existing_store(db: str) -> Iterator[Store | None]:
             store.close()
 
 
-def estimates_told(number: int) -> Callable[[int], None]:
-    """Return a callback that prints progress to stderr, at most every TOLD_SECONDS.
+def estimate_progress(number: int) -> Callable[[int], None]:
+    """Return a callback that prints progress to stderr, at most every LINE_SECONDS.
 
     Args:
         number: Total number of estimates.
@@ -98,7 +98,7 @@ def estimates_told(number: int) -> Callable[[int], None]:
 
     def tell(done: int) -> None:
         nonlocal last
-        if time.monotonic() - last >= TOLD_SECONDS:
+        if time.monotonic() - last >= LINE_SECONDS:
             last = time.monotonic()
             say(f"estimating what tuning saves: {done} of {formatting.plural(number, 'problem')}")
 

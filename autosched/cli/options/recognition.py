@@ -20,7 +20,7 @@ from autosched.cli.terminal.errors import InputError, shortened
 from measurements.files.bounded import open_readable, read_bounded
 from measurements.files.text import one_line
 
-TAKEN = "CUDA source, PTX, a cubin, an executable, a Python script, a tile program or a kernel file"
+ACCEPTED = "CUDA source, PTX, a cubin, an executable, a Python script, a tile program or a kernel file"
 
 _MOST_TEXT = 1 << 26  # size limit of a source file or PTX in bytes
 _MOST_PYTHON = 1 << 24
@@ -120,7 +120,7 @@ def _split(word: str) -> tuple[Path, str]:
 def _binary_kind(path: Path, head: bytes) -> FileKind | None:
     """Return the kind of a binary file by its first bytes; None for text."""
     if not head:
-        raise InputError(f"{path} is empty: give {TAKEN}")
+        raise InputError(f"{path} is empty: give {ACCEPTED}")
     if head.startswith(_SQLITE):
         raise InputError(f"{path} is a database: 'autosched check --db {path}' checks it")
     if head.startswith(_ELF64):
@@ -128,7 +128,7 @@ def _binary_kind(path: Path, head: bytes) -> FileKind | None:
     if head.startswith((_ELF, _FATBIN, _ARCHIVE)):
         return FileKind.BINARY  # a file without PTX is reported later, when PTX is extracted
     if b"\0" in head:
-        raise InputError(f"{path} is not recognised: give {TAKEN}")
+        raise InputError(f"{path} is not recognised: give {ACCEPTED}")
     return None
 
 
@@ -152,11 +152,11 @@ def _of_text(path: Path, name: str, content: bytes, *, regular: bool) -> UserFil
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise InputError(f"{path} cannot be read: it is not text; give {TAKEN}") from None
+        raise InputError(f"{path} cannot be read: it is not text; give {ACCEPTED}") from None
     if not text.strip():
-        raise InputError(f"{path} is empty: give {TAKEN}")
+        raise InputError(f"{path} is empty: give {ACCEPTED}")
     if "\0" in text:
-        raise InputError(f"{path} is not recognised: give {TAKEN}")
+        raise InputError(f"{path} is not recognised: give {ACCEPTED}")
     kind = _text_kind(path, text)
     if kind in (FileKind.CUDA, FileKind.PTX):
         return UserFile(kind, path, name, text)
@@ -183,7 +183,7 @@ def _text_kind(path: Path, text: str) -> FileKind:
         return FileKind.CUDA
     if suffix in _TILE_SUFFIXES:
         return FileKind.TILE_PROGRAM
-    raise InputError(f"{path} is not recognised: give {TAKEN}")
+    raise InputError(f"{path} is not recognised: give {ACCEPTED}")
 
 
 def _is_toml(text: str) -> bool:

@@ -45,10 +45,10 @@ def register_stored(
     """
     with bad_input():
         if programs:
-            from autosched.programs.loading import register_place
+            from autosched.programs.loading import register_at
 
             for source in programs:
-                register_place(source)
+                register_at(source)
         if kernels:
             from autosched.user_kernels.user_kernel import KernelSpec
 

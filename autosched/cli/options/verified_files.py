@@ -198,7 +198,7 @@ def describes_a_launch(ctx: typer.Context) -> bool:
     return bool(given_names(ctx) & {field.name for field in dataclasses.fields(KernelLaunch)})
 
 
-def refuse_others(ctx: typer.Context, file: str, kind: str) -> None:
+def refuse_inapplicable(ctx: typer.Context, file: str, kind: str) -> None:
     """Reject options that do not apply to a kind of file.
 
     Args:

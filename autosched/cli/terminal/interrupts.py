@@ -120,10 +120,10 @@ def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
     main = threading.get_ident()
 
     def repeat() -> None:
-        while came := os.read(reading, 1):
+        while received := os.read(reading, 1):
             time.sleep(REPEAT)
-            if unhandled(came[0]):
-                signal.pthread_kill(main, came[0])  # this handler is then called again
+            if unhandled(received[0]):
+                signal.pthread_kill(main, received[0])  # this handler is then called again
         os.close(reading)
 
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

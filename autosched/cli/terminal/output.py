@@ -25,7 +25,7 @@ def answer(line: str) -> None:
 
 
 @contextmanager
-def waiting_told() -> Iterator[None]:
+def library_log_shown() -> Iterator[None]:
     """Within the block, show the library's log on stderr, for example that it waits for a locked database."""
     library, handler = logging.getLogger("measurements"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("autosched: %(message)s"))

@@ -25,10 +25,10 @@ def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -
     outputs_given = [Path(output) for output in outputs if output is not None]
     read = [Path(i) for i in inputs if i is not None and "://" not in i and Path(i).exists()]
     for number, output in enumerate(outputs_given):
-        leads_nowhere = output.is_symlink() and not output.exists()
-        target = Path(os.path.realpath(output)) if leads_nowhere else output.absolute()
+        is_broken_link = output.is_symlink() and not output.exists()
+        target = Path(os.path.realpath(output)) if is_broken_link else output.absolute()
         folder = target.parent
-        if output.is_dir() or not folder.is_dir() or not output.name or (leads_nowhere and target.is_symlink()):
+        if output.is_dir() or not folder.is_dir() or not output.name or (is_broken_link and target.is_symlink()):
             raise InputError(f"{output} cannot be written: name a file in an existing folder")
         if not os.access(output if output.exists() else folder, os.W_OK):
             raise InputError(f"{output} cannot be written: change its permissions, or name another file")

@@ -82,13 +82,13 @@ class Counter:
             self._running.callback(self._live.stop)
             self._live.start()
         else:
-            self._running.enter_context(_Ticker(self._tell_quiet))
+            self._running.enter_context(_Ticker(self._report_delay))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._running.close()
 
-    def _tell_quiet(self) -> None:
+    def _report_delay(self) -> None:
         if time.monotonic() - self._last_line >= QUIET_SECONDS:
             self._last_line = time.monotonic()
             elapsed = self._last_line - self._started
@@ -151,9 +151,9 @@ class TuneDisplay:
             self._running.callback(self._live.stop)
             self._live.start(refresh=True)
         else:
-            self._running.enter_context(_Ticker(self._tell_quiet))
+            self._running.enter_context(_Ticker(self._report_delay))
 
-    def _tell_quiet(self) -> None:
+    def _report_delay(self) -> None:
         if time.monotonic() - self._last_line >= QUIET_SECONDS:
             quiet, self._last_line = time.monotonic() - self._last_trial, time.monotonic()
             done = 0 if self._now is None else self._now.done

@@ -30,9 +30,9 @@ class TerminalStream(io.TextIOWrapper):
 
     def _lose(self, error: OSError) -> None:
         self.lost = self.lost or error
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, self.fileno())
+        os.close(null_device)
 
 
 def take() -> tuple[TerminalStream, TerminalStream]:

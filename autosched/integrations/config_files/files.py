@@ -102,7 +102,7 @@ def fits(folder: Path, format: Format) -> bool:
 def _formats(file: ConfigFile) -> set[Format]:
     """Return the formats with this spelling of file names and this location of Triton's version."""
     versioned = bool(_folder_version(file.path))
-    formats = {format for format in FORMATS if file.name.rest or file.path.name == _looked_up(file.name, format)}
+    formats = {format for format in FORMATS if file.name.rest or file.path.name == _expected_name(file.name, format)}
     if versioned or file.name.down:
         formats.discard("vllm")  # vLLM's folder is flat, and a layer has one file
     if file.triton and not versioned:
@@ -199,27 +199,27 @@ def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile
 
     names: dict[tuple[Path, str], list[ConfigFile]] = {}
     for file in files:
-        names.setdefault((file.path.parent, _looked_up(file.name, format)), []).append(file)
+        names.setdefault((file.path.parent, _expected_name(file.name, format)), []).append(file)
     done = []
     for file in files:
-        looked_up = _looked_up(file.name, format)
-        rivals = [f for f in names[file.path.parent, looked_up] if f is not file]
+        expected_name = _expected_name(file.name, format)
+        rivals = [f for f in names[file.path.parent, expected_name] if f is not file]
         faults = list(file.faults)
         faults += [
             f"{rival.path.name} is for the same layer, but has other values: remove one of the files"
             for rival in rivals
             if _values(rival) != _values(file)
         ]
-        if file.path.name != looked_up and not file.name.rest:
-            faults.append(f"programs never use it: they look for {looked_up}")
+        if file.path.name != expected_name and not file.name.rest:
+            faults.append(f"programs never use it: they look for {expected_name}")
         notes: list[str] = []
         if format == "sglang" and file.name.down:
-            notes += _pair_notes(file, names.get((file.path.parent, looked_up.replace("_down.json", ".json")), []))
+            notes += _pair_notes(file, names.get((file.path.parent, expected_name.replace("_down.json", ".json")), []))
         done.append(replace(file, faults=tuple(faults), notes=tuple(notes)))
     return done
 
 
-def _looked_up(name: FileName, format: Format) -> str:
+def _expected_name(name: FileName, format: Format) -> str:
     from dataclasses import replace
 
     if format == "vllm" and "H200" in name.device_name.split("_"):

@@ -17,7 +17,7 @@ from measurements.workers.transport import WorkerError
 from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device, occupancy
 
-_SOUND = ("ok", "compiled")
+_USABLE = ("ok", "compiled")
 _SECONDS = 120.0  # time limit to import Triton
 
 
@@ -80,8 +80,8 @@ class OtherTriton:
             for key in ("shared_bytes", "registers", "local_bytes", "loop_instructions")
             if other_verdict.get(key)
         } | {"triton_there": self.version}
-        if other_verdict["status"] not in _SOUND:
-            if installed["status"] not in _SOUND:
+        if other_verdict["status"] not in _USABLE:
+            if installed["status"] not in _USABLE:
                 return TritonChange(numbers=numbers)
             verdict = EntryStatus.of_verdict(other_verdict["status"])
             return TritonChange(

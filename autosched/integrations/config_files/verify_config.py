@@ -84,7 +84,7 @@ def verify_config(
         try:
             compiled = kernel.function.warmup(grid=launch.grid, **launch.arguments)
         except Exception as error:  # compilers may raise any exception; the outcome contains it
-            return ConfigOutcome("compile_error", _compiler_says(error))
+            return ConfigOutcome("compile_error", _compiler_message(error))
         cubin = cubin_resources(compiled.asm["cubin"])
         outcome = ConfigOutcome(
             COMPILED,
@@ -151,6 +151,6 @@ def _too_large(outcome: ConfigOutcome, warps: int, device: Device) -> str:
     return ""
 
 
-def _compiler_says(error: Exception) -> str:
+def _compiler_message(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return one_line(f"{type(error).__name__}: {lines[-1] if lines else ''}")[:300]

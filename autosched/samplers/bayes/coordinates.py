@@ -15,7 +15,7 @@ from search_spaces.spaces.search_space import SearchSpace
 
 LEAST_SIZE = 32  # a parameter with a value of at least this counts threads or elements, not stages
 
-_Places = dict[Value, float]  # the coordinate of each value
+_CoordinateOf = dict[Value, float]  # the coordinate of each value
 
 
 class SpaceCoordinates:
@@ -34,9 +34,9 @@ class SpaceCoordinates:
         for member in members.values():
             for parameter in member.parameters:
                 by_name.setdefault(parameter.name, []).append(parameter)
-        columns: dict[str, list[_Places]] = {}  # names of the columns of each parameter
+        columns: dict[str, list[_CoordinateOf]] = {}  # names of the columns of each parameter
         for name, parameters in by_name.items():
-            coordinates = _places(parameters)
+            coordinates = _coordinate_of_values(parameters)
             if len(coordinates) > 1 or 1 < len(members) != len(parameters):
                 columns[name] = [coordinates, *_factors_of_two(parameters)]
         labels = [
@@ -72,7 +72,7 @@ class SpaceCoordinates:
         return rows
 
 
-def _places(parameters: Sequence[Parameter]) -> _Places:
+def _coordinate_of_values(parameters: Sequence[Parameter]) -> _CoordinateOf:
     """Return the coordinate of each value of parameters with the same name."""
     values = list(dict.fromkeys(value for p in parameters for value in p.values))
     numbers = [v for v in values if isinstance(v, int)]
@@ -88,7 +88,7 @@ def _places(parameters: Sequence[Parameter]) -> _Places:
     return {value: (at - low) / span for value, at in zip(values, scale, strict=True)}
 
 
-def _factors_of_two(parameters: Sequence[Parameter]) -> list[_Places]:
+def _factors_of_two(parameters: Sequence[Parameter]) -> list[_CoordinateOf]:
     """Return the number of factors of two of each value of parameters with the same name, scaled to 0 to 1.
 
     The list is empty if the values are not sizes, or are all powers of two.

@@ -119,7 +119,7 @@ class BayesSampler(Sampler):
     def prepare(self) -> None:
         """Create the pool if the initial trials have been proposed."""
         if self._unseen.seen >= self._settings.first:
-            self._made_pool()
+            self._new_pool()
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
         """Record the time or failure, and whether it is an improvement."""
@@ -163,8 +163,8 @@ class BayesSampler(Sampler):
         if self._unseen.seen < self._settings.first or not self._medians:
             # every second trial is random, because estimates may be misleading
             guessed = self._guessed() if self._unseen.seen % 2 == 0 else None
-            return self._taken(guessed or next(iter(self._unseen.draw(1)), None))
-        pool = self._made_pool()
+            return self._mark_pending(guessed or next(iter(self._unseen.draw(1)), None))
+        pool = self._new_pool()
         self._update(pool)
         guided = self._follows_guess(n)
         state = self._acquisition(pool, guided)
@@ -200,18 +200,18 @@ class BayesSampler(Sampler):
                 free += 1
             best = int(worth.argmax())
             if worth[best] == -math.inf:  # all schedules of the pool are seen, but perhaps not those of the space
-                return chosen or self._taken(next(iter(self._unseen.draw(1)), None))
+                return chosen or self._mark_pending(next(iter(self._unseen.draw(1)), None))
             if not chosen:
                 self._gain = now.gain(best)
             seen[best] = True
             schedule = pool.schedules[int(positions[best])]
             self._guided_to[schedule] = guided
-            chosen += self._taken(schedule)
+            chosen += self._mark_pending(schedule)
             if variance is not None:
                 variance.observe(best)
         return chosen
 
-    def _taken(self, proposal: Schedule | None) -> list[Schedule]:
+    def _mark_pending(self, proposal: Schedule | None) -> list[Schedule]:
         """Mark a proposal as pending, and return it as a list; an empty list for None."""
         if proposal is None:
             return []
@@ -231,7 +231,7 @@ class BayesSampler(Sampler):
 
     # -- the model -----------------------------------------------------------------------------------------------
 
-    def _made_pool(self) -> Pool:
+    def _new_pool(self) -> Pool:
         if self._pool is None:
             is_whole = self._space.count() <= self._settings.candidates.whole
             size = self._settings.candidates.whole if is_whole else self._settings.candidates.living
@@ -241,11 +241,11 @@ class BayesSampler(Sampler):
             if self._estimates is not None:
                 self._guesses = Guesses(self._estimates, random)
                 self._of_pool = self._guesses.values(schedules)
-            self._pool = Pool(schedules, is_whole, self._places, self._modules.number)
+            self._pool = Pool(schedules, is_whole, self._coordinates_of, self._modules.number)
             self._pool.see(self._times)
         return self._pool
 
-    def _places(self, schedules: Sequence[Schedule]) -> Columns:
+    def _coordinates_of(self, schedules: Sequence[Schedule]) -> Columns:
         """Return the coordinates of schedules for the model, [d, n]."""
         columns = coordinates(self._columns.of(schedules))
         return columns if self._guesses is None else np.concatenate([columns, self._guesses.coordinate(schedules)])
@@ -273,7 +273,7 @@ class BayesSampler(Sampler):
         self._note_observed(new)
         for model in self._models.values():
             if model.count < len(self._observed):
-                model.observe(self._places(self._observed[model.count :]))
+                model.observe(self._coordinates_of(self._observed[model.count :]))
 
     def _note_observed(self, schedules: Sequence[Schedule]) -> None:
         self._count = len(self._times)
@@ -298,7 +298,7 @@ class BayesSampler(Sampler):
         return [schedule for schedule in self._times if schedule in selected]
 
     def _hyperparameters(self, reported: Sequence[Schedule]) -> dict[str, Hyperparameters]:
-        columns, values, works = self._places(reported), self._values(reported), self._works(reported)
+        columns, values, works = self._coordinates_of(reported), self._values(reported), self._works(reported)
         settings = self._settings.model if self._guesses is None else self._settings.guided
         fitted = {}
         begin = {name: model.hyperparameters for name, model in self._models.items()}

@@ -70,7 +70,7 @@ class Batches:
 
     Attributes:
         size: Number of proposals in a batch, if as many trials may be in flight.
-        share: One of ``share`` proposals is unrestricted. The others reuse compiled modules, while any remain.
+        share: One in ``share`` proposals is unrestricted. The others reuse compiled modules, while any remain.
         near: Ratio to the best time up to which further schedules of a compiled module are tried.
         margins: Margins of the expected improvement of consecutive unrestricted proposals, cyclically, as fractions of
             ``GuessTrust.margin``. With a small margin, a proposal exploits known results.

@@ -35,7 +35,7 @@ class Guesses:
         self._sorted = np.sort(-guesses)
 
     def values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return the logarithm of the best estimate over each schedule's, [n].
+        """Return the logarithm of (best estimate / estimate of the schedule) for each schedule, [n].
 
         It is LEAST for a schedule that does not fit on the device, and positive for one better than the reference.
         """

@@ -55,7 +55,7 @@ _PRECISIONS = {
     "i8": "BII",
 }
 _PROPOSED = 3  # maximum number of its schedules among the first trials
-_ASKED = 12  # number of requested configurations: more than needed, since several may map to the same schedule
+_REQUESTED = 12  # number of requested configurations: more than needed, since several may map to the same schedule
 _SECONDS = 20.0  # time limit of the process in seconds; normally it takes a fifth of a second
 _SAMPLES = 64  # sample size among the schedules that match a configuration
 
@@ -131,7 +131,7 @@ def advice(task: SearchTask, estimates: Estimates) -> Advice:
     if not knows(problem.a, problem.precision):
         return Advice()
     try:
-        proposed = configurations(problem, GPUS[device.name], _ASKED)
+        proposed = configurations(problem, GPUS[device.name], _REQUESTED)
     except HeuristicsFailed as error:
         return Advice(line=f"{NAME} is not used: {error}; reinstall or uninstall nvidia-matmul-heuristics")
     near: dict[Schedule, None] = {}

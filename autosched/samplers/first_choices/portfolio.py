@@ -21,7 +21,7 @@ from search_spaces.spaces.search_space import SearchSpace
 NAME = "portfolio"
 SAMPLER = "bayes"  # only this sampler begins with a portfolio; others keep their own first proposals
 SIZE = 32  # maximum number of schedules in a portfolio
-ENOUGH = 16  # with this many results, the sampler's own proposals are better than the rest of the portfolio
+ENOUGH = 16  # number of results after which the sampler's own proposals are better than the rest of the portfolio
 WINNERS = 16  # maximum number of winners in a portfolio
 _DISTANCE = 3  # number of parameters in which the model's schedules differ if possible
 _SLOWEST = 1.25  # maximum ratio of an estimate to the best one
@@ -44,7 +44,7 @@ def first_tried(
     if sampler.name != SAMPLER or not estimates.has_times:
         return sampler
     model = _best_of_model(space, estimates)
-    first = _in_turns(space, model, winners())
+    first = _alternated(space, model, winners())
     sampler.consider(model)
     return SeededSampler(sampler, first, NAME, own_first=False, enough=ENOUGH) if first else sampler
 
@@ -62,10 +62,10 @@ def portfolio(space: SearchSpace, estimates: Estimates, winners: Sequence[Schedu
         Up to SIZE different schedules, alternating between the model's choices and winners, the model's best first; an
         empty list without estimated times.
     """
-    return _in_turns(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
+    return _alternated(space, _best_of_model(space, estimates), winners) if estimates.has_times else []
 
 
-def _in_turns(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
+def _alternated(space: SearchSpace, model: Sequence[Schedule], winners: Sequence[Schedule]) -> list[Schedule]:
     """Return the model's schedules and the winners alternately, the model's best first."""
     usable = [winner for winner in dict.fromkeys(winners) if winner in space][:WINNERS]
     model = spread_out(model, SIZE, _DISTANCE)

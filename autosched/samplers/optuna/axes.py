@@ -1,7 +1,7 @@
 """Parameters of an Optuna study as axes: the coordinate of each value, and its neighbours.
 
-A *place* represents a value: the number itself, or the index of a choice, since a choice may be any object, such as a
-list or NaN. Places have coordinates from 0 to 1. The coordinate of an unordered choice is its position, as
+A *code* represents a value: the number itself, or the index of a choice, since a choice may be any object, such as a
+list or NaN. Codes have coordinates from 0 to 1. The coordinate of an unordered choice is its position, as
 ``cost_models.covariance`` expects.
 """
 
@@ -14,27 +14,27 @@ from typing import Any, Protocol
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-Place = int | float
+Code = int | float
 _NEAR = 0.15  # standard deviation of a mutation, as a fraction of the axis
 
 
 class Axis(Protocol):
     """One parameter."""
 
-    def place(self, value: Any) -> Place:
-        """Return the place of a trial's value. A number outside the distribution gets the nearest place."""
+    def code(self, value: Any) -> Code:
+        """Return the code of a trial's value. A number outside the distribution gets the nearest code."""
 
-    def value(self, place: Place) -> Any:
-        """Return the value of a place."""
+    def value(self, code: Code) -> Any:
+        """Return the value of a code."""
 
-    def coordinate(self, place: Place) -> float:
-        """Return the coordinate of a place: from 0 to 1, or the index of an unordered choice."""
+    def coordinate(self, code: Code) -> float:
+        """Return the coordinate of a code: from 0 to 1, or the index of an unordered choice."""
 
-    def random(self, rng: np.random.Generator) -> Place:
-        """Return a random place."""
+    def random(self, rng: np.random.Generator) -> Code:
+        """Return a random code."""
 
-    def near(self, place: Place, rng: np.random.Generator) -> Place:
-        """Return a mutated place: an adjacent ordinal value, a nearby float, or any other category."""
+    def near(self, code: Code, rng: np.random.Generator) -> Code:
+        """Return a mutated code: an adjacent ordinal value, a nearby float, or any other category."""
 
 
 def axis(distribution: BaseDistribution) -> Axis:
@@ -56,10 +56,10 @@ class _Choices:
         self._ordinal = len(numbers) == len(distribution.choices) > 1
         self._ordinal &= all(a < b for a, b in itertools.pairwise([-math.inf, *numbers, math.inf]))
         try:
-            self._places = {choice: place for place, choice in reversed(list(enumerate(distribution.choices)))}
+            self._codes = {choice: code for code, choice in reversed(list(enumerate(distribution.choices)))}
         except TypeError:  # a choice is not hashable
-            self._places = {}
-        self._coordinates = [float(place) for place in range(len(distribution.choices))]
+            self._codes = {}
+        self._coordinates = [float(code) for code in range(len(distribution.choices))]
         if self._ordinal:
             scale = [math.log2(1 + c) for c in numbers] if numbers[0] >= 0 else self._coordinates
             if any(
@@ -68,26 +68,26 @@ class _Choices:
                 scale = self._coordinates
             self._coordinates = [(s - scale[0]) / (scale[-1] - scale[0]) for s in scale]
 
-    def place(self, value: Any) -> Place:
+    def code(self, value: Any) -> Code:
         try:
-            return self._places[value]
+            return self._codes[value]
         except (KeyError, TypeError):  # NaN, which equals nothing, or a value that is not hashable
             return int(self._found.to_internal_repr(value))
 
-    def value(self, place: Place) -> Any:
-        return self._found.choices[int(place)]
+    def value(self, code: Code) -> Any:
+        return self._found.choices[int(code)]
 
-    def coordinate(self, place: Place) -> float:
-        return self._coordinates[int(place)]
+    def coordinate(self, code: Code) -> float:
+        return self._coordinates[int(code)]
 
-    def random(self, rng: np.random.Generator) -> Place:
+    def random(self, rng: np.random.Generator) -> Code:
         return int(rng.integers(len(self._coordinates)))
 
-    def near(self, place: Place, rng: np.random.Generator) -> Place:
+    def near(self, code: Code, rng: np.random.Generator) -> Code:
         last = len(self._coordinates) - 1
         if self._ordinal and rng.random() < 0.5:
-            return min(max(int(place) + (1 if rng.random() < 0.5 else -1), 0), last)
-        return (int(place) + int(rng.integers(1, last + 1))) % (last + 1)
+            return min(max(int(code) + (1 if rng.random() < 0.5 else -1), 0), last)
+        return (int(code) + int(rng.integers(1, last + 1))) % (last + 1)
 
 
 class _Integers:
@@ -101,29 +101,29 @@ class _Integers:
             distribution.log,
         )
 
-    def place(self, value: Any) -> Place:
+    def code(self, value: Any) -> Code:
         steps = (2 * (min(max(int(value), self._low), self._high) - self._low) + self._step) // (2 * self._step)
         return min(self._low + steps * self._step, self._high)
 
-    def value(self, place: Place) -> Any:
-        return int(place)
+    def value(self, code: Code) -> Any:
+        return int(code)
 
-    def coordinate(self, place: Place) -> float:
+    def coordinate(self, code: Code) -> float:
         if self._log:
-            return _between(math.log(place), math.log(self._low), math.log(self._high))
-        return (int(place) - self._low) / (self._high - self._low)
+            return _between(math.log(code), math.log(self._low), math.log(self._high))
+        return (int(code) - self._low) / (self._high - self._low)
 
-    def random(self, rng: np.random.Generator) -> Place:
+    def random(self, rng: np.random.Generator) -> Code:
         if self._log:
             return self._at(rng.random())
         steps = (self._high - self._low) // self._step
         return self._low + min(int(rng.random() * (steps + 1)), steps) * self._step
 
-    def near(self, place: Place, rng: np.random.Generator) -> Place:
+    def near(self, code: Code, rng: np.random.Generator) -> Code:
         if rng.random() < 0.5:
             step = self._step if rng.random() < 0.5 else -self._step
-            return min(max(int(place) + step, self._low), self._high)
-        return self._at(_moved(self.coordinate(place), rng))
+            return min(max(int(code) + step, self._low), self._high)
+        return self._at(_moved(self.coordinate(code), rng))
 
     def _at(self, coordinate: float) -> int:
         if self._log:
@@ -146,20 +146,20 @@ class _Floats:
             else (distribution.low, distribution.high)
         )
 
-    def place(self, value: Any) -> Place:
+    def code(self, value: Any) -> Code:
         return min(max(float(value), self._low), self._high)
 
-    def value(self, place: Place) -> Any:
-        return float(place)
+    def value(self, code: Code) -> Any:
+        return float(code)
 
-    def coordinate(self, place: Place) -> float:
-        return _between(math.log(place) if self._log else float(place), *self._ends)
+    def coordinate(self, code: Code) -> float:
+        return _between(math.log(code) if self._log else float(code), *self._ends)
 
-    def random(self, rng: np.random.Generator) -> Place:
+    def random(self, rng: np.random.Generator) -> Code:
         return self._at(rng.random())
 
-    def near(self, place: Place, rng: np.random.Generator) -> Place:
-        return self._at(_moved(self.coordinate(place), rng))
+    def near(self, code: Code, rng: np.random.Generator) -> Code:
+        return self._at(_moved(self.coordinate(code), rng))
 
     def _at(self, coordinate: float) -> float:
         at = _along(coordinate, *self._ends)

@@ -22,15 +22,15 @@ from optuna.trial import FrozenTrial, TrialState
 from autosched import blas
 from autosched.samplers.bayes.acquisition import expected_improvement
 from autosched.samplers.bayes.settings import GuessTrust
-from autosched.samplers.optuna.axes import Axis, Place, axis
+from autosched.samplers.optuna.axes import Axis, Code, axis
 from cost_models import feasibility, gaussian_process
 from cost_models.covariance import Columns, Hyperparameters, coordinates
 from cost_models.gaussian_process import IncrementalPosterior, Scale
 from search_spaces.arrays import FloatArray
 
 Params = dict[str, Any]
-Places = tuple[Place, ...]  # a candidate: one place for each parameter
-Legal = Callable[[Places], bool]
+Codes = tuple[Code, ...]  # a candidate: one code for each parameter
+Legal = Callable[[Codes], bool]
 
 _FIRST = 5  # number of random trials before the model is used
 _GROWTH = 1.15
@@ -99,27 +99,27 @@ class StudySampler(BaseSampler):
         trials = [t for t in study.get_trials(deepcopy=False, states=_STATES) if t.number != trial.number]
         trials = [t for t in trials if search_space.keys() <= t.params.keys()]
         names, axes = tuple(search_space), [axis(distribution) for distribution in search_space.values()]
-        placed = [(t, distribution) for t in trials if (distribution := _placed(t, names, axes)) is not None]
-        trials, places = [t for t, _ in placed], [distribution for _, distribution in placed]
+        coded_trials = [(t, own) for t in trials if (own := _codes_of(t, names, axes)) is not None]
+        trials, codes = [t for t, _ in coded_trials], [own for _, own in coded_trials]
         values, works = _values(trials, study.direction), _works(trials)
 
-        def params(places: Places) -> Params:
-            return {name: one.value(place) for name, one, place in zip(names, axes, places, strict=True)}
+        def params(codes: Codes) -> Params:
+            return {name: one.value(code) for name, one, code in zip(names, axes, codes, strict=True)}
 
-        def legal(places: Places) -> bool:
-            return self._legal is None or self._legal(self._fixed | params(places))
+        def legal(codes: Codes) -> bool:
+            return self._legal is None or self._legal(self._fixed | params(codes))
 
         finished = int(np.count_nonzero(~np.isnan(works)))
         if not search_space or finished < _FIRST or np.isnan(values).all():
             return {} if not search_space or self._legal is None else params(self._candidates([], axes, legal)[0])
-        tried = set(places)
-        selected = _kept(values, works)
-        places, values, works = [places[i] for i in selected], values[selected], works[selected]
-        rows = _rows(places, axes)
+        tried = set(codes)
+        selected = _selected(values, works)
+        codes, values, works = [codes[i] for i in selected], values[selected], works[selected]
+        rows = _rows(codes, axes)
         of_values, of_failures = self._hyperparameters(rows, values, works, names, finished)
         scale = Scale.of(values[~np.isnan(values)])
         order = np.argsort(-np.nan_to_num(values, nan=-math.inf), kind="stable")[:_ELITE]
-        candidates = self._candidates([places[i] for i in order], axes, legal)
+        candidates = self._candidates([codes[i] for i in order], axes, legal)
         best = candidates[0]
         for _ in range(_ROUNDS):
             fresh = [c for c in candidates if c not in tried]
@@ -161,9 +161,9 @@ class StudySampler(BaseSampler):
             self._fitted = fitted = count, names, of_values, of_failures
         return fitted[2:]
 
-    def _candidates(self, best: Sequence[Places], axes: Sequence[Axis], legal: Legal) -> list[Places]:
+    def _candidates(self, best: Sequence[Codes], axes: Sequence[Axis], legal: Legal) -> list[Codes]:
         """Return random candidates and mutants of the best ones; only legal ones if there are any."""
-        allowed: list[Places] = []
+        allowed: list[Codes] = []
         for _ in range(_DRAWS):
             random = [tuple(one.random(self._rng) for one in axes) for _ in range(_RANDOM)]
             allowed += filter(legal, random)
@@ -180,7 +180,7 @@ class StudySampler(BaseSampler):
             )
         return candidates or random
 
-    def _moved(self, parents: Sequence[Places], axes: Sequence[Axis], most: int, legal: Legal) -> list[Places]:
+    def _moved(self, parents: Sequence[Codes], axes: Sequence[Axis], most: int, legal: Legal) -> list[Codes]:
         moved = []
         for parent in parents:
             child = list(parent)
@@ -190,10 +190,10 @@ class StudySampler(BaseSampler):
         return list(filter(legal, moved))
 
 
-def _placed(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> Places | None:
-    """Return the places of a trial's values; None if a choice is unknown, for example in trials from another study."""
+def _codes_of(trial: FrozenTrial, names: Sequence[str], axes: Sequence[Axis]) -> Codes | None:
+    """Return the codes of a trial's values; None if a choice is unknown, for example in trials from another study."""
     try:
-        return tuple(one.place(trial.params[name]) for name, one in zip(names, axes, strict=True))
+        return tuple(one.code(trial.params[name]) for name, one in zip(names, axes, strict=True))
     except (ValueError, TypeError):
         return None
 
@@ -235,7 +235,7 @@ def _values(trials: Sequence[FrozenTrial], direction: StudyDirection) -> FloatAr
     return 1 - sign * (best / 2 - values / 2) / ((high / 2 - low / 2) or 1.0)
 
 
-def _kept(values: FloatArray, works: FloatArray) -> list[int]:
+def _selected(values: FloatArray, works: FloatArray) -> list[int]:
     """Return the trials for the model: all of them, or the running, the best and the newest ones."""
     if len(values) <= _MOST:
         return list(range(len(values)))
@@ -246,5 +246,5 @@ def _kept(values: FloatArray, works: FloatArray) -> list[int]:
     return sorted(selected)
 
 
-def _rows(places: Sequence[Places], axes: Sequence[Axis]) -> Columns:
-    return coordinates([[one.coordinate(place) for one, place in zip(axes, row, strict=True)] for row in places])
+def _rows(codes: Sequence[Codes], axes: Sequence[Axis]) -> Columns:
+    return coordinates([[one.coordinate(code) for one, code in zip(axes, row, strict=True)] for row in codes])

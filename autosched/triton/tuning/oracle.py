@@ -16,7 +16,7 @@ from autosched.triton.tuning.outputs import (
     largest_error,
     operand_of,
     other_part,
-    values_at_places,
+    values_at_positions,
     values_of,
 )
 from autosched.verify.oracle import UNVERIFIED, Comparison
@@ -96,7 +96,7 @@ class SomeBlocks:
             written = emulation.elements.get(operand_of(self.candidate, tensor))
             if written is None or written.values.dtype.itemsize != tensor.element_size():
                 continue
-            values, where = values_at_places(written, tensor)
+            values, where = values_at_positions(written, tensor)
             compared += int(np.count_nonzero(where))
             error, reason = self.outputs.error(name, tensor, values, expected.only(where))
             if reason:

@@ -91,7 +91,7 @@ def largest_error(actual: FloatArray, expected: Expected, allowed: FloatArray) -
     return float(error.max(initial=0.0)), tuple(int(k) for k in index)
 
 
-def values_at_places(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
+def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
     """Return the values that some blocks wrote, as a tensor, and a mask of the written elements.
 
     Positions in ``written`` are in elements of that tensor's size.

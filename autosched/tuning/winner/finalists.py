@@ -20,7 +20,7 @@ Default = Callable[[], Schedule | None]
 
 
 def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
-    """Return the best, the last paired timing's winner, the default, and the fastest others, each kernel once."""
+    """Return the finalists: the best, the winner of the last paired timing, the default, and the fastest others."""
     if ledger.best is None or ledger.best.seconds is None:
         return ()
     fingerprint = canonical_json(ledger.fingerprint)
@@ -37,7 +37,7 @@ def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
         except ValueError:
             return position
 
-    selected = paired_timing.let_in(list(timed.values()), module_of, lambda i: structure(schedules[i]))
+    selected = paired_timing.select_entrants(list(timed.values()), module_of, lambda i: structure(schedules[i]))
     fastest = [schedules[i] for i in selected]
     candidates: dict[str, Candidate] = {}
     winners = [r.schedule for r in trials if r.rank is not None][-1:]  # ranks of the last paired timing
@@ -108,10 +108,10 @@ def remeasure(
     incumbent = _incumbent(ledger, entrants)
     remeasured = paired_timing.remeasure(runner, entrants, ranks, seconds=seconds, incumbent=incumbent)
     ranked: list[paired_timing.Ranked | None] = list(remeasured.standings)
-    vendor, seconds_of_it = remeasured.vendor, remeasured.vendor_seconds
-    if vendor is not None and seconds_of_it:
-        time_of_it = statistics.median(seconds_of_it)
-        faster = sum(statistics.median(standing.seconds) < time_of_it for standing in remeasured.standings[1:])
+    vendor, vendor_seconds = remeasured.vendor, remeasured.vendor_seconds
+    if vendor is not None and vendor_seconds:
+        vendor_median = statistics.median(vendor_seconds)
+        faster = sum(statistics.median(standing.seconds) < vendor_median for standing in remeasured.standings[1:])
         first = remeasured.library_won and ledger.run.order is None  # the library's order of sums is unknown
         ranked.insert(0 if first else 1 + faster, None)
     rows: list[tuple[paired_timing.Ranked | None, int | None]] = [(standing, None) for standing in remeasured.failed]
@@ -119,7 +119,7 @@ def remeasure(
     for standing, rank in rows:
         if standing is None:
             if vendor is not None:
-                ledger.append(_library_trial(ledger, vendor, seconds_of_it, rank))
+                ledger.append(_library_trial(ledger, vendor, vendor_seconds, rank))
             continue
         candidate, entrant = entrants[standing.position], standing.entrant
         known = ledger.known.get(candidate.kernel.digest)

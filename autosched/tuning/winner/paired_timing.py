@@ -34,7 +34,7 @@ SECONDS = 60.0
 TIE = 0.01  # schedules with a smaller relative difference count as equally fast
 
 
-def let_in(
+def select_entrants(
     screened: Sequence[Timing],
     module_of: Callable[[int], object] = int,
     structure_of: Callable[[int], object] = int,

@@ -95,10 +95,10 @@ def read_arguments(
                 fill, zeroed = InputFill("constant", (0.0,)), False
             if kind == "output" and fill is not None and any(n not in sizes for e in shape for n in e.names):
                 table.fail("the shape of an output with contents may only use sizes", "shape")
-            given_tolerances = _tolerance(tolerances, name, chosen) if kind in ("output", "inout") else {}
-            atol, rtol = (tolerances.attempt(key, _usual, given_tolerances.get(key), usual) for key in ("atol", "rtol"))
+            own_tolerances = _tolerance(tolerances, name, chosen) if kind in ("output", "inout") else {}
+            atol, rtol = (tolerances.attempt(key, _usual, own_tolerances.get(key), usual) for key in ("atol", "rtol"))
             atol_by, rtol_by = (
-                e if isinstance(e := given_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
+                e if isinstance(e := own_tolerances.get(key), Expression) else None for key in ("atol", "rtol")
             )
             argument = KernelArgument(
                 name,

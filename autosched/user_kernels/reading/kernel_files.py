@@ -57,7 +57,7 @@ from search_spaces.spaces.parameters import Parameter, Value
 
 RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # reserved: names of metrics and of the launch
 _VALUE = (int, float, str, bool)
-_TAKEN = (
+_RESERVED = (
     "file",
     "sizes",
     "self",
@@ -285,7 +285,7 @@ class _KernelFileReader:
         sizes = {}
         for name, value in table.items():
             self._add(table, name, "int")
-            if hasattr(Problem, name) or name in _TAKEN or keyword.iskeyword(name) or name.startswith("_"):
+            if hasattr(Problem, name) or name in _RESERVED or keyword.iskeyword(name) or name.startswith("_"):
                 table.fail(f"a size cannot be named {name!r}: choose another name", name)
             sizes[name] = table.attempt(name, whole_number, name, value, 1)
         return sizes

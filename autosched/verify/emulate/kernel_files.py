@@ -62,7 +62,7 @@ FRONT_ENDS = (
     FrontEnd(
         "CuTe DSL",
         ("cutlass.cute", "cutlass"),
-        "write the __ptx__ of what cute.compile[cute.KeepPTX()] returns to a file, and verify that",
+        "write the attribute __ptx__ of the result of cute.compile[cute.KeepPTX()] to a file, and verify it",
     ),
     FrontEnd("cuTile", ("cuda.tile",), "write a cubin with cuda.tile.compilation.export_kernel, and verify that"),
     FrontEnd("TileLang", ("tilelang",), "write tilelang.lower(...).kernel_source to a .cu file, and verify that"),

@@ -41,17 +41,17 @@ class LaunchMemory:
     arguments: tuple[Argument, ...]
     inputs: dict[str, Array]
     memory: Memory
-    _places: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # by the identity of an array
+    _locations: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # by the identity of an array
 
     def names_of(self, values: Sequence[Any]) -> frozenset[str]:
         """Return the names of the operands that arguments lead to."""
-        locations = (self._places.get(id(a)) for value in values for a in arrays_in(value))
+        locations = (self._locations.get(id(a)) for value in values for a in arrays_in(value))
         return frozenset(entry[0] for entry in locations if entry is not None)
 
     def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
         """Return an argument's contents after the launch: an array, a tuple of those in a list or a struct, or None."""
         if isinstance(value, np.ndarray):
-            entry = self._places.get(id(value))
+            entry = self._locations.get(id(value))
             if entry is None or entry[0] not in outputs:
                 return None
             name, offset, like = entry
@@ -132,19 +132,19 @@ class _Passing:
         return {id(a): region for region in joined for a in region.members}
 
     @staticmethod
-    def place_of(array: Array, region: _Region) -> int:
+    def offset_of(array: Array, region: _Region) -> int:
         """Return the offset of an array in its region, in bytes."""
         return int(array.__array_interface__["data"][0]) - region.start if len(region.members) > 1 else 0
 
     def operand(self, array: Array, name: str) -> tuple[Operand, int]:
         """Return the array of the launch that contains ``array``, and the offset in it."""
         region = self.regions[id(array)]
-        offset = self.place_of(array, region)
+        offset = self.offset_of(array, region)
         if region.operand is None:
             each = min(_unsigned_bytes(a.dtype.itemsize) for a in region.members)
             data = np.zeros(region.end - region.start if region.members[0].nbytes else 0, np.uint8)
             for a in region.members:
-                at = self.place_of(a, region)
+                at = self.offset_of(a, region)
                 data[at : at + a.nbytes] = np.ascontiguousarray(a).reshape(-1).view(np.uint8) if a.nbytes else 0
             if data.size % each:
                 each = 1
@@ -152,7 +152,7 @@ class _Passing:
             filled = np.zeros(data.size, bool)
             for a in region.members:
                 if id(a) in self.filled:
-                    at = self.place_of(a, region)
+                    at = self.offset_of(a, region)
                     filled[at : at + a.nbytes] = True
             # If the kernel fills only a part of the region, the rest has input values.
             role = "output" if filled.all() and any(id(a) in self.filled for a in region.members) else "inout"
@@ -211,7 +211,7 @@ class _Passing:
             if region.operand is None:
                 continue
             array = next(a for a in region.members if id(a) == identity)
-            locations[identity] = (region.operand.name, self.place_of(array, region), array)
+            locations[identity] = (region.operand.name, self.offset_of(array, region), array)
         return LaunchMemory(passed, self.inputs, memory, locations)
 
     def shown(self, k: int) -> str:

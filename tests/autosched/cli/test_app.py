@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from autosched.cli import app
+from autosched.cli.command_functions import FUNCTIONS, summary
 from autosched.cli.options import spellings
-from autosched.cli.places import PLACES, summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import HostFailure
 from search_spaces import catalogue
@@ -60,7 +60,7 @@ def test_help_lists_the_summaries_of_all_commands(run: Run, monkeypatch: pytest.
     monkeypatch.undo()
     monkeypatch.setattr(app, "outline", app.build)
     assert run("--help") == read
-    assert all(PLACES[name] and summary(name) for name in PLACES if name not in spellings.HIDDEN)
+    assert all(FUNCTIONS[name] and summary(name) for name in FUNCTIONS if name not in spellings.HIDDEN)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

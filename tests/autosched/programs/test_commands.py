@@ -50,7 +50,7 @@ def test_stored_programs_are_checked(command: RunCommand, database: str) -> None
     unknown = command("check", "--static", "--db", database, status=2)
     assert "cannot compare" in unknown and "(--program FILE)" in unknown
     assert "same" in command("check", "--static", "--db", database, "--program", GEMM)
-    assert "not judged: 1 best schedule of gemm_relu" in command("db", "check", "--db", database)
+    assert "not checked: 1 best schedule of gemm_relu" in command("db", "check", "--db", database)
     assert command("db", "check", "--db", database, "--program", GEMM) == "nothing is wrong"
     assert "has no program other" in command(
         "check", "--static", "--db", database, "--program", f"{GEMM}:other", status=2

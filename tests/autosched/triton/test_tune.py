@@ -208,7 +208,7 @@ class TestCommandLine:
         assert status == 0 and "allowed slowdown" in out and "5%" in out
         for command in (("report", "--out", tmp_path / "r.html"), ("db", "check"), ("train", "--out", tmp_path / "m")):
             status, out, err = self.run(capsys, *command, "--db", db, "--triton", f"{FILE}:scale")
-            assert (status == 0 or command[0] == "train") and "not judged" not in out and "no such option" not in err
+            assert (status == 0 or command[0] == "train") and "not checked" not in out and "no such option" not in err
 
     @pytest.mark.parametrize(
         ("changed", "said"),

@@ -111,7 +111,7 @@ __global__ void gather(float* y, const float* x, const int* at, int n) {
 
 @needs_compiler
 @needs_nvrtc
-@pytest.mark.parametrize("launch", [None, LaunchRun("as asked", Order("random", 7), 2)])
+@pytest.mark.parametrize("launch", [None, LaunchRun("requested", Order("random", 7), 2)])
 def test_a_reference_may_change_its_arrays(launch: LaunchRun | None) -> None:
     def reference(x: Any, at: Any) -> Any:
         at -= 1

@@ -65,7 +65,7 @@ def test_a_verification_is_json_that_names_every_run() -> None:
     assert (first["cases"], first["order"], first["turns"]) == (["random"], "ascending", 0)
     assert {"integers", "nan"} <= set(edge["cases"]) and (edge["order"], edge["seed"]) == ("random", 5)
     assert first["problem"] == problem.to_json() and edge["blocks"] is None
-    again = [run for run in verification["runs"] if run["name"] == "inputs drawn again"]
+    again = [run for run in verification["runs"] if run["name"] == "other random inputs"]
     assert {run["seed"] for run in again} == {6, 7, 8} and {run["order"] for run in again} == {"random"}
     shown = verification_line(json.dumps(verification))
     assert (

@@ -38,7 +38,7 @@ from measurements.runners.cuda.runner import cuda_available, cuda_device
 from measurements.trials.recording import installed
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
-_ASK_SECONDS = 10.0  # time limit of another program
+_PROBE_SECONDS = 10.0  # time limit of another program
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
 _EXTRAS = (  # purpose, name, and package of each extra
     ("--plot, --picture", "pictures", "matplotlib"),
@@ -107,7 +107,7 @@ class Ability:
 
 
 def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> int:
-    """Show what can run here, and how to get the rest.
+    """Show what can run on this machine, and how to install what is missing.
 
     The report lists GPUs, driver, NVRTC, compilers and libraries, and the features that each of them enables.
     """
@@ -155,7 +155,7 @@ def _show(
         )
         for g in cuda.gpus
     ]
-    rows = [("GPU", text) for text in gpus] or [("GPU", f"none answers: {cuda.reason}")]
+    rows = [("GPU", text) for text in gpus] or [("GPU", f"no GPU responds: {cuda.reason}")]
     for part in parts:
         rows.append((part.name, ", ".join(text for text in (part.version or "none", part.note) if text)))
     contents = f"{formatting.count(cache.files)} files, {formatting.size(cache.bytes)}" if cache.files else "empty"
@@ -274,7 +274,7 @@ def _answer(program: str, *arguments: str) -> str:
     if path is None:
         return ""
     try:
-        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=_ASK_SECONDS, check=True)
+        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip().partition("\n")[0]

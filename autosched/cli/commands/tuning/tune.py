@@ -11,7 +11,7 @@
 - ``verification``: result of the full verification of the best schedule, or ""
 - ``objectives``: the better direction of each, and with several of them ``front``, the Pareto-optimal trials
 - ``stopped``: a reason, or ""
-- ``remeasured``: null, or the result of timing the fastest schedules in turns: ``clear``, ``rounds``, ``entrants`` in
+- ``remeasured``: null, or the result of the final paired timing: ``clear``, ``rounds``, ``entrants`` in
   order with their median ``seconds``, ``failed`` (``status`` and ``reason``), and ``library`` (the winner's time over
   the vendor library's, as ``median``, ``low`` and ``high``), which is null with a reason in ``why_not``
 - ``best``: null, or a trial as in ``autosched best --json``
@@ -257,7 +257,7 @@ def tune(
     if db is None:
         db = _own_database()
     from autosched.tuning import tune as tuner  # lazy: this import takes a second
-    from autosched.verify.runs import LIMIT_TOLD
+    from autosched.verify.runs import LIMIT_TEXT
 
     reference = bits.reference(problem, search.device, template or ())
     if not json:
@@ -294,7 +294,7 @@ def tune(
             control_files=controls.control_files or (),
         )
 
-    result = searched(run, json=json, limit=LIMIT_TOLD)
+    result = searched(run, json=json, limit=LIMIT_TEXT)
     if files.csv is not None:
         result.to_csv(replaceable(files.csv))
     if files.t4 is not None:

@@ -14,7 +14,13 @@ import typer
 
 from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
-from autosched.cli.options.logged_problems import RowsOption, estimates_told, existing_store, logged_problems, row_sizes
+from autosched.cli.options.logged_problems import (
+    RowsOption,
+    estimate_progress,
+    existing_store,
+    logged_problems,
+    row_sizes,
+)
 from autosched.cli.options.problem import one_of, whole_number
 from autosched.cli.options.search import (
     BackendOption,
@@ -198,7 +204,7 @@ def _recorded(calls: str, chip: "Device", rows: Sequence[int], db: str) -> "tupl
 
     members = logged_problems(calls, chip, rows)
     with existing_store(db) as store:
-        return with_headroom(members, Estimator(chip, store), estimates_told(len(members)))
+        return with_headroom(members, Estimator(chip, store), estimate_progress(len(members)))
 
 
 def _show(result: "SuiteResult") -> None:

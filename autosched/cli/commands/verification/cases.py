@@ -30,7 +30,7 @@ def launch_case(
     """
     counted = [
         f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT
-    ]  # a timeout is neither right nor wrong
+    ]  # a timeout shows neither success nor failure
     outcome = "refused" if counted else outcome_of_launch(status)
     first = counted[0] if counted else None
     return CheckedCase(

@@ -93,7 +93,7 @@ def verify_executable(
                 program,
                 target(effort.device),
                 plan,
-                _tell,
+                _print_finding,
                 driver=executable.driver,
                 undefined_memory=not undefined.allow_undefined,
             )
@@ -158,7 +158,7 @@ def _launches(count: int) -> str:
     return f"{count} launch{'es' if count != 1 else ''}"
 
 
-def _tell(finding: LaunchFinding | str) -> None:
+def _print_finding(finding: LaunchFinding | str) -> None:
     if isinstance(finding, str):
         _line(finding)
         return

@@ -19,7 +19,7 @@ from autosched.cli.options.verified_files import (
     Submission,
     UndefinedMemory,
     describes_a_launch,
-    refuse_others,
+    refuse_inapplicable,
 )
 from autosched.cli.terminal.errors import InputError
 
@@ -67,13 +67,13 @@ def verify_file(
     if submission.task:
         from autosched.cli.commands.verification.submission import verify_submission
 
-        refuse_others(ctx, file, SUBMISSION)
+        refuse_inapplicable(ctx, file, SUBMISSION)
         _refuse_arguments(file, SUBMISSION, arguments)
         return verify_submission("verify", file, submission, effort, findings, inputs, output)
     user_file = recognise(file)
     launched = user_file.name or describes_a_launch(ctx)
     kind = FileKind.BINARY if user_file.kind is FileKind.EXECUTABLE and launched else user_file.kind
-    refuse_others(ctx, file, kind)
+    refuse_inapplicable(ctx, file, kind)
     if kind is FileKind.EXECUTABLE:
         from autosched.cli.commands.verification.executable import verify_executable
 

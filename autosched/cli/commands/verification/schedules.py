@@ -46,7 +46,7 @@ from autosched.reporting.ci import Summary
 from autosched.reporting.exit_status import ExitStatus
 from autosched.reporting.readings import readings
 from autosched.verify.launch_plan import TIME_LIMIT, LaunchRun
-from autosched.verify.runs import LIMIT_TOLD, VerifySettings
+from autosched.verify.runs import LIMIT_TEXT, VerifySettings
 from autosched.verify.schedules import verify as emulate_all
 from autosched.verify.verdict import Verdict
 from measurements.emulator import check_ready
@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # imported lazily, because most verifications use no database
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
-AS_ASKED = "as asked"  # name of the run that the launch options describe
+REQUESTED_RUN = "requested"  # name of the run that the launch options describe
 
 
 @grouped
@@ -117,10 +117,10 @@ def verify(  # noqa: D103  (its docstring is assigned below)
     output: Output,
 ) -> int:
     order = order_from(findings.order, findings.turns, launches)
-    requested_run = LaunchRun(AS_ASKED, order, launches, findings.perturb)
+    requested_run = LaunchRun(REQUESTED_RUN, order, launches, findings.perturb)
     settings = VerifySettings(
         "full" if effort.full else "quick", seed, effort.seconds(TIME_LIMIT),
-        launch=None if requested_run == LaunchRun(AS_ASKED) and findings.order is None else requested_run,
+        launch=None if requested_run == LaunchRun(REQUESTED_RUN) and findings.order is None else requested_run,
         suppressions=findings.suppressions(),
         batch_invariant=effort.batch_invariant,
     )  # fmt: skip
@@ -342,7 +342,7 @@ def _emulate(
 ) -> None:
     """Emulate schedules and append each result to ``results``."""
     counts: Counter[str] = Counter()
-    with Progress(stderr_console(), "emulated", len(schedules), LIMIT_TOLD) as progress:
+    with Progress(stderr_console(), "emulated", len(schedules), LIMIT_TEXT) as progress:
         used = TemplateSet([template_named(name) for name in dict.fromkeys(s.template for s in schedules)])
         emulated = emulate_all(used, problem, schedules, device, settings, workers=workers)
         for result in emulated:

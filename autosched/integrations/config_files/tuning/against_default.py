@@ -137,7 +137,7 @@ def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> Default
     return DefaultComparison(default, tuned, ratio, interval)
 
 
-def compare_in_turns(
+def compare_alternately(
     default: TimedConfig, tuned: TimedConfig, measure: Callable[[Config], float], rounds: int = ROUNDS
 ) -> DefaultComparison:
     """Time two configurations alternately, each first in every other round.

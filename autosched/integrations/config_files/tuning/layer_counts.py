@@ -6,8 +6,8 @@ are computed from the counts as for any Triton launch (``autosched/triton/estima
 experts uniformly and independently.
 
 Constants per warp and iteration describe the code that Triton 3.9 generates from vLLM's kernel; they are linear fits
-over a dozen tiles. ``_TURN`` and ``_COPY`` are counts of an iteration and of each copy in it; ``_ONCE`` and similar
-constants are counts of code outside the loop.
+over a dozen tiles. ``_ITERATION`` and ``_COPY`` are counts of an iteration and of each of its copies. ``_ONCE`` and
+others are counts of code outside the loop.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SPACE: dict[str, tuple[int, ...]] = {
     "num_warps": (4, 8),
     "num_stages": (2, 3, 4, 5),
 }
-_TURN, _COPY = 24.0, 4.8  # integer instructions per warp
+_ITERATION, _COPY = 24.0, 4.8  # integer instructions per warp
 _ONCE, _ONCE_COPY = 120.0, 26.0  # integer instructions per warp before and after the loop
 _WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # multiplications of addresses outside the loop
 _DECODED = 0.8  # integer instructions per 8-bit float of a fragment that is converted to 16 bits
@@ -251,7 +251,7 @@ def _executed(
     """Return the instructions of a warp's code, and the number of each operation of the warps of a block."""
     copies = copied / 16 / (32 * c.warps)  # number per thread and iteration
     results = c.m * c.n / (32 * c.warps)
-    integer = _TURN + _COPY * copies + _DECODED * tile.decoded + tile.converted
+    integer = _ITERATION + _COPY * copies + _DECODED * tile.decoded + tile.converted
     once = _ONCE + _ONCE_COPY * copies
     scaled = 2 * results if layer.block_shape else np.zeros_like(results)
     # Multiplications of the final sums by the router's weight and by the scales of rows and columns.

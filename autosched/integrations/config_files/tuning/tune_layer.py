@@ -20,7 +20,7 @@ from autosched.integrations.config_files.layer import Layer
 from autosched.integrations.config_files.tuning.against_default import (
     TimedConfig,
     compare,
-    compare_in_turns,
+    compare_alternately,
 )
 from autosched.integrations.config_files.tuning.layer_counts import (
     ConfigColumns,
@@ -186,7 +186,7 @@ def _choice(
         timing = Timing.estimate(seconds[best]) if timed is None else Timing.of([seconds[best]])
         comparison = compare(default.timed(None), tuned.timed(timing), format)
     elif timed is not None:
-        comparison = compare_in_turns(default.timed(None), tuned.timed(None), timed)
+        comparison = compare_alternately(default.timed(None), tuned.timed(None), timed)
     else:
         if tuned.spills and not default.spills:
             tuned = default

@@ -358,7 +358,7 @@ def test_user_kernels_are_exported_and_imported(here: Path, capsys: pytest.Captu
     assert run(["db", "check", "--db", "c.db"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "nothing is wrong",
-        "not judged: 1 best schedule of thrice, whose kernels are not known here",
+        "not checked: 1 best schedule of thrice, whose kernel files were not given",
     ]
     assert run(["db", "check", "--db", "c.db", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["not_judged"] == {"thrice": 1}

@@ -166,7 +166,7 @@ def test_order_and_launches_are_options_except_for_stored_schedules(run: Run, fa
     assert (
         run("verify", "matmul", *SMALL, "--sample", "1", "--order", "random", "--turns", "7", "--launches", "2")[0] == 0
     )
-    assert [call["settings"].launch for call in fake.calls] == [None, LaunchRun("as asked", Order("random", 7), 2)]
+    assert [call["settings"].launch for call in fake.calls] == [None, LaunchRun("requested", Order("random", 7), 2)]
     status, _, err = run("verify", "matmul", *SMALL, "--db", "b.db", "--launches", "2")
     assert status == 2 and err.count("\n") == 1 and "--db" in err
 
@@ -331,7 +331,7 @@ def test_all_kinds_of_verification_have_the_same_options(run: Run, fake: FakeEmu
     assert run("verify", "matmul", *SMALL, *options)[0] == 0
     settings = fake.calls[0]["settings"]
     assert (settings.depth, settings.time_limit, settings.launch) == (
-        "full", 7.0, LaunchRun("as asked", perturb=True)
+        "full", 7.0, LaunchRun("requested", perturb=True)
     )  # fmt: skip
     assert [str(expected) for expected in settings.suppressions] == [suppress]
     for option in (("--perturb",), ("--suppress", suppress)):

@@ -22,7 +22,7 @@ from autosched.integrations.config_files.tuning.against_default import (
     ROUNDS,
     TimedConfig,
     compare,
-    compare_in_turns,
+    compare_alternately,
 )
 from autosched.integrations.config_files.tuning.sidecar import LayerChoice, TunedLayer, read_tuned, write_tuned
 from autosched.integrations.config_files.tuning.trials import trials_of, tuned_layers
@@ -130,7 +130,7 @@ def test_the_noise_of_measured_times_comes_from_rounds(gain: float, jitter: floa
         wobble = 1 + jitter * (-1) ** turn * (config == TUNED)
         return (2.0 if turn >= ROUNDS // 2 else 1.0) * wobble * (gain if config == DEFAULT else 1.0)
 
-    found = compare_in_turns(estimate(DEFAULT, None), estimate(TUNED, None), measure)
+    found = compare_alternately(estimate(DEFAULT, None), estimate(TUNED, None), measure)
     assert found.word == word
     assert seen.count(DEFAULT) == seen.count(TUNED) == ROUNDS and seen[:4] == [DEFAULT, TUNED, TUNED, DEFAULT]
 
@@ -164,7 +164,7 @@ def test_measured_times_are_compared_again_by_their_quartiles(tmp_path: Path) ->
         return next(wobbles) * (1.3 if config == DEFAULT else 1.0)
 
     wobbles = itertools.cycle((1.0, 1.01, 0.99))
-    made = tuned_layer(compare_in_turns(estimate(DEFAULT, None), estimate(TUNED, None), measure), "measured")
+    made = tuned_layer(compare_alternately(estimate(DEFAULT, None), estimate(TUNED, None), measure), "measured")
     with Store.open(tmp_path / "best.db") as store:
         store.extend(list(trials_of(tuned_layer(compare(estimate(DEFAULT, 1.0), estimate(TUNED, 2.0), "vllm")))))
         store.extend(list(trials_of(made)))

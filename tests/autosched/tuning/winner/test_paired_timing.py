@@ -172,15 +172,15 @@ def test_candidates_much_slower_in_screening_are_excluded(store: Store) -> None:
 
 def test_finalists_are_of_different_modules_if_there_are_enough() -> None:
     timings = [Timing(t, t, t, 9) for t in (1 + place / 10000 for place in range(100))]
-    assert paired_timing.let_in(timings, lambda i: i // 10) == list(range(0, 100, 10))
-    assert paired_timing.let_in(timings, lambda i: i // 50) == [0, 1, 2, 3, 4, 50]
-    assert paired_timing.let_in(timings) == list(range(paired_timing.MOST_ENTRANTS))
+    assert paired_timing.select_entrants(timings, lambda i: i // 10) == list(range(0, 100, 10))
+    assert paired_timing.select_entrants(timings, lambda i: i // 50) == [0, 1, 2, 3, 4, 50]
+    assert paired_timing.select_entrants(timings) == list(range(paired_timing.MOST_ENTRANTS))
 
 
 def test_finalists_are_of_different_structures_if_there_are_too_many() -> None:
     timings = [Timing(t, t, t, 9) for t in (1 + place / 10000 for place in range(100))]
     most = paired_timing.MOST_ENTRANTS
-    selected = paired_timing.let_in(timings, structure_of=lambda i: min(i // 45, 1))
+    selected = paired_timing.select_entrants(timings, structure_of=lambda i: min(i // 45, 1))
     assert selected == [*range(most - 1), 45]
 
 
@@ -252,12 +252,12 @@ def test_rounds_are_added_until_the_winner_is_clear_or_a_limit_is_reached(store:
 
 def test_the_number_of_finalists_grows_with_the_noise_of_screening() -> None:
     exact = [Timing(t, t, t, 7) for t in 1 + 0.015 * np.arange(40)]
-    assert paired_timing.let_in(exact[::-1]) == list(range(39, 33, -1)), "the fewest, and the fastest first"
+    assert paired_timing.select_entrants(exact[::-1]) == list(range(39, 33, -1)), "the fewest, and the fastest first"
     loose = [Timing(t.median, 0.98 * t.median, 1.02 * t.median, 7) for t in exact]
-    assert paired_timing.FEWEST_ENTRANTS < len(paired_timing.let_in(loose)) < paired_timing.MOST_ENTRANTS
+    assert paired_timing.FEWEST_ENTRANTS < len(paired_timing.select_entrants(loose)) < paired_timing.MOST_ENTRANTS
     ties = [Timing(1 + 1e-6 * i, 1.0, 1.0, 7) for i in range(100)]
-    assert len(paired_timing.let_in(ties)) == paired_timing.MOST_ENTRANTS
-    assert paired_timing.let_in([]) == []
+    assert len(paired_timing.select_entrants(ties)) == paired_timing.MOST_ENTRANTS
+    assert paired_timing.select_entrants([]) == []
 
 
 def test_a_failure_in_a_later_round_restarts_the_final_without_the_entrant() -> None:

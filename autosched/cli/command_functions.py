@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autosched.cli.options import spellings
 
-PLACES = {  # module:function, below autosched.cli.commands
+FUNCTIONS = {  # module:function, below autosched.cli.commands
     "best": "best:best",
     "check": "check:check",
     "devices": "machine.list_devices:devices",
@@ -44,14 +44,14 @@ PLACES = {  # module:function, below autosched.cli.commands
 
 def call_of(name: str) -> Callable[..., int]:
     """Import the module of a command and return its function. Modules of other commands are not imported."""
-    module, _, function = PLACES[name].partition(":")
+    module, _, function = FUNCTIONS[name].partition(":")
     call: Callable[..., int] = getattr(import_module(f"autosched.cli.commands.{module}"), function)
     return call
 
 
 def summary(name: str) -> str:
     """Return the first line of a command's docstring. Only the packages above its module are imported."""
-    module, _, function = PLACES[name].partition(":")
+    module, _, function = FUNCTIONS[name].partition(":")
     spec = find_spec(f"autosched.cli.commands.{module}")
     source = ""
     if spec is not None and spec.origin is not None and Path(spec.origin).suffix == ".py":

@@ -1,7 +1,9 @@
 """Compare every output element with the reference, within the problem's tolerance.
 
-Where the reference is NaN or infinite, the output must be the same. A value that rounds to infinity in the output's
-type may be infinite. Where the tolerance is not finite, the output must be the rounded reference.
+``errors`` decides for every comparison with a tolerance which elements are right. Where the reference is NaN or
+infinite, the output must be the same. A value that rounds to infinity in the output's type may be infinite. An infinity
+of a reference that was itself rounded may be any value that rounds to it. Where the tolerance is not finite, the output
+must be the rounded reference.
 """
 
 from __future__ import annotations
@@ -15,8 +17,16 @@ import numpy as np
 from search_spaces.arrays import Array, BoolArray, FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Problem
+from search_spaces.operators.sorted_limits import sorted_limits
 
 _CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in the cache
+
+
+class Errors(NamedTuple):
+    """Errors of elements over their tolerances, 0 for right ones without a finite error, and a mask of wrong ones."""
+
+    ratio: FloatArray
+    wrong: BoolArray
 
 
 class Check(NamedTuple):
@@ -75,10 +85,12 @@ def check(
                 f"output {operand.name} must be {operand.dtype.storage} of shape {operand.shape}, "
                 f"not {found.dtype} of shape {found.shape}"
             )
+        wanted, allowed, name = reference[operand.name], tolerance[operand.name], operand.name
+        if name in problem.unordered:
+            name, found, wanted, allowed = f"sorted {name}", *_sorted(operand.dtype, found, wanted, allowed)
         result = compare(
-            operand.name, operand.dtype, found, reference[operand.name], tolerance[operand.name],
-            signed_zeros=signed_zeros and operand.dtype.is_float,
-        )  # fmt: skip
+            name, operand.dtype, found, wanted, allowed, signed_zeros=signed_zeros and operand.dtype.is_float
+        )
         if not result.ok:
             return result
         if operand.name in unchanged and (
@@ -87,6 +99,22 @@ def check(
             return Check(False, math.inf, changed)
         worst = max(worst, result.worst)
     return Check(True, worst)
+
+
+def _sorted(
+    dtype: DType, found: Array, wanted: FloatArray, allowed: FloatArray
+) -> tuple[Array, FloatArray, FloatArray]:
+    """Return the stored elements, expected values and tolerances of a vector, all sorted.
+
+    Elements without a finite tolerance must be the rounded reference.
+    """
+    bounded = np.isfinite(allowed)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = np.where(bounded, wanted, dtype.load(dtype.store(wanted)))
+        lower, upper = sorted_limits(wanted, np.where(bounded, allowed, 0.0))
+        same = lower == upper  # also of infinities
+        middle, error = np.where(same, lower, (lower + upper) / 2), np.where(same, 0.0, (upper - lower) / 2)
+    return found[np.argsort(dtype.load(found), kind="stable")], middle, error
 
 
 def _changed(name: str, found: Array, before: Array, unchanged: BoolArray) -> str:
@@ -112,6 +140,7 @@ def compare(
     tolerance: FloatArray,
     *,
     signed_zeros: bool = False,
+    rounded_to: DType | None = None,
 ) -> Check:
     """Compare one stored array with its expected values.
 
@@ -122,6 +151,7 @@ def compare(
         reference: Expected values, which broadcast to its shape. 64-bit integers are compared in the stored type.
         tolerance: Absolute tolerance, which broadcasts to its shape.
         signed_zeros: If True, -0 is wrong where the reference is +0.
+        rounded_to: As in ``errors``.
 
     Returns:
         The result, as from ``check``.
@@ -130,29 +160,20 @@ def compare(
     flat = np.ascontiguousarray(found).reshape(-1)
     wanted = np.broadcast_to(reference, shape).reshape(-1)
     allowed = np.broadcast_to(tolerance, shape).reshape(-1)
-    exact = wanted.dtype.kind in "iu"
+    exact = _is_exact(wanted)
     comparable = not signed_zeros and exact == (flat.dtype == wanted.dtype)
     if comparable and np.array_equal(flat if exact else dtype.load(flat), wanted):
         return Check(True, 0.0)
     worst, wrong, first = 0.0, 0, -1
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            values, may = dtype.load(flat[part]), allowed[part]
-            plain = may.min() > 0.0 and may.max() < math.inf  # nearly always; NaN is neither
-            may = may if plain else np.where(np.isfinite(may), may, 0.0)
-            error = _apart(flat[part], wanted[part]) if exact else np.abs(values - wanted[part])
-            bad = ~(error <= may)  # not (error > may): NaN must be bad
-            ratio = error / may if plain else np.where(error == 0, 0.0, error / may)
-            suspects = np.flatnonzero(bad)
-            if suspects.size:
-                same = suspects[_same(dtype, values[suspects], wanted[part][suspects], allowed[part][suspects])]
-                bad[same], ratio[same] = False, 0.0
-            if signed_zeros:
-                zeros = np.flatnonzero(values == 0)
-                of_reference = wanted[part][zeros]
-                turned = zeros[np.signbit(values[zeros]) & (of_reference == 0) & ~np.signbit(of_reference)]
-                bad[turned], ratio[turned] = True, math.inf
+        ratio, bad = errors(dtype, flat[part], wanted[part], allowed[part], rounded_to=rounded_to)
+        if signed_zeros:
+            values = dtype.load(flat[part])
+            zeros = np.flatnonzero(values == 0)
+            of_reference = wanted[part][zeros]
+            turned = zeros[np.signbit(values[zeros]) & (of_reference == 0) & ~np.signbit(of_reference)]
+            bad[turned], ratio[turned] = True, math.inf
         largest = float(ratio.max())
         worst = max(worst, math.inf if math.isnan(largest) else largest)
         count = int(bad.sum())
@@ -168,29 +189,73 @@ def compare(
     )
 
 
+def errors(
+    dtype: DType, found: Array, wanted: FloatArray, allowed: FloatArray, *, rounded_to: DType | None = None
+) -> Errors:
+    """Compare stored elements with their expected values.
+
+    Args:
+        dtype: Type of the stored bits.
+        found: The stored elements, in one dimension.
+        wanted: Expected values. 64-bit integers are compared in the stored type.
+        allowed: Absolute tolerances.
+        rounded_to: Type to which the expected values were rounded; None for exact ones.
+
+    Returns:
+        The errors over the tolerances, and a mask of the wrong elements.
+    """
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        exact = _is_exact(wanted)
+        values = dtype.load(found)
+        plain = allowed.size > 0 and allowed.min() > 0.0 and allowed.max() < math.inf  # nearly always; NaN is neither
+        may = allowed if plain else np.where(np.isfinite(allowed), allowed, 0.0)
+        error = _apart(found, wanted) if exact else np.abs(values - wanted)
+        wrong: BoolArray = ~(error <= may)  # not (error > may): NaN must be wrong
+        ratio: FloatArray = error / may if plain else np.where(error == 0, 0.0, error / may)
+        suspects = np.flatnonzero(wrong)
+        if suspects.size and dtype.mantissa_bits + 1 < dtype.bits:  # a float
+            at_suspects = values[suspects], wanted[suspects], allowed[suspects]
+            more, still = _at_limits(dtype, *at_suspects, rounded_to)
+            right = suspects[~still]
+            wrong[right], ratio[right] = False, more[~still]
+    return Errors(ratio, wrong)
+
+
+def _is_exact(wanted: FloatArray) -> bool:
+    """Return True for integers, which are compared without a conversion to floats."""
+    return wanted.dtype.kind in "iu"
+
+
 def _apart(one: Array, other: Array) -> FloatArray:
     """Return the distances of 64-bit integers as floats. The difference is computed exactly, and then rounded."""
     high, low = np.maximum(one, other), np.minimum(one, other)
     return (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
 
 
-def _same(
-    dtype: DType, found: FloatArray, wanted: FloatArray, allowed: FloatArray
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return a mask of elements that are equal after rounding to ``dtype``, where the tolerance does not decide.
+def _at_limits(
+    dtype: DType, found: FloatArray, wanted: FloatArray, allowed: FloatArray, rounded_to: DType | None
+) -> Errors:
+    """Compare elements that differ by more than a finite tolerance, or have none.
 
-    These are NaN, infinities, values beyond the largest number of ``dtype``, and those without a finite tolerance.
+    These are right if both are NaN or the same infinity, if both round to infinity within the tolerance, or if they are
+    the rounded reference where the tolerance is not finite.
     """
-    if dtype.mantissa_bits + 1 >= dtype.bits:  # integers
-        return np.zeros(found.shape, dtype=np.bool_)
     bounded = np.isfinite(allowed)
     error = np.where(bounded, allowed, 0.0)
     least, most = (dtype.load(dtype.store(wanted + sign * error)) for sign in (-1.0, 1.0))
     rounded = np.isfinite(wanted) & (np.isinf(found) | ~bounded) & ((found == least) | (found == most))
-    result: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = (
-        (np.isnan(found) & np.isnan(wanted)) | (found == wanted) | rounded
-    )
-    return result
+    right = (np.isnan(found) & np.isnan(wanted)) | (found == wanted) | rounded
+    ratio = np.zeros(found.shape)
+    if rounded_to is not None:
+        below = np.maximum(magnitudes(wanted, rounded_to) - np.copysign(1.0, wanted) * found, 0.0)
+        near = np.isinf(wanted) & bounded & (below <= allowed)
+        ratio, right = np.where(near & ~right & (below > 0), below / error, 0.0), right | near
+    return Errors(ratio, ~right)
+
+
+def magnitudes(wanted: FloatArray, rounded_to: DType) -> FloatArray:
+    """Return the magnitudes of expected values that were rounded; of infinities, the smallest that they may be."""
+    return np.minimum(np.abs(wanted), rounded_to.overflow)
 
 
 def error_text(

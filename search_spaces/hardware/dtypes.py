@@ -42,6 +42,12 @@ class DType:
         """Largest relative rounding error."""
         return 2.0 ** -(self.mantissa_bits + 1)
 
+    @property
+    def overflow(self) -> float:
+        """Smallest positive number that rounds to infinity; infinite for types without one, and for f64."""
+        exponent = _OVERFLOW_EXPONENTS.get(self.name)
+        return np.inf if exponent is None else 2.0**exponent * (1 - 2.0 ** -(self.mantissa_bits + 2))
+
     @cached_property
     def is_float(self) -> bool:
         """True for floats, including those that numpy lacks and stores as integers."""
@@ -156,6 +162,7 @@ SMALLEST = {
 # Names in ml_dtypes and torch of types that numpy lacks.
 NAMES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _EXPONENT_BITS = {"e4m3": 4, "e5m2": 5}
+_OVERFLOW_EXPONENTS = {"f16": 16, "bf16": 128, "f32": 128, "e5m2": 16}
 _SCALES = ("ue8m0", "ue4m3")
 _E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 _E2M1.setflags(write=False)

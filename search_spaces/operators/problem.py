@@ -120,8 +120,13 @@ class Problem(ABC):
 
     @property
     def checks_outputs(self) -> bool:
-        """True if ``check_outputs`` checks outputs, which then have no reference."""
+        """True if outputs are not compared element by element with ``reference``."""
         return False
+
+    @property
+    def unordered(self) -> tuple[str, ...]:
+        """Names of the output vectors whose elements may be in any order."""
+        return ()
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
         """Check stored outputs, if the problem has such a function.

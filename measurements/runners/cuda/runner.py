@@ -40,6 +40,7 @@ from measurements.runners.cuda.requests import (
 )
 from measurements.runners.cuda.supervisor import Outcome, Supervisor, TimeLimits
 from measurements.runners.streams import Call, PoolRunner, PoolStream
+from measurements.trials.comparison import check
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
 from measurements.trials.policy import Policy, described
 from measurements.trials.timing_statistics import StopRule
@@ -449,7 +450,7 @@ class CudaRunner(PoolRunner):
         if outcome.status is not Status.OK:
             return Measurement(outcome.status, self.provenance, outcome.reason)
         outputs = _outputs(candidate, outcome)
-        wrong = candidate.problem.check_outputs(candidate.problem.random_inputs(data.seed), outputs)
+        wrong = check(candidate.problem, candidate.problem.random_inputs(data.seed), outputs).reason
         return Measurement(Status.WRONG_RESULT, self.provenance, wrong) if wrong else None
 
     def _of_outputs(self, candidate: Candidate, program: Compiled, data: DataSet) -> Message:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from search_spaces.arrays import Array, BoolArray, FloatArray
+from search_spaces.operators.sorted_limits import sorted_limits
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.interpret import interpret
 from search_spaces.programs.language.ir import ProgramError
@@ -23,14 +24,6 @@ def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | ir.LoadTile | None:
         if isinstance(operation, ir.LoadTile) and operation.window.array.role == "inout":
             return operation
     return None
-
-
-def in_order(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the elements in ascending order, NaN last, with a bound for each position.
-
-    Each position gets the largest bound: if elements differ by at most that, so do the sorted elements.
-    """
-    return np.sort(values, axis=None), np.full(values.size, bounds.max(initial=0.0))
 
 
 def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unordered: Collection[str]) -> Outputs:
@@ -55,9 +48,12 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
         other = interpret(trace, inputs, order)
         for name in first[0]:
             one, two = ((values[name], bounds[name]) for values, bounds in (first, other))
-            if name in unordered:
-                one, two = in_order(*one), in_order(*two)
-            if not agrees(two[0], one[0], one[1] + two[1]).all():
+            alike = (
+                _overlap(sorted_limits(*one), sorted_limits(*two))
+                if name in unordered
+                else agrees(two[0], one[0], one[1] + two[1])
+            )
+            if not alike.all():
                 raise ProgramError(
                     f"{fetch.source}: {ir.spelled(fetch)}: {name} depends on the order of blocks and threads, "
                     f"through values of {fetch.window.array.name} that other blocks write: use only values that are "
@@ -72,3 +68,9 @@ def agrees(actual: FloatArray, wanted: FloatArray, bounds: FloatArray) -> BoolAr
         near = np.abs(actual - wanted) <= bounds
     same: BoolArray = near | (actual == wanted) | (np.isnan(actual) & np.isnan(wanted))
     return same
+
+
+def _overlap(one: tuple[FloatArray, FloatArray], other: tuple[FloatArray, FloatArray]) -> BoolArray:
+    """Return a mask of the positions whose limits have a value in common, or are all NaN."""
+    both: BoolArray = np.isnan(one[0]) & np.isnan(other[0])
+    return both | ((one[0] <= other[1]) & (other[0] <= one[1]))

@@ -7,6 +7,7 @@ import pytest
 from program_outputs import outputs
 
 from autosched.programs.loading import problem
+from measurements.trials.comparison import check
 from search_spaces.programs.builder import Builder, InOut, Input, Output, Program, program
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
 from search_spaces.programs.language.ir import Array, ProgramError
@@ -36,20 +37,20 @@ def test_every_atomic_returns_the_old_value(kind: str, type_: str) -> None:
         assert np.array_equal(found["table"], joined)
 
 
-def queue(unordered: bool) -> Program:
+def queue(unordered: bool, squares: bool = False) -> Program:
     def body(p: Builder, x: Array, count: Array, out: Array) -> None:
-        """Append the positive numbers."""
+        """Append the positive numbers, or their squares."""
         (i,) = p.blocks(x.shape, (64,))
         tile = p.load(p.window(x, (0, i), (1, 64)))
         keep = tile > 0.0
         counter = p.window(count, p.where(keep, p.columns(0, 64) * 0, -1), (1, 64))
         slot = p.atomic_add(p.full((1, 64), 1, "i32"), counter)
-        p.store(tile, p.window(out, p.where(keep, slot, -1), (1, 64)))
+        p.store(tile * tile if squares else tile, p.window(out, p.where(keep, slot, -1), (1, 64)))
 
     made = program(
         x=Input("n", "f32"), count=InOut("one", "i32"), out=InOut("slots", "f32", unordered=unordered)
     )(body)  # fmt: skip
-    return Program(f"queue_{unordered}", *list(vars(made).values())[1:])
+    return Program(f"queue_{unordered}_{squares}", *list(vars(made).values())[1:])
 
 
 def of_queue(unordered: bool) -> tuple[ProgramProblem, dict[str, np.ndarray]]:
@@ -72,10 +73,31 @@ def test_a_queue_with_a_missing_element_is_wrong() -> None:
     p, inputs = of_queue(True)
     (right, _), counted = p.expected(inputs), p.expected(inputs)[0]["count"]
     out, count = right["out"].astype(np.float32), counted.astype(np.int32)
-    assert p.check_outputs(inputs, {"out": out[::-1].copy(), "count": count}) == ""
+    assert check(p, inputs, {"out": out[::-1].copy(), "count": count}).ok
     out[5] = out[4]
-    assert "out" in (p.check_outputs(inputs, {"out": out, "count": count}) or "")
-    assert "count" in (p.check_outputs(inputs, {"out": right["out"].astype(np.float32), "count": count + 1}) or "")
+    assert not check(p, inputs, {"out": out, "count": count}).ok
+    assert not check(p, inputs, {"out": right["out"].astype(np.float32), "count": count + 1}).ok
+
+
+@pytest.mark.parametrize("largest", [1.8446743e19, 1.2676506e30, 1e18, np.inf, np.nan])
+def test_elements_of_a_queue_are_compared_next_to_an_element_with_a_large_bound(largest: float) -> None:
+    """A square next to the largest number has an infinite bound, and one of 1e36 a bound of 6e28."""
+    p = problem(queue(True, squares=True), n=4, one=1, slots=4)
+    x = np.array([1, 2, 3, largest], np.float32)
+    inputs = {"x": x, "count": np.zeros(1, np.int32), "out": np.zeros(4, np.float32)}
+    appended = x[x > 0]
+    with np.errstate(over="ignore"):
+        right = np.array([*appended * appended, *np.zeros(4 - appended.size)], np.float32)
+
+    def is_right(out: np.ndarray) -> bool:
+        return check(p, inputs, {"out": out, "count": np.array([appended.size], np.int32)}).ok
+
+    assert is_right(right) and is_right(right[::-1])
+    for place, value in ((2, 7.0), (3, 1e3)):
+        wrong = right.copy()
+        wrong[place] = value
+        assert not is_right(wrong)
+    assert not is_right(np.full(4, 7.0, np.float32))
 
 
 def test_an_array_of_undetermined_order_is_rejected() -> None:

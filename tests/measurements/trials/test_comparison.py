@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from measurements.trials.comparison import Check, check, compare
-from search_spaces.hardware.dtypes import BF16, F16, F32
+from measurements.trials.comparison import Check, check, compare, errors, magnitudes
+from search_spaces.hardware.dtypes import BF16, F16, F32, SCALAR_DTYPES, DType
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.row_reduction import LayerNorm, Reduce, Softmax
@@ -119,6 +119,20 @@ def test_values_that_round_to_infinity_may_be_infinite():
     assert compare("x", F16, np.float16([np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
     assert not compare("x", F16, np.float16([np.inf, -np.inf, np.inf]), wanted, np.full(3, 8.0)).ok
     assert not compare("x", F16, np.float16([-np.inf, -np.inf, 65504]), wanted, np.full(3, 8.0)).ok
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(F16, 65504.0), (BF16, 3.38953139e38), (F32, 3.4028235e38)])
+def test_an_infinity_of_a_rounded_reference_may_be_any_number_that_rounds_to_it(dtype: DType, largest: float) -> None:
+    stored = dtype.store([largest, largest, 0.9 * largest, largest, -largest, np.inf, -np.inf, np.nan])
+    wanted = np.array([np.inf, -np.inf, np.inf, np.inf, -np.inf, np.inf, np.inf, np.inf])
+    allowed = 4e-3 * magnitudes(wanted, dtype)
+    allowed[3] = 0.0
+    found = errors(dtype, stored, wanted, allowed, rounded_to=dtype)
+    assert found.wrong.tolist() == [False, True, True, True, False, False, True, True]
+    assert 0 < found.ratio[0] < 1 and found.ratio[5] == 0
+    assert errors(dtype, stored, wanted, allowed).wrong.tolist() == [True] * 5 + [False, True, True]
+    # a reference of another type: infinity in f64 is beyond every smaller type
+    assert errors(dtype, stored, wanted, allowed, rounded_to=SCALAR_DTYPES["f64"]).wrong[:2].all()
 
 
 @pytest.mark.parametrize(

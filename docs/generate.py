@@ -113,7 +113,7 @@ API = {
     ),
     "Tile programs": (
         *("tile.program", "tile.Input", "tile.Output", "tile.InOut", "tile.wg_map", "+tile.Builder", "tile.Program"),
-        *("tile.Beside", "tile.ProgramError"),
+        *("tile.ProgramTemplate", "tile.ProgramError"),
     ),
     "Layouts": ("+layouts.NestedLayout", "+layouts.SharedLayout", "+layouts.WgMap", "+layouts.LoweringConfig"),
     "Plug-ins": (

@@ -10,10 +10,10 @@ from autosched.programs.references import with_reference
 from measurements.files.bounded import read_bounded
 from measurements.files.python_file import NotLoaded, load_module
 from search_spaces.catalogue import register
-from search_spaces.programs.beside import Beside
 from search_spaces.programs.builder import Program
 from search_spaces.programs.language.ir import ProgramError
 from search_spaces.programs.problem import ProgramProblem, computes, problem_type
+from search_spaces.programs.program_template import ProgramTemplate
 from search_spaces.programs.template import operator, template
 from search_spaces.programs.text.program import parse
 
@@ -21,7 +21,7 @@ TEXTS = (".mlir", ".txt")
 _MOST_BYTES = 1 << 22  # maximum size of a text file
 
 
-def load(location: str) -> Program | Beside:
+def load(location: str) -> Program | ProgramTemplate:
     """Load as ``load_program`` does, but also accept a program that adds a template to an operator.
 
     Raises:
@@ -46,12 +46,12 @@ def load_program(location: str) -> Program:
         ProgramError: There is no such program; the message is one line.
     """
     loaded = _load(location)
-    if isinstance(loaded, Beside):
+    if isinstance(loaded, ProgramTemplate):
         raise ProgramError(f"{location}: {loaded.name} is a kernel template of {loaded.operator}, not an operator")
     return loaded
 
 
-def _load(location: str) -> Program | Beside:
+def _load(location: str) -> Program | ProgramTemplate:
     path, name = _split(location)
     if not path.is_file():
         problem = f"{path} is not a regular file" if path.exists() else f"no such file: {path}"
@@ -63,7 +63,7 @@ def _load(location: str) -> Program | Beside:
         module = load_module(path, module_name)
     except NotLoaded as error:
         raise ProgramError(str(error)) from error
-    programs = {p.name: p for p in vars(module).values() if isinstance(p, Program | Beside)}
+    programs = {p.name: p for p in vars(module).values() if isinstance(p, Program | ProgramTemplate)}
     if name:
         if name not in programs:
             raise ProgramError(f"{path} has no program {name}: it has {', '.join(programs) or 'none'}")
@@ -96,12 +96,12 @@ def register_program(program: Program) -> None:
     register(operator(program), template(program), replace=True)
 
 
-def register_beside(declared: Beside) -> None:
+def register_beside(declared: ProgramTemplate) -> None:
     """Add the program's template to the catalogue of this process; it replaces an earlier one of the same name."""
     register(declared.template(), replace=True)
 
 
-def register_at(location: str, reference: str = "") -> Program | Beside:
+def register_at(location: str, reference: str = "") -> Program | ProgramTemplate:
     """Load the program at ``location`` and add it to the catalogue of this process.
 
     Args:
@@ -116,11 +116,11 @@ def register_at(location: str, reference: str = "") -> Program | Beside:
         ValueError: A built-in operator has its name.
     """
     loaded = load(location)
-    if reference and isinstance(loaded, Beside):
+    if reference and isinstance(loaded, ProgramTemplate):
         raise ProgramError(f"{loaded.name} is verified against {loaded.operator}'s reference: omit --reference")
     if isinstance(loaded, Program) and reference:
         loaded = with_reference(loaded, reference)
-    if isinstance(loaded, Beside):
+    if isinstance(loaded, ProgramTemplate):
         register_beside(loaded)
     else:
         register_program(loaded)

@@ -111,7 +111,7 @@ def _on_cpu(problem: type[TileOperator], fixed: Mapping[str, Any], *arguments: A
     inputs = {o.name: _stored(o, tensors[o.name]) for o in operator.operands() if o.role != "output"}
     stored = torch.compiler.disable(_emulated)(operator, inputs) if cpu.is_emulated() else None
     if stored is None:
-        results, unchanged = operator.reference(inputs), operator.kept(inputs)
+        results, unchanged = operator.reference(inputs), operator.unchanged(inputs)
         stored = {o.name: o.dtype.store(results[o.name]) for o in operator.operands() if o.role != "input"}
         stored |= {name: np.where(mask, inputs[name], stored[name]) for name, mask in unchanged.items()}
     for name in problem.changed_inputs:

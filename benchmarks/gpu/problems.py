@@ -17,7 +17,7 @@ from search_spaces.operators.operator import Operator
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
 from search_spaces.operators.transpose import Transpose
-from search_spaces.programs.beside import Beside
+from search_spaces.programs.program_template import ProgramTemplate
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ def of_program(place: str, sizes: Sequence[str]) -> tuple[str, Problem]:
         ValueError: The program or its sizes are invalid.
     """
     program = register_at(place)
-    known = operator(program.operator if isinstance(program, Beside) else program.name)
+    known = operator(program.operator if isinstance(program, ProgramTemplate) else program.name)
     numbers: dict[str, int] = {}
     for text in sizes:
         name, _, number = text.partition("=")

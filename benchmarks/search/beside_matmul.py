@@ -15,7 +15,7 @@ from autosched.programs.loading import load
 from cost_models.analytic import predict
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.programs.beside import Beside
+from search_spaces.programs.program_template import ProgramTemplate
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import KernelTemplate
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1500)
     given = parser.parse_args()
     where, program = device(given.device), load(str(PROGRAM))
-    assert isinstance(program, Beside)
+    assert isinstance(program, ProgramTemplate)
     rows = []
     for problem in PROBLEMS:
         (_, template), (found, own) = (best(t, problem, where, given.samples) for t in (MATMUL, program.template()))

@@ -5,7 +5,7 @@
 
 from functools import cache
 
-from autosched.tile import Beside, Input, Output, program
+from autosched.tile import Input, Output, ProgramTemplate, program
 
 ENDS = ("none", "relu", "silu")
 
@@ -60,4 +60,4 @@ def of_matmul(q):
     return made, {"batch": q.batch, "m": q.m, "n": q.n, "k": q.k}
 
 
-MATMUL = Beside("matmul_program", "matmul", "matmul as a tile program", of_matmul)
+MATMUL = ProgramTemplate("matmul_program", "matmul", "matmul as a tile program", of_matmul)

@@ -73,7 +73,7 @@ def check(
         reference, tolerance = problem.expected(inputs)
     reference = problem.reference(inputs) if reference is None else reference
     tolerance = problem.tolerance(inputs) if tolerance is None else tolerance
-    worst, unchanged = 0.0, problem.kept(inputs)
+    worst, unchanged = 0.0, problem.unchanged(inputs)
     for operand in problem.operands():
         if operand.role not in ("output", "inout"):
             continue

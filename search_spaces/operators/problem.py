@@ -141,7 +141,7 @@ class Problem(ABC):
         """
         return None
 
-    def kept(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
+    def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
         """Return masks of the elements of ``inout`` arrays that must keep every bit, by array name."""
         return {}
 

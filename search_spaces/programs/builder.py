@@ -270,7 +270,7 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
     if unknown:
         raise ProgramError(f"unknown dynamic size {unknown[0]}: use the name of an extent of an array")
 
-    def made(function: Callable[..., None]) -> Program:
+    def declare(function: Callable[..., None]) -> Program:
         if all(a.role == "input" for a in arguments.values()):
             raise ProgramError(f"{source_of(function)}: a program needs an Output")
         try:
@@ -291,4 +291,4 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
             source=str(source_of(function)),
         )
 
-    return made
+    return declare

@@ -123,7 +123,7 @@ class ProgramProblem(Problem):
                 both[name] = whole, errors
         return {name: value for name, (value, _) in both.items()}, {name: bound for name, (_, bound) in both.items()}
 
-    def kept(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
+    def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
         """Return masks of the elements between the rows of strided arrays, which no program changes."""
         return {
             o.name: np.broadcast_to(np.arange(o.shape[-1]) >= o.columns, o.shape)

@@ -69,12 +69,12 @@ def _of_program(template: KernelTemplate, problem: Problem, device: Device) -> t
     """Return the parts of a tile program's order; None for another template."""
     if template.source is None or template.source.header != "autosched/tile/ring.cuh":
         return None
-    from search_spaces.programs.beside import Beside
     from search_spaces.programs.problem import ProgramProblem
+    from search_spaces.programs.program_template import ProgramTemplate
     from search_spaces.sum_orders.programs import program_parts
 
     own = getattr(template.space, "__self__", None)
-    tile_problem = own.problem(problem) if isinstance(own, Beside) else problem
+    tile_problem = own.problem(problem) if isinstance(own, ProgramTemplate) else problem
     return program_parts(tile_problem, device) if isinstance(tile_problem, ProgramProblem) else None
 
 

@@ -228,7 +228,7 @@ class QkNormRopeAppend(TileProblem):
         known &= (number >= 0) & (number < self.pages)
         return np.where(known, number * self.page + place % self.page, -1)
 
-    def kept(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
+    def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
         """Return masks of the cache's elements in which no token is stored."""
         slots = self.slots_of(inputs)
         free = np.ones(self.positions, dtype=np.bool_)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 
 from search_spaces.operators.problem import Problem
-from search_spaces.programs.beside import Beside
 from search_spaces.programs.pipeline import Pipeline
 from search_spaces.programs.planning.choices import choices_of
+from search_spaces.programs.program_template import ProgramTemplate
 from search_spaces.programs.schedules.proxy import enough_iterations
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
@@ -31,7 +31,7 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
             content=program_text(problem.steps),
         ).template()
     assert issubclass(problem, TileProblem)
-    return Beside(
+    return ProgramTemplate(
         name=problem.operator,
         operator=problem.operator,
         summary="a tile program",

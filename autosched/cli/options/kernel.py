@@ -87,12 +87,12 @@ def _of_program(
     """Register a tile program and return its command line."""
     from autosched.programs.loading import register_at
     from search_spaces import catalogue
-    from search_spaces.programs.beside import Beside
+    from search_spaces.programs.program_template import ProgramTemplate
     from search_spaces.programs.template import operator
 
     with bad_input():
         program = register_at(source, reference)
-        if isinstance(program, Beside):
+        if isinstance(program, ProgramTemplate):
             name, options = program.operator, catalogue.operator(program.operator).options
         else:
             name, options = program.name, operator(program).options

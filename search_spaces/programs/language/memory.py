@@ -31,7 +31,7 @@ from search_spaces.programs.language.values import (
 ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
 INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # packed pairs, only for products with scales
 LOCALITIES = (0, 1, 2, 3)
-MOST_PLACES = 2**31  # largest number of elements of a matrix that is indexed by tiles
+MOST_ELEMENTS = 2**31  # largest number of elements of a matrix that is indexed by tiles
 
 
 def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, turned: bool) -> None:
@@ -197,7 +197,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         for name, tile in (("rows", row), ("columns", column)):
             if tile.value.dtype != I32 or any(n not in (1, size) for n, size in zip(tile.shape, shape, strict=True)):
                 fail("window", f"indices of {name} must be {shape_text(shape)} i32, not {value_text(tile.value)}")
-        if rows * columns > MOST_PLACES:
+        if rows * columns > MOST_ELEMENTS:
             fail("window", f"{array.name} has more than 2^31 elements, which 32-bit indices cannot address")
         inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
         position = self.map("where", inside, row * columns + column, -1)

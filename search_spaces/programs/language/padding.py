@@ -98,7 +98,7 @@ class _Walk:
         before = self.shared.get(name, own)
         self.shared[name] = either(before[0], own[0]), either(before[1], own[1])
 
-    def _kept(self, window: ir.Window) -> Both:
+    def _contents(self, window: ir.Window) -> Both:
         """Return the padding that a load from a tile in shared memory may see, in the orientation of the window."""
         rows, columns = self.shared.get(window.array.name, (INSIDE, INSIDE))
         seen = (columns, rows) if window.turned else (rows, columns)
@@ -107,7 +107,7 @@ class _Walk:
     def _of(self, operation: ir.Computing) -> Both:
         match operation:
             case ir.LoadTile(_, window) if window.array.role == "shared":
-                return self._kept(window)
+                return self._contents(window)
             case ir.LoadTile(_, window, padding, source):
                 return self._loaded(window, padding, source, 0), self._loaded(window, padding, source, 1)
             case ir.Fill(result, number):

@@ -68,7 +68,7 @@ class Emitter(PipelinedLoops):
                 if not self.loops:
                     self.producer.append(self.scalar(operation))
             case ir.FindTile():
-                for line in self.found_tile(operation):
+                for line in self.tile_search(operation):
                     self.code.add(line, operation.source)
                     if not self.loops:
                         self.producer.append(line)

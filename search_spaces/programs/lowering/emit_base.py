@@ -65,7 +65,7 @@ class EmitterBase:
         self.states: dict[int, str] = {}
         self.loop: int | None = None
         self.loops = 0  # number of nested loops being emitted
-        self._made_in: dict[str, int] = {}  # by array name: number of loops around its declaration
+        self._declared_in: dict[str, int] = {}  # by array name: number of loops around its declaration
         self.stores = 0
         # Elements that were picked with their index: by value, distribution, reduction, dimension, size, loops around.
         self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
@@ -149,13 +149,13 @@ class EmitterBase:
     def declare(self, prefix: str, type_: str, count: int) -> str:
         """Declare an array of registers, and return its name."""
         name = self.new(prefix)
-        self._made_in[name] = self.loops
+        self._declared_in[name] = self.loops
         self.code.declare(f"{type_} {name}[{count}];")
         return name
 
     def spans_iterations(self, array: str) -> bool:
         """Return True if an array was declared outside of the loop that is being emitted."""
-        return self._made_in[array] < self.loops
+        return self._declared_in[array] < self.loops
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:
         """Return True if a value is a tensor-core operand packed in words: pairs of 16 bits, or four of 8 bits."""
@@ -236,7 +236,7 @@ class EmitterBase:
         value = f"tile::load_scalar({pointer}, {inside}, {operation.low}, {operation.high})"
         return f"[[maybe_unused]] const int {operation.index.code} = {value};"
 
-    def found_tile(self, operation: ir.FindTile) -> tuple[str, ...]:
+    def tile_search(self, operation: ir.FindTile) -> tuple[str, ...]:
         """Return the statements that find the group of a tile."""
         name = f"found_{operation.group.number}"
         arguments = f"{operation.array.name}_array, {operation.tile.code}, {operation.high}, int(threadIdx.x) % 32"

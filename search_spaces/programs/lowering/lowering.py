@@ -42,7 +42,7 @@ OF_BOXES = (
 THREAD = "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, warp = thread / 32;"
 THREAD_ANEW = THREAD.replace("int(threadIdx.x)", "int(ptx::thread_anew())")
 OF_TENSOR_MEMORY = "autosched/tile/tensor.cuh"
-OF_PLACES = "autosched/tile/placed.cuh"
+PLACED_HEADER = "autosched/tile/placed.cuh"
 OF_ATOMICS = "autosched/tile/atomics.cuh"
 OF_SEARCHES = "autosched/tile/find_tile.cuh"
 OF_SPLITS = "autosched/tile/split.cuh"
@@ -111,7 +111,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     if any(isinstance(o, ir.FindTile) for o, _ in trace.walk()):
         includes.append(OF_SEARCHES)
     if any(located_per_iteration(n.staged) for n in operands.values()):
-        includes.append(OF_PLACES)
+        includes.append(PLACED_HEADER)
     structs = "".join(
         box_struct(n, emitter.distributions)
         if isinstance(n, BoxedNumbers)

@@ -100,7 +100,7 @@ def _map_rules(choices: Choices, product: Product) -> tuple[Rule, ...]:
             names={"tile": tile, "groups": name, "intrinsic": "intrinsic"},
         )
 
-    def given(intrinsic: str) -> str | None:
+    def why_not(intrinsic: str) -> str | None:
         row = fragments(intrinsic)
         data = product.user_map.sg_data  # type: ignore[union-attr]
         if data[0] % row.m or data[1] % row.n:
@@ -108,7 +108,7 @@ def _map_rules(choices: Choices, product: Product) -> tuple[Rule, ...]:
         return None
 
     if product.user_map is not None:
-        return (Rule.refusing(f"wg_map{product.suffix}", given, "the program's map consists of whole fragments"),)
+        return (Rule.refusing(f"wg_map{product.suffix}", why_not, "the program's map consists of whole fragments"),)
     return dealt("m", 0), dealt("n", 1)
 
 

@@ -45,7 +45,7 @@ DECIDING = ("store_", "home_", "split_k", TILES, "tail", "intrinsic")  # prefixe
 WMMA_WAVEFRONTS = 8  # to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
-MOST_PLACES = 64  # grid positions over which iterations are averaged
+MOST_SAMPLED = 64  # grid positions over which iterations are averaged
 
 
 @dataclass
@@ -140,7 +140,7 @@ class _Counter(BlockWork):
                     if self.of_values:
                         self.instructions += SCALAR * self.distributions.warps * times
                 case ir.LoadTile(result) if not self.of_values:
-                    self._kept(result, times)
+                    self._resident(result, times)
                 case ir.Mma():
                     if not self.of_values:
                         self._product(operation, times)
@@ -154,7 +154,7 @@ class _Counter(BlockWork):
                 case _:
                     self._value(operation, times)
 
-    def _kept(self, result: ir.Value, times: float) -> None:
+    def _resident(self, result: ir.Value, times: float) -> None:
         """Count the copy of a tile outside of loops, and the reads of a tile whose elements are converted."""
         for spread in self.inference.computed_in(result):
             staged = self.keys.get((result.id, spread))
@@ -371,7 +371,7 @@ def average_iterations(inference: Inference, number: int) -> float:
     """Return the average iterations of a loop, over blocks from the first to the last; some may have none."""
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
-    last, positions = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_PLACES), 2)
+    last, positions = [b - 1 for b in trace.blocks], max(min(max(trace.blocks), MOST_SAMPLED), 2)
     iterations = (
         loop.iterations(tuple((b * at + (positions - 1) // 2) // (positions - 1) for b in last), zero)
         for at in range(positions)

@@ -66,14 +66,14 @@ class LinalgReduction:
         config, count = self.config, self.reduced + 1
         if any(config.expand_dims):
 
-            def kept(basis: Basis) -> Basis:
+            def truncated(basis: Basis) -> Basis:
                 return Basis(basis.counts[:count], basis.mapping[:count])
 
             config = LoweringConfig(
                 workgroup=config.workgroup[:count],
                 thread=(*config.thread[: self.reduced], self.thread),
-                lane_basis=kept(config.lane_basis),
-                subgroup_basis=kept(config.subgroup_basis),
+                lane_basis=truncated(config.lane_basis),
+                subgroup_basis=truncated(config.subgroup_basis),
                 partial_reduction=(*config.partial_reduction[: self.reduced], self.step),
             )
         return config.to_nested((0, self.reduced))

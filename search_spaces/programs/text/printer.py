@@ -262,9 +262,9 @@ class _Printer:
         statement = self.of(function_text(operation.function, dtype), operation.result, tuple(arguments))
         return Statement(statement.op, statement.results, statement.operands, takes=(self.vector(operation.result),))
 
-    def shared(self, loop: ir.Loop, behind: Iterator[ir.Operation]) -> Iterator[Statement]:
-        """Yield a split loop and the combination of its states, which is the next loop in ``behind``."""
-        combine = next(o for o in behind if isinstance(o, ir.Loop))  # preceded by the states of other parts
+    def shared(self, loop: ir.Loop, following: Iterator[ir.Operation]) -> Iterator[Statement]:
+        """Yield a split loop and the combination of its states, which is the next loop in ``following``."""
+        combine = next(o for o in following if isinstance(o, ir.Loop))  # preceded by the states of other parts
         fetch, *body = combine.body
         assert isinstance(fetch, ir.FetchPart)
         count = len(fetch.states)

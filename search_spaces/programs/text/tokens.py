@@ -301,8 +301,8 @@ class Tokens(TextReader):
             if affine is None:
                 strided = self.match(_STRIDED)
             if affine is not None:
-                before, behind = ([d.strip() for d in affine.group(i).split(",")][-2:] for i in (1, 2))
-                swapped = before == behind[::-1]
+                before, after = ([d.strip() for d in affine.group(i).split(",")][-2:] for i in (1, 2))
+                swapped = before == after[::-1]
             elif strided is not None:
                 swapped = self._strided(strided.group(1))
             elif self.accept("slm"):

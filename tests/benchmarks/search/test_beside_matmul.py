@@ -9,7 +9,7 @@ from benchmarks.search.beside_matmul import PROGRAM, best
 from cost_models.analytic import predict
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.programs.beside import Beside
+from search_spaces.programs.program_template import ProgramTemplate
 
 A100 = device("a100")
 
@@ -17,7 +17,7 @@ A100 = device("a100")
 @pytest.mark.nightly
 def test_the_best_schedule_of_the_program() -> None:
     program, problem = load(str(PROGRAM)), Matmul(m=256, n=256, k=256, a="f16")
-    assert isinstance(program, Beside)
+    assert isinstance(program, ProgramTemplate)
     template = program.template()
     space = template.space(problem, A100)
     schedule, seconds = best(template, problem, A100, samples=10)

@@ -41,7 +41,7 @@ def test_a_sampled_schedule_on_any_bits_of_a_cache(name: str) -> None:
     any_bits, outside, nothing = (case.inputs for case in problem.cache_cases(1))
     assert [outcome(problem, kernel, inputs) for inputs in (any_bits, outside, nothing)] == ["ok"] * 3
     assert (problem.slots_of(outside) < 0).sum() > (problem.slots_of(any_bits) < 0).sum()
-    assert all(mask.all() for mask in problem.kept(nothing).values())
+    assert all(mask.all() for mask in problem.unchanged(nothing).values())
 
 
 @pytest.mark.nightly
@@ -74,10 +74,10 @@ def test_kept_elements_keep_their_bits() -> None:
     reference = problem.reference(inputs)
     outputs = {o.name: o.dtype.store(reference[o.name]) for o in problem.operands() if o.role != "input"}
     assert "bits" in check(problem, inputs, outputs).reason, "NaN elements were overwritten"
-    for name, mask in problem.kept(inputs).items():
+    for name, mask in problem.unchanged(inputs).items():
         outputs[name] = np.where(mask, inputs[name], outputs[name])
     assert check(problem, inputs, outputs).ok
-    zero = tuple(np.argwhere(problem.kept(inputs)["k"])[0])
+    zero = tuple(np.argwhere(problem.unchanged(inputs)["k"])[0])
     inputs = {**inputs, "k": inputs["k"].copy()}
     inputs["k"][zero], outputs["k"][zero] = 0, 0x8000
     assert not check(problem, inputs, outputs).ok

@@ -27,19 +27,19 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 from search_spaces.templates.template import KernelTemplate
 
-Made = tuple[Program, Mapping[str, int]] | ProgramProblem
+ProgramAndSizes = tuple[Program, Mapping[str, int]] | ProgramProblem
 
 
 @dataclass(frozen=True)
-class Beside:
+class ProgramTemplate:
     """A tile program that computes an existing operator.
 
     The program has the template's name. Its arrays are the operator's by name, type and number of elements; it may view
     the same dense memory in another shape. Results are compared with the operator's own reference.
 
     Attributes:
-        make: Returns the program and its sizes for a problem of ``operator``, or one sentence that says why there is
-            none.
+        make: Returns the program and its sizes for a problem of ``operator``, or the reason why it does not support the
+            problem, in one sentence.
         reduce: Returns the smaller problem that is emulated for a schedule. By default, sizes that are fields of the
             problem are reduced.
         content: Anything else the program is made from, such as the text of a file; part of the template's version.
@@ -48,7 +48,7 @@ class Beside:
     name: str
     operator: str
     summary: str
-    make: Callable[[Any], Made | str]
+    make: Callable[[Any], ProgramAndSizes | str]
     reduce: Callable[[Any, Schedule], Problem] | None = None
     content: str = ""
 
@@ -96,8 +96,8 @@ class Beside:
         """Return the program's counts, without DRAM traffic that the operator's own minimum does not include."""
         own = self._own(problem)
         cost = counts(own, config, device)
-        left_out = own.min_bytes - problem.min_bytes
-        return dataclasses.replace(cost, dram_bytes=cost.dram_bytes - left_out) if left_out else cost
+        uncounted = own.min_bytes - problem.min_bytes
+        return dataclasses.replace(cost, dram_bytes=cost.dram_bytes - uncounted) if uncounted else cost
 
     def _why_not(self, problem: Problem, device: Device) -> str | None:
         problem_or_reason = self.problem(problem)
@@ -134,9 +134,9 @@ def _arrays(problem: Problem) -> list[tuple[str, str, DType, int]]:
 
 
 @lru_cache(maxsize=256)
-def _problem(beside: Beside, problem: Problem) -> ProgramProblem | str:
+def _problem(template: ProgramTemplate, problem: Problem) -> ProgramProblem | str:
     try:
-        program_and_sizes = beside.make(problem)
+        program_and_sizes = template.make(problem)
     except ValueError as error:
         return str(error)
     if isinstance(program_and_sizes, str | ProgramProblem):

@@ -13,8 +13,8 @@ from autosched.programs.loading import load, load_program
 from measurements.emulator import emulate
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
-from search_spaces.programs.beside import Beside
 from search_spaces.programs.language.ir import ProgramError
+from search_spaces.programs.program_template import ProgramTemplate
 from search_spaces.templates.matmul.template import MATMUL
 from search_spaces.templates.template import TemplateSet
 
@@ -22,9 +22,9 @@ A100 = device("a100")
 PROGRAM = str(Path(__file__).parents[3] / "examples" / "programs" / "matmul.py")
 
 
-def beside() -> Beside:
+def program_template() -> ProgramTemplate:
     found = load(PROGRAM)
-    assert isinstance(found, Beside)
+    assert isinstance(found, ProgramTemplate)
     return found
 
 
@@ -37,7 +37,7 @@ def beside() -> Beside:
     ids=str,
 )
 def test_a_program_is_verified_by_the_operators_reference(problem: Matmul) -> None:
-    both = TemplateSet([MATMUL, beside().template()])
+    both = TemplateSet([MATMUL, program_template().template()])
     space = both.space(problem, A100)
     assert space.count() == sum(t.space(problem, A100).count() for t in both)
     inputs = problem.random_inputs(1)
@@ -51,7 +51,7 @@ def test_a_program_is_verified_by_the_operators_reference(problem: Matmul) -> No
 
 
 def test_the_proxy_is_a_problem_of_the_operator() -> None:
-    template, problem = beside().template(), Matmul(m=4099, n=4100, k=4104, a="f16")
+    template, problem = program_template().template(), Matmul(m=4099, n=4100, k=4104, a="f16")
     (schedule,) = template.space(problem, A100).sample(1, 0)
     assert template.proxy is not None
     small = template.proxy(problem, schedule)
@@ -60,7 +60,7 @@ def test_the_proxy_is_a_problem_of_the_operator() -> None:
 
 
 def test_invalid_programs_of_operators_are_rejected() -> None:
-    template = beside().template()
+    template = program_template().template()
     assert "adds up in f32, not i8" in str(template.why_not(Matmul(m=8, n=8, k=8, a="i8"), A100))
     assert "bias, relu and silu alone" in str(template.why_not(Matmul(m=8, n=8, k=8, epilogue="gelu"), A100))
     with pytest.raises(ProgramError, match="a kernel template of matmul"):

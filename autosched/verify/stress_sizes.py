@@ -127,9 +127,9 @@ def _of_split(problem: Matmul, schedule: Schedule) -> int:
 
 def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
     """Return growths along the sizes that are divided among blocks."""
-    from search_spaces.programs.schedules.proxy import dealt_out  # lazy: only tile programs need it
+    from search_spaces.programs.schedules.proxy import independent_tiles  # lazy: only tile programs need it
 
-    tiles = dealt_out(small, schedule)
+    tiles = independent_tiles(small, schedule)
     if tiles:
         more = MANY_TILES if len(tiles) == 1 else math.isqrt(MANY_TILES)
         yield _Growth("many tiles", {n: more * tile for n, tile in tiles.items()}, True, "many tiles")

@@ -234,7 +234,7 @@ class Program:
 
 
 def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[Callable[..., None]], Program]:
-    """Make a function a tile program: ``@program(a=Input("m k", "f16"), .., c=Output("m n", "f32"))``.
+    """Turn a function into a tile program: ``@program(a=Input("m k", "f16"), .., c=Output("m n", "f32"))``.
 
     The function is called with ``p`` and the parameters in this order.
 

@@ -54,7 +54,7 @@ class Pipeline:
     content: str = ""
 
     def template(self) -> KernelTemplate:
-        """Return the kernel template, to be registered."""
+        """Return the kernel template."""
         return KernelTemplate(
             name=self.operator,
             summary=self.summary,

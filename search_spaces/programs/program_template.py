@@ -57,7 +57,7 @@ class ProgramTemplate:
         return _problem(self, problem)
 
     def template(self) -> KernelTemplate:
-        """Return the kernel template, to be registered."""
+        """Return the kernel template."""
         return KernelTemplate(
             name=self.name,
             summary=self.summary,

@@ -9,8 +9,8 @@ from search_spaces.operators.operator import Operator
 from search_spaces.programs.builder import Program
 from search_spaces.programs.lowering.lowering import lower
 from search_spaces.programs.planning.choices import choices_of
-from search_spaces.programs.planning.verify import verify, why_not_dealt
-from search_spaces.programs.planning.ways import fragments
+from search_spaces.programs.planning.instructions import fragments
+from search_spaces.programs.planning.verify import verify, why_not_divided
 from search_spaces.programs.problem import ProgramProblem, problem_type
 from search_spaces.programs.schedules.counts import counts
 from search_spaces.programs.schedules.proxy import proxy
@@ -58,13 +58,13 @@ def _why_not(problem: ProgramProblem, device: Device) -> str | None:
         return str(error)
     if choices.element is None:
         return None
-    rows = [fragments(name) for name in choices.ways(device)]
+    rows = [fragments(name) for name in choices.instructions(device)]
     reasons = [row.why_not(device) for row in rows]
     location = choices.first.products[0].source
     if not rows:
         return f"{location}: mma: no instruction of {device.name} multiplies {choices.element.name}"
     if None not in reasons:
         return f"{location}: mma: {reasons[0]}"
-    ways = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
-    undealt = [why_not_dealt(inference, ways) for inference in choices.inferences.values()]
-    return None if None in undealt else undealt[0]
+    supported = [row for row, reason in zip(rows, reasons, strict=True) if reason is None]
+    undivided = [why_not_divided(inference, supported) for inference in choices.inferences.values()]
+    return None if None in undivided else undivided[0]

@@ -20,8 +20,8 @@ from search_spaces.programs.planning.block_order import may_share_long_tiles, un
 from search_spaces.programs.planning.choices import Choices, choices_of
 from search_spaces.programs.planning.distributions import Distributions
 from search_spaces.programs.planning.estimates import AFTER, fitting, sum_name
+from search_spaces.programs.planning.instructions import is_boxed
 from search_spaces.programs.planning.splits import ALL, LONG, TILES, accumulating, shared_loop, splittable
-from search_spaces.programs.planning.ways import is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.decisions import parameters, shaping_names
 from search_spaces.programs.schedules.streams import is_splittable

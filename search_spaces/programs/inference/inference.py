@@ -20,7 +20,7 @@ class Spread:
     """The distribution of a tile of shape ``shape``, as an expression.
 
     The kinds are: ``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of the anchor of this shape
-    whose lines run along dimension ``number``; the ``given`` map of value ``number``; ``drop``, ``group`` and
+    whose lines run along dimension ``number``; ``given``, the user's map of value ``number``; ``drop``, ``group`` and
     ``expand`` (by ``size``) of another distribution along a dimension; its ``swap``; and its ``reshape``, the same
     elements in row-major order.
     """
@@ -265,7 +265,7 @@ class Inference:
 
     @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
-        """(value, from, to) of every conversion, in program order; zeros are appended to a value on its way."""
+        """(value, from, to) of every conversion, in program order. PadTile appends its zeros during the conversion."""
         conversions = list[tuple[ir.Value, Spread, Spread]]()
         for id_, operation in self.definitions.items():
             wanted = self.wanted.get(id_, [])

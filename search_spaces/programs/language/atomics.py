@@ -51,7 +51,7 @@ class Added:
 
 
 def ordered(items: Sequence[T], order: int) -> list[T]:
-    """Return the items in the order of number ``order``: ascending, descending or random, as in ``interpret``."""
+    """Return the items in an order: 0 is ascending, 1 descending, any other number the seed of a random order."""
     if order < 2:
         return list(items[:: -1 if order else 1])
     return [items[i] for i in np.random.default_rng(order).permutation(len(items))]

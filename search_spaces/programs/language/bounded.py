@@ -37,7 +37,7 @@ def certain(
         type_: Type of the values.
         values: The values in float64.
         bounds: Bounds of the finite values; NaN stands for infinite.
-        sure: Mask of values that are not finite in any kernel.
+        sure: Mask of values that are infinite or NaN in every kernel.
     """
     largest = _LARGEST if type_ == F32 else _ORDINARY
     # Nearly always the case; False with a NaN.
@@ -289,7 +289,7 @@ def _in_any_order(
         bounds: Bounds of finite sums, roundings included.
         above: Upper limit of the sum of the finite positive terms, and so of any partial sum.
         below: Upper limit of the sum of the magnitudes of the negative terms.
-        sure: Mask of values that are not finite in any kernel unless a partial sum overflows.
+        sure: Mask of values that are infinite or NaN in every kernel in which no partial sum overflows.
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)

@@ -1,8 +1,8 @@
 """Distributions of tiles over threads: which register of which thread holds an element.
 
-Each dimension is cut into digits, and each digit belongs to the number of the warp, of the lane or of the register. A
-distribution is evaluated as a function: comparing the numbers tells whether two agree and which elements must move. It
-covers NestedLayout, wg_map with its rounds, mma fragments and the bases of a lowering config.
+Each coordinate of the tile is a mixed-radix number. Each of its digits is a digit of the warp, lane or register number.
+Two distributions are compared by enumerating the elements that they assign to each register. Distributions can express
+NestedLayout, wg_map with its rounds, mma fragments and the bases of a lowering config.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Distribution:
             yield digit, weight
 
     def part(self, dimension: int, unit: Unit, ids: IntArray) -> IntArray:
-        """Return what the warp, lane or register numbers ``ids`` contribute to the coordinate along a dimension."""
+        """Return the contribution of the warp, lane or register numbers ``ids`` to the coordinate along a dimension."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
             if digit.unit == unit:
@@ -174,7 +174,7 @@ class Distribution:
         return limit // math.prod(size for _, size in self.used(unit, limit))
 
     def leader(self, warps: int) -> str:
-        """Return a CUDA C++ condition: of threads that hold the same elements, true in the first; "" without copies."""
+        """Return a CUDA C++ condition that is true in the first thread with the same elements; "" without copies."""
         tests = []
         for unit, limit in (("warp", warps), ("lane", WARP)):
             digits = self.used(unit, limit)  # type: ignore[arg-type]

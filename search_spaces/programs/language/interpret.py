@@ -209,7 +209,7 @@ class _Block:
         raise TypeError(f"{operation} has no result")
 
     def _moved(self, operation: ir.Computing, value: ir.Value, move: Callable[[FloatArray], FloatArray]) -> Bounded:
-        """Return a value whose elements ``move`` puts elsewhere; one that was cast keeps its unrounded argument."""
+        """Return a value whose elements ``move`` rearranges; the result of a cast keeps its unrounded argument."""
         if value.id in self.unrounded:
             dtype, (numbers, errors) = self.unrounded[value.id]
             self.unrounded[operation.result.id] = dtype, (move(numbers), move(errors))
@@ -289,7 +289,7 @@ class _Block:
         return matrix
 
     def _held(self, window: ir.Window) -> Mapping[str, FloatArray]:
-        """Return the current arrays among which the window's array is found by name."""
+        """Return the arrays by name, among them the window's array with its current contents."""
         return self.outputs if window.array.role == "inout" else self.arrays
 
     def _loaded(self, arrays: Mapping[str, FloatArray], window: ir.Window, padding: float) -> FloatArray:

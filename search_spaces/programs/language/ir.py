@@ -148,7 +148,7 @@ class Trace:
 
     @cached_property
     def mapped(self) -> bool:
-        """True if the user has given the distribution of at least one value."""
+        """True if the user has specified the distribution of at least one value."""
         return any(
             o.result.map is not None
             for o, _ in self.walk()

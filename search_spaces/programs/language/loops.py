@@ -129,7 +129,7 @@ class Loops(Scalars, Recorder):
 
     @contextmanager
     def when(self, index: Index, equals: int = 0) -> Iterator[None]:
-        """Run operations only if an index is ``equals``: ``with p.when(at % 128):`` (scf.if).
+        """Run operations only if ``index`` equals ``equals``: ``with p.when(at % 128):`` (scf.if).
 
         The condition holds for all threads of a block or for none. The body is traced once. If it
         moves a window inside a loop, the condition must hold once every fixed number of iterations.

@@ -21,7 +21,7 @@ class LoadTile:
 
 @dataclass(frozen=True)
 class StoreTile:
-    """Store to a window; nothing outside of the array nor from its row ``rows_below`` on is written (store_tile)."""
+    """Store to a window, except elements outside of the array and rows from ``rows_below`` on (store_tile)."""
 
     value: Value
     window: Window
@@ -228,7 +228,7 @@ class Map:
 
 @dataclass(frozen=True)
 class ReduceTile:
-    """Reduce each ``size`` neighbours along ``dimension`` to one element (reduction, reduction_size).
+    """Reduce every ``size`` neighbours along ``dimension`` to one element (reduction, reduction_size).
 
     ``index``: a whole number per element. The result is then the index of the element that a kind such as "argmax"
     picks; of equal elements, the one with the smallest index.
@@ -243,7 +243,7 @@ class ReduceTile:
 
     @property
     def size(self) -> int:
-        """Neighbours that are reduced to one element."""
+        """Number of neighbours that are reduced to one element."""
         return self.value.shape[self.dimension] // self.result.shape[self.dimension]
 
 
@@ -271,7 +271,7 @@ class Broadcast:
 
     @property
     def size(self) -> int:
-        """Neighbours that each element becomes."""
+        """Number of copies of each element."""
         return self.result.shape[self.dimension] // self.value.shape[self.dimension]
 
 

@@ -14,16 +14,16 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.refs import Ref, register_type
-from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.boxes import BoxedNumbers, has_copying_warp
 from search_spaces.programs.planning.distributions import Distributions, distributions_of
 from search_spaces.programs.planning.estimates import AFTER, sum_name
+from search_spaces.programs.planning.instructions import fragments, is_boxed, is_wmma
 from search_spaces.programs.planning.memory import EARLY_COPIES, SharedMemoryPlan, stages_of
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, combining_loop, count_code, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
-from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
-from search_spaces.programs.planning.ways import fragments, is_boxed, is_wmma
+from search_spaces.programs.planning.tails import peeled, reaches_beyond, without_last_iteration
 from search_spaces.spaces.parameters import Value
 
 SHARED_ALIGNMENT = 1024  # bytes; alignment of a block's dynamic shared memory (ptx/shared_memory.cuh)
@@ -110,7 +110,9 @@ class EmitterBase:
         window = n.staged.load.window
         line = ir.line_dimension(window)
         moved = {"minor": line, "major": 1 - line}.get(n.staged.advance)
-        return moved is not None and not leaves(window, moved, self.inference, but_the_last(self.iterations, loop))
+        return moved is not None and not reaches_beyond(
+            window, moved, self.inference, without_last_iteration(self.iterations, loop)
+        )
 
     def new(self, prefix: str = "v") -> str:
         """Return an unused variable name."""
@@ -249,7 +251,7 @@ class EmitterBase:
     @property
     def barrier(self) -> str:
         """Barrier of all computing threads."""
-        if not copies_alone(self.values):
+        if not has_copying_warp(self.values):
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.distributions.warps * 32});"
 

@@ -14,10 +14,10 @@ from search_spaces.programs.lowering.emit_tensor import TensorMemory, Waiting
 from search_spaces.programs.lowering.grid import grid_code, tile_loop
 from search_spaces.programs.lowering.placed import copy_type, lead_code, located_per_iteration, position_code
 from search_spaces.programs.lowering.refs import Ref
-from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.boxes import BoxedNumbers, has_copying_warp
+from search_spaces.programs.planning.instructions import WARPGROUP_ROWS, rows_of
 from search_spaces.programs.planning.ping_pong import alternates, alternating, phases
 from search_spaces.programs.planning.staging import StagedNumbers
-from search_spaces.programs.planning.ways import WARPGROUP_ROWS, rows_of
 
 
 class Boxes(TensorMemory):
@@ -32,7 +32,7 @@ class Boxes(TensorMemory):
     @property
     def producing(self) -> bool:
         """True if a dedicated warp copies."""
-        return copies_alone(self.values)
+        return has_copying_warp(self.values)
 
     @property
     def head(self) -> list[str]:

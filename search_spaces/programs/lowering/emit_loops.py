@@ -13,7 +13,7 @@ from search_spaces.programs.lowering.refs import register_type
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.splits import combining_loop
 from search_spaces.programs.planning.staging import StagedNumbers
-from search_spaces.programs.planning.tails import but_the_last
+from search_spaces.programs.planning.tails import without_last_iteration
 from search_spaces.programs.planning.unrolling import unroll_of
 from search_spaces.programs.planning.wmma import loop_to_read_after
 
@@ -193,7 +193,7 @@ class PipelinedLoops(SharedLoops):
     def _but_the_last(self, loop: ir.Loop) -> None:
         """Emit the body of a peeled loop for all iterations but the last, with fewer masks."""
         iterations, stores = self.iterations, self.stores
-        self.iterations = but_the_last(iterations, loop.number)
+        self.iterations = without_last_iteration(iterations, loop.number)
         self._operations(loop.body)
         self.finish()
         self.iterations, self.stores = iterations, stores

@@ -5,7 +5,7 @@ from __future__ import annotations
 from search_spaces.launches.operand import Operand
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_products import Products
-from search_spaces.programs.planning.boxes import copies_alone
+from search_spaces.programs.planning.boxes import has_copying_warp
 from search_spaces.programs.planning.scratch import LAST_BLOCK
 from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, PARTS_OF_TILE, Split
 
@@ -43,7 +43,7 @@ class SharedLoops(Products):
         self._free_tensor(source)  # only the last block continues after this
         apart = sum(counts) * threads
         position = self.memory.exchange(None, LAST_BLOCK)
-        only = [str(threads)] if copies_alone(self.values) else []
+        only = [str(threads)] if has_copying_warp(self.values) else []
         self.code.add(
             f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
         )

@@ -14,6 +14,7 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_stores import Stores
 from search_spaces.programs.planning.estimates import STORED_A
+from search_spaces.programs.planning.instructions import WARPS, allocated_columns, in_tensor_memory, rows_of
 from search_spaces.programs.planning.staging import sides
 from search_spaces.programs.planning.tensor_memory import (
     is_computed,
@@ -22,7 +23,6 @@ from search_spaces.programs.planning.tensor_memory import (
     tensor_columns,
     waits_for_readers,
 )
-from search_spaces.programs.planning.ways import WARPS, allocated_columns, in_tensor_memory, rows_of
 from search_spaces.programs.planning.wmma import staged_key
 from search_spaces.spaces.parameters import Value
 

@@ -17,8 +17,8 @@ from search_spaces.templates.common.raster import RASTER_GROUPS
 FORWARD, BACKWARD, FOLDED, ZIGZAG = "forward", "backward", "folded", "zigzag"
 BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED, ZIGZAG)
 PARAMETER = "block_order"
-MOST_SIMULATED = 4096  # blocks; among more, a single one hardly matters
-EMPTY = 0.5  # iterations that take as long as a block that returns at once: an assumption
+MOST_SIMULATED = 4096  # blocks; in a larger grid a single block hardly affects the load
+EMPTY = 0.5  # assumed cost of a block that returns immediately, in iterations
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def uneven(inference: Inference) -> Uneven | None:
     for loop in inference.loops.values():
         for axis in sorted(loop.first.axes | loop.stop.axes):
             count = trace.blocks[axis]
-            looked_at = np.unique(np.linspace(0, count - 1, min(count, MOST_SIMULATED), dtype=np.int64)).tolist()
-            blocks = [tuple(at if a == axis else 0 for a in range(len(trace.blocks))) for at in looked_at]
+            sampled = np.unique(np.linspace(0, count - 1, min(count, MOST_SIMULATED), dtype=np.int64)).tolist()
+            blocks = [tuple(at if a == axis else 0 for a in range(len(trace.blocks))) for at in sampled]
             iterations = tuple(loop.iterations(block, zero) for block in blocks)
             if len(set(iterations)) > 1 and (best is None or sum(iterations) > sum(best.iterations)):
                 best = Uneven(axis, iterations, loop.number)
@@ -126,7 +126,7 @@ def ordered(order: str, index: IntArray, count: int) -> IntArray:
 def imbalance(
     inference: Inference, order: str, raster: str, sm_count: int, resident: int, parts: int = 1, each: int = 0
 ) -> float:
-    """Return the time of the busiest SM relative to one with as many blocks of average length.
+    """Return the time of the busiest SM relative to an SM with the same number of average blocks.
 
     Blocks that return at once do not count, but they delay others.
 

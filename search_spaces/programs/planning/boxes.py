@@ -13,10 +13,10 @@ from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.planning.distributions import Distributions
-from search_spaces.programs.planning.ways import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
+from search_spaces.programs.planning.instructions import BOX_ALIGNMENT, MOST_COLUMNS, rows_of
 from search_spaces.spaces.parameters import Value
 
-BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # ways of filling boxes; "warp": a dedicated warp issues TMA copies
+BY_THREADS, TMA, WARP = "threads", "tma", "warp"  # methods of filling boxes; "warp": a dedicated warp issues TMA copies
 TMA_BYTES, LEAST_BYTES = 16, 4  # required alignment of memory lines, for TMA and for cp.async
 
 
@@ -108,7 +108,7 @@ def pitch_bytes(staged: Staged) -> int:
     return gcd(array.line_divisor * array.dtype.bytes, TMA_BYTES)
 
 
-def takes_tma(staged: Staged) -> bool:
+def can_use_tma(staged: Staged) -> bool:
     """Return True if TMA can copy a tile: rows of an array with aligned lines."""
     return pitch_bytes(staged) == TMA_BYTES and staged.advance != "gathered"
 
@@ -128,11 +128,11 @@ def boxed_numbers(staged: Staged, values: Mapping[str, Value]) -> BoxedNumbers:
     swizzle = swizzle_of(layout, staged.row_major, element_bytes)
     assert swizzle is not None
     rows, columns = staged.shape
-    tma = values["filled_by"] != BY_THREADS and takes_tma(staged)
+    tma = values["filled_by"] != BY_THREADS and can_use_tma(staged)
     return BoxedNumbers(staged, swizzle, tma, line_bytes(staged), rows * columns * element_bytes)
 
 
-def copies_alone(values: Mapping[str, Value]) -> bool:
+def has_copying_warp(values: Mapping[str, Value]) -> bool:
     """Return True if a dedicated warp issues the copies."""
     return values.get("filled_by") == WARP
 

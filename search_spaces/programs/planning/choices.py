@@ -18,15 +18,15 @@ from search_spaces.programs.inference.inference import Inference, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import ZERO
 from search_spaces.programs.language.ir import ProgramError
-from search_spaces.programs.planning.splits import combining_loop, shared_loop
-from search_spaces.programs.planning.tensor_memory import why_not_in_tensor_memory
-from search_spaces.programs.planning.ways import (
+from search_spaces.programs.planning.instructions import (
     boxed_names,
     in_tensor_memory,
     is_boxed,
     rows_of_intrinsics,
     scaled_rows,
 )
+from search_spaces.programs.planning.splits import combining_loop, shared_loop
+from search_spaces.programs.planning.tensor_memory import why_not_in_tensor_memory
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value
 
@@ -63,17 +63,17 @@ class Choices:
         """Block format of factors that have scales along k."""
         return next((o.blocks for o, _ in self.first.trace.walk() if isinstance(o, ir.Mma)), None)
 
-    def ways(self, device: Device) -> tuple[str, ...]:
+    def instructions(self, device: Device) -> tuple[str, ...]:
         """Return the instructions that can multiply on ``device``."""
         if self.element is None:
             return ()
         if self.blocks is not None:
             return scaled_rows(self.blocks, device)
         rows = rows_of_intrinsics(self.element, self.tf32, device)
-        boxed = self.boxed_ways(device)
+        boxed = self.boxed_instructions(device)
         return tuple(name for name in rows if not is_boxed(name) or name in boxed)
 
-    def boxed_ways(self, device: Device) -> tuple[str, ...]:
+    def boxed_instructions(self, device: Device) -> tuple[str, ...]:
         """Return the instructions on ``device`` that read boxes, without tcgen05 if the program cannot use it."""
         names = boxed_names(self.element, self.tf32, device)
         tensor = any(map(in_tensor_memory, names))
@@ -81,7 +81,7 @@ class Choices:
 
     @cached_property
     def shaping(self) -> tuple[str, ...]:
-        """Names of the sizes on which tiles depend. A size that only sets how many blocks share a loop is left out."""
+        """Names of the sizes on which tiles depend. A size that only sets how many blocks share a loop is excluded."""
         if shared_loop(self.first) is None:
             return tuple(self.domains)
         traces = {values: _without_parts(inference) for values, inference in self.inferences.items()}
@@ -95,7 +95,7 @@ class Choices:
         return self.inferences[tuple(map(int, chosen))]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
-        """Return the names of the sizes that a number depends on, and the number for each of their combinations."""
+        """Return the sizes that affect the result of ``size``, and that result for each combination of their values."""
         table = {values: size(inference) for values, inference in self.inferences.items()}
         return _deciding(tuple(self.domains), table)
 

@@ -13,7 +13,7 @@ from search_spaces.layouts.wg_map import WgMap
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import layout_distributions
 from search_spaces.programs.language.distribution import Distribution
-from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed, rows_of
+from search_spaces.programs.planning.instructions import WARPS, fragments, is_boxed, rows_of
 from search_spaces.spaces.parameters import Value
 
 USER_MAP_VECTOR = 4  # consecutive elements per lane in a map that does not specify lanes
@@ -132,7 +132,7 @@ def _fragments(product: ProductTiling, spread: Spread) -> Distribution:
 
 
 def warps_across(pieces: int, lines: int, columns: int, warps: int) -> int:
-    """Return the number of warps next to each other on a line: those that remain when all lines have warps.
+    """Return the number of warps next to each other on a line, after warps have been assigned to all lines.
 
     Args:
         pieces: Number of pieces of a line that one warp handles at a time.

@@ -20,11 +20,11 @@ from search_spaces.programs.planning.distributions import (
     product_tilings,
     warps_of,
 )
+from search_spaces.programs.planning.instructions import fragments, in_tensor_memory, is_boxed, is_wmma
 from search_spaces.programs.planning.memory import across_bytes
 from search_spaces.programs.planning.scans import scan_bytes
 from search_spaces.programs.planning.splits import combining_loop, fetched_states
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
-from search_spaces.programs.planning.ways import fragments, in_tensor_memory, is_boxed, is_wmma
 from search_spaces.programs.planning.wmma import WARP_BYTES, is_staged, loop_to_read_after
 from search_spaces.spaces.parameters import Value
 
@@ -96,10 +96,10 @@ class Needs:
 
     Attributes:
         registers: Lower bound of the registers per thread.
-        fragments: Registers among them that hold the fragments of a step.
+        fragments: Those of these registers that hold the fragments of a step.
         tiles: Shapes of the tiles that are exchanged, by the outermost loop around them (None: outside of loops).
         joined: Bytes of other exchanges, by the same loop and then by the result of a reduction across warps. Key None
-            stands for reading wmma's sums, STORED_A for a computed operand of tcgen05. Sums of ``sums`` are left out.
+            stands for reading wmma's sums, STORED_A for a computed operand of tcgen05. Excludes ``sums``.
         sums: Bytes to combine each sum that a loop carries, by its number; used in the loop or after it.
         why_not: The reason why no kernel can be generated, or None.
     """

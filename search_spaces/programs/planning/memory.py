@@ -1,8 +1,7 @@
-"""Shared memory of a schedule: tiles that stay, the ring of each loop, and memory of exchanges.
+"""Shared memory of a schedule: resident tiles, the ring of each loop, and memory of exchanges.
 
-In memory, the exchanges of a loop follow its ring. Exchanges outside of loops overlap the rings, which are no longer
-used then, or the last stage of a ring that already holds the first tiles of the block's next part. A barrier precedes
-every reuse.
+The exchanges of a loop lie after its ring. Exchanges outside of loops reuse the memory of the rings. If a ring already
+receives the first tiles of the block's next part, they reuse its last stage only. A barrier precedes every reuse.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.ir import Array, Mma
 from search_spaces.programs.planning.boxes import BoxedNumbers
+from search_spaces.programs.planning.instructions import BOX_ALIGNMENT
 from search_spaces.programs.planning.staging import StagedNumbers
-from search_spaces.programs.planning.ways import BOX_ALIGNMENT
 from search_spaces.spaces.parameters import Value
 
 OuterLoop = int | None  # the outermost loop around an exchange, or None outside of loops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces.programs.planning.boxes import copies_alone
+from search_spaces.programs.planning.boxes import has_copying_warp
 from search_spaces.programs.planning.memory import Exchange, OuterLoop
 from search_spaces.spaces.parameters import Value
 
@@ -23,4 +23,4 @@ def waits_between_tiles(values: Mapping[str, Value], exchanges: Mapping[OuterLoo
     They need not if a dedicated warp fills the ring, whose barriers order its stages, and nothing else lies in shared
     memory.
     """
-    return bool(values.get(PERSISTENT, 0)) and (not copies_alone(values) or any(exchanges.values()))
+    return bool(values.get(PERSISTENT, 0)) and (not has_copying_warp(values) or any(exchanges.values()))

@@ -1,4 +1,4 @@
-"""Shared memory for exchanges, in addition to rings and tiles that stay.
+"""Shared memory for exchanges, in addition to rings and resident tiles.
 
 The space adds these bytes to ``shared_bytes``; the lowering reserves that amount and places the exchanges listed here.
 An exchange that is not listed gets no memory, so a kernel never uses more than ``shared_bytes``.

@@ -16,8 +16,8 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.planning.boxes import BoxedNumbers, boxed_numbers
 from search_spaces.programs.planning.distributions import Distributions
+from search_spaces.programs.planning.instructions import fragments, is_boxed
 from search_spaces.programs.planning.splits import accumulating
-from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.parameters import Value
 from search_spaces.templates.common.shared_tiles import stage_bytes
 

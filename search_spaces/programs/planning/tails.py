@@ -1,4 +1,4 @@
-"""Loops in which only the last iteration reaches beyond arrays: if it is peeled, the others need no mask."""
+"""Loops in which only the last iteration reaches beyond arrays. If it is peeled, the other iterations need no mask."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MASKED, PEELED = "masked", "peeled"
 IterationCounts = dict[int, int]
 
 
-def but_the_last(iterations: IterationCounts, loop: int) -> IterationCounts:
+def without_last_iteration(iterations: IterationCounts, loop: int) -> IterationCounts:
     """Return the iteration counts with one iteration less of ``loop``."""
     return {**iterations, loop: iterations[loop] - 1}
 
 
-def leaves(window: ir.Window, dimension: int, inference: Inference, iterations: IterationCounts) -> bool:
+def reaches_beyond(window: ir.Window, dimension: int, inference: Inference, iterations: IterationCounts) -> bool:
     """Return True if a window reaches beyond the end of its array in some block and iteration.
 
     Args:
@@ -41,7 +41,7 @@ def peelable(inference: Inference) -> frozenset[int]:
         for number, loop in inference.loops.items()
         if iterations[number] > 1
         and not any(isinstance(o, ir.Loop) for o in _inside(loop.body))
-        and _masks(inference, loop, iterations) > _masks(inference, loop, but_the_last(iterations, number))
+        and _masks(inference, loop, iterations) > _masks(inference, loop, without_last_iteration(iterations, number))
     )
 
 
@@ -67,7 +67,7 @@ def _masks(inference: Inference, loop: ir.Loop, iterations: IterationCounts) -> 
     for operation in _inside(loop.body):
         if isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) and operation.window.array.role != "shared":
             window = operation.window
-            count += sum(leaves(window, d, inference, iterations) for d in (0, 1) if d not in window.indexed)
+            count += sum(reaches_beyond(window, d, inference, iterations) for d in (0, 1) if d not in window.indexed)
         elif isinstance(operation, ir.Map) and operation.function == "where":
             tests = always(operation, inference, iterations)
             count += 0 if tests is None or tests == "true" else 1 + tests.count("&&")

@@ -13,8 +13,8 @@ from typing import Literal
 
 from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
+from search_spaces.programs.planning.instructions import rows_of
 from search_spaces.programs.planning.splits import accumulating, shared_loop
-from search_spaces.programs.planning.ways import rows_of
 from search_spaces.programs.planning.wmma import is_staged
 
 STORED_BITS = 16  # bits per element of a computed left operand

@@ -24,7 +24,7 @@ from search_spaces.programs.language.padding import check_padding
 from search_spaces.programs.language.window_positions import indices
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.estimates import map_warps
-from search_spaces.programs.planning.ways import SUBGROUPS
+from search_spaces.programs.planning.instructions import SUBGROUPS
 from search_spaces.programs.problem import ProgramProblem
 
 
@@ -102,7 +102,7 @@ def _check_quotients(index: Index, inference: Inference, iterations: dict[int, i
 
 
 def notes(inference: Inference) -> tuple[str, ...]:
-    """Return warnings about legal but suspicious code: windows that are outside of their arrays in every block."""
+    """Return warnings about windows that lie outside of their arrays in every block."""
     iterations, messages = inference.trace.iterations(), []
     for operation, _ in inference.trace.walk():
         if not isinstance(operation, ir.LoadTile | ir.StoreTile | ir.AtomicRmw) or operation.window.index is not None:
@@ -224,7 +224,7 @@ def _check_subgroups(inference: Inference, maps: dict[int, tuple[WgMap, Source]]
             )
 
 
-def why_not_dealt(inference: Inference, ways: Iterable[TensorIntrinsic]) -> str | None:
+def why_not_divided(inference: Inference, instructions: Iterable[TensorIntrinsic]) -> str | None:
     """Return the reason why a product cannot have as many subgroups as the maps of other values; None if all can."""
     for id_, user_map in inference.user_maps.items():
         for operation in inference.definitions.values():
@@ -233,9 +233,9 @@ def why_not_dealt(inference: Inference, ways: Iterable[TensorIntrinsic]) -> str 
             product = inference.products[inference.product_of[operation.result.id]]
             count, (m, n) = map_warps(user_map), product.shape
             if product.user_map is None and not any(
-                rows * columns == count and m % (rows * way.m) == 0 and n % (columns * way.n) == 0
+                rows * columns == count and m % (rows * instruction.m) == 0 and n % (columns * instruction.n) == 0
                 for rows, columns in itertools.product(SUBGROUPS, SUBGROUPS)
-                for way in ways
+                for instruction in instructions
             ):
                 source = inference.definitions[id_].source
                 return (

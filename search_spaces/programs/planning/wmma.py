@@ -1,7 +1,7 @@
-"""wmma: its accumulators have an unspecified register layout; when they are converted to ordinary values.
+"""Convert the accumulators of wmma, whose register layout is unspecified, to ordinary values.
 
 Sums of a loop that only accumulates products are converted after the loop, other products immediately. A warp stores a
-fragment to its own area of shared memory, and reads it in the distribution of ``ways.fragments``.
+fragment to its own area of shared memory, and reads it in the distribution of ``instructions.fragments``.
 """
 
 from __future__ import annotations

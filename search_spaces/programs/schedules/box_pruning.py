@@ -6,9 +6,9 @@ from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.layouts.shared_layout import hardware_swizzle
 from search_spaces.programs.inference.inference import Staged
-from search_spaces.programs.planning.boxes import BY_THREADS, takes_tma, why_no_boxes
+from search_spaces.programs.planning.boxes import BY_THREADS, can_use_tma, why_no_boxes
 from search_spaces.programs.planning.choices import Choices, unique_operands
-from search_spaces.programs.planning.ways import is_boxed
+from search_spaces.programs.planning.instructions import is_boxed
 from search_spaces.programs.schedules.boxes import boxed_operands
 from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.each import each
@@ -17,12 +17,12 @@ from search_spaces.spaces.rules import Rule
 
 def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return rules that drop decisions without effect on boxes, and instructions that another one can replace."""
-    if not choices.boxed_ways(device) or not choices.first.products:
+    if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()
     for s in unique_operands(choices.first):
         rules += _unused_rules(s)
-    if any(map(takes_tma, boxed_operands(choices))):
+    if any(map(can_use_tma, boxed_operands(choices))):
         rules.append(
             Rule(
                 "by_tma",

@@ -19,20 +19,14 @@ from search_spaces.programs.planning.boxes import (
     TMA,
     TMA_BYTES,
     WARP,
+    can_use_tma,
     line_bytes,
     needs_tma,
     pitch_bytes,
-    takes_tma,
     why_no_boxes,
 )
 from search_spaces.programs.planning.choices import Choices, unique_operands
-from search_spaces.programs.planning.memory import stage_names
-from search_spaces.programs.planning.ping_pong import PARAMETER as PING_PONG
-from search_spaces.programs.planning.ping_pong import WARPGROUPS, alternating
-from search_spaces.programs.planning.splits import accumulating
-from search_spaces.programs.planning.staging import SHARED
-from search_spaces.programs.planning.tensor_memory import tensor_columns, why_not_in_tensor_memory
-from search_spaces.programs.planning.ways import (
+from search_spaces.programs.planning.instructions import (
     MOST_COLUMNS,
     TENSOR_COLUMNS,
     WARPS,
@@ -43,6 +37,12 @@ from search_spaces.programs.planning.ways import (
     is_boxed,
     rows_of,
 )
+from search_spaces.programs.planning.memory import stage_names
+from search_spaces.programs.planning.ping_pong import PARAMETER as PING_PONG
+from search_spaces.programs.planning.ping_pong import WARPGROUPS, alternating
+from search_spaces.programs.planning.splits import accumulating
+from search_spaces.programs.planning.staging import SHARED
+from search_spaces.programs.planning.tensor_memory import tensor_columns, why_not_in_tensor_memory
 from search_spaces.programs.schedules.shared_memory import exchange_loops, scratch_name
 from search_spaces.spaces.columns import Column, TextColumn
 from search_spaces.spaces.each import each
@@ -52,7 +52,7 @@ from search_spaces.spaces.rules import Attribute, Rule
 
 def workers(choices: Choices, device: Device) -> str:
     """Return the name of the column with the number of computing threads: those of a block without its copying warp."""
-    return "workers" if choices.first.products and choices.boxed_ways(device) else "threads"
+    return "workers" if choices.first.products and choices.boxed_instructions(device) else "threads"
 
 
 def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
@@ -60,7 +60,7 @@ def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
 
     Operands that TMA cannot copy are copied by threads in any case.
     """
-    if not choices.boxed_ways(device) or not choices.first.staged:
+    if not choices.boxed_instructions(device) or not choices.first.staged:
         return ()
     alone = bool(stage_names(choices.first)) and not choices.first.uniform  # a copying warp has no tiles for indices
     values = (BY_THREADS, TMA, WARP) if alone else (BY_THREADS, TMA)
@@ -69,17 +69,17 @@ def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
         values,
         "how boxes are filled: by all threads, by TMA, or by a dedicated warp that issues TMA copies",
     )
-    if alone and may_alternate(choices) and not any(map(in_tensor_memory, choices.boxed_ways(device))):
+    if alone and may_alternate(choices) and not any(map(in_tensor_memory, choices.boxed_instructions(device))):
         doc = "whether two warpgroups alternate at the tensor cores"
         return filled, ordinal(PING_PONG, (0, 1), doc, before=0)
-    if not flying(choices):
+    if not may_overlap_iterations(choices):
         return (filled,)
     return filled, ordinal(
         "in_flight", (0, 1), "iterations whose products may be unfinished when those of the next begin"
     )
 
 
-def flying(choices: Choices) -> bool:
+def may_overlap_iterations(choices: Choices) -> bool:
     """Return True if the ring's only loop does nothing but accumulate products."""
     return all(len(names := stage_names(i)) == 1 and set(names) <= accumulating(i) for i in choices.inferences.values())
 
@@ -99,9 +99,9 @@ def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
     return (Attribute("threads", lambda workers, filled_by: workers + LANES * (filled_by == WARP), doc),)
 
 
-def spared(rule: Rule, choices: Choices, device: Device) -> Rule:
-    """Return ``rule`` limited to schedules without boxes: it concerns copies and fragments that boxes do not use."""
-    if not choices.boxed_ways(device):
+def without_boxes(rule: Rule, choices: Choices, device: Device) -> Rule:
+    """Return ``rule``, limited to schedules without boxes, which have no such copies or fragments."""
+    if not choices.boxed_instructions(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)
     key = next((p for p, column in inputs.items() if column == "intrinsic"), "intrinsic")
@@ -128,7 +128,7 @@ def why_not_boxed(inference: Inference) -> str | None:
         producer = inference.definitions[operation.b.id]
         source = producer.value if isinstance(producer, ir.TransposeTile) else operation.b
         key = (source.id, spread.swap() if isinstance(producer, ir.TransposeTile) else spread)
-        strided = next((s for s in inference.staged.values() if needs_tma(s) and not takes_tma(s)), None)
+        strided = next((s for s in inference.staged.values() if needs_tma(s) and not can_use_tma(s)), None)
         if strided is not None:
             return (
                 f"boxes of {strided.name}, whose row stride is passed at launch, are copied by TMA, which needs a "
@@ -144,10 +144,10 @@ def why_not_boxed(inference: Inference) -> str | None:
 
 def box_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the validity rules of boxes, TMA and a copying warp."""
-    if not choices.boxed_ways(device) or not choices.first.products:
+    if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     rules = [_way_rule(choices)]
-    if any(map(in_tensor_memory, choices.boxed_ways(device))):
+    if any(map(in_tensor_memory, choices.boxed_instructions(device))):
         rules.append(_tensor_memory_rule(choices))
     for p in choices.first.products:
         rules += _map_rules(p)
@@ -155,7 +155,7 @@ def box_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         rules += _operand_rules(s)
     if filling(choices, device):
         rules.append(_filling_rule(choices))
-        if flying(choices):
+        if may_overlap_iterations(choices):
             rules.append(_flight_rule(stage_names(choices.first)))
         if any(parameter.name == PING_PONG for parameter in filling(choices, device)):
             rules.append(_ping_pong_rule(choices, device))
@@ -283,7 +283,7 @@ def with_home(why_not: Callable[..., str | None]) -> Callable[..., str | None]:
 
 def _filling_rule(choices: Choices) -> Rule:
     operands = boxed_operands(choices)
-    by_tma = [s for s in operands if takes_tma(s)]
+    by_tma = [s for s in operands if can_use_tma(s)]
 
     def why_not(filled_by: str, intrinsic: str) -> str | None:
         if not is_boxed(intrinsic):
@@ -306,7 +306,7 @@ def _filling_rule(choices: Choices) -> Rule:
                 return f"a dedicated warp copies by TMA, but lines of {s.name} are {pitch_bytes(s)} bytes apart"
         return None
 
-    return Rule.refusing("filled_by", why_not, "the chosen way of filling boxes can copy the lines of all operands")
+    return Rule.refusing("filled_by", why_not, "the chosen method of filling boxes can copy the lines of all operands")
 
 
 def _flight_rule(stages: Mapping[int, str]) -> Rule:

@@ -18,9 +18,10 @@ from search_spaces.programs.planning.block_order import (
     share_of_parts,
     uneven,
 )
-from search_spaces.programs.planning.boxes import BoxedNumbers, copies_alone
+from search_spaces.programs.planning.boxes import BoxedNumbers, has_copying_warp
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.distributions import Distributions, distributions_of
+from search_spaces.programs.planning.instructions import WARPS, fragments, is_boxed
 from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.ping_pong import alternates
@@ -28,7 +29,6 @@ from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import Split, combining_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared
 from search_spaces.programs.planning.unrolling import unroll_of
-from search_spaces.programs.planning.ways import WARPS, fragments, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.work import (
     BlockWork,
@@ -114,7 +114,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before the loads of a block's next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:
-        # A block does not overlap the end of a tile or the exchange of sums with other work.
+        # A block overlaps neither the end of a tile nor the exchange of sums with other work.
         tiles, results = (
             blocks / streamed,
             sum(distributions.of(inference.states[s]).registers for s in split.states) * threads,
@@ -130,7 +130,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
-        # A block has as many tiles with work as any other, or one less; it skips tiles without iterations.
+        # Numbers of tiles with work differ by at most one between blocks, which skip tiles without iterations.
         longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched
@@ -206,7 +206,7 @@ def _barriers(config: Config, distributions: Distributions, stages: int, boxed: 
     """
     if boxed and config.get("in_flight", 0):
         return 0.0
-    if boxed and copies_alone(config):
+    if boxed and has_copying_warp(config):
         return 1.0 if distributions.warps == WARPS else BOTH_END
     return 1.0 if stages > 1 else 2.0
 

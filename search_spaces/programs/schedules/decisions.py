@@ -18,6 +18,7 @@ from search_spaces.programs.planning.block_order import (
     uneven,
 )
 from search_spaces.programs.planning.choices import Choices, choices_of, unique_operands
+from search_spaces.programs.planning.instructions import SUBGROUPS, is_boxed
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
     MOST_STAGES,
@@ -28,14 +29,13 @@ from search_spaces.programs.planning.splits import ALL, LAUNCHES, LONG, SPLITS, 
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
 from search_spaces.programs.planning.unrolling import UNROLLS, unrollable
-from search_spaces.programs.planning.ways import SUBGROUPS, is_boxed
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.boxes import filling, threads, workers
 from search_spaces.programs.schedules.fragments import fragment_buffers
 from search_spaces.programs.schedules.needs import each_needs
 from search_spaces.programs.schedules.persistence import persistence, persistent_attributes
 from search_spaces.programs.schedules.shared_memory import added, shared_memory
-from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_turnable, lane_counts
+from search_spaces.programs.schedules.sizes import anchor_count, derived_sizes, is_transposable, lane_counts
 from search_spaces.programs.schedules.streams import is_splittable, stream_attributes, stream_k
 from search_spaces.spaces.columns import Column, ceil_div
 from search_spaces.spaces.each import each
@@ -74,7 +74,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         for name, values in choices.domains.items()
     ]
     if choices.element is not None:
-        listed.append(categorical("intrinsic", choices.ways(device), "instruction that multiplies fragments"))
+        listed.append(categorical("intrinsic", choices.instructions(device), "instruction that multiplies fragments"))
     for p in first.products:
         if p.user_map is None:
             listed += [
@@ -147,7 +147,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
             )
         )
     for position, store in enumerate(first.stores):
-        if is_turnable(first, position):
+        if is_transposable(first, position):
             listed.append(
                 categorical(
                     f"store_{position + 1}",

@@ -12,7 +12,7 @@ from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.distributions import Distributions, distributions_of
-from search_spaces.programs.planning.ways import is_wmma
+from search_spaces.programs.planning.instructions import is_wmma
 from search_spaces.programs.planning.wmma import is_staged
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.parameters import Value

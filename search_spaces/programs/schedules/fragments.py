@@ -8,8 +8,8 @@ from __future__ import annotations
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device, register_limit
 from search_spaces.programs.planning.choices import Choices, unique_operands
+from search_spaces.programs.planning.instructions import fragments, is_boxed
 from search_spaces.programs.planning.staging import bufferable
-from search_spaces.programs.planning.ways import fragments, is_boxed
 from search_spaces.spaces.columns import TextColumn
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, ordinal

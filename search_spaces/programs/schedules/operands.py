@@ -12,10 +12,10 @@ from search_spaces.layouts.shared_layout import Axis, parse_layout
 from search_spaces.programs.inference.inference import Staged
 from search_spaces.programs.planning.block_order import may_share_long_tiles
 from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.instructions import fragments
 from search_spaces.programs.planning.memory import stage_names
 from search_spaces.programs.planning.splits import ALL, LAUNCHES, PARTS, TILES, combining_loop, shared_loop
 from search_spaces.programs.planning.unrolling import unrollable
-from search_spaces.programs.planning.ways import fragments
 from search_spaces.programs.schedules.decisions import COPY_COLUMNS, operand_names
 from search_spaces.programs.schedules.streams import is_splittable
 from search_spaces.spaces.columns import ceil_div

@@ -1,8 +1,8 @@
 """Persistent blocks in a program's space: the grid fills the GPU once, and each block computes several tiles.
 
-Offered to programs that find the group of a tile (``p.find_tile``): only the device knows which tiles have work, so
-the grid has more of them. A persistent block skips those quickly. A warp that copies may fetch the operands of the
-block's next tile while the others store the current one.
+Only for programs that find the group of a tile (``p.find_tile``). The number of tiles with work is only known on the
+device, so the grid covers more tiles. A persistent block skips the empty ones quickly. A copying warp may load the
+operands of the block's next tile while the other warps store the current one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from search_spaces.hardware.devices import Device
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
 from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.instructions import in_tensor_memory
 from search_spaces.programs.planning.memory import stage_names
 from search_spaces.programs.planning.persistent import LAUNCHED, PERSISTENT
 from search_spaces.programs.planning.splits import shared_loop
-from search_spaces.programs.planning.ways import in_tensor_memory
 from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.matmul.stream_k import workers

@@ -88,7 +88,7 @@ def _with_partial_wave(
     return dataclasses.replace(problem, **sizes)
 
 
-def dealt_out(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
+def independent_tiles(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
     """Return the tile extent of each size that blocks cut into tiles and along which results are independent."""
     trace = choices_of(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}

@@ -1,4 +1,4 @@
-"""Shared memory of a schedule as attributes: tiles that stay, the ring of each loop, and exchanges."""
+"""Shared memory of a schedule as attributes: resident tiles, the ring of each loop, and exchanges."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def shared_memory(
                 rings[loop], lambda stages, stage: stages * stage, "bytes of shared memory for a ring", names=names
             )
         )
-    listed += _peak(first, rings, barrier_bytes(choices.first) if choices.boxed_ways(device) else 0)
+    listed += _peak(first, rings, barrier_bytes(choices.first) if choices.boxed_instructions(device) else 0)
     return listed
 
 
 def exchange_loops(inference: Inference) -> dict[str, int | None]:
-    """Return where exchanges may happen, by name suffix: None (outside of loops) or an outermost loop's number."""
+    """Return the outermost loop around exchanges (None: outside of loops), by name suffix of their attributes."""
     around = (*inference.inside.values(), *inference.stored_in)
     loops = [n for n in inference.loops if any(estimates.outermost(inference, a) == n for a in around)]
     inside = {"inside" if len(loops) == 1 else f"inside_{i + 1}": loop for i, loop in enumerate(loops)}
@@ -86,7 +86,7 @@ def scratch_name(suffix: str) -> str:
 def _scratch(
     choices: Choices, parameters: Sequence[Parameter], shaping: Mapping[str, str], suffix: str, loop: int | None
 ) -> list[Attribute]:
-    """Return the attributes for the shared memory of the exchanges at one position: the size of the largest."""
+    """Return the attributes for the shared memory of the exchanges in one loop: the size of the largest exchange."""
     shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
     bit = {shape: 1 << at for at, shape in enumerate(shapes)}
     known = [p.name for p in parameters]

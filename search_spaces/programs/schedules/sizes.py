@@ -82,7 +82,7 @@ def derived_sizes(problem: ProgramProblem) -> tuple[Sizes, ...]:
         sizes.append(Sizes(f"lines_{a + 1}", lambda i, a=a: _anchor_line(i, a)[1], doc_lines))  # type: ignore[misc]
     shapes = sorted({shape for i in choices.inferences.values() for shape in i.exchangeable})
     for position, store in enumerate(choices.first.stores):
-        if is_turnable(choices.first, position):
+        if is_transposable(choices.first, position):
             sizes.append(
                 Sizes(
                     f"shape_store_{position + 1}",
@@ -155,7 +155,7 @@ def _takes_any_lanes(operation: ir.Operation) -> bool:
     return type(operation) in _OF_ANY_LANES
 
 
-def is_turnable(inference: Inference, position: int) -> bool:
+def is_transposable(inference: Inference, position: int) -> bool:
     """Return True if a store may go through shared memory in order to write whole lines."""
     store = inference.stores[position]
     return (

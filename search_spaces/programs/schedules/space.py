@@ -11,10 +11,10 @@ from search_spaces.programs.inference.inference import Inference, Product
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices_of
 from search_spaces.programs.planning.estimates import Needs
-from search_spaces.programs.planning.ways import fragments
+from search_spaces.programs.planning.instructions import fragments
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.box_pruning import box_pruning
-from search_spaces.programs.schedules.boxes import box_rules, spared, workers
+from search_spaces.programs.schedules.boxes import box_rules, without_boxes, workers
 from search_spaces.programs.schedules.decisions import (
     attributes,
     constants,
@@ -51,7 +51,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *(rule for p in products for rule in _map_rules(choices, p)),
             *(rule for p in products[1:] for rule in _equal_warps(products[0], p, threads)),
             *(_intrinsic_rule(device, p) for p in products),
-            *(spared(rule, choices, device) for s in operands for rule in staged_rules(s, threads)),
+            *(without_boxes(rule, choices, device) for s in operands for rule in staged_rules(s, threads)),
             *box_rules(choices, device),
             *wmma_rules(choices, device),
             *fragment_rules(choices),
@@ -67,7 +67,7 @@ def space(problem: ProgramProblem, device: Device) -> Space:
             *split_pruning(choices, device),
             *stream_pruning(choices, device),
             *persistent_pruning(choices, device),
-            *(spared(rule, choices, device) for s in operands for rule in operand_pruning(s, threads, device)),
+            *(without_boxes(rule, choices, device) for s in operands for rule in operand_pruning(s, threads, device)),
             *box_pruning(choices, device),
             *wmma_pruning(choices, device),
             *fragment_pruning(choices, device),

@@ -1,4 +1,4 @@
-"""Stream-K in a program's space: the k of the last tiles is distributed to all blocks, so that they end together.
+"""Stream-K in a program's space: the k of the last tiles is distributed among all blocks, which then finish together.
 
 As many blocks are launched as are resident. Each computes whole tiles, then an equal share of the iterations of the
 last whole wave and of the partial wave after it, as in the hand-written matmul (``autosched/common/stream_k.cuh``).
@@ -11,9 +11,9 @@ import numpy as np
 from search_spaces.arrays import BoolArray, IntArray
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.planning.choices import Choices
+from search_spaces.programs.planning.instructions import is_boxed
 from search_spaces.programs.planning.memory import EARLY_COPIES
 from search_spaces.programs.planning.splits import splittable
-from search_spaces.programs.planning.ways import is_boxed
 from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
 from search_spaces.templates.common.stream_k import too_little_idle
@@ -31,7 +31,7 @@ def stream_k(choices: Choices) -> tuple[Parameter, ...]:
     """Return the decision on stream-K."""
     if not is_splittable(choices):
         return ()
-    doc = "whether the iterations of the last tiles are distributed to all blocks, so that they end together"
+    doc = "whether the iterations of the last tiles are distributed among all blocks, which then finish together"
     # The number of tiles to distribute is a constant of the kernel, so no size may be dynamic.
     return (ordinal("stream_k", (0,) if choices.first.trace.is_dynamic else (0, 1), doc, before=0),)
 

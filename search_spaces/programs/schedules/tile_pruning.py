@@ -13,13 +13,13 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices_of
 from search_spaces.programs.planning.distributions import warps_across
+from search_spaces.programs.planning.instructions import is_boxed
 from search_spaces.programs.planning.memory import EXCHANGES, stage_names
 from search_spaces.programs.planning.scratch import flag_bytes
 from search_spaces.programs.planning.tails import MASKED, PEELED, tail_names
 from search_spaces.programs.planning.unrolling import unrollable
-from search_spaces.programs.planning.ways import is_boxed
 from search_spaces.programs.problem import ProgramProblem
-from search_spaces.programs.schedules.boxes import spared, workers
+from search_spaces.programs.schedules.boxes import without_boxes, workers
 from search_spaces.programs.schedules.decisions import (
     parameters,
 )
@@ -74,7 +74,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 "products",
                 names=names,
             )
-            rules.append(spared(code_size, choices, device))
+            rules.append(without_boxes(code_size, choices, device))
             rules.append(
                 Rule(
                     f"warp_part{p.suffix}",
@@ -241,7 +241,7 @@ def _is_reduced(choices: Choices, product: Product) -> bool:
 
 
 def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
-    """Return the rule that as few threads as possible hold copies of elements of other threads."""
+    """Return the rule that minimises the number of threads that hold copies of other threads' elements."""
 
     def used(line: int, lines: int, warps: int, lanes: int, width: int) -> int:
         lane_lines = gcd(lines, WARP // lanes)

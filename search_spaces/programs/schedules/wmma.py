@@ -5,8 +5,8 @@ from __future__ import annotations
 from search_spaces.hardware import intrinsics
 from search_spaces.hardware.devices import Device
 from search_spaces.programs.planning.choices import Choices, unique_operands
+from search_spaces.programs.planning.instructions import is_boxed, is_wmma
 from search_spaces.programs.planning.staging import SHARED
-from search_spaces.programs.planning.ways import is_boxed, is_wmma
 from search_spaces.programs.planning.wmma import why_not_wmma
 from search_spaces.spaces.parameters import Value
 from search_spaces.spaces.rules import Rule
@@ -14,7 +14,7 @@ from search_spaces.spaces.rules import Rule
 
 def wmma_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     """Return the validity rules of wmma: operands must be in shared memory, and only loops may add to sums."""
-    if not any(is_wmma(name) for name in choices.ways(device)):
+    if not any(is_wmma(name) for name in choices.instructions(device)):
         return ()
     reasons = (why_not_wmma(i) for i in choices.inferences.values())
     reason = next((r for r in reasons if r is not None), None)
@@ -44,12 +44,12 @@ def wmma_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
 
     ldmatrix transposes 16-bit types only, so operands of other types must be contiguous along k.
     """
-    ways = choices.ways(device)
-    if not any(is_wmma(name) for name in ways) or choices.element is None:
+    names = choices.instructions(device)
+    if not any(is_wmma(name) for name in names) or choices.element is None:
         return ()
     operands = (s for s in unique_operands(choices.first) if not s.converted)
     along_k = all(s.row_major == (s.side == "a") for s in operands)
-    rows = [intrinsics.intrinsic(name) for name in ways if not is_boxed(name)]
+    rows = [intrinsics.intrinsic(name) for name in names if not is_boxed(name)]
     serving = [row.name for row in rows if row.unit == "mma" and row.why_not(device) is None]
     if not serving or not (choices.element.bits == 16 or along_k):
         return ()

@@ -22,15 +22,15 @@ from search_spaces.programs.planning.block_order import blocks_per_tile
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.distributions import Distributions, ProductTiling
 from search_spaces.programs.planning.exchange import reading, wavefronts
+from search_spaces.programs.planning.instructions import WARPS, fragments, in_tensor_memory, is_boxed, is_wmma, rows_of
 from search_spaces.programs.planning.memory import exchange_layout
 from search_spaces.programs.planning.packed import packed_width
 from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import TILES, combining_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
-from search_spaces.programs.planning.tails import but_the_last, leaves, peeled
+from search_spaces.programs.planning.tails import peeled, reaches_beyond, without_last_iteration
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
 from search_spaces.programs.planning.uniform import masking
-from search_spaces.programs.planning.ways import WARPS, fragments, in_tensor_memory, is_boxed, is_wmma, rows_of
 from search_spaces.programs.planning.wmma import loop_to_read_after
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.parameters import Value
@@ -40,8 +40,20 @@ PICK_INSTRUCTIONS = 4  # instructions that compare two elements with indices and
 SEARCH = 30  # warp instructions that load 32 offsets, count the tiles of their groups and add these up
 SCALAR = 8  # warp instructions that load a scalar and clamp it, including its address
 LINE_BYTES = 128  # bytes of shared memory per cycle
-PLACING = ("layout", "copy", "vector", "copy_columns")  # prefixes of the decisions on how an operand is copied and read
-DECIDING = ("store_", "home_", "split_k", TILES, "tail", "intrinsic")  # prefixes of other parameters that affect it
+COPY_PREFIXES = (
+    "layout",
+    "copy",
+    "vector",
+    "copy_columns",
+)  # prefixes of the decisions on how an operand is copied and read
+OTHER_PREFIXES = (
+    "store_",
+    "home_",
+    "split_k",
+    TILES,
+    "tail",
+    "intrinsic",
+)  # prefixes of other parameters that affect it
 WMMA_WAVEFRONTS = 8  # to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
@@ -116,7 +128,7 @@ class _Counter(BlockWork):
                     if self.split is not None and operation.number == combining_loop(self.inference):
                         inside = times * (blocks_per_tile(self.inference, self.split) - 1)
                     if operation.number in self.peeled:  # masks of the last iteration are ignored
-                        self.iterations = but_the_last(iterations, operation.number)
+                        self.iterations = without_last_iteration(iterations, operation.number)
                     outer, self.inside = self.inside, True
                     if self.of_values:
                         self.instructions += 16 * self.distributions.warps * inside
@@ -325,7 +337,9 @@ class _Counter(BlockWork):
         else:
             self.load_bytes += moved * times
             self.unstaged_bytes += moved * times * self.inside
-        masks = sum(leaves(window, d, self.inference, self.iterations) for d in (0, 1) if d not in window.indexed)
+        masks = sum(
+            reaches_beyond(window, d, self.inference, self.iterations) for d in (0, 1) if d not in window.indexed
+        )
         self.instructions += (2 + masks) * requests * times
         self.wavefronts += max(requests, moved / 128) * times
 
@@ -344,7 +358,7 @@ def placed_operand(
     inference: Inference, staged: Staged, values: Mapping[str, Value], distributions: Distributions
 ) -> StagedNumbers | BoxedNumbers:
     """Return the layout and copy of an operand; cached, as they depend on few of the parameters."""
-    names = *(f"{name}_{staged.name}" for name in PLACING), "intrinsic", "filled_by"
+    names = *(f"{name}_{staged.name}" for name in COPY_PREFIXES), "intrinsic", "filled_by"
     return _placed_as(inference, staged.name, distributions.warps, tuple((n, values[n]) for n in names if n in values))
 
 
@@ -363,7 +377,7 @@ def _operands(inference: Inference) -> dict[str, Staged]:
 @lru_cache(maxsize=2**12)
 def _masks(inference: Inference, name: str, iterations: tuple[tuple[int, int], ...]) -> int:
     """Return the number of dimensions along which tiles of an operand may reach beyond their array."""
-    return sum(leaves(_operands(inference)[name].load.window, d, inference, dict(iterations)) for d in (0, 1))
+    return sum(reaches_beyond(_operands(inference)[name].load.window, d, inference, dict(iterations)) for d in (0, 1))
 
 
 @cache
@@ -389,7 +403,7 @@ def _of_values(inference: Inference, distributions: Distributions, chosen: tuple
 
 def work_of_values(inference: Inference, config: Config, distributions: Distributions) -> _Counter:
     """Count the work on values in registers, without the wavefronts of exchanges through shared memory."""
-    chosen = tuple((name, value) for name, value in config.items() if name.startswith(DECIDING))
+    chosen = tuple((name, value) for name, value in config.items() if name.startswith(OTHER_PREFIXES))
     return _of_values(inference, distributions, chosen)
 
 

@@ -152,7 +152,9 @@ def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
     }  # fmt: skip
     inference = choices_of(p).first
     (loop,) = tails.peelable(inference)
-    assert tails.but_the_last(inference.trace.iterations(), loop)[loop] == inference.trace.iterations()[loop] - 1
+    assert (
+        tails.without_last_iteration(inference.trace.iterations(), loop)[loop] == inference.trace.iterations()[loop] - 1
+    )
 
 
 def test_a_peeled_main_loop_has_the_instructions_of_a_divisible_size() -> None:

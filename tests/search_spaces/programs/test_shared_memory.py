@@ -25,6 +25,7 @@ from search_spaces.hardware.dtypes import F16
 from search_spaces.programs.language.ir import Array
 from search_spaces.programs.lowering.emit import Emitter
 from search_spaces.programs.planning.choices import choices_of
+from search_spaces.programs.planning.instructions import wgmma_name
 from search_spaces.programs.planning.memory import (
     ALIGNMENT,
     EARLY_COPIES,
@@ -34,7 +35,6 @@ from search_spaces.programs.planning.memory import (
     barrier_bytes,
     shared_tile_bytes,
 )
-from search_spaces.programs.planning.ways import wgmma_name
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
@@ -94,7 +94,7 @@ def check(p: ProgramProblem, schedule: Schedule, where: Device) -> int:
     """Compare the plan with the live tiles at each point, and return its number of exchanges."""
     config = template(p.program).space(p, where).config(schedule)
     choices = choices_of(p)
-    barriers = barrier_bytes(choices.first) if choices.boxed_ways(where) else 0
+    barriers = barrier_bytes(choices.first) if choices.boxed_instructions(where) else 0
     planned, told = config.integer("shared_bytes") - barriers, (p, where.name, dict(schedule.items))
     living = list(moments(p, schedule, where))
     assert planned == max(sum(b.size for b in live) for live in living), told

@@ -159,8 +159,8 @@ def test_bytes_are_read_along_k_only() -> None:
 
 def test_i8_is_not_offered_on_gpus_without_it() -> None:
     p = problem(of_type("i8"), m=128, n=64, k=128)
-    assert choices_of(p).boxed_ways(B200) == ("tcgen05_m128k32_i8", "tcgen05_m64k32_i8")
-    assert choices_of(p).boxed_ways(device("b300")) == ()
+    assert choices_of(p).boxed_instructions(B200) == ("tcgen05_m128k32_i8", "tcgen05_m64k32_i8")
+    assert choices_of(p).boxed_instructions(device("b300")) == ()
 
 
 RING, TENSOR = "autosched/tile/box_ring.cuh", "autosched/tile/tensor.cuh"

@@ -96,7 +96,7 @@ def register_program(program: Program) -> None:
     register(operator(program), template(program), replace=True)
 
 
-def register_beside(declared: ProgramTemplate) -> None:
+def register_program_template(declared: ProgramTemplate) -> None:
     """Add the program's template to the catalogue of this process; it replaces an earlier one of the same name."""
     register(declared.template(), replace=True)
 
@@ -121,7 +121,7 @@ def register_at(location: str, reference: str = "") -> Program | ProgramTemplate
     if isinstance(loaded, Program) and reference:
         loaded = with_reference(loaded, reference)
     if isinstance(loaded, ProgramTemplate):
-        register_beside(loaded)
+        register_program_template(loaded)
     else:
         register_program(loaded)
     return loaded

@@ -25,10 +25,10 @@ class CombiningEmitter(Emitter):
         self.code = Code(prefix="combined_")
         self._of_first = first.structs
 
-    def structs_add(self, text: str) -> None:
+    def add_struct(self, text: str) -> None:
         """Add text before the kernel, unless it already precedes that of the first launch."""
         if text not in self._of_first:
-            super().structs_add(text)
+            super().add_struct(text)
 
     def run(self) -> None:
         """Generate the body of the second launch."""
@@ -39,7 +39,7 @@ class CombiningEmitter(Emitter):
         for reduce in self.inference.sums.values():  # the first launch has already combined these across lanes
             if loop.number in self.inference.inside[reduce.result.id]:
                 self.partial.pop(reduce.result.id, None)
-        with self.code.standing(loop.source):
+        with self.code.default_source(loop.source):
             self._begin_with_first_part(loop)
         self._operations(operations[at + 1 :])
         self.finish()

@@ -1,8 +1,8 @@
-"""Decide which products become fused multiply-adds: a property of the program, the same in all of its schedules.
+"""Decide which products become fused multiply-adds. The decision is the same for all schedules of a program.
 
-The generated code leaves no choice to the compiler. Sums are ``__fadd_rn``, which is never contracted, and the products
-found here are ``fmaf`` with the sum that uses them. A compiler that contracts on its own might do so in some schedules
-only, so that results would differ in spite of equal summation orders.
+The generated code leaves no choice to the compiler: sums are ``__fadd_rn``, which is never contracted, and the products
+selected here become ``fmaf`` with the sum that uses them. If the compiler chose, it might contract in some schedules
+only, and results would differ in spite of equal summation orders.
 """
 
 from __future__ import annotations

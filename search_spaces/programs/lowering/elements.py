@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from search_spaces.programs.language.ir import Source
 
-Text = Callable[[str], str]  # from a register's index to a statement on it, or on several from it on
+Text = Callable[[str], str]  # returns the statement for the register (or the group starting at it) with this index
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Code:
     prefix: str = ""  # prefix of the names of tables
 
     @contextmanager
-    def standing(self, source: Source) -> Iterator[None]:
+    def default_source(self, source: Source) -> Iterator[None]:
         """Make ``source`` the default source position of lines that the ``with`` body adds."""
         before, self.source = self.source, source
         try:
@@ -46,14 +46,14 @@ class Code:
         self._put(line, source)
 
     def _put(self, line: str, source: Source | None) -> None:
-        """Write a line after a ``#line`` directive; without one the compiler would count on from the previous line."""
+        """Write a line after a ``#line`` directive, without which the compiler would continue its own line count."""
         source = source or self.source
         if source is not None and not line.startswith("#"):
             self.lines.append(f'#line {source.line} "{source.file}"')
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
-        """Write a declaration at once, before the shared loop that is still open."""
+        """Write a declaration immediately, before the shared loop that is still open."""
         self._put(line, None)
 
     def open(self, line: str, source: Source | None = None) -> None:

@@ -36,7 +36,7 @@ class Emitter(PipelinedLoops):
 
     def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
         for operation in operations:
-            with self.code.standing(operation.source):
+            with self.code.default_source(operation.source):
                 self._operation(operation)
 
     def _operation(self, operation: ir.Operation) -> None:

@@ -1,4 +1,4 @@
-"""State shared by all parts of the emitter: the schedule in numbers, names, and the lines written so far."""
+"""State shared by all parts of the emitter: distributions, memory, names, and the lines written so far."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class EmitterBase:
         self.loops = 0  # number of nested loops being emitted
         self._declared_in: dict[str, int] = {}  # by array name: number of loops around its declaration
         self.stores = 0
-        # Elements that were picked with their index: by value, distribution, reduction, dimension, size, loops around.
+        # Picked elements, by value, distribution, reduction, dimension, size and number of loops around the pick.
         self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
         self.iterations = inference.trace.iterations()
         self.partial = {
@@ -202,7 +202,7 @@ class EmitterBase:
 
     _structs: str = ""
 
-    def structs_add(self, text: str) -> None:
+    def add_struct(self, text: str) -> None:
         """Add text before the kernel."""
         self._structs += text
 
@@ -297,7 +297,7 @@ class EmitterBase:
             self.code.add(self.iteration_code(loop.number, "own_turn"))
 
     def positions(self, staged: Staged) -> tuple[str, str]:
-        """Return where an operand's first tile begins: the memory line, and the position along it."""
+        """Return the memory line at which an operand's first tile begins, and the position along this line."""
         window = staged.load.window
         start = [i.code for i in staged.start]
         shape = window.shape

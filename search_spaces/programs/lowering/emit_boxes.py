@@ -86,7 +86,7 @@ class Boxes(TensorMemory):
         lead = lead_code(window.array.lead, window.array.full)
         return f"{{&{staged.name}_map, {lead}, {positions}}}"
 
-    def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
+    def _copy_boxes_once(self, n: BoxedNumbers, source: ir.Source) -> None:
         """Copy a tile once that stays in shared memory."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.resident[name]}u;", source)
@@ -122,7 +122,7 @@ class Boxes(TensorMemory):
             count = f"{iterations}, {begun}"
         name, stages, in_flight = f"Ring_{loop.number}", self.stages[loop.number], self.values.get("in_flight", 0)
         consumers = 1 if self.commits_stages else self.distributions.warps
-        self.structs_add(
+        self.add_struct(
             f"struct {name} {{\n  static constexpr int stages = {stages}, stage_bytes = {sum(n.bytes for n in ring)}, "
             f"consumer_warps = {consumers}, in_flight = {in_flight};\n}};\n"
         )

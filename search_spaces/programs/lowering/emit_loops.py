@@ -128,7 +128,7 @@ class PipelinedLoops(SharedLoops):
         for n in reversed(ring):
             initializer = f"{{{self._copy(n.staged)}, {initializer}}}"
         bytes_ = sum(n.bytes for n in ring)
-        self.structs_add(
+        self.add_struct(
             f"struct Ring_{loop.number} {{\n  static constexpr int stages = {self.stages[loop.number]}, "
             f"stage_bytes = {bytes_};\n}};\n"
         )

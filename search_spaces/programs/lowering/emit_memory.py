@@ -197,12 +197,12 @@ class MemoryAccess(SharedTiles):
                 return self._load_converted(n, operation, spread)
             if n.staged.loop is None:
                 if isinstance(n, BoxedNumbers):
-                    self._keep_boxes(n, source)
+                    self._copy_boxes_once(n, source)
                 else:
-                    self._keep(n, source)
+                    self._copy_once(n, source)
             return Ref("staged", n.staged.name, result.dtype)
         of, written = self.of(spread), window.array.role == "inout"
-        if written and self._meets(window.array, operation):
+        if written and self._may_conflict(window.array, operation):
             self.code.add(self.barrier, source)
         pointer, distance, names = self._access(window, of, source)
         type_, function = window.array.dtype, "load_written" if written else "load"
@@ -267,11 +267,11 @@ class MemoryAccess(SharedTiles):
         self.code.flush()
         return Ref("packed", name, operation.result.dtype)
 
-    def _keep_boxes(self, n: BoxedNumbers, source: ir.Source) -> None:
+    def _copy_boxes_once(self, n: BoxedNumbers, source: ir.Source) -> None:
         """Copy a tile outside of loops to boxes in shared memory."""
         raise NotImplementedError
 
-    def _keep(self, n: StagedNumbers, source: ir.Source) -> None:
+    def _copy_once(self, n: StagedNumbers, source: ir.Source) -> None:
         """Copy a tile outside of loops to shared memory."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.resident[name]}u;", source)
@@ -287,7 +287,7 @@ class MemoryAccess(SharedTiles):
         self._leave()
         self.code.add(self.barrier)
 
-    def _meets(self, array: ir.Array, operation: ir.Operation) -> bool:
+    def _may_conflict(self, array: ir.Array, operation: ir.Operation) -> bool:
         """Return True if other threads of the block may have accessed the elements that the operation accesses."""
         earlier, loads, follows = 0, False, False
         for other, around in self.inference.trace.walk():

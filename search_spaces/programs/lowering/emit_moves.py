@@ -53,7 +53,7 @@ class Moves(EmitterBase):
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
     def _padded(self, operation: ir.PadTile, spread: Spread) -> Ref:
-        """Return a value with zeros behind it. Registers of the zeros may hold anything before."""
+        """Return a value followed by zeros, whose registers may contain anything beforehand."""
         value, line, target = operation.value, operation.source, self.of(spread)
         if operation.wide is not None:
             ref = moved = self.ref(operation.wide, spread)
@@ -84,7 +84,7 @@ class Moves(EmitterBase):
     def _exchanged(
         self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, pad: ir.PadTile | None = None
     ) -> Ref:
-        """Redistribute through shared memory: barrier, write, barrier, read. ``pad``: append zeros on the way."""
+        """Redistribute through shared memory: barrier, write, barrier, read. ``pad``: append zeros during the read."""
         text = str(self.values["exchange"])
         layout = exchange_layout(text, target.shape)
         position = self.memory.exchange(self.loop, target.shape)
@@ -120,7 +120,7 @@ class Moves(EmitterBase):
         line: ir.Source,
         pad: ir.PadTile | None = None,
     ) -> None:
-        """Move all registers of an array to or from shared memory, in the widest pieces; not those of the zeros."""
+        """Copy all registers of an array, except the zeros, to or from shared memory with the widest accesses."""
         starts = [self.coordinate(of, d) for d in (0, 1)]
         width = access_width(of, layout)
         inside = None if pad is None else self._before_zeros(pad, of)
@@ -183,7 +183,7 @@ class Moves(EmitterBase):
         return Ref("array", name, operation.result.dtype)
 
     def _added(self, sum_: str, operand: Ref, register: str, code: str) -> str:
-        """Return the statement that adds a register of ``given`` to the variable ``sum_``."""
+        """Return the statement that adds a register of ``operand`` to the variable ``sum_``."""
         if is_product(operand):
             factors = (part.text(self.code, register) for part in operand.parts)
             return f"{sum_} = tile::multiply_add({', '.join(factors)}, {sum_});"
@@ -221,7 +221,7 @@ class Moves(EmitterBase):
     def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
         """Combine partial results of lanes along a digit whose size is not a power of two.
 
-        All lanes combine the parts in the same order. Of lanes that hold copies, they read the first.
+        All lanes combine the parts in the same order. They read each part from the first lane that holds it.
         """
         row, source, base = REDUCTIONS[operation.kind], operation.source, self.new("lane")
         register = register_type(operation.result.dtype)

@@ -87,7 +87,7 @@ class Products(Boxes):
         if not self.waiting:
             return
         waiting, self.waiting = self.waiting, []
-        with self.code.standing(waiting[0].operation.source):
+        with self.code.default_source(waiting[0].operation.source):
             if self.boxed:
                 self._box_products(waiting)
             else:

@@ -1,8 +1,8 @@
 """The program's own tiles in shared memory with their barriers, and tiles of rings that are converted in registers.
 
 There is a barrier between the write of a tile and its next read, and between a read and the next write. Before a loop,
-the accesses of its body count as done, as the previous iteration does them. Accesses are tracked per tile, not per
-element.
+the accesses of its body are assumed to have happened, because the previous iteration executes them. Accesses are
+tracked per tile, not per element.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SharedTiles(Scans):
     """Loads and stores of arrays whose role is "shared"."""
 
     def _expect_body(self, body: tuple[ir.Operation, ...]) -> None:
-        """Before a loop, record the accesses of its body, as the previous iteration does them."""
+        """Record the accesses of a loop's body before the loop, because the previous iteration executes them."""
         for operation in body:
             if isinstance(operation, ir.Region):
                 self._expect_body(operation.body)
@@ -106,7 +106,7 @@ class SharedTiles(Scans):
             self._leave()
 
     def _elements(self, name: str, window: ir.Window, of: Distribution, function: str, line: ir.Source) -> None:
-        """Move all registers of an array to or from a window in shared memory, in the widest pieces."""
+        """Copy all registers of an array to or from a window in shared memory with the widest accesses."""
         array = window.array
         layout = exchange_layout(str(self.values[f"layout_{array.name}"]), array.matrix)
         starts = []

@@ -39,7 +39,7 @@ class Stores(MemoryAccess):
             tests = [t for t in (leader, inside) if t not in ("", "true")]
             return " && ".join(tests) or "true"
 
-        if self._meets(window.array, operation) or (
+        if self._may_conflict(window.array, operation) or (
             isinstance(operation, ir.AtomicRmw) and self._follows(operation, number)
         ):
             self.code.add(self.barrier, source)  # another thread may have accessed the element before

@@ -1,6 +1,6 @@
 """tcgen05: one thread issues multiplications into tensor memory, from which warps read the sums.
 
-Sums are read after a loop that only accumulates products; elsewhere after each product.
+Sums are read after a loop that only accumulates products, otherwise after each product.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _second_launch(
         f"{entry}_combine({parameters}) {{",
         *(f"  {line}" for line in head),
     ]
-    # Without #line directives the compiler would count on from the last line of the first kernel.
+    # Without #line directives the compiler would continue the line count of the first kernel.
     begun = [text for line in own for text in (f'#line {position.line} "{position.file}"', line)]
     body = emitter.code.lines
     source = "\n".join([*begun, *body, *_last_position(body), "}"]) + "\n"

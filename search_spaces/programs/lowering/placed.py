@@ -1,4 +1,4 @@
-"""Copies in loops whose iterations compute where their tiles begin, and the function that computes it."""
+"""Copies in loops whose iterations compute the positions of their tiles, and the code that computes them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLACED, GATHERED = "placed", "gathered"
 
 
 def located_per_iteration(staged: Staged) -> bool:
-    """Return True if each iteration computes where the tile begins."""
+    """Return True if each iteration computes the position of the tile."""
     return staged.advance in (PLACED, GATHERED)
 
 

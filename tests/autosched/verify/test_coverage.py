@@ -53,8 +53,8 @@ def test_a_stored_verification_lists_its_gaps() -> None:
     said = {"status": "ok", "emulator": "e", "runs": [], "depth": "full", "whole": True}
     assert stored.lacks(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE.lacks
     assert stored.coverage(json.dumps({**said, "coverage": WHOLE.to_json()})) == WHOLE
-    assert stored.lacks(json.dumps(said)) == (stored.UNSAID,)
-    assert stored.lacks(json.dumps({**said, "coverage": [1]})) == (stored.UNSAID,)
+    assert stored.lacks(json.dumps(said)) == (stored.UNKNOWN_COVERAGE,)
+    assert stored.lacks(json.dumps({**said, "coverage": [1]})) == (stored.UNKNOWN_COVERAGE,)
     assert stored.lacks(json.dumps({**said, "depth": "quick"})) == () == stored.lacks(None)
 
 

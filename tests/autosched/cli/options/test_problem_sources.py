@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from autosched.cli import app, places
+from autosched.cli import app, command_functions
 from autosched.cli.options import kernel, sources, triton
 
 DATABASES = {"db", "into"}
@@ -15,9 +15,9 @@ NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # use all trials, or the kerne
 OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # replaced by --kernel and --program
 READING = [
     name
-    for name in places.PLACES
+    for name in command_functions.FUNCTIONS
     if name not in (*app.spellings.HIDDEN, *NOT_OF_PROBLEMS)
-    and DATABASES & inspect.signature(places.call_of(name), eval_str=True).parameters.keys()
+    and DATABASES & inspect.signature(command_functions.call_of(name), eval_str=True).parameters.keys()
 ]
 
 
@@ -30,7 +30,7 @@ def test_a_command_that_reads_a_database_takes_every_source(name: str) -> None:
     if name in OPERATORS:
         assert name in ("tune", "verify") or tuple(name.split()) in triton.COMMANDS
         return
-    parameters = inspect.signature(places.call_of(name), eval_str=True).parameters
+    parameters = inspect.signature(command_functions.call_of(name), eval_str=True).parameters
     for source, annotation in SOURCES.items():
         assert source in parameters, f"autosched {name} has no --{source}"
         assert parameters[source].annotation == annotation

@@ -105,11 +105,11 @@ class _Judging:
                         yield PlannedRun(f"{run.name}, buffers refilled", partial(self._guarded, run, run.refilled))
                 if run.returned:
                     runs.append(run)
-            _constant([(run.wanted.output, run.output) for run in runs], self.seen)
+            _constant([(run.expected.output, run.output) for run in runs], self.seen)
 
     def _first_call(self, run: _CaseRun) -> Verdict:
         run.case.prepare()
-        run.wanted = _reference(run.case, run.seed)
+        run.expected = _reference(run.case, run.seed)
         if self._module is None:
             self._module = load(self.submission, "submission")
         if run.call is None:
@@ -180,7 +180,7 @@ class _CaseRun:
         seen: Collects the results.
         tolerance: A relative error; 0 for what the type of the output allows.
         call: The submitted function; None until the submission is loaded.
-        wanted: Outputs of the reference.
+        expected: Outputs of the reference.
         output: Outputs of the submission.
         returned: True if the submission has returned.
         is_right: True if the output is correct.
@@ -192,7 +192,7 @@ class _CaseRun:
     seen: _Seen
     tolerance: float
     call: Callable[[Any], Any] | None
-    wanted: _Expected = field(default_factory=lambda: _Expected(None, set(), set()))
+    expected: _Expected = field(default_factory=lambda: _Expected(None, set(), set()))
     output: Any = None
     returned: bool = False
     is_right: bool = False
@@ -205,7 +205,7 @@ class _CaseRun:
     def first(self) -> Verdict:
         """Call the submission on fresh inputs; return the verdict on its launches and its output."""
         assert self.call is not None
-        case, session, seen, expected = self.case, self.session, self.seen, self.wanted.output
+        case, session, seen, reference_output = self.case, self.session, self.seen, self.expected.output
         inputs = case.inputs(self.seed)
         tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
         buffers = {
@@ -217,19 +217,19 @@ class _CaseRun:
             output = self.call(inputs)
         launched = session.launches[launches:]
         with session.comparing():
-            error, limit = _relative_error(output, expected, self.tolerance)
-            accepts = _accepts(case, before, output, expected)
+            error, limit = _relative_error(output, reference_output, self.tolerance)
+            accepts = _accepts(case, before, output, reference_output)
         compared = _compared(self.name, error, limit, accepts)
         verdict, lines = session.verdict(compared), session.fault_lines()
         for fault, line in zip(verdict.emulation.faults, lines, strict=True):
             seen.add(SubmissionStatus.of_fault(fault.kind), one_line(line))
         names = tuple(operators.names)
         seen.cases.append(CaseResult(self.name, len(launched), error, limit, accepts, tuple(lines), names))
-        _cheats(seen, session, bool(launched), output, expected, set(names), self.wanted.operators, accepts)
+        _cheats(seen, session, bool(launched), output, reference_output, set(names), self.expected.operators, accepts)
         # Only arguments that the reference returns, or that have no values, may be the output. Others must not change.
         returned = _returned(inputs, output)
         for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
-            if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.wanted.returned:
+            if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.expected.returned:
                 continue
             if k in returned:
                 seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"it returns input {k} itself as the output")

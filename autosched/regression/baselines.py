@@ -113,13 +113,13 @@ class EnvironmentBaseline:
         kernel_files: Sequence[str] = (),
         programs: Sequence[str] = (),
     ) -> None:
-        self._answers = _ask(python, entries, kernel_files, programs)
+        self._answers = _answers_of(python, entries, kernel_files, programs)
         self._pool = pool
-        self._places = {entry.position: i for i, entry in enumerate(entries)}
+        self._answer_indices = {entry.position: i for i, entry in enumerate(entries)}
 
     def __call__(self, entry: CheckedEntry, candidate: Candidate) -> Baseline | str:
         """Return the kernel that the baseline environment generated, or the reason why there is none."""
-        answer = self._answers[self._places[entry.position]]
+        answer = self._answers[self._answer_indices[entry.position]]
         if "error" in answer:
             return f"the baseline environment cannot generate it: {answer['error']}"
         try:
@@ -137,7 +137,7 @@ class EnvironmentBaseline:
         return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
 
 
-def _ask(
+def _answers_of(
     python: str, entries: Sequence[CheckedEntry], kernel_files: Sequence[str], programs: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     request = {

@@ -36,22 +36,26 @@ def worse_code(installed: CompiledCode, other: CompiledCode, growth: float = LOO
         growth: Fraction by which the main loop may grow, at least LOOP_GROWTH.
     """
     if other.spill_bytes > installed.spill_bytes:
-        yield f"bytes of spills to local memory: {installed.spill_bytes} here, {other.spill_bytes} there"
+        yield _compared("bytes of spills to local memory", installed.spill_bytes, other.spill_bytes)
     if other.blocks < installed.blocks:
         yield (
-            f"blocks on a multiprocessor: {installed.blocks} here, {other.blocks} there "
-            f"(registers: {installed.registers} here, {other.registers} there)"
+            _compared("blocks on a multiprocessor", installed.blocks, other.blocks)
+            + f" (registers: {installed.registers} and {other.registers})"
         )
     if installed.loop is None or other.loop is None:
         return
     allowed = 1 + max(growth, LOOP_GROWTH)
     if other.loop.instructions > installed.loop.instructions * allowed:
         grown = [
-            f"{kind}: {installed.loop.count(kind)} here, {count} there"
+            f"{kind}: {installed.loop.count(kind)} and {count}"
             for kind, count in other.loop.kinds
             if count > installed.loop.count(kind) * allowed
         ]
         yield (
-            f"instructions of the main loop: {installed.loop.instructions} here, {other.loop.instructions} there"
+            _compared("instructions of the main loop", installed.loop.instructions, other.loop.instructions)
             + (f" ({'; '.join(grown)})" if grown else "")
         )
+
+
+def _compared(quantity: str, installed: int, other: int) -> str:
+    return f"{quantity}: {installed} with this compiler, {other} with the other one"

@@ -52,7 +52,7 @@ class CheckedEntry:
         """``matmul m=64 n=64 k=64 ... on h200``."""
         return entry_name(self.problem, self.device.name)
 
-    def unjudged(self, error: BaseException) -> CheckFinding:
+    def unchecked(self, error: BaseException) -> CheckFinding:
         """Return the finding of an entry whose check raised one of ENTRY_ERRORS."""
         return self.finding(EntryStatus.UNCERTAIN, f"it could not be checked: {str(error) or type(error).__name__}")
 

@@ -91,7 +91,7 @@ def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) 
     try:
         finding = _found(entry, pool, options)
     except ENTRY_ERRORS as error:
-        finding = entry.unjudged(error)
+        finding = entry.unchecked(error)
     return replace(finding, check_seconds=time.monotonic() - began)
 
 

@@ -113,7 +113,7 @@ def check_timed(
         try:
             pair = _pair(entry, device, pool, baselines)
         except ENTRY_ERRORS as error:
-            pair = entry.unjudged(error)
+            pair = entry.unchecked(error)
         except _MACHINE_ERRORS as error:
             stopped = _reason(error)
             break
@@ -141,7 +141,7 @@ def check_timed(
             except _Failed as failure:
                 findings[i] = pair.entry.finding(failure.verdict, str(failure))
             except ENTRY_ERRORS as error:
-                findings[i] = pair.entry.unjudged(error)
+                findings[i] = pair.entry.unchecked(error)
             except _MACHINE_ERRORS as error:
                 stopped = _reason(error)
                 break
@@ -156,7 +156,7 @@ def check_timed(
                 except _Failed as failure:
                     findings[i] = pairs[i].entry.finding(failure.verdict, f"in a second process: {failure}")
                 except ENTRY_ERRORS as error:
-                    findings[i] = pairs[i].entry.unjudged(error)
+                    findings[i] = pairs[i].entry.unchecked(error)
                 except _MACHINE_ERRORS as error:
                     stopped = _reason(error)
                     break

@@ -62,7 +62,7 @@ def check_upgrade(
             try:
                 finding = _finding(entry, installed, other_pool, other, options)
             except ENTRY_ERRORS as error:
-                finding = entry.unjudged(error)
+                finding = entry.unchecked(error)
             yield replace(finding, check_seconds=time.monotonic() - began)
 
 

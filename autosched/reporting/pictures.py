@@ -313,8 +313,8 @@ def _accesses(
     each = width // element_bytes
     if each < 1 or width % element_bytes or together % each:
         raise ValueError(
-            f"access_bytes is {width} but layout {layout.text} keeps {together} elements of {element_bytes} bytes of a "
-            "line together: use at most that"
+            f"access_bytes is {width}, but only {together * element_bytes} bytes of a line of layout {layout.text} are "
+            f"contiguous: use a multiple of {element_bytes} that divides this"
         )
     if access is None:
         across = math.gcd(lines.shape[0], PHASE_BYTES // max(width, BANK_BYTES))
@@ -323,12 +323,12 @@ def _accesses(
         block = access if along_rows else access[::-1]
     if min(block) < 1 or block[1] % each or lines.shape[0] % block[0] or lines.shape[1] % block[1]:
         raise ValueError(
-            f"access {access} must hold whole lanes of {each} elements along a line and divide the tile of "
-            f"{layout.shape[0]} x {layout.shape[1]}"
+            f"access {access} must divide the tile of {layout.shape[0]} x {layout.shape[1]} elements, and have a "
+            f"multiple of {each} elements along a line: those of one lane"
         )
     lanes = block[0] * block[1] // each
     if lanes > WARP:
-        raise ValueError(f"access {access} takes {lanes} lanes of {width} bytes: a warp has {WARP}")
+        raise ValueError(f"access {access} needs {lanes} lanes of {width} bytes, but a warp has {WARP}")
     starts = lines[:, ::each] * element_bytes
     blocks = starts.reshape(lines.shape[0] // block[0], block[0], lines.shape[1] // block[1], block[1] // each)
     warps = np.full((blocks.shape[0], blocks.shape[2], WARP), -1)

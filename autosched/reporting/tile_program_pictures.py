@@ -45,20 +45,20 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
     for operation in inference.definitions.values():
         name = ir.spelled(operation)
         for spread in inference.computed_in(operation.result):
-            of, identifier = distributions.of(spread), f"line_{operation.source.line}_{name}"
-            if (identifier, of) in drawn:
+            distribution, identifier = distributions.of(spread), f"line_{operation.source.line}_{name}"
+            if (identifier, distribution) in drawn:
                 continue
-            drawn.add((identifier, of))
+            drawn.add((identifier, distribution))
             path = target / f"{len(drawn):02}_{identifier}.svg"
             title = f"{operation.source}: {name}, {spread}"
-            paths.append(render([panels(of, distributions.warps, title)], path))
+            paths.append(render([panels(distribution, distributions.warps, title)], path))
     return paths
 
 
-def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
+def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
     """Return the tile by warp, and its first part by thread."""
-    rows, columns = of.shape
-    elements = of.elements(warps)  # (threads, registers)
+    rows, columns = distribution.shape
+    elements = distribution.elements(warps)  # (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
     register = np.zeros(rows * columns, dtype=np.int64)
     for thread in range(len(elements) - 1, -1, -1):  # written in reverse order, so that the first owner remains
@@ -83,17 +83,17 @@ def panels(of: Distribution, warps: int, title: str) -> list[Panel]:
     ]  # fmt: skip
 
 
-def _blocks(of: IntArray) -> list[tuple[int, int, int, int, int]]:
+def _blocks(numbers: IntArray) -> list[tuple[int, int, int, int, int]]:
     """Return equal rectangles whose elements have the same number, as (row, column, rows, columns, number)."""
-    height, width = (_step(of, d) for d in (0, 1))
+    height, width = (_step(numbers, d) for d in (0, 1))
     return [
-        (row, column, height, width, int(of[row, column]))
-        for row in range(0, of.shape[0], height)
-        for column in range(0, of.shape[1], width)
+        (row, column, height, width, int(numbers[row, column]))
+        for row in range(0, numbers.shape[0], height)
+        for column in range(0, numbers.shape[1], width)
     ]
 
 
-def _step(of: IntArray, dimension: int) -> int:
+def _step(numbers: IntArray, dimension: int) -> int:
     """Return the largest divisor of the extent along ``dimension`` that gives blocks of equal elements."""
-    changes = np.flatnonzero((np.diff(of, axis=dimension) != 0).any(axis=1 - dimension)) + 1
-    return math.gcd(of.shape[dimension], *changes.tolist())
+    changes = np.flatnonzero((np.diff(numbers, axis=dimension) != 0).any(axis=1 - dimension)) + 1
+    return math.gcd(numbers.shape[dimension], *changes.tolist())

@@ -103,20 +103,20 @@ def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
     return kernel, setting.time_limit
 
 
-def check_run(operator: str, done: Emulation) -> None:
+def check_run(operator: str, emulation: Emulation) -> None:
     """Raise RuntimeError for a run with a finding, and for one that crashed or did not finish."""
-    if not done.ok:
-        detail = f": {done.findings[0].message}" if done.findings else ""
-        raise RuntimeError(f"{operator} in the emulator: {done.status}{detail} {done.reason}".rstrip())
+    if not emulation.ok:
+        detail = f": {emulation.findings[0].message}" if emulation.findings else ""
+        raise RuntimeError(f"{operator} in the emulator: {emulation.status}{detail} {emulation.reason}".rstrip())
 
 
 def _emulate(kernel: GeneratedKernel, plan: CallPlan, tensors: Sequence[Any], time_limit: float) -> Any:
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: _stored(operands[name], t) for name, t in zip(plan.operands, tensors, strict=True)}
-    done = emulate(kernel, inputs, time_limit=time_limit)
-    check_run(plan.problem.operator, done)
+    emulation = emulate(kernel, inputs, time_limit=time_limit)
+    check_run(plan.problem.operator, emulation)
     kind = tensors[0].dtype if plan.out_type is None else _TORCH[plan.out_type]
-    flat = torch.from_numpy(np.ascontiguousarray(done.outputs["out"]).view(np.uint8).reshape(-1).copy())
+    flat = torch.from_numpy(np.ascontiguousarray(emulation.outputs["out"]).view(np.uint8).reshape(-1).copy())
     return flat.view(kind).reshape(plan.out_shape)
 
 

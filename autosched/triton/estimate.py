@@ -1,7 +1,7 @@
 """Estimated times of Triton launches.
 
 A compiled launch is estimated from the work of its emulated blocks and the resources of its cubin. An uncompiled launch
-is estimated from counts by size (``configs/tuning/layer_counts.py``).
+is estimated from counts by size (``integrations/config_files/tuning/layer_counts.py``).
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Session:
     plan: LaunchPlan = QUICK
     launches: list[VerifiedLaunch] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    milliseconds: float = 0.0  # elapsed time of the simulated GPU, in seconds
+    milliseconds: float = 0.0  # elapsed time of the simulated GPU
     storages: Storages = field(default_factory=Storages)
     host_findings: list[Finding] = field(default_factory=list)  # findings between launches
     _streams: StreamOrder = field(init=False)
@@ -174,7 +174,7 @@ class Session:
         finally:
             self._is_comparing = False
 
-    def _taken(self, message: str, grade: Grade) -> None:
+    def _add_undefined_use(self, message: str, grade: Grade) -> None:
         if self._is_comparing:
             return
         self._add_host_finding(FindingKind.UNINITIALIZED_HOST_READ, message, call_site(), grade)
@@ -345,7 +345,7 @@ def emulated(
     """
     row = device_named(device) if isinstance(device, str) else device
     session = Session(row, plan)
-    values = UndefinedValues(session.storages, session._taken) if undefined_memory else None
+    values = UndefinedValues(session.storages, session._add_undefined_use) if undefined_memory else None
     with ExitStack() as stack:
         stack.enter_context(activated(session))
         stack.enter_context(torch_compiled(fake_cuda))

@@ -81,7 +81,7 @@ def _restored(owner: Any, name: str, before: Any) -> None:
 def _noted_on_host(function: Callable[..., torch.Tensor], storages: Storages) -> Callable[..., torch.Tensor]:
     def created(*args: Any) -> torch.Tensor:
         tensor = function(*args)
-        storages.place(tensor, "plain")
+        storages.set_host(tensor, "plain")
         return tensor
 
     return created

@@ -84,7 +84,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
             return result
         moved = result if storage_address(result) != storage_address(tensor) else result.clone()
         host: Host = "pinned" if non_blocking else "plain"  # torch also pins the target of asynchronous copies
-        storages.place(moved, host if requested.type == "cpu" else None)
+        storages.set_host(moved, host if requested.type == "cpu" else None)
         streams.copy(tensor, moved, non_blocking=non_blocking)
         return moved
 
@@ -92,7 +92,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
         if storages.host_of(tensor) != "plain":
             return tensor
         result = tensor.clone()
-        storages.place(result, "pinned")
+        storages.set_host(result, "pinned")
         return result
 
     def read_by_host(name: str, *, is_shown: bool = False) -> Callable[..., Any]:
@@ -103,7 +103,7 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
             if not in_compiler():
                 streams.host_reads(tensor)
                 if values is not None:
-                    values.take(tensor, name, is_shown=is_shown)
+                    values.read_by_host(tensor, name, is_shown=is_shown)
             return read(tensor, *args, **kwargs)
 
         return reads
@@ -173,7 +173,7 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         result = func(*[on_cpu(a) for a in args], **kwargs)
         is_placed = (moves or pinned) and not torch.compiler.is_compiling()  # torch's compiler traces this
         if is_placed and isinstance(result, torch.Tensor):
-            self._storages.place(result, None if moves else "pinned")
+            self._storages.set_host(result, None if moves else "pinned")
             if moves:
                 self._created(getattr(func, "__name__", ""), result)
         return result
@@ -252,7 +252,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
                 self._storages.add(tensor, undefined=undefined, on_host=host is not None)
                 new.append(tensor)
             if host is not None and (alias is None or name == "lift_fresh"):
-                self._storages.place(tensor, host)
+                self._storages.set_host(tensor, host)
         if judged is not None and values is not None:
             values.settle(judged, new, list(_written(func, args, kwargs)))
             return self._used(func, name, args, kwargs, result, new)

@@ -125,7 +125,7 @@ class Storages:
             if flags.all():
                 self._flags.pop(storage.data_ptr(), None)
 
-    def place(self, tensor: torch.Tensor, host: Host | None) -> None:
+    def set_host(self, tensor: torch.Tensor, host: Host | None) -> None:
         """Record the kind of host memory of a tensor; None for GPU memory."""
         if tensor.layout is not torch.strided or tensor.device.type == "meta":
             return

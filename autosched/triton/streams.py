@@ -219,7 +219,7 @@ class StreamOrder:
             for storage, used in uses:
                 for use in np.unique(used[used != 0]).tolist():
                     ranges = storage.data_ptr() + stretches(used == use)
-                    self._judge(self.current, self._number(storage), Use(use), ranges, by)
+                    self._check(self.current, self._number(storage), Use(use), ranges, by)
             self._host_threads.note_action()
 
     def host_reads(self, tensor: torch.Tensor) -> None:
@@ -290,9 +290,9 @@ class StreamOrder:
             return
         rows = _rows(tensor)
         if rows is not None:
-            self._judge(timeline, self._number(tensor.untyped_storage()), use, rows, by)
+            self._check(timeline, self._number(tensor.untyped_storage()), use, rows, by)
 
-    def _judge(self, timeline: int, block: int, use: Use, ranges: Ranges, by: Work) -> None:
+    def _check(self, timeline: int, block: int, use: Use, ranges: Ranges, by: Work) -> None:
         race = self.order.use(timeline, block, use, ranges, by)
         if race is not None:
             self._raced(_message(race), (by.file, by.line))

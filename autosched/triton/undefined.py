@@ -23,11 +23,11 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 # Operators that replace all of their first argument, so its earlier bytes do not matter.
 _OVERWRITING = frozenset({"zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"})
 
-Taken = Callable[[str, Grade], None]
+OnRead = Callable[[str, Grade], None]
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedCall:
+class RepeatedCall:
     """Result of an operator, and its results with other bytes."""
 
     result: Any
@@ -42,12 +42,12 @@ class UndefinedValues:
 
     Args:
         storages: Registry of undefined bytes.
-        taken: Called with a message when the program reads a value that depends on undefined bytes.
+        on_read: Called with a message when the program reads a value that depends on undefined bytes.
     """
 
-    def __init__(self, storages: Storages, taken: Taken) -> None:
+    def __init__(self, storages: Storages, on_read: OnRead) -> None:
         self._storages = storages
-        self._taken = taken
+        self._on_read = on_read
 
     def concern(self, name: str, args: Any, kwargs: dict[str, Any]) -> bool:
         """Return True if the operator of this name has an argument with undefined bytes that it reads."""
@@ -56,7 +56,7 @@ class UndefinedValues:
         read = args[1:] if name in _OVERWRITING else args
         return any(self._is_undefined(t) for t in tensors_of((read, kwargs)))
 
-    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> JudgedCall:
+    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> RepeatedCall:
         """Run an operator whose arguments have undefined bytes."""
         state = torch.default_generator.get_state()
         other_runs: list[tuple[_Copies, Any]] = []
@@ -69,9 +69,9 @@ class UndefinedValues:
             except Exception:  # with these bytes the operator is invalid
                 other_runs.append((copies, None))
         torch.default_generator.set_state(state)
-        return JudgedCall(func(*args, **kwargs), func, args, kwargs, other_runs)
+        return RepeatedCall(func(*args, **kwargs), func, args, kwargs, other_runs)
 
-    def settle(self, call: JudgedCall, new: list[torch.Tensor], written: list[torch.Tensor]) -> None:
+    def settle(self, call: RepeatedCall, new: list[torch.Tensor], written: list[torch.Tensor]) -> None:
         """Mark the bytes of an operator's new tensors and modified arguments that depend on undefined ones."""
         name = call.func._schema.name.removeprefix("aten::")
         results = list(tensors_of(call.result))
@@ -81,11 +81,11 @@ class UndefinedValues:
         else:  # a number; compared as text, because NaN differs from itself
             differs = not results and any(repr(other) != repr(call.result) for _, other in call.others)
         if differs:
-            self._taken(f"{name} depends on unwritten memory", "fault")
+            self._on_read(f"{name} depends on unwritten memory", "fault")
         for k, tensor in enumerate(results):
             alike = [each[k] for each in others if len(each) > k and each[k].shape == tensor.shape]
             if len(alike) < len(others):
-                self._taken(f"the shape of {name}'s result depends on unwritten memory", "fault")
+                self._on_read(f"the shape of {name}'s result depends on unwritten memory", "fault")
             elif any(tensor is each for each in new):
                 self._compare(tensor, alike)
                 if name in _COMPARISONS:
@@ -100,7 +100,7 @@ class UndefinedValues:
             return np.ones(tuple(tensor.shape), np.bool_)
         return np.asarray(flags.reshape((*tensor.shape, tensor.element_size())).all(axis=-1))
 
-    def _may_be_equal(self, call: JudgedCall) -> bool:
+    def _may_be_equal(self, call: RepeatedCall) -> bool:
         """Return True if two tensors are equal where both are defined."""
         a, b, *rest = call.args
         if a.shape != b.shape:
@@ -118,12 +118,12 @@ class UndefinedValues:
             differ = [_bytes_of(tensor) != _bytes_of(other) for other in copies]
             self._storages.set_defined_bytes(tensor, ~np.logical_or.reduce(differ))
 
-    def take(self, tensor: torch.Tensor, what: str, *, is_shown: bool = False) -> None:
+    def read_by_host(self, tensor: torch.Tensor, function_name: str, *, is_shown: bool = False) -> None:
         """Record that the host receives a tensor's memory. Its further use is not tracked.
 
         Args:
             tensor: The tensor.
-            what: Function of torch that passes it to the host.
+            function_name: Function of torch that passes it to the host.
             is_shown: True if all of it is printed or stored.
         """
         flags = self._storages.defined_bytes(tensor) if self._storages.has_undefined else None
@@ -131,7 +131,7 @@ class UndefinedValues:
             return
         unwritten = int((~flags).sum())
         grade: Grade = "note" if flags.any() and not is_shown else "fault"
-        self._taken(f"{what} of a tensor with {unwritten} unwritten bytes of {flags.size}", grade)
+        self._on_read(f"{function_name} of a tensor with {unwritten} unwritten bytes of {flags.size}", grade)
         self._storages.define(tensor)
 
     def _is_undefined(self, tensor: torch.Tensor) -> bool:

@@ -148,7 +148,7 @@ class DocumentTable:
     """One table of a document. It records which keys are read; ``done`` rejects the others."""
 
     def __init__(self, values: Any, positions: KeyPositions, path: Keys = ()) -> None:
-        self.places, self.path = positions, path
+        self.positions, self.path = positions, path
         if not isinstance(values, Mapping):
             self.fail(f"this must be a table, not {_shown(values)}")
         for key in values:
@@ -161,7 +161,7 @@ class DocumentTable:
 
     def fail(self, message: str, *keys: str | int) -> NoReturn:
         """Raise KernelFileError with the position of a key of this table."""
-        raise self.places.error((*self.path, *keys), message)
+        raise self.positions.error((*self.path, *keys), message)
 
     def _check_numbers(self, value: Any, keys: Keys) -> None:
         """Raise an error for a nested integer with more than 64 bits."""
@@ -270,12 +270,12 @@ class DocumentTable:
 
     def table(self, key: str) -> DocumentTable:
         """Return the table of ``key``, empty if missing."""
-        return DocumentTable(self.values[key] if key in self else {}, self.places, (*self.path, key))
+        return DocumentTable(self.values[key] if key in self else {}, self.positions, (*self.path, key))
 
     def tables(self, key: str) -> list[DocumentTable]:
         """Return the tables of ``[[key]]``."""
         entries = self.get(key, (list, tuple), f"tables: [[{key}]]", ())
-        return [DocumentTable(values, self.places, (*self.path, key, i)) for i, values in enumerate(entries)]
+        return [DocumentTable(values, self.positions, (*self.path, key, i)) for i, values in enumerate(entries)]
 
     def items(self) -> list[tuple[str, Any]]:
         """Return every key and value, for a table whose keys are chosen by the user."""

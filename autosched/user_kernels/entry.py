@@ -117,7 +117,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
     by_name = {a.name: a for a in file.arguments}
     listed = tuple(by_name[name] for name in step.arguments)
     if len(takes) != len(listed):
-        position = listed[min(len(takes), len(listed) - 1)].place
+        position = listed[min(len(takes), len(listed) - 1)].position
         raise KernelFileError(
             f"{position}: {step.entry} takes {len(takes)} arguments, but the file lists {len(listed)}"
         )
@@ -125,7 +125,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
         if not _fits(parameter, argument):
             dtype_text = _dtype_text(argument)
             raise KernelFileError(
-                f"{argument.place}: {argument.name} is {dtype_text}, but parameter {number} of {step.entry} is "
+                f"{argument.position}: {argument.name} is {dtype_text}, but parameter {number} of {step.entry} is "
                 f"{_described(parameter)}"
             )
 
@@ -151,7 +151,7 @@ def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
 def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) -> None:
     """Check that every constant variable of the source is filled, and large enough for its contents."""
     sizes = {o.name: o.bytes for o in kernel.symbols}
-    keys = {a.name: a.place for a in file.arguments}
+    keys = {a.name: a.position for a in file.arguments}
     declared = {_plain(v.name): v for v in module.variables if v.space == "const"}
     for name, size in sizes.items():
         if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):

@@ -121,8 +121,8 @@ class KernelArgument:
     An array has a ``shape``, a scalar a ``value``, a struct a ``struct``. An output with a ``fill`` is filled before
     each launch.
     ``dtype_by``, ``atol_by`` and ``rtol_by`` are expressions of the configuration. ``dtype``, ``atol`` and ``rtol``
-    are their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``place`` is the
-    position in the kernel file.
+    are their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``position`` is the
+    place in the kernel file.
     """
 
     name: str
@@ -141,7 +141,7 @@ class KernelArgument:
     struct: StructValue | None = field(
         default=None, repr=False
     )  # not part of ``repr``: ``content`` adds it separately, to keep existing digests
-    place: str = field(default="", compare=False, repr=False)
+    position: str = field(default="", compare=False, repr=False)
 
     @property
     def is_array(self) -> bool:
@@ -179,7 +179,7 @@ class KernelReference:
 
     The kernel runs at the parameters ``config``; missing ones have that kernel's defaults. Without function and kernel,
     the kernel itself at ``config`` is the reference. If ``checks_outputs``, the function also receives the outputs, and
-    decides whether they are correct. ``place`` is the position in the kernel file, if any. ``time_limit`` is the limit
+    decides whether they are correct. ``position`` is the place in the kernel file, if any. ``time_limit`` is the limit
     for emulating a reference kernel in CPU seconds, 0 if the file does not set it.
     """
 
@@ -189,7 +189,7 @@ class KernelReference:
     kernel: KernelFile | None = None
     config: tuple[tuple[str, Value], ...] = ()
     checks_outputs: bool = False
-    place: str = field(default="", compare=False, repr=False)
+    position: str = field(default="", compare=False, repr=False)
     time_limit: float = field(default=0.0, compare=False, repr=False)
 
 
@@ -299,7 +299,7 @@ class KernelFile:
         return tuple(a for a in self.arguments if a.is_array)
 
     @cached_property
-    def places(self) -> tuple[str, ...]:
+    def external_files(self) -> tuple[str, ...]:
         """Locations of files that are read later, and the limits of their functions.
 
         Identical kernels in two folders differ only in these.
@@ -312,7 +312,7 @@ class KernelFile:
             *paths,
             self.defined_at[0],
             repr((self.reference.time_limit, limits, self.limits)),
-            *(() if self.reference.kernel is None else self.reference.kernel.places),
+            *(() if self.reference.kernel is None else self.reference.kernel.external_files),
         )
 
     @cached_property
@@ -328,7 +328,7 @@ class KernelFile:
         """
         if not self.varying:
             return self
-        return _under(self, self.places, tuple((name, config[name]) for name in self.varying))
+        return _under(self, self.external_files, tuple((name, config[name]) for name in self.varying))
 
     @cached_property
     def named_types(self) -> frozenset[str]:

@@ -50,7 +50,7 @@ def texture(argument: KernelArgument, array: Operand) -> LinearTexture:
     try:
         return LinearTexture(f"{argument.name}_texture", array, **dataclasses.asdict(argument.fetch))
     except ValueError as error:
-        raise KernelFileError(f"{argument.place}: {error}") from None
+        raise KernelFileError(f"{argument.position}: {error}") from None
 
 
 def lower(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], arch: str = "") -> GeneratedKernel:
@@ -118,7 +118,7 @@ def _number(argument: KernelArgument, dtype: DType, value: Result) -> ScalarArgu
     try:
         return ScalarArgument(argument.name, dtype, passed)
     except ValueError:
-        prefix = f"{argument.place}: " if argument.place else ""
+        prefix = f"{argument.position}: " if argument.position else ""
         raise KernelFileError(f"{prefix}{argument.name} is {value}, which {dtype.name} cannot hold") from None
 
 

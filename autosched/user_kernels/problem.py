@@ -127,7 +127,7 @@ class KernelProblem(Problem):
 
     def _computed(self, a: KernelArgument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
         """Return the contents of an input that a function computes from sizes, ``seed``, and the inputs before it."""
-        label = f"{a.place}{': ' if a.place else ''}the fill {function.name} of {a.name}"
+        label = f"{a.position}{': ' if a.position else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
         operand, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
         returned = call(function, label, {**self.sizes, "seed": seed}, known, operand.size)
@@ -199,7 +199,7 @@ class KernelProblem(Problem):
     def _label(self) -> str:
         reference = self.file.reference
         role = "the function" if reference.checks_outputs else "the reference"
-        return f"{reference.place}{': ' if reference.place else ''}{role} {reference.name}"
+        return f"{reference.position}{': ' if reference.position else ''}{role} {reference.name}"
 
     @property
     def _numbers(self) -> dict[str, int | float]:
@@ -292,7 +292,7 @@ class KernelProblem(Problem):
 
 def problem_type(file: KernelFile) -> type[KernelProblem]:
     """Return the problem type of a kernel file: a frozen dataclass with a field for each size."""
-    return _problem_type(file, file.places)
+    return _problem_type(file, file.external_files)
 
 
 @cache
@@ -371,7 +371,7 @@ def _largest(file: KernelFile, argument: KernelArgument, sizes: tuple[tuple[str,
             waiting += derived[name].names if name in derived else ()
     parameters = [p for p in file.parameters if p.name in needed]
     if math.prod(len(p.values) for p in parameters) > _MOST_SHAPES:
-        raise KernelFileError(f"{argument.place}: the shape of {argument.name} depends on too many configurations")
+        raise KernelFileError(f"{argument.position}: the shape of {argument.name} depends on too many configurations")
     grids = np.meshgrid(*(np.array(p.values, dtype=object) for p in parameters), indexing="ij")
     columns = {
         p.name: g.reshape(-1) if p.is_text else g.reshape(-1).astype(np.int64)
@@ -390,7 +390,7 @@ def _largest(file: KernelFile, argument: KernelArgument, sizes: tuple[tuple[str,
         values, is_defined = e.columns({n: columns[n] for n in e.names if n in columns}, known)
         possible = values[is_defined & defined]
         if not possible.size or possible.max() < 1:
-            raise KernelFileError(f'{argument.place}: the extent "{e.text}" of {argument.name} has no value')
+            raise KernelFileError(f'{argument.position}: the extent "{e.text}" of {argument.name} has no value')
         extents.append(int(possible.max()))
     return tuple(extents)
 

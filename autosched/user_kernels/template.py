@@ -40,7 +40,7 @@ def template(file: KernelFile) -> KernelTemplate:
 
     If the file has no cost, neither has the template, so its schedules cannot be ranked before they are measured.
     """
-    return _template(file, file.places)
+    return _template(file, file.external_files)
 
 
 @cache

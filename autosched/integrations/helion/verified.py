@@ -110,7 +110,7 @@ def verified(
         kernel: Result of ``@helion.kernel``.
         args: Small tensors.
         device: Name or row of the GPU that is emulated.
-        compare: ``compare(expected, found)`` raises AssertionError if results differ. Default: they agree within 2% of
+        compare: ``compare(expected, actual)`` raises AssertionError if results differ. Default: they agree within 2% of
             their values plus 0.02.
 
     Returns:

@@ -20,7 +20,7 @@ class Pool:
         coordinates_of: Computes coordinates, float32 [d, n].
 
     Attributes:
-        coordinates_of: Coordinates of the schedules, float32 [d, n].
+        coordinates: Coordinates of the schedules, float32 [d, n].
         grid: The same coordinates as a grid, for a whole space.
         seen: True if each schedule was proposed or reported, [n].
         modules: Number of each schedule's compiled module, [n].
@@ -33,11 +33,11 @@ class Pool:
         coordinates_of: Callable[[Sequence[Schedule]], Columns],
         module_of: Callable[[Schedule], int],
     ) -> None:
-        self._places, self._module_of = coordinates_of, module_of
+        self._coordinates_of, self._module_of = coordinates_of, module_of
         self.whole = whole
         self.schedules = schedules
-        self.places = coordinates_of(schedules)
-        self.grid = Grid(self.places) if self.whole else None
+        self.coordinates = coordinates_of(schedules)
+        self.grid = Grid(self.coordinates) if self.whole else None
         self.seen: BoolArray = np.zeros(len(self.schedules), dtype=np.bool_)
         self.modules: IntArray = np.array([module_of(s) for s in schedules], dtype=np.int64)
         self._position = {schedule: i for i, schedule in enumerate(self.schedules)}
@@ -73,6 +73,6 @@ class Pool:
             self._position[schedule] = position
         self.seen[positions] = False
         self.modules[positions] = [self._module_of(schedule) for schedule in schedules]
-        coordinates = self._places(schedules)
-        self.places[:, positions] = coordinates
+        coordinates = self._coordinates_of(schedules)
+        self.coordinates[:, positions] = coordinates
         return coordinates

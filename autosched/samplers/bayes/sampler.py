@@ -265,9 +265,9 @@ class BayesSampler(Sampler):
             fitted = {name: model.hyperparameters for name, model in self._models.items()}
         new = list(islice(self._times, self._count, None))
         if refitted or len(self._observed) + len(new) > refits.most * 5 // 4:
-            grid = pool.grid or Grid(pool.places)  # for a changing pool, predictions are valid until it changes
+            grid = pool.grid or Grid(pool.coordinates)  # for a changing pool, predictions are valid until it changes
             self._models = {
-                name: IncrementalPosterior(pool.places, parameters, grid) for name, parameters in fitted.items()
+                name: IncrementalPosterior(pool.coordinates, parameters, grid) for name, parameters in fitted.items()
             }
             self._observed, self._observed_guesses, new = [], [], self._remembered()
         self._note_observed(new)

@@ -1,9 +1,9 @@
 """Storage of the choices of stock ``@triton.autotune`` kernels, across processes.
 
 Start at ``autotuners.py``, which reads them from a database. Only ``adapter.py`` uses Triton's autotuner;
-``identity.py`` identifies the trials of a tuning, and ``answers.py`` reads and writes them. ``turns.py`` lets one
-process tune while others wait, and ``startup/`` does so in a program that ``autosched serve`` starts. Importing the
-package must not import Triton or torch.
+``identity.py`` identifies the trials of a tuning, and ``answers.py`` reads and writes them. ``tuning_locks.py`` lets
+one process tune while others wait. ``startup/`` attaches the database in a program that ``autosched serve`` starts.
+Importing the package must not import Triton or torch.
 """
 
 from autosched.triton.persistence.autotuners import DEFAULT_TIMEOUT, Persistence, persist

@@ -23,7 +23,7 @@ from measurements.files.text import without_password
 if TYPE_CHECKING:
     from autosched.triton.persistence.answers import Answers, Milliseconds
     from autosched.triton.persistence.identity import Identity
-    from autosched.triton.persistence.turns import Turns
+    from autosched.triton.persistence.tuning_locks import TuningLocks
     from search_spaces.spaces.schedule import Schedule
 
 DEFAULT_TIMEOUT = 120.0  # seconds; most kernels are tuned in less time, and NCCL's watchdog waits longer
@@ -45,7 +45,7 @@ class Persistence:
         self.answered = 0  # keys for which nothing was timed
         self.tuned = 0  # keys for which Triton timed something
         self._answers: Answers | None = None
-        self._turns: Turns | None = None
+        self._tuning_locks: TuningLocks | None = None
         self._guard = threading.Lock()
         self._warned: set[str] = set()
         self._detach: Callable[[], None] = lambda: None
@@ -77,15 +77,15 @@ class Persistence:
             return self._answers
 
     @property
-    def turns(self) -> Turns:
+    def tuning_locks(self) -> TuningLocks:
         """Locks by name, shared by all processes that use the same database. Created on first use."""
-        from autosched.triton.persistence.turns import Turns
+        from autosched.triton.persistence.tuning_locks import TuningLocks
 
         with self._guard:
-            if self._turns is None:
+            if self._tuning_locks is None:
                 name = sha256(str(self.database).encode()).hexdigest()[:32]
-                self._turns = Turns(cache_root() / "persistence" / f"{name}.lock")
-            return self._turns
+                self._tuning_locks = TuningLocks(cache_root() / "persistence" / f"{name}.lock")
+            return self._tuning_locks
 
     def report_at_exit(self) -> None:
         """Print the counts to stderr when this process ends, if there are any."""
@@ -115,7 +115,7 @@ class _Tuning:
         self._times: dict[Schedule, Milliseconds] = {}
         self._candidates: list[Any] = []
         self._timed = False
-        self._turn = ExitStack()
+        self._held_lock = ExitStack()
 
     def answer(self) -> Any | None:
         """Return the stored choice; None if Triton should tune, while others wait."""
@@ -126,7 +126,7 @@ class _Tuning:
             identity = identify(self._tuner, self._names, self._key, owner.device)
             choice = owner.answers.choice(identity)
             if choice is None:
-                if not self._turn.enter_context(owner.turns.of(identity.text, owner.timeout)):
+                if not self._held_lock.enter_context(owner.tuning_locks.of(identity.text, owner.timeout)):
                     owner.warn(f"another process has been tuning the same kernel for {owner.timeout:g} s")
                 choice = owner.answers.choice(identity)
             self._times = {} if choice is not None else owner.answers.times(identity)
@@ -136,7 +136,7 @@ class _Tuning:
         self._identity = identity
         if choice is None:
             return None
-        self._turn.close()
+        self._held_lock.close()
         owner.answered += 1
         return self._config(choice)
 
@@ -172,11 +172,11 @@ class _Tuning:
             owner.warn(str(error))
             return config
         finally:
-            self._turn.close()  # let other processes continue before this one launches the kernel
+            self._held_lock.close()  # let other processes continue before this one launches the kernel
         return self._config(choice)
 
     def end(self) -> None:
-        self._turn.close()
+        self._held_lock.close()
 
     def _schedule(self, config: Any) -> Schedule:
         assert self._identity is not None

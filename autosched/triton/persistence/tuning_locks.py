@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.02
 _OFFSETS = 2**31  # number of bytes of the file that can be locked; nothing is written to it
 
 
-class Turns:
+class TuningLocks:
     """Locks by name, shared by the processes of a machine.
 
     Each name locks one byte of a file (POSIX record locks). Such a lock ends with its process, and forked children do

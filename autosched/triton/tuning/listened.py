@@ -22,7 +22,7 @@ from measurements.files.bounded import read_bounded
 MOST_BYTES = 1 << 26
 
 
-class NotHeard(ValueError):
+class NoRecordedTuning(ValueError):
     """The file contains no usable tuning. The message is one line."""
 
 
@@ -39,12 +39,12 @@ def recording(path: str | Path) -> Iterator[None]:
     before = knobs.autotuning.listener
     with open(path, "ab", buffering=0) as file:
 
-        def heard(**values: Any) -> None:
+        def record(**values: Any) -> None:
             if before is not None:
                 before(**values)
             os.write(file.fileno(), _line(**values))  # a single write, so that lines of several processes do not mix
 
-        knobs.autotuning.listener = heard
+        knobs.autotuning.listener = record
         try:
             yield
         finally:
@@ -75,20 +75,20 @@ def _median(time: Any) -> float:
 def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
     """Return the sizes that ``function`` was tuned for, by the names of its ``key``; the most frequent ones first.
 
-    Raises NotHeard, and OSError.
+    Raises NoRecordedTuning, and OSError.
     """
     if not function.keys:
-        raise NotHeard(f"{function.name} has no @triton.autotune with a key, so nothing was recorded for it")
+        raise NoRecordedTuning(f"{function.name} has no @triton.autotune with a key, so nothing was recorded for it")
     try:
         lines = read_bounded(path, MOST_BYTES).decode().splitlines()
         documents = [json.loads(line) for line in lines if line.strip()]
     except (ValueError, RecursionError) as error:
-        raise NotHeard(f"{path} was not written by a listener: {' '.join(str(error).split())}") from error
+        raise NoRecordedTuning(f"{path} was not written by a listener: {' '.join(str(error).split())}") from error
     counts: Counter[tuple[tuple[str, int], ...]] = Counter()
     distinct: dict[str, None] = {}
     for document in documents:
         if not isinstance(document, dict) or not isinstance(document.get("key"), list):
-            raise NotHeard(f"{path} was not written by a listener: a line has no key")
+            raise NoRecordedTuning(f"{path} was not written by a listener: a line has no key")
         if document.get("function") != function.name:
             distinct[str(document.get("function"))] = None
             continue
@@ -96,6 +96,6 @@ def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
         if len(values) == len(function.keys) and all(type(value) is int for value in values):
             counts[tuple(zip(function.keys, values, strict=True))] += 1
     if not counts:
-        heard = f"it has {', '.join(distinct)}" if distinct else "it contains no key of whole numbers"
-        raise NotHeard(f"{path} has no tuning of {function.name}: {heard}")
+        contents = f"it has {', '.join(distinct)}" if distinct else "it contains no key of whole numbers"
+        raise NoRecordedTuning(f"{path} has no tuning of {function.name}: {contents}")
     return [dict(sizes) for sizes, _ in counts.most_common()]

@@ -64,16 +64,16 @@ def read_arguments(
         name = table.text("name")
         if not IDENTIFIER.fullmatch(name) or any(a.name == name for a in arguments):
             table.fail(f"the argument {name!r} needs a unique name of letters, digits and _", "name")
-        position = table.places.at(table.path)
+        position = table.positions.at(table.path)
         kind = table.choice("kind", _KINDS)
         if kind == "scalar":
             raw = table.get("value", (str, int, float), 'the scalar\'s value, such as value = "width"')
             value = table.expression("value", raw, types, ("int", "float", "bool"))
             dtype, by = _dtype(table, parameters, chosen, "f32" if value.type == "float" else "i32")
-            arguments.append(KernelArgument(name, "scalar", dtype, value=value, dtype_by=by, place=position))
+            arguments.append(KernelArgument(name, "scalar", dtype, value=value, dtype_by=by, position=position))
         elif kind == "struct":
             arguments.append(
-                KernelArgument(name, "struct", SCALAR_DTYPES["u8"], struct=read_struct(table, types), place=position)
+                KernelArgument(name, "struct", SCALAR_DTYPES["u8"], struct=read_struct(table, types), position=position)
             )
         else:
             (dtype, by), raw = _dtype(table, parameters, chosen), table.listed("shape")
@@ -111,7 +111,7 @@ def read_arguments(
                 atol,
                 rtol,
                 dtype_by=by,
-                place=position,
+                position=position,
             )
             fetch = _fetch(table) if kind == "texture" else None
             arguments.append(replace(argument, atol_by=atol_by, rtol_by=rtol_by, fetch=fetch))
@@ -272,7 +272,7 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
             table.fail('give the file: fill = { file = "input.npy" }', "fill")
         path = folder / value
         leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
-        if leads_out and table.places.lines:  # a kernel from Python may use any file
+        if leads_out and table.positions.lines:  # a kernel from Python may use any file
             table.fail(f"{value!r} is outside the folder of the kernel file: move the file into it", "fill")
         if not path.exists():
             table.fail(f"the file {value!r} does not exist next to the kernel file", "fill")

@@ -178,8 +178,8 @@ class _KernelFileReader:
         within: tuple[Path, ...],
     ) -> KernelFile:
         top, kernel = self.top, self.top.table("kernel")
-        refuse_too_many(top.places.name, top.values)
-        refuse_unprintable(top.values, top.places)
+        refuse_too_many(top.positions.name, top.values)
+        refuse_unprintable(top.values, top.positions)
         for section in top.values:
             if section not in _SECTIONS:
                 top.fail(f"unknown key {section!r}, {suggestion(section, _SECTIONS)}", section)
@@ -249,8 +249,8 @@ class _KernelFileReader:
         varying = next((a for a in arguments if a.kind == "output" and not _is_fixed(a, sizes)), None)
         if varying is not None and not kernel_file.reference.checks_outputs:
             raise KernelFileError(
-                f"{varying.place}: the shape of {varying.name} depends on parameters, so no single array is correct: "
-                'check the outputs with [reference] verify = "file.py:function"'
+                f"{varying.position}: the shape of {varying.name} depends on parameters, so no single array is "
+                'correct: check the outputs with [reference] verify = "file.py:function"'
             )
         kernel.done()
         top.done()

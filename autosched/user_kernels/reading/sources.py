@@ -216,10 +216,10 @@ def python_reference(
     content = read_text(path, table, key)
     if not re.search(rf"^(def|class)\s+{name}\b|^{name}\s*=|^from .* import .*\b{name}\b", content, re.MULTILINE):
         table.fail(f"{file} has no function {name!r}", key)
-    position = table.places.at((*table.path, key))
+    position = table.positions.at((*table.path, key))
     seconds, memory = limits
     function = UserFunction(name, str(path.absolute()), content, time_limit=seconds, memory_limit=memory)
-    return KernelReference(text, f"{text}\n{content}", function, place=position)
+    return KernelReference(text, f"{text}\n{content}", function, position=position)
 
 
 def callable_reference(function: Callable[..., Any]) -> KernelReference:

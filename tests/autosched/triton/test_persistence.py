@@ -119,12 +119,14 @@ def test_an_error_of_a_benchmark_releases_the_lock(starts):
         for _ in range(2):
             with pytest.raises(RuntimeError, match="is lost"):
                 stock.launch(kernel, 64)
-        assert not persistence.turns._threads or all(not lock.locked() for lock in persistence.turns._threads.values())
+        assert not persistence.tuning_locks._threads or all(
+            not lock.locked() for lock in persistence.tuning_locks._threads.values()
+        )
 
 
 def test_the_lock_is_released_before_the_kernel_is_launched(starts):
     def launched(*_, **__):
-        locked.append(any(lock.locked() for lock in persistence.turns._threads.values()))
+        locked.append(any(lock.locked() for lock in persistence.tuning_locks._threads.values()))
 
     locked = []
     with persist(starts.database, device="h100") as persistence, pytest.MonkeyPatch.context() as patch:

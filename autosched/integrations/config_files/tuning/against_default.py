@@ -84,7 +84,7 @@ class DefaultComparison:
         return word_of(self.ratio, self.interval)
 
     @property
-    def taken(self) -> TimedConfig:
+    def chosen(self) -> TimedConfig:
         """The configuration that is written to the file."""
         return self.tuned if self.word == "tuned" else self.default
 

@@ -43,7 +43,7 @@ class LayerChoice:
     @classmethod
     def of(cls, rows: int, comparison: DefaultComparison, provenance: str) -> Self:
         """Return the better of two configurations."""
-        chosen = comparison.taken
+        chosen = comparison.chosen
         return cls(rows, chosen.config, chosen.seconds, provenance, chosen.verification, comparison)
 
 
@@ -165,7 +165,7 @@ def _choice(rows: int, config: Config, sidecar: Mapping[str, Any]) -> LayerChoic
         raise ValueError(f"invalid provenance {provenance[:40]}")
     compared = sidecar.get("comparison")
     comparison = None if compared is None else DefaultComparison.from_document(compared)
-    if comparison is not None and comparison.taken.config != config:
+    if comparison is not None and comparison.chosen.config != config:
         comparison = None  # ignore the sidecar's data if the file was changed later
     return LayerChoice(
         rows,

@@ -54,7 +54,7 @@ def _attach(adapter: str) -> None:
     attach(os.environ[DATABASE], float(os.environ[TIMEOUT]))
 
 
-def _run_the_hidden_one() -> None:
+def _run_shadowed_module() -> None:
     folders = [folder for folder in sys.path if os.path.abspath(folder) != _FOLDER]
     spec = PathFinder.find_spec("sitecustomize", folders)
     if spec is not None and spec.loader is not None:
@@ -63,6 +63,6 @@ def _run_the_hidden_one() -> None:
         spec.loader.exec_module(module_from_spec(spec))
 
 
-_run_the_hidden_one()
+_run_shadowed_module()
 if "AUTOSCHED_SERVE_DB" in os.environ:
     sys.meta_path.insert(0, _Finder)

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from autosched.triton.tuning.compiling.candidate import NotLaunched
-from autosched.triton.tuning.compiling.worker import NotPortable, place_of, portable
+from autosched.triton.tuning.compiling.worker import NotPortable, import_location, portable
 from autosched.triton.tuning.function import TritonFunction
 from measurements.trials.measurement import Status
 from measurements.workers.resource_watch import WorkerLimitExceeded, request_within
@@ -45,7 +45,7 @@ class CompileProcesses:
             raise NotPortable(
                 f"{device.name}: its fields differ from the device table, which workers would use: give it another name"
             )
-        file, name = place_of(function)
+        file, name = import_location(function)
         self._request = {
             "file": file,
             "function": name,

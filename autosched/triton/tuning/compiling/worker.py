@@ -27,7 +27,7 @@ class NotPortable(ValueError):
     """An argument or function that cannot be passed to another process."""
 
 
-def place_of(function: TritonFunction) -> tuple[str, str]:
+def import_location(function: TritonFunction) -> tuple[str, str]:
     """Return the file and name by which another process can import a function. Raises NotPortable."""
     fn = function.jit.fn
     if fn.__module__ == "__main__" or not fn.__qualname__.isidentifier():

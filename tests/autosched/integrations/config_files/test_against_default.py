@@ -92,7 +92,7 @@ def test_the_noise_of_estimates_depends_on_the_format(format: str) -> None:
     noise = 1 + ESTIMATE_NOISE[format]
     for gain, word in ((0.9, "default"), (1.009, "default"), (noise - 0.01, "noise"), (noise + 0.01, "tuned")):
         found = compare(estimate(DEFAULT, gain), estimate(TUNED, 1.0), format)
-        assert found.word == word and found.taken.config == (TUNED if word == "tuned" else DEFAULT)
+        assert found.word == word and found.chosen.config == (TUNED if word == "tuned" else DEFAULT)
         assert found.interval[0] <= found.ratio <= found.interval[1]
 
 

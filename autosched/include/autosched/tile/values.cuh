@@ -7,6 +7,7 @@
 #include <autosched/ptx/arithmetic.cuh>
 #include <autosched/ptx/global_memory.cuh>
 #include <autosched/ptx/shared_memory.cuh>
+#include <autosched/ptx/thread.cuh>
 #include <autosched/ptx/warp/shuffle.cuh>
 
 namespace autosched::tile {
@@ -190,14 +191,16 @@ __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
   constexpr unsigned base = half ? 0x64006400u : 0x43004300u;
   const unsigned zeros = unsigned(zero & 15) * 0x00010001u;
   if constexpr (half && times == 16) {
-    const unsigned bytes = step < 2 ? (unsigned(word) & 0x00ff00ffu) | base : ptx::prmt<0x5351>(unsigned(word), base);
-    const unsigned lower = (bytes & 0x000f000fu) | (base | zeros << 4);
+    const unsigned exponents = ptx::in_register<base>();
+    const unsigned bytes =
+        step < 2 ? ptx::prmt<0x5250>(unsigned(word), exponents) : ptx::prmt<0x5351>(unsigned(word), exponents);
+    const unsigned lower = (bytes & 0x000f000fu) | (exponents + (zeros << 4));
     if (step % 2) return static_cast<unsigned>(ptx::fma_rn(f16x2(lower), f16x2(0xbc00bc00u), f16x2(bytes)));
     // 16 (1024 + 17 zero) = 16384 + 16 (17 zero), in steps of 16.
     const unsigned less = 0xf400f400u + zeros * 17u;
     return static_cast<unsigned>(ptx::fma_rn(f16x2(lower), f16x2(0x4c004c00u), f16x2(less)));
   } else {
-    const unsigned number = (unsigned(word) >> 4 * step & 0x000f000fu) | base;
+    const unsigned number = (unsigned(word) >> 4 * step & 0x000f000fu) | ptx::in_register<base>();
     if constexpr (half) return static_cast<unsigned>(ptx::add_rn(f16x2(number), f16x2(base | 0x80008000u | zeros)));
     constexpr unsigned factor = times == 16 ? 0x41804180u : 0x3f803f80u, less = times == 16 ? 0xc500c500u : 0xc300c300u;
     return ptx::fma_rn_bf16x2(number, factor, less | zeros);
@@ -244,7 +247,7 @@ template <class T, class From>
 __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
   // In the mantissa of 1024, which gives the number plus 1152.
   if constexpr (is_same<From, signed char> && is_same<T, f16>) {
-    const unsigned positive = word ^ 0x80808080u, base = 0x64006400u;
+    const unsigned positive = word ^ 0x80808080u, base = ptx::in_register<0x64006400u>();
     const unsigned bytes = upper ? ptx::prmt<0x5352>(positive, base) : ptx::prmt<0x5150>(positive, base);
     return static_cast<unsigned>(ptx::add_rn(f16x2(bytes), f16x2(0xe480e480u)));
   } else {

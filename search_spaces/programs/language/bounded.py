@@ -98,7 +98,8 @@ def cast(type_: DType, value: Bounded) -> Bounded:
     Casts to whole numbers truncate towards zero. Narrow types saturate at their largest number.
     """
     if type_.name not in LIMITS:
-        return certain(type_, *rounded(type_, value))
+        values, bounds = rounded(type_, value)
+        return certain(type_, values, bounds, np.isfinite(values) | np.isfinite(bounds))  # some kernels may have NaN
     least, most = LIMITS[type_.name]
     values, bounds = value
     if type_.is_float:

@@ -9,7 +9,7 @@ from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.dtypes import BF16, F16, F32, I32, dtype_of
 from search_spaces.programs.builder import Builder, InOut, Input, program
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.bounded import applied, product, reduced, scanned
+from search_spaces.programs.language.bounded import applied, cast, product, reduced, scanned
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.interpret import interpret, rounded
 
@@ -128,6 +128,12 @@ def test_sums_that_may_overflow_have_no_bound(terms: tuple[float, ...], value: f
     for values, bounds in found:
         assert bounds.item() == bound
         assert value is None or np.array_equal(values.item(), value, equal_nan=True)
+
+
+@pytest.mark.parametrize("to", ["bf16", "f32"])
+def test_casts_of_infinite_sums_that_some_kernels_do_not_have_remain_without_a_bound(to: str) -> None:
+    values, bounds = cast(dtype_of(to), (np.array([-np.inf, -np.inf, np.nan]), np.array([np.inf, 0.0, 0.0])))
+    assert values[:2].tolist() == [-np.inf, -np.inf] and bounds.tolist() == [np.inf, 0.0, 0.0]
 
 
 def test_bounds_of_loop_sums_include_the_size_of_terms() -> None:

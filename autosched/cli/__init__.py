@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if arguments is not None:
         return _run(arguments)
+    gc.disable()  # the collector would scan hundreds of modules during their import, in vain
     interrupts.take()
     out, err = streams.take()
     if sys.argv[1:2] == ["serve"]:  # the program replaces this process
@@ -33,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(out: streams.TerminalStream, err: streams.TerminalStream) -> int:
-    gc.disable()  # the collector would scan hundreds of modules during their import, in vain
     status = _run(sys.argv[1:])
     interrupts.leave()
     out.flush()

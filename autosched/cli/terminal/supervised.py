@@ -20,9 +20,10 @@ _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
 def supervised(command: Callable[[], int]) -> int:
-    """Run ``command`` in a child process and return its status; NO_ANSWER if the child ends before it completes.
+    """Run ``command`` in a child process and end with its status; return NO_ANSWER if the child ends early.
 
-    The child raises SystemExit. On platforms without fork, this process runs the command itself.
+    The child raises SystemExit. This process then ends without freeing its objects, which would copy the memory that
+    it shares with the child (9 ms of CPU time). On platforms without fork, it runs the command and returns its status.
     """
     if not hasattr(os, "fork"):
         return command()
@@ -46,7 +47,7 @@ def supervised(command: Callable[[], int]) -> int:
     with suppress(BlockingIOError):
         reported = os.read(reading, 1)
         if reported:
-            return reported[0]
+            os._exit(reported[0])  # nothing to flush: this process has written nothing
     from measurements.files.work_folders import remove_temporary_of_killed  # lazy: only after failures
 
     remove_temporary_of_killed()

@@ -51,6 +51,23 @@ def identifiers(text: str) -> frozenset[str]:
     return frozenset(_IDENTIFIER.findall(_COMMENT.sub(" ", text)))
 
 
+def has_identifier(text: str, name: str) -> bool:
+    """Return ``name in identifiers(text)``, but read only the lines that contain the name."""
+    start = text.find(name)
+    if start >= 0 and ("/*" in text or not text.isascii()):
+        return name in identifiers(text)
+    while start >= 0:
+        before, after = text[start - 1 : start], text[start + len(name) : start + len(name) + 1]
+        if before.isdigit():  # of a number or of a longer name
+            return name in identifiers(text)
+        if not (before.isalpha() or before == "_" or after.isalnum() or after == "_"):
+            line = text.rfind("\n", 0, start) + 1
+            if text.find("//", line, start) < 0:
+                return True
+        start = text.find(name, start + 1)
+    return False
+
+
 @dataclass(frozen=True, eq=False)
 class Headers:
     """(name, text) of each header, sorted by name, as in ``#include <...>`` or ``"..."``.
@@ -110,10 +127,9 @@ class Headers:
         """SHA-256 of ``encoded`` (hex)."""
         return hashlib.sha256(self.encoded).hexdigest()
 
-    @cached_property
-    def identifiers(self) -> frozenset[str]:
-        """Every name in any of the headers."""
-        return frozenset[str]().union(*(identifiers(text) for _, text in self.files))
+    def has_identifier(self, name: str) -> bool:
+        """Return True if ``name`` is one of the ``identifiers`` of a header."""
+        return _has_identifier(self, name)
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
@@ -129,6 +145,11 @@ class Headers:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(text.encode())
+
+
+@lru_cache(maxsize=4096)  # thousands of schedules ask for the same names
+def _has_identifier(headers: Headers, name: str) -> bool:
+    return any(has_identifier(text, name) for _, text in headers.files)
 
 
 @cache

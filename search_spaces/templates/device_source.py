@@ -119,11 +119,11 @@ class DeviceSource:
         included = "\n".join(f"#include <{header}>" for header in (*includes, self.header))
         entry = f"autosched_{config.schedule.template}"
         lines = [f"using {name} = {type_};" for name, type_ in types.items()]
-        readable = self.headers.identifiers.union(*map(identifiers, (*types.values(), *call)))
+        headers, named_here = self.headers, frozenset[str]().union(*map(identifiers, (*types.values(), *call)))
         lines += [
             _constant(name, value)
             for name, value in (*constants.items(), *config.items())
-            if name in readable and name not in at_launch
+            if name not in at_launch and (name in named_here or headers.has_identifier(name))
         ]
         members = "".join(f"  {line}\n" for line in lines)
         threads, min_blocks, shared_bytes = config.integers("threads", "min_blocks", "shared_bytes")
@@ -141,7 +141,7 @@ class DeviceSource:
                 f"  {self.entry}<Config>({', '.join(call)});\n"
                 f"}}\n"
             ),
-            headers=self.headers,
+            headers=headers,
             arguments=tuple(arguments),
             grid=(blocks, 1, 1),
             block=(threads, 1, 1),

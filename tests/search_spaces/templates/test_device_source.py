@@ -11,7 +11,7 @@ import pytest
 from search_spaces.catalogue import template, templates_for
 from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
-from search_spaces.launches.headers import Headers, include_dir
+from search_spaces.launches.headers import Headers, has_identifier, identifiers, include_dir, package_headers
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.config import Config
 from search_spaces.spaces.schedule import Schedule
@@ -39,9 +39,35 @@ def test_a_constant_used_by_a_header_or_a_type_is_kept(types: dict[str, str], ke
     assert ("int nobody_reads_it = 4;" in source) == kept
 
 
+CODE = (
+    "// one\nint two; /* three\n four */ int five; #define SIX(x) seven##x\n",
+    "int two;  // three, five\nint six_five, one2; // two\n",
+    "1one 2two2 seven\n// 3three",
+    "\u00e9one; auto six\u00e9 = 'x';",
+    "",
+)
+
+
 def test_names_in_comments_are_ignored() -> None:
-    headers = Headers.of({"a.cuh": "// one\nint two; /* three\n four */ int five; #define SIX(x) seven##x\n"})
-    assert headers.identifiers == {"int", "two", "five", "define", "SIX", "x", "seven"}
+    names = {"int", "two", "five", "define", "SIX", "x", "seven"}
+    assert identifiers(CODE[0]) == names
+    headers = Headers.of({"a.cuh": CODE[0]})
+    assert {name for name in (*names, "one", "three", "four", "SEVEN", "fiv") if headers.has_identifier(name)} == names
+
+
+@pytest.mark.parametrize("text", CODE, ids=range(len(CODE)))
+def test_has_identifier_agrees_with_identifiers(text: str) -> None:
+    names = {name for code in CODE for name in re.findall(r"[A-Za-z_]\w*|[A-Za-z]", code)}
+    assert {name for name in names if has_identifier(text, name)} == identifiers(text) & names
+
+
+def test_has_identifier_agrees_with_identifiers_of_our_headers() -> None:
+    headers = package_headers()
+    names = frozenset[str]().union(*(identifiers(text) for _, text in headers.files))
+    words = {word for _, text in headers.files for word in text.split() if word.isidentifier()}
+    assert len(words - names) > 100  # words of comments
+    sample = set(sorted(names | words)[::5])
+    assert {name for name in sample if headers.has_identifier(name)} == names & sample
 
 
 @pytest.mark.parametrize("template", ["wgmma_matmul", "tma_matmul"])

@@ -19,7 +19,8 @@ from autosched.user_kernels.lowering import lower, operand
 from autosched.user_kernels.user_functions import call
 from measurements.emulator import emulate
 from measurements.files.npy import open_npy
-from measurements.trials.tolerance import checked_tolerance
+from measurements.trials.comparison import magnitudes
+from measurements.trials.tolerance import checked_tolerance, root_mean_square
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import Operand
@@ -241,26 +242,30 @@ class KernelProblem(Problem):
         tolerances = {}
         for a in self._outputs:
             magnitude = np.abs(reference[a.name], dtype=np.float64) if a.atol is None or a.rtol != 0.0 else None
-            share = max(_roundoff(a.dtype), _roundoff(self._reference_dtype(a)))
+            reference_dtype = self.reference_dtype(a.name)
+            share = _roundoff(a.dtype)
+            if reference_dtype is not None and self.file.reference.kernel is None:
+                share = max(share, _roundoff(reference_dtype))
             values = np.zeros(self.operand(a).shape) if magnitude is None else magnitude
-            finite = values[np.isfinite(values)]
-            level = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-            atol = share * level if a.atol is None and a.rtol is None else a.atol or 0.0
+            atol = share * root_mean_square(values) if a.atol is None and a.rtol is None else a.atol or 0.0
             rtol = share if a.atol is None and a.rtol is None else a.rtol or 0.0
             with np.errstate(over="ignore"):
-                tolerances[a.name] = atol + rtol * values
+                tolerances[a.name] = atol + rtol * (
+                    values if reference_dtype is None else magnitudes(values, reference_dtype)
+                )
             overflowed = np.isinf(tolerances[a.name]) & np.isfinite(values)
             if overflowed.any():
                 checked_tolerance(math.inf, f"tolerance of {a.name}")  # raises ToleranceError
         return tolerances
 
-    def _reference_dtype(self, argument: KernelArgument) -> DType:
-        """Return the type in which a reference kernel computed an output; functions compute in float64."""
+    def reference_dtype(self, output: str) -> DType | None:
+        """Return the type in which a reference kernel computed an output; None for a function, which uses float64."""
         reference = self.file.reference
-        if reference.function is not None or argument.dtype_by is None or reference.kernel is not None:
-            return argument.dtype
-        usual = {p.name: p.default for p in self.file.parameters} | dict(reference.config)
-        return next(a.dtype for a in self.file.under(usual).arrays if a.name == argument.name)
+        if reference.function is not None:
+            return None
+        other = reference.kernel or self.file
+        config = {p.name: p.default for p in other.parameters} | dict(reference.config)
+        return next((a.dtype for a in other.under(config).arrays if a.name == output), None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem with the code it computes, and types chosen by the schedule."""

@@ -185,7 +185,8 @@ class ReferenceOfBlocks:
                 continue
             expected = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
             allowed = np.broadcast_to(tolerance[output.name], output.shape).reshape(-1)[written.places]
-            comparison = compare(output.name, output.dtype, written.values, expected, allowed)
+            rounded_to = self.problem.reference_dtype(output.name)
+            comparison = compare(output.name, output.dtype, written.values, expected, allowed, rounded_to=rounded_to)
             apart = np.abs(output.dtype.load(written.values) - expected)
             worst, error = (
                 max(worst, comparison.worst),

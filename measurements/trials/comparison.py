@@ -89,8 +89,9 @@ def check(
         if name in problem.unordered:
             name, found, wanted, allowed = f"sorted {name}", *_sorted(operand.dtype, found, wanted, allowed)
         result = compare(
-            name, operand.dtype, found, wanted, allowed, signed_zeros=signed_zeros and operand.dtype.is_float
-        )
+            name, operand.dtype, found, wanted, allowed, signed_zeros=signed_zeros and operand.dtype.is_float,
+            rounded_to=problem.reference_dtype(operand.name),
+        )  # fmt: skip
         if not result.ok:
             return result
         if operand.name in unchanged and (

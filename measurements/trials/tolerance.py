@@ -1,4 +1,4 @@
-"""Validate tolerances: a tolerance is a finite number of at least 0.
+"""Tolerances: finite numbers of at least 0.
 
 An infinite tolerance would accept every result, and NaN would accept none.
 """
@@ -8,6 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
+
+from search_spaces.arrays import FloatArray
 
 
 class ToleranceError(ValueError):
@@ -43,3 +47,10 @@ def check_tolerances(tolerances: Sequence[Any] | None) -> None:
         raise ToleranceError(f"invalid tolerance {str(tolerances)[:60]}: write (relative, absolute)")
     for value, kind in zip(tolerances, ("relative", "absolute"), strict=True):
         checked_tolerance(value, f"{kind} tolerance")
+
+
+def root_mean_square(values: FloatArray) -> float:
+    """Return the root mean square of the finite values, whose squares may overflow; 0 without any."""
+    sizes = np.abs(values[np.isfinite(values)]).astype(np.float64)
+    most = float(sizes.max(initial=0.0))
+    return most * math.sqrt(float(np.mean(np.square(sizes / most)))) if most else 0.0

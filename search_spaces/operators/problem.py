@@ -123,6 +123,10 @@ class Problem(ABC):
         """True if outputs are not compared element by element with ``reference``."""
         return False
 
+    def reference_dtype(self, output: str) -> DType | None:
+        """Return the type to which the reference of an output is rounded; None for exact values."""
+        return None
+
     @property
     def unordered(self) -> tuple[str, ...]:
         """Names of the output vectors whose elements may be in any order."""

@@ -43,7 +43,7 @@ class ExpectedOutputs:
 
     def error(self, name: str, tensor: torch.Tensor, actual: FloatArray, expected: Expected) -> tuple[float, str]:
         """Return the largest ratio of an error to its tolerance, and a message if it exceeds 1."""
-        error, index = largest_error(actual, expected, expected.allowed(tensor.dtype, self.tolerance))
+        error, index = largest_error(tensor.dtype, actual, expected, self.tolerance)
         if error <= 1:
             return error, ""
         where = ", ".join(map(str, index))

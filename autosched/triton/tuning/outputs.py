@@ -12,20 +12,33 @@ from autosched.triton.tuning.compiling.candidate import CompiledCandidate
 from measurements.emulator import Emulation
 from measurements.emulator.findings import WrittenElements
 from measurements.emulator.memory import Flags
+from measurements.trials.comparison import errors, magnitudes
+from measurements.trials.tolerance import root_mean_square
 from search_spaces.arrays import Array, BoolArray, FloatArray
+from search_spaces.hardware.dtype_names import canonical
+from search_spaces.hardware.dtypes import EIGHT_BIT_DTYPES, SCALAR_DTYPES, DType
 
 # Allowed relative error by type of output. The allowed absolute error is the same fraction of the output's RMS.
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 _RELATIVE_OF_8_BITS = 0.15
+_DTYPES = SCALAR_DTYPES | EIGHT_BIT_DTYPES
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Expected values of an output, a mask of the elements to compare, and the bytes that the reference wrote."""
+    """Expected values of an output.
+
+    Attributes:
+        values: The values; 64-bit integers as such.
+        where: Mask of the elements to compare.
+        written: The bytes that the reference wrote, if known.
+        rounded_to: Type to which the values were rounded.
+    """
 
     values: FloatArray
     where: BoolArray
     written: Flags | None = None
+    rounded_to: DType = SCALAR_DTYPES["f64"]
 
     def allowed(self, dtype: torch.dtype, tolerance: tuple[float, float] | None) -> FloatArray:
         """Return the allowed error of each element; by default that of the type."""
@@ -33,14 +46,25 @@ class Expected:
             relative, absolute = tolerance
         else:
             relative = _RELATIVE.get(dtype, _RELATIVE_OF_8_BITS if dtype.is_floating_point else 0.0)
-            counted = self.values[self.where & np.isfinite(self.values)]
-            absolute = relative * float(np.sqrt(np.mean(counted**2))) if counted.size else 0.0
-        allowed: FloatArray = relative * np.abs(self.values) + absolute
+            absolute = relative * root_mean_square(self.values[self.where])
+        allowed: FloatArray = relative * magnitudes(self.values, self.rounded_to) + absolute
         return allowed
 
     def only(self, where: BoolArray) -> Expected:
         """Return a copy whose comparison only includes the elements for which ``where`` is True."""
-        return Expected(self.values, self.where & where)
+        return Expected(self.values, self.where & where, rounded_to=self.rounded_to)
+
+
+def dtype_of(dtype: torch.dtype) -> DType:
+    """Return the type of a tensor's elements; f64, which holds all values, for one that autosched does not know."""
+    return _DTYPES.get(canonical(dtype), SCALAR_DTYPES["f64"])
+
+
+def numbers_of(tensor: torch.Tensor) -> FloatArray:
+    """Return the elements as float64; 64-bit integers as such."""
+    is_exact = tensor.dtype in (torch.int64, torch.uint64)
+    numbers: FloatArray = (tensor if is_exact else tensor.double()).numpy()
+    return numbers
 
 
 def operand_of(candidate: CompiledCandidate, tensor: torch.Tensor) -> str:
@@ -53,8 +77,7 @@ def values_of(candidate: CompiledCandidate, outputs: Mapping[str, Array], tensor
     """Return the contents of the tensor after the launch."""
     content = outputs[operand_of(candidate, tensor)].reshape(-1).view(np.uint8)
     flat = torch.from_numpy(content.copy()).view(tensor.dtype)
-    values: FloatArray = flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).double().numpy()
-    return values
+    return numbers_of(flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()))
 
 
 def written_elements(candidate: CompiledCandidate, done: Emulation, tensor: torch.Tensor) -> BoolArray:
@@ -80,15 +103,21 @@ def other_part(name: str, expected: Flags, written: Flags) -> str:
     return f"it writes {more:,} bytes of {name} that the default configuration does not write" if more else ""
 
 
-def largest_error(actual: FloatArray, expected: Expected, allowed: FloatArray) -> tuple[float, tuple[int, ...]]:
+def largest_error(
+    dtype: torch.dtype, actual: FloatArray, expected: Expected, tolerance: tuple[float, float] | None
+) -> tuple[float, tuple[int, ...]]:
     """Return the largest ratio of an error to the allowed error, and its position."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        off = np.abs(actual - expected.values)
-        error = np.where(off == 0, 0.0, off / allowed)
-    both = (np.isnan(actual) & np.isnan(expected.values)) | (actual == expected.values) | ~expected.where
-    error = np.where(both, 0.0, np.where(np.isnan(error), np.inf, error))
-    index = np.unravel_index(int(np.argmax(error)), error.shape) if error.size else ()
-    return float(error.max(initial=0.0)), tuple(int(k) for k in index)
+    compared = np.flatnonzero(expected.where)
+    if not compared.size:
+        return 0.0, ()
+    type_, allowed = dtype_of(dtype), expected.allowed(dtype, tolerance)
+    wanted, may = (array.reshape(-1)[compared] for array in (expected.values, allowed))
+    with np.errstate(over="ignore"):
+        stored = type_.store(actual.reshape(-1)[compared])
+    ratio, wrong = errors(type_, stored, wanted, may, rounded_to=expected.rounded_to)
+    ratio = np.where(wrong & ~(ratio > 1), np.inf, ratio)
+    most = int(np.argmax(ratio))
+    return float(ratio[most]), tuple(int(k) for k in np.unravel_index(compared[most], expected.where.shape))
 
 
 def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
@@ -102,5 +131,5 @@ def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple
     flat[written.places], known[written.places] = written.values, True
     laid = torch.from_numpy(flat.view(np.uint8)).view(tensor.dtype)
     shape, strides, first = tensor.shape, tensor.stride(), tensor.storage_offset()
-    values = laid.as_strided(shape, strides, first).double().numpy()
+    values = numbers_of(laid.as_strided(shape, strides, first))
     return values, torch.from_numpy(known).as_strided(shape, strides, first).numpy()

@@ -13,7 +13,7 @@ from autosched.triton.storages import storage_bytes
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
 from autosched.triton.tuning.oracle import ExpectedOutputs, SomeBlocks, WholeGrid
-from autosched.triton.tuning.outputs import Expected, operand_of, values_of, written_elements
+from autosched.triton.tuning.outputs import Expected, dtype_of, numbers_of, operand_of, values_of, written_elements
 from autosched.verify.block_choice import SampleLimits, chosen_blocks, seconds_of_block
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import MOST_BYTES
@@ -189,13 +189,16 @@ class ConfigurationVerifier:
         for name, values in results.items():
             if name not in tensors:
                 raise NoReference(f"{self.against} returns {name!r}, which is not one of {', '.join(tensors)}")
-            reference_values = torch.as_tensor(values).double().numpy()
+            values = torch.as_tensor(values)
+            is_exact = values.dtype == tensors[name].dtype  # else compared as floats
+            reference_values = numbers_of(values) if is_exact else values.double().numpy()
             if reference_values.shape != tuple(tensors[name].shape):
                 raise NoReference(
                     f"{self.against} returns {name} of shape {reference_values.shape}, but the tensor has "
                     f"{tuple(tensors[name].shape)}"
                 )
-            expected[name] = Expected(reference_values, np.ones(reference_values.shape, np.bool_), None)
+            every = np.ones(reference_values.shape, np.bool_)
+            expected[name] = Expected(reference_values, every, rounded_to=dtype_of(values.dtype))
         return expected
 
     def _only_output(self, default: CompiledCandidate | None, once: Emulation | None) -> str:
@@ -218,7 +221,8 @@ class ConfigurationVerifier:
             where = written_elements(candidate, done, tensor)
             if where.any():
                 written = done.written[operand_of(candidate, tensor)]
-                expected[name] = Expected(values_of(candidate, done.outputs, tensor), where, written)
+                values = values_of(candidate, done.outputs, tensor)
+                expected[name] = Expected(values, where, written, dtype_of(tensor.dtype))
         if not expected:
             raise NoReference(
                 "the default configuration writes no tensor that is an argument: name the written tensors in outputs"

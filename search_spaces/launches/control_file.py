@@ -75,8 +75,8 @@ class ControlFile:
 
 def control_file_of(options: Sequence[str]) -> ControlFile | None:
     """Return the control file among compiler options; None without one. Raises ValueError for a damaged one."""
-    found = next((option for option in options if option.startswith(CONTROL_FILE)), None)
-    return None if found is None else ControlFile.of(found.removeprefix(CONTROL_FILE))
+    option = next((option for option in options if option.startswith(CONTROL_FILE)), None)
+    return None if option is None else ControlFile.of(option.removeprefix(CONTROL_FILE))
 
 
 def without_control_file(options: Sequence[str]) -> tuple[str, ...]:

@@ -89,8 +89,8 @@ class GeneratedKernel(Launch):
     @property
     def name(self) -> str:
         """The plain name of the entry function, for display and file names."""
-        found = _ENTRY.fullmatch(self.entry)
-        return found["name"] if found is not None else "kernel"
+        match = _ENTRY.fullmatch(self.entry)
+        return match["name"] if match is not None else "kernel"
 
     @cached_property
     def digest(self) -> str:

@@ -55,10 +55,10 @@ class ScalarArgument:
         number = value.item() if isinstance(value, np.generic) else value
         if self.dtype.is_float and isinstance(number, int) and not isinstance(number, bool):
             number = float(number)
-        found = replace(self, value=number)
+        argument = replace(self, value=number)
         if not low <= number <= high:
             raise ValueError(f"{self.name} must be from {low} to {high}, not {value!r}")
-        return found
+        return argument
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,8 @@ class Launch:
 
     def with_entries(self, entries: Sequence[str]) -> Self:
         """Return the same launches with these function names. Raises ValueError for another number of names."""
-        first, *others = entries
-        then = tuple(replace(step, entry=name) for step, name in zip(self.then, others, strict=True))
+        first, *rest = entries
+        then = tuple(replace(step, entry=name) for step, name in zip(self.then, rest, strict=True))
         return replace(self, entry=first, then=then)
 
     def launch_json(self) -> dict[str, Any]:

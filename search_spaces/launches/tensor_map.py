@@ -167,9 +167,9 @@ class TensorMap:
         columns = operand.shape[-1]
         rows = operand.shape[-2] if len(operand.shape) > 1 else 1
         whole = Operand(operand.name, operand.role, operand.dtype, (math.prod(operand.shape[:-2]), rows, columns))
-        found = cls.dense(name, whole, (1, *box), swizzle=swizzle)
-        sizes = found.sizes if operand.columns is None else (operand.columns, *found.sizes[1:])
-        return replace(found, operand=operand, sizes=sizes)
+        tensor_map = cls.dense(name, whole, (1, *box), swizzle=swizzle)
+        sizes = tensor_map.sizes if operand.columns is None else (operand.columns, *tensor_map.sizes[1:])
+        return replace(tensor_map, operand=operand, sizes=sizes)
 
     def __post_init__(self) -> None:
         for reason in self._complaints():

@@ -323,11 +323,11 @@ class NestedLayout:
         shape = self.distributed_packed_shape
         full = (len(subgroup_ids), len(thread_ids), *shape)
         ones = (1,) * len(shape)
-        places = np.arange(self.elements_per_thread).reshape(shape)
+        positions = np.arange(self.elements_per_thread).reshape(shape)
         return (
             self._unpack(np.broadcast_to(subgroup_ids.reshape(-1, 1, *ones), full)),
             self._unpack(np.broadcast_to(thread_ids.reshape(1, -1, *ones), full)),
-            self._unpack(np.broadcast_to(places, full)),
+            self._unpack(np.broadcast_to(positions, full)),
         )
 
     # Comparing layouts

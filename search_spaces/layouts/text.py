@@ -25,8 +25,8 @@ class LayoutSyntaxError(ValueError):
     """A text that is not a layout. At the character ``position`` (from 0), ``expected`` was expected."""
 
     def __init__(self, text: str, position: int, expected: str) -> None:
-        found = repr(text[position : position + 12]) if position < len(text) else "the end of the text"
-        super().__init__(f"at position {position}: expected {expected}, found {found}")
+        following = repr(text[position : position + 12]) if position < len(text) else "the end of the text"
+        super().__init__(f"at position {position}: expected {expected}, found {following}")
         self.position, self.expected = position, expected
 
 
@@ -99,20 +99,20 @@ class TextReader:
             closing: Text after the last field.
             optional: Fields that may be missing.
         """
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         while True:
-            left = [name for name in known if name not in found]
+            left = [name for name in known if name not in fields]
             expected = f"one of the fields {', '.join(left)}" if len(left) > 1 else f"the field {left[0]}"
             start = self.position
             name = self._match(_WORD, expected)
             if name not in left:
                 raise self.fail(expected, start)
             self.expect("=")
-            found[name] = known[name]()
+            fields[name] = known[name]()
             left.remove(name)
             tokens = ([","] if left else []) + ([closing] if set(left) <= set(optional) else [])
             if self.expect(*tokens) == closing:
-                return found
+                return fields
 
     def alias(self) -> str:
         """Skip ``#name =`` and return ``#name``; "" if there is none. A name may be defined once."""

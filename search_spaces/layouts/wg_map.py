@@ -290,8 +290,8 @@ def _read(reader: TextReader) -> WgMap:
     def wg() -> WgMap:
         if any(reader.accept(name) for name in _WG_MAP):
             return _read_map(reader)
-        found: WgMap = reader.reference("'#xetile.wg_map', '#wg_map' or the alias of a map")
-        return found
+        map_: WgMap = reader.reference("'#xetile.wg_map', '#wg_map' or the alias of a map")
+        return map_
 
     reader.expect("<")
     fields = reader.fields({"wg": wg, "order": reader.integers}, ">", optional=("wg", "order"))

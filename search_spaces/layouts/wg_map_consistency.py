@@ -32,26 +32,26 @@ def check_mma(a: WgMap, b: WgMap, c: WgMap, m: int, n: int, k: int) -> tuple[str
     Returns:
         A sentence for each disagreement; empty where there is none.
     """
-    found = _check_shapes(("A", a, (m, k)), ("B", b, (k, n)), ("C", c, (m, n)))
+    findings = _check_shapes(("A", a, (m, k)), ("B", b, (k, n)), ("C", c, (m, n)))
     for name, operand in (("A", a), ("B", b)):
         if operand.sg_layout != c.sg_layout:
-            found.append(
+            findings.append(
                 f"{name} has sg_layout {list(operand.sg_layout)} but C has {list(c.sg_layout)}: they must agree"
             )
     for name, operand, d, axis in (("A", a, 0, "m"), ("B", b, 1, "n")):
         if operand.sg_data[d] != c.sg_data[d]:
-            found.append(f"{name} has sg_data {operand.sg_data[d]} along {axis} but C has {c.sg_data[d]}")
+            findings.append(f"{name} has sg_data {operand.sg_data[d]} along {axis} but C has {c.sg_data[d]}")
     if a.sg_data[1] != b.sg_data[0]:
-        found.append(f"A has sg_data {a.sg_data[1]} along k but B has {b.sg_data[0]}")
-    if not found:
+        findings.append(f"A has sg_data {a.sg_data[1]} along k but B has {b.sg_data[0]}")
+    if not findings:
         for name, operand, d, shape in (("A", a, 1, (m, k)), ("B", b, 0, (k, n))):
             extent = operand.rounds(shape)[d] * operand.sg_data[d]
             if extent < k:
-                found.append(
+                findings.append(
                     f"{name} gives a subgroup {extent} of the {k} elements along k: subgroups with the same rows or "
                     "columns of C must share all of k"
                 )
-    return tuple(found)
+    return tuple(findings)
 
 
 def check_reduction(
@@ -72,8 +72,8 @@ def check_reduction(
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"reduction_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
-    found = _check_shapes(("the source", source, shape), ("the result", result, _divided(shape, dim, factor)))
-    return tuple(found + _check_derived(source, result.reduction_input(dim, factor)))
+    findings = _check_shapes(("the source", source, shape), ("the result", result, _divided(shape, dim, factor)))
+    return tuple(findings + _check_derived(source, result.reduction_input(dim, factor)))
 
 
 def check_broadcast(
@@ -94,12 +94,12 @@ def check_broadcast(
     factor = shape[dim] if size is None else size
     if shape[dim] % factor:
         return (f"broadcast_size is {factor} but dimension {dim} has {shape[dim]}: it must divide",)
-    found = _check_shapes(("the source", source, _divided(shape, dim, factor)), ("the result", result, shape))
+    findings = _check_shapes(("the source", source, _divided(shape, dim, factor)), ("the result", result, shape))
     try:
         derived = result.broadcast_input(dim, size)
     except ValueError as error:
-        return (*found, str(error))
-    return tuple(found + _check_derived(source, derived))
+        return (*findings, str(error))
+    return tuple(findings + _check_derived(source, derived))
 
 
 def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
@@ -108,21 +108,21 @@ def check_transpose(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple
     The source's map must be the transposed one, or any other for which every subgroup already holds its elements of the
     result (the RFC's appendix 2.3).
     """
-    found = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
-    if found or transposes_in_place(source, result, shape):
-        return tuple(found)
+    findings = _check_shapes(("the source", source, shape[::-1]), ("the result", result, shape))
+    if findings or transposes_in_place(source, result, shape):
+        return tuple(findings)
     return tuple(_check_derived(source, result.transpose_input()))
 
 
 def check_convert_layout(source: WgMap, result: WgMap, shape: Sequence[int]) -> tuple[str, ...]:
     """Return the reasons why the maps of a conversion disagree: both must fit ``shape`` and have the same subgroups."""
-    found = _check_shapes(("the source", source, shape), ("the result", result, shape))
+    findings = _check_shapes(("the source", source, shape), ("the result", result, shape))
     if source.subgroups != result.subgroups:
-        found.append(
+        findings.append(
             f"the source has {source.subgroups} subgroups but the result has {result.subgroups}: "
             "a workgroup has one number of subgroups"
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 def owners_along(wg_map: WgMap, shape: Sequence[int]) -> tuple[BoolArray, BoolArray]:
@@ -167,13 +167,13 @@ def _divided(shape: Sequence[int], dim: int, factor: int) -> list[int]:
 
 
 def _check_shapes(*operands: tuple[str, WgMap, Sequence[int]]) -> list[str]:
-    found = []
+    findings = []
     for name, wg_map, shape in operands:
         try:
             wg_map.verify(shape)
         except ValueError as error:
-            found.append(f"{name} does not fit its {'x'.join(map(str, shape))} vector: {error}")
-    return found
+            findings.append(f"{name} does not fit its {'x'.join(map(str, shape))} vector: {error}")
+    return findings
 
 
 def _check_derived(source: WgMap, derived: WgMap) -> list[str]:

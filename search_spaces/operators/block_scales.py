@@ -36,7 +36,7 @@ def scales_shape(order: str, batch: int, lines: int, blocks: int) -> tuple[int, 
     return batch, -(-lines // TILE_LINES), -(-blocks // TILE_BLOCKS), _LANES, quarters, TILE_BLOCKS
 
 
-def scale_places(order: str, lines: Indices, blocks: Indices, of_lines: int, of_blocks: int) -> Indices:
+def scale_positions(order: str, lines: Indices, blocks: Indices, of_lines: int, of_blocks: int) -> Indices:
     """Return the positions in one matrix's scales of every line of ``lines`` with every block of ``blocks``.
 
     Args:
@@ -70,7 +70,7 @@ def in_lines(order: str, stored: npt.NDArray[Any], lines: int, blocks: int) -> n
     Returns:
         [batch, lines, blocks].
     """
-    at = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)
+    at = scale_positions(order, np.arange(lines), np.arange(blocks), lines, blocks)
     return stored.reshape(stored.shape[0], -1)[:, at]
 
 
@@ -84,6 +84,6 @@ def in_order(order: str, scales: npt.NDArray[Any], filling: int) -> npt.NDArray[
     """
     batch, lines, blocks = scales.shape
     stored = np.full(scales_shape(order, batch, lines, blocks), filling, dtype=scales.dtype)
-    at = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)
+    at = scale_positions(order, np.arange(lines), np.arange(blocks), lines, blocks)
     stored.reshape(batch, -1)[:, at.ravel()] = scales.reshape(batch, -1)
     return stored

@@ -76,7 +76,7 @@ class StressInputs(NamedTuple):
     inputs: Mapping[str, npt.NDArray[np.generic]]
 
 
-def places(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.int64]:
+def positions(rng: np.random.Generator, count: int, length: int) -> npt.NDArray[np.int64]:
     """Return ``count`` positions along a line: its ends, and both sides of edges of vectors, lanes, warps and tiles."""
     near = [p for edge in _EDGES for p in (edge, length - 1 - edge) if 0 <= p < length]
     chosen = np.array(list(dict.fromkeys(near)), dtype=np.int64)
@@ -149,20 +149,20 @@ def _minus_infinity(_: np.random.Generator, count: int, length: int, __: DType) 
 
 
 def _one_finite(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
-    return _put(np.full((count, length), -np.inf), places(rng, count, length), -_LARGEST[dtype.name])
+    return _put(np.full((count, length), -np.inf), positions(rng, count, length), -_LARGEST[dtype.name])
 
 
 def _nan(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
-    lines = _put(_integers(rng, count, length, dtype), places(rng, count, length), np.inf)
-    lines = _put(lines, places(rng, count, length), np.nan)
+    lines = _put(_integers(rng, count, length, dtype), positions(rng, count, length), np.inf)
+    lines = _put(lines, positions(rng, count, length), np.nan)
     both = np.copysign(np.nan, np.where(_alternating(rng, count), 1.0, -1.0))
-    return _put(lines, places(rng, count, length), both)
+    return _put(lines, positions(rng, count, length), both)
 
 
 def _infinity(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
-    lines = _put(_integers(rng, count, length, dtype), places(rng, count, length), np.inf)
+    lines = _put(_integers(rng, count, length, dtype), positions(rng, count, length), np.inf)
     both = np.where(_alternating(rng, count), np.inf, -np.inf)
-    return _put(lines, places(rng, count, length), both)
+    return _put(lines, positions(rng, count, length), both)
 
 
 def _ties(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
@@ -177,13 +177,13 @@ def _zero(_: np.random.Generator, count: int, length: int, __: DType) -> FloatAr
 
 def _huge(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
     sign = rng.choice((-1.0, 1.0), count)
-    return _put(_normal(rng, count, length, dtype), places(rng, count, length), sign * _HUGE[dtype.name])
+    return _put(_normal(rng, count, length, dtype), positions(rng, count, length), sign * _HUGE[dtype.name])
 
 
 def _largest(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
     lines = np.where(rng.integers(0, 2, (count, length)) == 0, -_LARGEST[dtype.name], -1.0)
     positive = np.where(_alternating(rng, count), _LARGEST[dtype.name], -_LARGEST[dtype.name])
-    return _put(lines, places(rng, count, length), positive)
+    return _put(lines, positions(rng, count, length), positive)
 
 
 def _subnormal(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:
@@ -195,7 +195,7 @@ def _far(rng: np.random.Generator, count: int, length: int, dtype: DType) -> Flo
     base = 2.0 ** (dtype.mantissa_bits + 1) if dtype.bits == 16 else 2.0**14
     above = rng.random((count, length)) < 0.03
     lines = np.asarray(base + 2.0 * above, dtype=np.float64)
-    return _put(lines, places(rng, count, length), base + 2.0)
+    return _put(lines, positions(rng, count, length), base + 2.0)
 
 
 def _shifted(rng: np.random.Generator, count: int, length: int, dtype: DType) -> FloatArray:

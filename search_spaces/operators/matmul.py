@@ -24,7 +24,7 @@ from search_spaces.hardware.dtypes import (
 )
 from search_spaces.launches.operand import Operand
 from search_spaces.operators import input_cases as cases
-from search_spaces.operators.block_scales import SCALE_ORDERS, in_lines, in_order, scale_places, scales_shape
+from search_spaces.operators.block_scales import SCALE_ORDERS, in_lines, in_order, scale_positions, scales_shape
 from search_spaces.operators.part import Indices, grid, rectangles
 from search_spaces.operators.problem import DRAWN, Problem, ProblemPart, option, sum_growth
 
@@ -298,14 +298,14 @@ class Matmul(Problem):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return standard normal inputs; uniformly distributed integers for i8, and scales from 1/2 to 2."""
-        found, rng = super().random_inputs(seed), np.random.default_rng((seed, 8))
+        inputs, rng = super().random_inputs(seed), np.random.default_rng((seed, 8))
         if self.a == "i8":
             for operand in self.operands()[:2]:
                 drawn = rng.integers(-128, 128, min(operand.size, DRAWN), dtype=np.int8)
-                found[operand.name] = np.resize(drawn, operand.shape)
+                inputs[operand.name] = np.resize(drawn, operand.shape)
         for name, shape in self._scale_shapes().items():
-            found[name] = np.exp2(rng.uniform(-1, 1, shape)).astype(np.float32)
-        return found | self._random_block_scales(lambda shape: np.exp2(rng.uniform(-2, 2, shape)))
+            inputs[name] = np.exp2(rng.uniform(-1, 1, shape)).astype(np.float32)
+        return inputs | self._random_block_scales(lambda shape: np.exp2(rng.uniform(-2, 2, shape)))
 
     def _random_block_scales(self, draw: Callable[[tuple[int, ...]], FloatArray]) -> dict[str, Array]:
         """Return block scales, which ``draw`` makes in the shape (batch, lines, blocks).
@@ -315,11 +315,11 @@ class Matmul(Problem):
         if self.blocks is None:
             return {}
         nan = 255 if self.blocks.scale.name == "ue8m0" else 127
-        found = {}
+        arrays: dict[str, Array] = {}
         for side, lines in (("a", self.m), ("b", self.n)):
             scales = self.blocks.scale.store(draw((self.batch, lines, self.scale_blocks)))
-            found[f"block_scale_{side}"] = in_order(self.scale_order, scales, nan)
-        return found
+            arrays[f"block_scale_{side}"] = in_order(self.scale_order, scales, nan)
+        return arrays
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
         """Return cases of lines of a, or of b for a reduction of columns.
@@ -379,8 +379,8 @@ class Matmul(Problem):
             name: dtype.store(rng.integers(1, 3, (*shape[:-1], self.k)).astype(np.float64)).reshape(shape)
             for name, shape in shapes.items()
         }
-        found = self._stress((cases.PATTERNS,), factors, rng)
-        return cases.StressInputs(found.cases, {**found.inputs, **self._random_block_scales(draw)})
+        stress = self._stress((cases.PATTERNS,), factors, rng)
+        return cases.StressInputs(stress.cases, {**stress.inputs, **self._random_block_scales(draw)})
 
     def _stress(
         self, names: tuple[str, ...], factors: Mapping[str, Array], rng: np.random.Generator
@@ -409,7 +409,7 @@ class Matmul(Problem):
         special = codes[~finite]
         if special.size:
             chosen = np.resize(special, self.batch * extent)
-            at = cases.places(rng, self.batch * extent, self.k)
+            at = cases.positions(rng, self.batch * extent, self.k)
             flat = lines.reshape(-1, self.k)
             every = slice(0, None, 2) if extent > 1 else slice(None)  # in the other lines all products are finite
             flat[np.arange(len(flat))[every], at[every]] = chosen[: len(flat[every])]
@@ -425,12 +425,12 @@ class Matmul(Problem):
         """Return the scale of stress inputs, so that k products of at most 24 have a sum below 2^15 in f16."""
         return 1.0 if self.acc != "f16" else 2.0 ** min(0, int(np.floor(15 - np.log2(24 * self.k))))
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
         """Return rectangles of out, one matrix at a time, without the reduction.
 
         With block scales, each has only columns that share a scale.
         """
-        for rows, columns in rectangles(places, self.n):
+        for rows, columns in rectangles(positions, self.n):
             for batch in np.unique(rows // self.m):
                 here = rows[rows // self.m == batch] % self.m
                 if self.scale != "block":
@@ -439,14 +439,14 @@ class Matmul(Problem):
                 for block in np.unique(columns // SCALE_BLOCK):
                     yield self._part(int(batch), here, columns[columns // SCALE_BLOCK == block])
 
-    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
+    def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
         """Yield parts of the reduction: whole reduced rows, or columns, of out, some at a time."""
         if name != "reduced":
             return
         extent, along = (self.m, np.arange(self.n)) if self.reduced_axis == -1 else (self.n, np.arange(self.m))
         together = max(1, _PART_ELEMENTS // (along.size + self.k))
-        for batch in np.unique(places // extent):
-            here = places[places // extent == batch] % extent
+        for batch in np.unique(positions // extent):
+            here = positions[positions // extent == batch] % extent
             for some in np.split(here, range(together, here.size, together)):
                 rows, columns = (some, along) if self.reduced_axis == -1 else (along, some)
                 for part in (self._part(int(batch), rows, columns),) if self.scale != "block" else ():
@@ -476,7 +476,7 @@ class Matmul(Problem):
         if self.has_bias:
             inputs["bias"] = columns
         for operand, lines, of_lines in zip(self._block_scales(), (here, columns), (self.m, self.n), strict=False):
-            at = scale_places(self.scale_order, lines, np.arange(self.scale_blocks), of_lines, self.scale_blocks)
+            at = scale_positions(self.scale_order, lines, np.arange(self.scale_blocks), of_lines, self.scale_blocks)
             inputs[operand.name] = (batch * (operand.size // self.batch) + at)[None]
         order = "row" if self.blocks else ""
         problem = replace(self, m=here.size, n=columns.size, batch=1, reduction="none", scale_order=order)

@@ -100,10 +100,10 @@ class Matvec(Problem):
             stored = {"x": self.input_dtype.store(x), "w": self.input_dtype.store(lines)}
             yield cases.StressInputs(names, stored)
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
         """Yield rectangles of out."""
         depth = np.arange(self.k)
-        for rows, columns in rectangles(places, self.n):
+        for rows, columns in rectangles(positions, self.n):
             inputs = {"x": grid(0, (rows, self.k), (depth, 1)), "w": grid(0, (columns, self.k), (depth, 1))}
             problem = replace(self, m=rows.size, n=columns.size)
             yield ProblemPart(problem, inputs, {"out": grid(0, (rows, self.n), (columns, 1))})

@@ -12,24 +12,24 @@ Indices = npt.NDArray[np.int64]
 
 def grid(base: Indices | int, *axes: tuple[Indices, int]) -> Indices:
     """Return ``base`` plus index * stride for every combination of the ``axes``, the last one fastest."""
-    places = np.asarray(base, dtype=np.int64)
+    indices = np.asarray(base, dtype=np.int64)
     for index, stride in axes:
-        places = places[..., None] + index.astype(np.int64) * stride
-    return places
+        indices = indices[..., None] + index.astype(np.int64) * stride
+    return indices
 
 
-def rectangles(places: Indices, columns: int) -> Iterator[tuple[Indices, Indices]]:
-    """Split ``places`` into rectangles, and yield the rows and columns of each.
+def rectangles(positions: Indices, columns: int) -> Iterator[tuple[Indices, Indices]]:
+    """Split ``positions`` into rectangles, and yield the rows and columns of each.
 
     Rows with the same columns belong to one rectangle.
 
     Args:
-        places: Ascending flat indices of elements.
+        positions: Ascending flat indices of elements.
         columns: Number of columns of the matrix.
     """
-    rows, starts = np.unique(places // columns, return_index=True)
+    rows, starts = np.unique(positions // columns, return_index=True)
     groups: dict[bytes, list[int]] = {}
-    of_row = np.split(places % columns, starts[1:])
+    of_row = np.split(positions % columns, starts[1:])
     for row, chosen in zip(rows.tolist(), of_row, strict=True):
         groups.setdefault(chosen.tobytes(), []).append(row)
     for chosen_bytes, together in groups.items():

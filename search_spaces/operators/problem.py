@@ -214,7 +214,7 @@ class Problem(ABC):
             if getattr(self, name) >= 2**30:
                 raise ValueError(f"{name} must be under 2^30, not {getattr(self, name)}")
 
-    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
+    def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
         """Return ``parts`` of another output called ``name``; empty if an element depends on too many inputs."""
         return iter(())
 
@@ -283,10 +283,10 @@ class Problem(ABC):
         yield StressInputs((RANDOM,), self.random_inputs(seed))
         yield from self.stress_inputs(seed)
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Return smaller problems that together compute the elements of the first output at ``places``.
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
+        """Return smaller problems that together compute the elements of the first output at ``positions``.
 
-        ``places`` are ascending, in memory order. The result is empty if an element depends on too many inputs.
+        ``positions`` are ascending, in memory order. The result is empty if an element depends on too many inputs.
         """
         return iter(())
 

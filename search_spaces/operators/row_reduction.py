@@ -149,18 +149,18 @@ class RowProblem(Problem):
         """Yield x with the input cases in each reduction, and standard normal weights and biases."""
         rng = np.random.default_rng((seed, 1))
         count = self.rows * self.columns // self.length
-        others = {o.name: o for o in self.operands() if o.role == "input" and o.name != "x"}
+        other_operands = {o.name: o for o in self.operands() if o.role == "input" and o.name != "x"}
         for names, lines in cases.mixed(self.input_cases(), rng, count, self.length, self.input_dtype):
             x = np.ascontiguousarray(lines.reshape(self.outer, -1, self.length).swapaxes(1, 2))
             x = lines if self.reduces_contiguous else x
             stored = {"x": self.input_dtype.store(x).reshape(self.rows, self.columns)}
-            stored |= {name: standard_normal(rng, o.shape, o.dtype) for name, o in others.items()}
+            stored |= {name: standard_normal(rng, o.shape, o.dtype) for name, o in other_operands.items()}
             yield cases.StressInputs(names, stored)
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield the rows that contain ``places``, in groups that fit into a cache."""
-        of_place = places // self.columns
-        rows = np.concatenate((of_place[:1], of_place[1:][of_place[1:] != of_place[:-1]]))
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
+        """Yield the rows that contain ``positions``, in groups that fit into a cache."""
+        of_position = positions // self.columns
+        rows = np.concatenate((of_position[:1], of_position[1:][of_position[1:] != of_position[:-1]]))
         columns = np.arange(self.columns)
         extra = {o.name: columns for o in self.operands() if o.role == "input" and o.name != "x"}
         together = max(1, _PART_ELEMENTS // self.columns)
@@ -322,12 +322,12 @@ class Reduce(RowProblem):
             return (*first, cases.INFINITY, cases.ZERO, cases.SUBNORMAL)
         return (cases.INTEGERS, cases.NAN, cases.INFINITY, cases.HUGE, cases.NEGATIVE, cases.ZERO, cases.SUBNORMAL)
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield the line of x for each of ``places``, as a row of a smaller problem."""
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
+        """Yield the line of x for each of ``positions``, as a row of a smaller problem."""
         along = (np.arange(self.length), self.inner)
-        x = grid(places // self.inner * self.length * self.inner + places % self.inner, along)
-        rows = replace(self, rows=places.size, columns=self.length, axis="row", reduction_size=0)
-        yield ProblemPart(rows, {"x": x}, {"out": places})
+        x = grid(positions // self.inner * self.length * self.inner + positions % self.inner, along)
+        rows = replace(self, rows=positions.size, columns=self.length, axis="row", reduction_size=0)
+        yield ProblemPart(rows, {"x": x}, {"out": positions})
 
     def _view(self, inputs: Mapping[str, Array]) -> FloatArray:
         """Return x in float64, (outer, length, inner) with the reduced axis moved to the end."""

@@ -80,13 +80,15 @@ class ArrayMove(Problem):
     def source_of(self, elements: Indices) -> Indices:
         """Return the positions in x of elements of out, counted in memory order."""
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
-        """Yield the words at ``places`` as one row that is copied."""
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
+        """Yield the words at ``positions`` as one row that is copied."""
         words = self.element_bytes // self.word.bytes
-        source = self.source_of(places) if words == 1 else self.source_of(places // words) * words + places % words
-        row = replace(self, rows=1, columns=places.size, batch=1, dtype=self.word.name)
+        source = (
+            self.source_of(positions) if words == 1 else self.source_of(positions // words) * words + positions % words
+        )
+        row = replace(self, rows=1, columns=positions.size, batch=1, dtype=self.word.name)
         x, out = row.operands()
-        yield ProblemPart(row, {"x": source.reshape(x.shape)}, {"out": places.reshape(out.shape)})
+        yield ProblemPart(row, {"x": source.reshape(x.shape)}, {"out": positions.reshape(out.shape)})
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return zeros: every bit must be equal."""

@@ -65,8 +65,8 @@ class Columns:
         codes: dict[str, npt.NDArray[Any]] = {}
         values: dict[str, Values] = {}
         integers: dict[str, IntArray] = {}
-        for name, given in arrays.items():
-            array = np.asarray(given)
+        for name, array in arrays.items():
+            array = np.asarray(array)
             if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
                 raise ValueError(f"column {name} must be a 1-D array of integers, not {array.dtype} {array.shape}")
             array = array.astype(np.int64)

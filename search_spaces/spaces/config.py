@@ -51,10 +51,10 @@ class Config(Mapping[str, Value]):
     def integers(self, *names: str) -> tuple[int, ...]:
         """Return several of them, in order."""
         values = self._values
-        found: list[Any] = [values[name] for name in names]
-        if {*map(type, found)} - {int}:  # a fast check, because this is called often
+        integers: list[Any] = [values[name] for name in names]
+        if {*map(type, integers)} - {int}:  # a fast check, because this is called often
             return tuple(self.integer(name) for name in names)
-        return tuple(found)
+        return tuple(integers)
 
     def text(self, name: str) -> str:
         """Return a text parameter. Raises TypeError for an integer, KeyError for an unknown name."""

@@ -77,9 +77,9 @@ def _coded(column: Column) -> tuple[IntArray, Sequence[object]]:
         return codes, distinct.tolist()
     occurs = np.zeros(most - least + 1, dtype=np.bool_)
     occurs[column - least] = True
-    places = np.flatnonzero(occurs)
+    positions = np.flatnonzero(occurs)
     code_of = np.cumsum(occurs) - 1
-    return code_of[column - least], (places + least).tolist()
+    return code_of[column - least], (positions + least).tolist()
 
 
 def _keys(coded: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:

@@ -47,15 +47,15 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
     steps = [p.neighbour_codes(int(code)) for p, code in zip(parameters, start, strict=True)]
     moved = np.repeat(np.arange(len(steps)), [len(codes) for codes in steps])
     to = np.array([code for codes in steps for code in codes], dtype=np.int64)
-    found = _moved(start, moved[:, None], to[:, None], legal)
-    if len(found) < FEW_NEIGHBOURS:
+    neighbours_ = _moved(start, moved[:, None], to[:, None], legal)
+    if len(neighbours_) < FEW_NEIGHBOURS:
         most = min(len(moved), _MOST_MOVES)
         some = np.arange(most) * len(moved) // most
         moved, to = moved[some], to[some]
         pairs = np.argwhere(tied[moved[:, None], moved])  # pairs of single moves
         pairs = pairs[np.lexsort((*pairs.T[::-1], *moved[pairs].T[::-1]))]  # sorted by parameters first
-        found = np.concatenate([found, _moved(start, moved[pairs], to[pairs], legal)])
-    return found
+        neighbours_ = np.concatenate([neighbours_, _moved(start, moved[pairs], to[pairs], legal)])
+    return neighbours_
 
 
 def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal) -> IntArray:
@@ -136,8 +136,8 @@ def _first_accepted(
         origin = np.repeat(waiting, TRIES)
         children = propose(origin, attempt)
         accepted = accept(children, origin).reshape(-1, TRIES)
-        found = accepted.any(axis=1)
-        first = accepted.argmax(axis=1)[found]
-        result[waiting[found]] = children.reshape(len(waiting), TRIES, -1)[found, first]
-        waiting = waiting[~found]
+        any_accepted = accepted.any(axis=1)
+        first = accepted.argmax(axis=1)[any_accepted]
+        result[waiting[any_accepted]] = children.reshape(len(waiting), TRIES, -1)[any_accepted, first]
+        waiting = waiting[~any_accepted]
     return result

@@ -107,8 +107,8 @@ class Parameter:
         which, how = rng.random(codes.shape), rng.random(codes.shape)
         if size == 1:
             return codes.copy()
-        others = (which * (size - 1)).astype(np.int64)
-        moved = others + (others >= codes)
+        other_codes = (which * (size - 1)).astype(np.int64)
+        moved = other_codes + (other_codes >= codes)
         if self.kind == "categorical":
             return moved
         step = codes + np.where(which < 0.5, -1, 1)

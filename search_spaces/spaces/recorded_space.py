@@ -122,8 +122,8 @@ class RecordedSpace(Space):
         """Return the positions of the listed schedules that differ from ``target``, nearest first."""
         distance = (self._rows != target).sum(axis=1)
         order: IntArray = np.argsort(distance, kind="stable").astype(np.int64)
-        others: IntArray = order[distance[order] > 0]
-        return others
+        other_rows: IntArray = order[distance[order] > 0]
+        return other_rows
 
     def _codes_of(self, schedule: Schedule | Mapping[str, Value]) -> IntArray:
         return np.array(self._codes(schedule), dtype=np.int64)

@@ -379,13 +379,17 @@ class Space:
 
     def _configs(self, schedules: Sequence[Schedule | Mapping[str, Value]], whole: Columns) -> list[Config]:
         """Return the configs of schedules, whose parameters and attributes are the columns ``whole``."""
-        found = {a.name: whole[a.name] for a in self.attributes}
-        rows = zip(*(array.tolist() for array in found.values()), strict=True) if found else ((),) * len(schedules)
+        attributes = {a.name: whole[a.name] for a in self.attributes}
+        rows = (
+            zip(*(array.tolist() for array in attributes.values()), strict=True)
+            if attributes
+            else ((),) * len(schedules)
+        )
         names = self._parameter.keys()
         complete = [s if isinstance(s, Schedule) and s.values.keys() == names else None for s in schedules]
         filled = self.schedules(whole) if None in complete else []
         return [
-            Config(schedule or filled[i], (*zip(found, row, strict=True), *self.constants.items()))
+            Config(schedule or filled[i], (*zip(attributes, row, strict=True), *self.constants.items()))
             for i, (schedule, row) in enumerate(zip(complete, rows, strict=True))
         ]
 
@@ -457,10 +461,10 @@ class Space:
         rule, each moved to a neighbouring value. With ``limit``, at most that many, spread over the list. Raises
         ValueError for a schedule of another space.
         """
-        found = neighbourhood.neighbours(self.parameters, self._tied, self._matrix([schedule])[0], self._legal)
-        if limit is not None and limit < len(found):
-            found = found[np.arange(limit) * len(found) // max(limit, 1)]
-        return self.schedules(self._from_codes(found))
+        codes = neighbourhood.neighbours(self.parameters, self._tied, self._matrix([schedule])[0], self._legal)
+        if limit is not None and limit < len(codes):
+            codes = codes[np.arange(limit) * len(codes) // max(limit, 1)]
+        return self.schedules(self._from_codes(codes))
 
     def siblings(self, schedule: Schedule) -> list[Schedule]:
         """Return the other legal schedules that differ only in launch parameters (``Parameter.at_launch``)."""
@@ -472,8 +476,8 @@ class Space:
         codes = np.repeat(own, math.prod(len(self.parameters[i].values) for i in at), axis=0)
         codes[:, at] = list(values)
         codes = codes[(codes != own).any(axis=1)]
-        found = self._from_codes(codes)
-        return self.schedules(found.take(self.allowed(found)))
+        columns = self._from_codes(codes)
+        return self.schedules(columns.take(self.allowed(columns)))
 
     def mutate(self, schedules: Sequence[Schedule], rng: np.random.Generator, rate: float = 0.15) -> list[Schedule]:
         """Return one legal mutant of each schedule: every parameter moves with probability ``rate``, at least one.

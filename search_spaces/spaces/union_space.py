@@ -88,15 +88,15 @@ class UnionSpace:
                 heapq.heappush(waiting, (num_taken[i] / self.strata[i].share + float(starts[i]), i))
         return order
 
-    def _at(self, places: Sequence[tuple[int, int]]) -> list[Schedule]:
+    def _at(self, positions: Sequence[tuple[int, int]]) -> list[Schedule]:
         """Return the schedules at these positions: (stratum, rank in it)."""
 
         def one_template(template: str, rows: list[int]) -> list[Schedule]:
             space = self.members[template]
-            ranks = [self.strata[i].ranks.start + rank for i, rank in (places[row] for row in rows)]
+            ranks = [self.strata[i].ranks.start + rank for i, rank in (positions[row] for row in rows)]
             return space.schedules(space.unrank(ranks))
 
-        return self._by_template([self.strata[i].template for i, _ in places], one_template)
+        return self._by_template([self.strata[i].template for i, _ in positions], one_template)
 
     def _by_template(
         self, templates: Sequence[str], each: Callable[[str, list[int]], list[Schedule]]
@@ -105,11 +105,11 @@ class UnionSpace:
         rows: dict[str, list[int]] = {name: [] for name in self.members}
         for row, name in enumerate(templates):
             rows[name].append(row)
-        found: dict[int, Schedule] = {}
+        drawn: dict[int, Schedule] = {}
         for name, own in rows.items():
             if own:
-                found.update(zip(own, each(name, own), strict=True))
-        return [found[row] for row in range(len(templates))]
+                drawn.update(zip(own, each(name, own), strict=True))
+        return [drawn[row] for row in range(len(templates))]
 
     def _refuse_empty(self) -> None:
         if self.strata:
@@ -163,8 +163,8 @@ class UnionSpace:
         def moved(template: str, rows: list[int]) -> list[Schedule]:
             return self.members[template].mutate([schedules[staying[row]] for row in rows], rng, rate)
 
-        found = self._by_template([self._member(schedules[row]).name for row in staying], moved)
-        for row, mutant in zip(staying, found, strict=True):
+        mutated = self._by_template([self._member(schedules[row]).name for row in staying], moved)
+        for row, mutant in zip(staying, mutated, strict=True):
             mutants[row] = mutant
         return mutants
 
@@ -172,10 +172,10 @@ class UnionSpace:
         """Return a random schedule of another stratum, all equally likely; ``schedule`` if there is no other."""
         member = self._member(schedule)
         values = tuple(schedule[name] for name in member.stratifying)
-        others = [i for i, s in enumerate(self.strata) if (s.template, s.values) != (schedule.template, values)]
-        if not others:
+        other_strata = [i for i, s in enumerate(self.strata) if (s.template, s.values) != (schedule.template, values)]
+        if not other_strata:
             return schedule
-        stratum = others[int(len(others) * rng.random())]
+        stratum = other_strata[int(len(other_strata) * rng.random())]
         (rank,) = draw_ranks(self.strata[stratum].count, 1, int(rng.integers(2**62)))
         return self._at([(stratum, rank)])[0]
 

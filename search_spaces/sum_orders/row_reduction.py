@@ -10,7 +10,7 @@ from __future__ import annotations
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.spaces.sum_order import EXACT, OrderPart
-from search_spaces.templates.row_reduction.space import chunk_length, places_before
+from search_spaces.templates.row_reduction.space import chunk_length, positions_before
 
 _BY_VECTOR = ("SoftmaxOnePass", "LayerNormOnePass")  # states that process a vector at a time
 _BY_LANE = "LayerNormOnePass"  # merging is not symmetric, so lanes hold slightly different states
@@ -26,7 +26,7 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
         return problem.functor(passes) in _BY_VECTOR
 
     def span(vector_x: int, peel: str) -> int:
-        return length + int(places_before(vector_x, peel == "yes"))
+        return length + int(positions_before(vector_x, peel == "yes"))
 
     def threads(lanes_k: int, subgroups_k: int, unroll: int, vector_x: int, passes: str) -> str:
         vector = vector_x if contiguous else 1

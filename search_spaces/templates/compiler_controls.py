@@ -78,14 +78,14 @@ class CompilerControls:
     @property
     def options(self) -> tuple[str, ...]:
         """Compiler options."""
-        found: list[str] = []
+        options: list[str] = []
         if self.max_registers is not None:  # launch bounds of the source would override a cap
-            found += [f"{PTXAS}--maxrregcount={self.max_registers}", f"{PTXAS}--override-directive-values"]
+            options += [f"{PTXAS}--maxrregcount={self.max_registers}", f"{PTXAS}--override-directive-values"]
         if self.opt_level is not None:
-            found.append(f"{PTXAS}--opt-level={self.opt_level}")
+            options.append(f"{PTXAS}--opt-level={self.opt_level}")
         if self.file is not None:
-            found.append(self.file.option)
-        return tuple(found)
+            options.append(self.file.option)
+        return tuple(options)
 
     def applied(self, kernel: GeneratedKernel) -> GeneratedKernel:
         """Return the kernel compiled with these controls."""
@@ -171,4 +171,4 @@ def neighbours(controls: CompilerControls, caps: Iterable[int], files: Iterable[
     near += [dataclasses.replace(controls, max_registers=cap) for cap in caps]
     near += [dataclasses.replace(controls, opt_level=level) for level in OPT_LEVELS]
     near += [dataclasses.replace(controls, **{name: None}) for name in ("file", "max_registers", "opt_level")]
-    return [found for found in dict.fromkeys(near) if found != controls]
+    return [neighbour for neighbour in dict.fromkeys(near) if neighbour != controls]

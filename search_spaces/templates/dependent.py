@@ -46,6 +46,6 @@ def made_dependent(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
         raise ValueError(f"{device.name} has no programmatic dependent launch, which GPUs have from sm_90 on")
     if not can_depend(kernel, device):
         raise ValueError(f"{kernel.name} is not a kernel that {OUR_PACKAGE} generates: it has to wait by itself")
-    source = f"#include <{HEADER}>\n" + _FUNCTION.sub(lambda found: found[0] + _BEGIN, kernel.source)
+    source = f"#include <{HEADER}>\n" + _FUNCTION.sub(lambda match: match[0] + _BEGIN, kernel.source)
     then = tuple(replace(step, dependent=True) for step in kernel.then)
     return replace(kernel, source=source, dependent=True, then=then)

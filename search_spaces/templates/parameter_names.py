@@ -114,8 +114,8 @@ def meaning(template: str, parameter: str) -> Meaning | None:
     """
     names = (parameter, re.sub("_[1-9][0-9]*$", "", parameter)) if template == PROGRAM else (parameter,)
     tables = (OWN.get(template, {}), SHARED)
-    found = (m for n in names for table in tables for pattern, m in table.items() if matches(pattern, n))
-    return next(found, None)
+    meanings = (m for n in names for table in tables for pattern, m in table.items() if matches(pattern, n))
+    return next(meanings, None)
 
 
 def matches(pattern: str, name: str) -> bool:

@@ -159,8 +159,8 @@ class TemplateSet:
     @property
     def compile_options(self) -> tuple[str, ...]:
         """Compiler options of the kernels of all templates."""
-        first, *others = [t.compile_options for t in self] or [()]
-        return tuple(option for option in first if all(option in more for more in others))
+        first, *rest = [t.compile_options for t in self] or [()]
+        return tuple(option for option in first if all(option in more for more in rest))
 
     def space(self, problem: Problem, device: Device) -> UnionSpace:
         """Return every schedule of all of these templates."""

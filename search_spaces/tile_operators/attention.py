@@ -130,7 +130,7 @@ class Attention(TileProblem):
             Operand("k", "input", own, array(self.kv_heads, self.keys, self.head_size)),
             Operand("v", "input", own, array(self.kv_heads, self.keys, self.value_size)),
             *([Operand("offsets", "input", I32, (self.batch + 1,))] if self.packed else []),
-            *(Operand(name, "input", F32, (self.heads,)) for name, given in more if given),
+            *(Operand(name, "input", F32, (self.heads,)) for name, present in more if present),
             Operand("out", "output", own, array(self.heads, self.queries, self.value_size)),
             *([Operand("lse", "output", F32, lse)] if self.log_sum_exp else []),
         )
@@ -170,7 +170,7 @@ class Attention(TileProblem):
     def views(self) -> Mapping[str, str]:
         """Return the operands' extents; packed arrays are matrices whose rows contain all heads of a position."""
         more = {"offsets": "ends"} if self.packed else {}
-        more |= dict.fromkeys([n for n, given in (("slopes", self.alibi), ("sinks", self.sinks)) if given], "h")
+        more |= dict.fromkeys([n for n, present in (("slopes", self.alibi), ("sinks", self.sinks)) if present], "h")
         if self.packed:
             lse = {"lse": "h s"} if self.log_sum_exp else {}
             return {"q": "s wide_q", "k": "s wide_k", "v": "s wide_v", **more, "out": "s wide_out", **lse}
@@ -206,12 +206,12 @@ class Attention(TileProblem):
         group = head // (h // g)
         if o.packed:
             begin, end = (p.load_scalar(more["offsets"], sequence + at, high=s, ordered=True) for at in (0, 1))
-            i, last, behind = p.minimum(begin + tile, s), end, 0
+            i, last, offset = p.minimum(begin + tile, s), end, 0
             query_window = p.window(q, (i, head * d), (bm, wide))
             arrays, columns = (k, v), (group * d, group * e)
             present = p.minimum(p.maximum(end - i, 0), 1)  # 0 if the block is beyond the end of its sequence
         else:
-            begin, i, last, behind, present = 0, tile, t, t - s, 1
+            begin, i, last, offset, present = 0, tile, t, t - s, 1
             query_window = p.window(q[sequence][head], (i, 0), (bm, wide))
             arrays, columns = (k[sequence][group], v[sequence][group]), (0, 0)
         query = p.load(query_window)
@@ -222,10 +222,10 @@ class Attention(TileProblem):
         def of_head(name: str) -> Any:
             return p.load(p.window(more[name], (0, head), (1, 1)))
 
-        def fades(peak: Any, *others: Any) -> list[Any]:
+        def fades(peak: Any, *rest: Any) -> list[Any]:
             """Return the factors that rescale sums of exponentials from each maximum in ``others`` to ``peak``."""
             centre = p.where(peak == -inf, 0.0, peak * factor)
-            return [p.exp2(other * factor - centre) for other in others]
+            return [p.exp2(other * factor - centre) for other in rest]
 
         def combine(one: Any, other: Any) -> Any:
             peak = p.maximum(one[0], other[0])
@@ -235,12 +235,12 @@ class Attention(TileProblem):
         slope = of_head("slopes") if o.alibi else None
         top, total = p.state(p.full((bm, 1), -inf)), p.state(p.zeros((bm, 1)))
         acc = p.state(p.zeros((bm, tall)))
-        stop = p.minimum(last, i + (bm + behind)) if o.causal else last
+        stop = p.minimum(last, i + (bm + offset)) if o.causal else last
         if o.packed:
             stop = p.minimum(stop, begin + present * s)
         start = begin
         if o.window:
-            start = p.maximum(begin, p.maximum(i + (behind - o.window + 1), 0) // bn * bn)
+            start = p.maximum(begin, p.maximum(i + (offset - o.window + 1), 0) // bn * bn)
         for j in p.split(stop, bn, first=start, parts=parts, states=(top, total, acc), combine=combine):
             keys, values = (
                 p.load(p.window(array, (j, column), (bn, size)))
@@ -250,12 +250,12 @@ class Attention(TileProblem):
             if not plain:
                 z = z * scale if not o.soft_cap else p.tanh(z * (scale / o.soft_cap)) * o.soft_cap
             if o.alibi:
-                z = z + (p.columns(j, bn) - p.rows(i + behind, bm)).cast("f32") * slope
+                z = z + (p.columns(j, bn) - p.rows(i + offset, bm)).cast("f32") * slope
             seen = p.columns(j, bn) < last if not o.packed else p.columns(j, bn) < p.columns(last, 1)
             if o.causal:
-                seen = seen & (p.columns(j, bn) <= p.rows(i + behind, bm))
+                seen = seen & (p.columns(j, bn) <= p.rows(i + offset, bm))
             if o.window:
-                seen = seen & (p.columns(j, bn) > p.rows(i + (behind - o.window), bm))
+                seen = seen & (p.columns(j, bn) > p.rows(i + (offset - o.window), bm))
             z = p.where(seen, z, -inf)
             peak = p.maximum(top, p.reduction("maximumf", z, dim=1))
             weights, fade = fades(peak, z, top)
@@ -281,7 +281,7 @@ class Attention(TileProblem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return out and the optional lse of each head and sequence in float64."""
         x = self.loaded(inputs)
-        found = {
+        results = {
             o.name: np.full(o.shape, -np.inf if o.name == "lse" else 0.0) for o in self.operands() if o.role == "output"
         }
         if self.packed:
@@ -296,13 +296,13 @@ class Attention(TileProblem):
                     q, k, v = x["q"][b, h], x["k"][b, g], x["v"][b, g]
                 out, sums = self._of_head(q, k, v, *(x[n][h] if n in x else None for n in ("slopes", "sinks")))
                 if self.packed:
-                    found["out"][parts[b], h] = out
+                    results["out"][parts[b], h] = out
                 else:
-                    found["out"][b, h] = out
+                    results["out"][b, h] = out
                 if self.log_sum_exp:
-                    line = found["lse"][h] if self.packed else found["lse"][b, h]
+                    line = results["lse"][h] if self.packed else results["lse"][b, h]
                     line[parts[b] if self.packed else slice(None)] = sums
-        return found
+        return results
 
     def _of_head(
         self, q: FloatArray, k: FloatArray, v: FloatArray, slope: float | None, sink: float | None
@@ -331,14 +331,14 @@ class Attention(TileProblem):
         x, types = self.loaded(inputs), {name: self.operand(name).dtype for name in ("q", "k")}
         rise = np.linspace(-2.0, -1.0, self.keys) * 512.0 / (self.scale or self.head_size**-0.5)
         k = (np.abs(x["k"]) + 0.5) * rise.reshape((-1, 1, 1) if self.packed else (-1, 1)) / self.head_size
-        made = {"q": types["q"].store(np.abs(x["q"]) + 0.5), "k": types["k"].store(np.maximum(k, -256.0))}
-        yield StressInputs(("scores: low and rising",), {**inputs, **made})
+        case = {"q": types["q"].store(np.abs(x["q"]) + 0.5), "k": types["k"].store(np.maximum(k, -256.0))}
+        yield StressInputs(("scores: low and rising",), {**inputs, **case})
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with two sequences, two groups of two heads, and a few tiles of queries and keys."""
-        bm, bn = turns.chosen["bm"], turns.chosen["bn"]
+        bm, bn = loops.chosen["bm"], loops.chosen["bn"]
         tied = bool(self.causal or self.alibi or self.packed)
-        extents = PositionCut((bm, bn), (bm, turns.count * bn), tied, 2 if self.packed else 1).of(self)
+        extents = PositionCut((bm, bn), (bm, loops.count * bn), tied, 2 if self.packed else 1).of(self)
         return replace(self, **extents, **fewer_heads(self.batch, self.kv_heads, self.group))
 
 

@@ -182,7 +182,7 @@ class AttentionBackward(TilePipeline):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return dq, dk and dv in float64, by the formulas of the class."""
         x = self.loaded(inputs)
-        found = {o.name: np.zeros(o.shape) for o in self.operands() if o.role == "output"}
+        gradients = {o.name: np.zeros(o.shape) for o in self.operands() if o.role == "output"}
         scale = self.scale or self.head_size**-0.5
         ends = x["offsets"].astype(np.int64) if self.packed else None
         with np.errstate(all="ignore"):
@@ -197,10 +197,10 @@ class AttentionBackward(TilePipeline):
                     z, bend = self._scores(q @ k.T * scale, x["slopes"][h] if self.alibi else 0.0)
                     weights = np.where(self._seen(len(q), len(k)), np.exp(z - x["lse"][sums][:, None]), 0.0)
                     slope = weights * (do @ v.T - (do * o).sum(axis=1, keepdims=True)) * bend
-                    found["dq"][at] = slope @ k * scale
-                    found["dk"][own] += slope.T @ q * scale
-                    found["dv"][own] += weights.T @ do
-        return found
+                    gradients["dq"][at] = slope @ k * scale
+                    gradients["dk"][own] += slope.T @ q * scale
+                    gradients["dv"][own] += weights.T @ do
+        return gradients
 
     def _seen(self, queries: int, keys: int) -> BoolArray:
         """Return the mask (queries, keys) of one sequence: true where a query attends to a key."""
@@ -229,8 +229,8 @@ class AttentionBackward(TilePipeline):
 
     def _with_results(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the inputs with ``o`` and ``lse`` recomputed from q, k and v."""
-        found = self.forward.reference(inputs)
-        results = {"o": found["out"], "lse": found["lse"]}
+        forward = self.forward.reference(inputs)
+        results = {"o": forward["out"], "lse": forward["lse"]}
         with np.errstate(all="ignore"):  # edge cases overflow their type
             return {**inputs, **{name: self.operand(name).dtype.store(x) for name, x in results.items()}}
 
@@ -245,10 +245,13 @@ class AttentionBackward(TilePipeline):
         """Edge cases are placed in ``do`` only; those of q, k and v come from attention."""
         return ("do",)
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with two sequences, two groups of two heads, and a few tiles of queries and keys."""
-        of_queries, of_keys = max(turns.chosen["bm"], turns.chosen["bs"]), max(turns.chosen["bn"], turns.chosen["bt"])
-        least = turns.count * turns.chosen["bs"], turns.count * turns.chosen["bn"]
+        of_queries, of_keys = (
+            max(loops.chosen["bm"], loops.chosen["bs"]),
+            max(loops.chosen["bn"], loops.chosen["bt"]),
+        )
+        least = loops.count * loops.chosen["bs"], loops.count * loops.chosen["bn"]
         tied = bool(self.causal or self.alibi or self.packed)
         extents = PositionCut((of_queries, of_keys), least, tied, 2 if self.packed else 1).of(self)
         return replace(self, **extents, **fewer_heads(self.batch, self.kv_heads, self.group))
@@ -269,7 +272,7 @@ class _Sequence:
     begin: Any
     at: Any
     last: Any
-    behind: int
+    offset: int
     packed: bool
 
     @property
@@ -319,8 +322,8 @@ def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
     b, h, g, s, t, d = _sizes(options, q, k)
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
     sequence, head, tile = p.blocks((b, h, s), (1, 1, bm))
-    place = _sequence(p, options, sequence, tile, s, t, arrays)
-    group, i, behind = head // (h // g), place.at, place.behind
+    span = _sequence(p, options, sequence, tile, s, t, arrays)
+    group, i, offset = head // (h // g), span.at, span.offset
 
     def of_queries(x: Any) -> Any:
         return p.window(*_of_head(options, x, sequence, head, i, d), (bm, d))
@@ -329,29 +332,29 @@ def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
     of_sequence, of_delta = (lse, delta) if options.packed else (lse[sequence], delta[sequence])
     sums = p.load(p.window(of_sequence, (i, head), (bm, 1), turned=True), padding=inf) * LOG2_E
     of_result = p.reduction("add", gradient.cast("f32") * result.cast("f32"), dim=1)
-    p.store(of_result, p.window(of_delta, (i, head), (bm, 1), turned=True), **place.below)
+    p.store(of_result, p.window(of_delta, (i, head), (bm, 1), turned=True), **span.below)
     slopes = p.load(p.window(arrays["slopes"], (0, head), (1, 1))) if options.alibi else None
     acc = p.state(p.zeros((bm, d)))
-    stop = p.minimum(place.last, i + (bm + behind)) if options.causal else place.last
+    stop = p.minimum(span.last, i + (bm + offset)) if options.causal else span.last
     if options.packed:  # blocks beyond the end of their sequence run no iterations
-        stop = p.minimum(stop, place.begin + p.minimum(p.maximum(place.last - i, 0), 1) * s)
-    first = p.maximum(i + (behind - options.window + 1), 0) // bn * bn if options.window else place.begin
+        stop = p.minimum(stop, span.begin + p.minimum(p.maximum(span.last - i, 0), 1) * s)
+    first = p.maximum(i + (offset - options.window + 1), 0) // bn * bn if options.window else span.begin
     if options.packed and options.window:
-        first = p.maximum(place.begin, first)
+        first = p.maximum(span.begin, first)
     for j in p.steps(stop, bn, first=first):
         keys, values = (p.load(p.window(*_of_head(options, x, sequence, group, j, d), (bn, d))) for x in (k, v))
-        rows, columns = p.rows(i + behind, bm), p.columns(j, bn)
-        seen = columns < (p.columns(place.last, 1) if options.packed else t)
+        rows, columns = p.rows(i + offset, bm), p.columns(j, bn)
+        seen = columns < (p.columns(span.last, 1) if options.packed else t)
         if options.causal:
             seen = seen & (columns <= rows)
         if options.window:
-            seen = seen & (columns > p.rows(i + (behind - options.window), bm))
+            seen = seen & (columns > p.rows(i + (offset - options.window), bm))
         scores, change = p.mma(query, p.transpose(keys)), p.mma(gradient, p.transpose(values))
         raised, bend = _exponents(p, options, scores, d, columns - rows, slopes)
         e = p.where(seen, p.exp2(raised - sums), 0.0)
         slope = e * (change - of_result) if bend is None else e * (change - of_result) * bend
         acc.set(p.mma(slope.cast(options.dtype), keys, acc))
-    p.store((acc * (options.scale or d**-0.5)).cast(options.dtype), of_queries(dq), **place.below)
+    p.store((acc * (options.scale or d**-0.5)).cast(options.dtype), of_queries(dq), **span.below)
 
 
 def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
@@ -364,41 +367,41 @@ def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
     group, scale = h // g, options.scale or d**-0.5
     bt, bs = p.choose(bt=(64, 128), bs=(32, 64, 128))
     sequence, kv_head, tile = p.blocks((b, g, t), (1, 1, bt))
-    place = _sequence(p, options, sequence, tile, s, t, arrays)
-    begin, j, last, behind = place.begin, place.at, place.last, place.behind
+    span = _sequence(p, options, sequence, tile, s, t, arrays)
+    begin, j, last, offset = span.begin, span.at, span.last, span.offset
 
     def of_keys(x: Any) -> Any:
         return p.window(*_of_head(options, x, sequence, kv_head, j, d), (bt, d))
 
     keys, values = (p.load(of_keys(x)) for x in (k, v))
     sum_of_keys, sum_of_values = p.state(p.zeros((bt, d))), p.state(p.zeros((bt, d)))
-    first = p.maximum(j - begin - behind, 0) // bs if options.causal else 0
+    first = p.maximum(j - begin - offset, 0) // bs if options.causal else 0
     stop = (p.maximum(last - begin, 0) + (bs - 1)) // bs if options.packed else -(-s // bs)
     if options.window:
-        stop = p.minimum(stop, p.maximum(j - begin + (bt + options.window + bs - 2 - behind), 0) // bs)
+        stop = p.minimum(stop, p.maximum(j - begin + (bt + options.window + bs - 2 - offset), 0) // bs)
     if options.packed:  # blocks beyond the end of their sequence run no iterations
         stop = p.minimum(stop, p.minimum(p.maximum(last - j, 0), 1) * -(-s // bs))
-    for turn in p.steps(stop * group, 1, first=first * group):
-        head, i = kv_head * group + turn % group, begin + turn // group * bs
+    for iteration in p.steps(stop * group, 1, first=first * group):
+        head, i = kv_head * group + iteration % group, begin + iteration // group * bs
         query, gradient = (p.load(p.window(*_of_head(options, x, sequence, head, i, d), (bs, d))) for x in (q, do))
         of_sequence, of_delta = (lse, delta) if options.packed else (lse[sequence], delta[sequence])
         sums = p.load(p.window(of_sequence, (head, i), (1, bs)), padding=inf) * LOG2_E
         of_result = p.load(p.window(of_delta, (head, i), (1, bs)))
         scores, change = p.mma(keys, p.transpose(query)), p.mma(values, p.transpose(gradient))
         slopes = p.load(p.window(arrays["slopes"], (0, head), (1, 1))) if options.alibi else None
-        raised, bend = _exponents(p, options, scores, d, p.rows(j, bt) - p.columns(i + behind, bs), slopes)
+        raised, bend = _exponents(p, options, scores, d, p.rows(j, bt) - p.columns(i + offset, bs), slopes)
         e, seen = p.exp2(raised - sums), None
         if options.packed:
             seen = p.columns(i, bs) < p.rows(last, 1)
         if options.causal:
-            before = p.rows(j, bt) <= p.columns(i + behind, bs)
+            before = p.rows(j, bt) <= p.columns(i + offset, bs)
             seen = before if seen is None else seen & before
             if options.window:
-                seen = seen & (p.rows(j + options.window, bt) > p.columns(i + behind, bs))
+                seen = seen & (p.rows(j + options.window, bt) > p.columns(i + offset, bs))
         if seen is not None:
             e = p.where(seen, e, 0.0)
         slope = e * (change - of_result) if bend is None else e * (change - of_result) * bend
         sum_of_values.set(p.mma(e.cast(options.dtype), gradient, sum_of_values))
         sum_of_keys.set(p.mma(slope.cast(options.dtype), query, sum_of_keys))
     for x, to in ((sum_of_keys * scale, dk), (sum_of_values, dv)):
-        p.store(x.cast(options.dtype), of_keys(to), **place.below)
+        p.store(x.cast(options.dtype), of_keys(to), **span.below)

@@ -25,24 +25,24 @@ STEEP, STEEPEST = (
 
 def losses(logits: FloatArray, label: Array) -> dict[str, FloatArray]:
     """Return ``loss`` and ``lse``, (rows,) each, for logits (rows, columns) and labels (rows,)."""
-    places, (rows, columns) = label.astype(np.int64), logits.shape
+    labels, (rows, columns) = label.astype(np.int64), logits.shape
     with np.errstate(all="ignore"):
         peak = logits.max(axis=1)
         centre = np.where(peak == -np.inf, 0.0, peak)
         lse = np.log(np.exp(logits - centre[:, None]).sum(axis=1)) + centre
-        inside = (places >= 0) & (places < columns)
-        own = logits[np.arange(rows), np.where(inside, places, 0)]
+        inside = (labels >= 0) & (labels < columns)
+        own = logits[np.arange(rows), np.where(inside, labels, 0)]
         return {"loss": np.where(inside, lse - own, 0.0), "lse": lse}
 
 
 def gradients(logits: FloatArray, label: Array, lse: FloatArray, dloss: FloatArray) -> FloatArray:
     """Return the gradients (rows, columns) of the logits, given the gradients ``dloss`` (rows,) of the losses."""
-    places, columns = label.astype(np.int64), logits.shape[1]
+    labels, columns = label.astype(np.int64), logits.shape[1]
     with np.errstate(all="ignore"):
-        own = np.arange(columns) == places[:, None]
-        inside = (places >= 0) & (places < columns)
-        found = (np.exp(logits - lse[:, None]) - own) * dloss[:, None]
-        return np.where(inside[:, None], found, 0.0)
+        own = np.arange(columns) == labels[:, None]
+        inside = (labels >= 0) & (labels < columns)
+        gradient = (np.exp(logits - lse[:, None]) - own) * dloss[:, None]
+        return np.where(inside[:, None], gradient, 0.0)
 
 
 def edge_labels(rows: int, columns: int, first: int) -> Array:
@@ -168,11 +168,11 @@ class CrossEntropy(_OfLogits):
             cases = tuple(f"logits: {name}" for name in kinds[first:] + kinds[:first])
             yield StressInputs(cases, {"logits": dtype.store(values), "label": label})
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few rows, and columns of a few iterations."""
-        width = turns.chosen["width"]
-        columns = min(self.columns, turns.count * width + (self.columns % width or width))
-        return replace(self, rows=cut(self.rows, turns.chosen["bm"]), columns=columns)
+        width = loops.chosen["width"]
+        columns = min(self.columns, loops.count * width + (self.columns % width or width))
+        return replace(self, rows=cut(self.rows, loops.chosen["bm"]), columns=columns)
 
 
 @dataclass(frozen=True)
@@ -224,9 +224,9 @@ class CrossEntropyBackward(_OfLogits):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return standard normal logits with their lse, and labels of which some are outside the columns."""
-        found = super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
-        logits = FLOAT_DTYPES[self.dtype].load(found["logits"])
-        return found | {"lse": losses(logits, found["label"])["lse"].astype(np.float32)}
+        inputs = super().random_inputs(seed) | {"label": labels_of_rows(self.rows, self.columns, seed)}
+        logits = FLOAT_DTYPES[self.dtype].load(inputs["logits"])
+        return inputs | {"lse": losses(logits, inputs["label"])["lse"].astype(np.float32)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
         """Yield labels at and next to the first and last columns; losses of labels outside have infinite gradients."""
@@ -236,8 +236,8 @@ class CrossEntropyBackward(_OfLogits):
             dloss = np.where((column >= 0) & (column < self.columns), inputs["dloss"], np.inf).astype(np.float32)
             yield StressInputs(("label: edges",), {**inputs, "label": label, "dloss": dloss})
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with three tiles of rows and two of columns, so that exchanging them is detected."""
-        bm = turns.chosen["bm"]
-        rows, columns = min(self.rows, bm + cut(self.rows, bm)), cut(self.columns, turns.chosen["width"])
+        bm = loops.chosen["bm"]
+        rows, columns = min(self.rows, bm + cut(self.rows, bm)), cut(self.columns, loops.chosen["width"])
         return replace(self, rows=rows, columns=columns)

@@ -205,10 +205,10 @@ class DecodeAttention(TileProblem):
                 number = p.broadcast(number, dim=0, size=bn)
                 inside = p.rows(j, bn) % page
                 if o.order == "positions":
-                    place, first = number * page + inside, group * d
+                    line, first = number * page + inside, group * d
                 else:
-                    place, first = (number * g + p.rows(group, 1)) * page + inside, 0
-                windows = [p.window(t, (place, first), (bn, d)) for t in (k, v)]
+                    line, first = (number * g + p.rows(group, 1)) * page + inside, 0
+                windows = [p.window(t, (line, first), (bn, d)) for t in (k, v)]
             keys, values = (p.load(window).cast(o.dtype) for window in windows)
             z = p.mma(keys, query)
             if scales:
@@ -258,19 +258,19 @@ class DecodeAttention(TileProblem):
         """Return the cache of one sequence, (kv_heads, length, head_size), from (kv_heads, pages, page, head_size)."""
         numbers = table[: -(-length // self.page)].astype(np.int64)
         if self.page >= WHOLE_PAGES:
-            found = cache[:, np.clip(numbers, 0, self.pages - 1)]
+            entries = cache[:, np.clip(numbers, 0, self.pages - 1)]
         else:
             inside = (numbers >= 0) & (numbers < self.pages)
-            found = np.where(inside[:, None, None], cache[:, np.where(inside, numbers, 0)], 0.0)
-        whole: FloatArray = found.reshape(self.kv_heads, -1, self.head_size)[:, :length]
+            entries = np.where(inside[:, None, None], cache[:, np.where(inside, numbers, 0)], 0.0)
+        whole: FloatArray = entries.reshape(self.kv_heads, -1, self.head_size)[:, :length]
         return whole
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return standard normal numbers, random tables and lengths, and positive scales."""
-        found = super().random_inputs(seed)
+        inputs = super().random_inputs(seed)
         for name in self.optional_inputs if self.cache else ():
-            found[name] = np.abs(found[name]) + np.float32(0.5)
-        return found
+            inputs[name] = np.abs(inputs[name]) + np.float32(0.5)
+        return inputs
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
         """Yield scores that are far below zero and rise along a sequence, with numbers outside of their ranges."""
@@ -280,18 +280,18 @@ class DecodeAttention(TileProblem):
         table = np.tile(np.linspace(0, self.pages - 1, self.entries).astype(np.int32), (self.batch, 1))
         if self.page >= WHOLE_PAGES:  # other programs read zeros there, whose scores are not low
             table[:, -1] = self.pages
-        given = {
+        case = {
             "q": self.operand("q").dtype.store(np.abs(x["q"]) + 0.5),
             "k": dtype.store(np.maximum(k, -256.0)),
             "table": table,
             "lengths": np.full_like(inputs["lengths"], 2 * self.entries * self.page),
         }
-        yield StressInputs(("scores: low and rising",), {**inputs, **given})
+        yield StressInputs(("scores: low and rising",), {**inputs, **case})
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with two sequences, two groups of heads, and several pages with the same remainder."""
-        step = turns.chosen.get("bn", min(self.page, MOST_TILE))
-        needed = -(-(turns.count + 1) * step // self.page)
+        step = loops.chosen.get("bn", min(self.page, MOST_TILE))
+        needed = -(-(loops.count + 1) * step // self.page)
         entries = min(self.entries, max(needed, 2))
         batch, kv_heads = min(self.batch, 2), min(self.kv_heads, 2)
         return replace(

@@ -280,8 +280,8 @@ class GroupedMatmul(TileProblem):
                     continue
                 of_x = scales["x_scale"][group] if o.rows == "masked" else scales["x_scale"]
                 of_rows = p.load(p.window(of_x, (chosen, at // BLOCK), (bm, 1)))
-                place = (j + half) // BLOCK, at // BLOCK
-                of_block = p.load(p.window(scales["w_scale"][group], place, (1, 1)))
+                position = (j + half) // BLOCK, at // BLOCK
+                of_block = p.load(p.window(scales["w_scale"][group], position, (1, 1)))
                 acc.set(acc + p.mma(left, right) * (of_rows * of_block))
         _store(p, o, [acc.read() for acc in sums], out, row, j, end, (bm, bn))
 
@@ -327,14 +327,14 @@ class GroupedMatmul(TileProblem):
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(gate / (1.0 + np.exp(-gate)) * up)
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few tiles and scale blocks.
 
         Contiguous rows keep the number of groups, because each block searches for its group.
         """
-        bm, bn, bk = (turns.chosen[name] for name in ("bm", "bn", "bk"))
+        bm, bn, bk = (loops.chosen[name] for name in ("bm", "bn", "bk"))
         masked = self.rows == "masked"
-        k = turns.count * bk + (self.k % bk or bk)
+        k = loops.count * bk + (self.k % bk or bk)
         if self.quantised:
             widest = 2 * SPAN  # k % widest is preserved, since the choices of bk depend on it
             k = -(-max(k, 2 * self.scale_group) // widest) * widest + self.k % widest
@@ -365,10 +365,10 @@ class GroupedMatmul(TileProblem):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return standard normal numbers, ascending offsets, and random quantised weights with positive scales."""
-        found = super().random_inputs(seed)
+        inputs = super().random_inputs(seed)
         if self.quantised:
-            found |= self.format.random_arrays({o.name: o for o in self.operands()}, seed, "w_scale")
-        return found
+            inputs |= self.format.random_arrays({o.name: o for o in self.operands()}, seed, "w_scale")
+        return inputs
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
         """Yield the edge cases of the quantised weights' format."""

@@ -84,24 +84,24 @@ class _OfLinearLayer(TileOperator):
         for first in (0, 2, 4):
             yield StressInputs(("label: edges",), {**inputs, "label": edge_labels(self.rows, self.columns, first)})
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with three tiles of rows and two of columns (two iterations over parts), and a short k.
 
         The numbers differ, so that exchanging rows and columns is detected.
         """
-        bm, bk = turns.chosen["bm"], turns.chosen["bk"]
-        tile, columns = turns.chosen.get("bn", PART), turns.chosen.get("width", 1)
+        bm, bk = loops.chosen["bm"], loops.chosen["bk"]
+        tile, columns = loops.chosen.get("bn", PART), loops.chosen.get("width", 1)
         return replace(
             self,
             rows=min(self.rows, bm + cut(self.rows, bm)),
             columns=min(self.columns, tile * columns + (self.columns % tile or tile)),
-            k=min(self.k, turns.count * bk + (self.k % bk or bk)),
+            k=min(self.k, loops.count * bk + (self.k % bk or bk)),
         )
 
 
-def _product(p: Any, x: Any, w: Any, place: tuple[Any, Any], shape: tuple[int, int, int]) -> Any:
+def _product(p: Any, x: Any, w: Any, position: tuple[Any, Any], shape: tuple[int, int, int]) -> Any:
     """Return the (bm, bn) tile of ``x @ w.T`` at ``place``, in steps of bk along k."""
-    (i, j), (bm, bn, bk) = place, shape
+    (i, j), (bm, bn, bk) = position, shape
     sums = p.state(p.zeros((bm, bn)))
     for at in p.steps(x.shape[1], bk):
         left, right = p.load(p.window(x, (i, at), (bm, bk))), p.load(p.window(w, (j, at), (bn, bk)))
@@ -141,8 +141,8 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
         x, w = (np.abs(self.loaded(inputs)[name]) + 0.5 for name in ("x", "w"))
         w *= np.linspace(-2.0, -1.0, self.columns)[:, None] * (STEEPEST / 64.0 / self.k)
         of = {name: self.operand(name).dtype.store(array) for name, array in (("x", x), ("w", w))}
-        for given in super().own_cases(inputs):
-            yield StressInputs((*given.cases, "logits: low and rising"), {**given.inputs, **of})
+        for case in super().own_cases(inputs):
+            yield StressInputs((*case.cases, "logits: low and rising"), {**case.inputs, **of})
 
     @property
     def tiles(self) -> int:
@@ -203,9 +203,9 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
         """Return the extents m (rows), n (columns) and k of each operand."""
         return {"x": "m k", "w": "n k", "label": "m", "lse": "m", "dloss": "m", "dlogits": "m n"}
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
         """Yield rows, each of which needs all of w: for full verifications, since addresses of gradients may be far."""
-        return self.tile_problem().parts(places)
+        return self.tile_problem().parts(positions)
 
     @staticmethod
     def compute(p: Any, o: Any, x: Any, w: Any, label: Any, lse: Any, dloss: Any, dlogits: Any) -> None:
@@ -230,10 +230,10 @@ class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return the layer's random inputs, dloss, and the lse that matches x and w."""
-        found = super().random_inputs(seed)
-        x, w = (FLOAT_DTYPES[self.dtype].load(found[name]) for name in ("x", "w"))
-        found["lse"] = losses(x @ w.T, found["label"])["lse"].astype(np.float32)
-        return found
+        inputs = super().random_inputs(seed)
+        x, w = (FLOAT_DTYPES[self.dtype].load(inputs[name]) for name in ("x", "w"))
+        inputs["lse"] = losses(x @ w.T, inputs["label"])["lse"].astype(np.float32)
+        return inputs
 
 
 def _products(p: Any, o: Any, /, **arrays: Any) -> None:
@@ -243,14 +243,14 @@ def _products(p: Any, o: Any, /, **arrays: Any) -> None:
     bm, bk = p.choose(bm=(64, 128, 256), bk=(32, 64))
     i, j = p.blocks((m, n), (bm, PART))
     wanted = p.load(p.window(label, (i, 0), (bm, 1), column=True))
-    place = p.columns(j, PART)
-    logits = p.where(place < n, _product(p, x, w, (i, j), (bm, PART, bk)), -inf)
+    columns = p.columns(j, PART)
+    logits = p.where(columns < n, _product(p, x, w, (i, j), (bm, PART, bk)), -inf)
     top = p.reduction("maximumf", logits, dim=1)
     centre = p.where(top == -inf, 0.0, top)
     left = {
         "top": top,
         "total": p.reduction("add", p.exp2((logits - centre) * LOG2_E), dim=1),
-        "own": p.reduction("add", p.where((place == wanted) & (place < n), logits, 0.0), dim=1),
+        "own": p.reduction("add", p.where((columns == wanted) & (columns < n), logits, 0.0), dim=1),
     }
     for name, kept in left.items():
         p.store(kept, p.window(arrays[name], (i, j // PART), (bm, 1), turned=True))

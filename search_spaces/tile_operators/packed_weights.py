@@ -13,7 +13,7 @@ from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS
 
 SPAN = 64  # numbers of a row that are packed together, in eight words
 _WORDS, _STEPS = 8, 4
-_AWQ_PLACES = [0, 4, 1, 5, 2, 6, 3, 7]  # positions of columns 0 to 7 in a word of AWQ, in units of 4 bits
+_AWQ_POSITIONS = [0, 4, 1, 5, 2, 6, 3, 7]  # positions of columns 0 to 7 in a word of AWQ, in units of 4 bits
 
 
 def pack_int4(weights: Array) -> IntArray:
@@ -92,7 +92,7 @@ def int4_from_awq(qweight: Array, qzeros: Array, scales: Array) -> tuple[IntArra
         ValueError: Inconsistent shapes.
     """
     _check("AWQ", scales, qweight.shape[1] * 8, qzeros.shape == (scales.shape[0], qweight.shape[1]))
-    weights, zeros = (_columns(words)[:, :, _AWQ_PLACES].reshape(len(words), -1) for words in (qweight, qzeros))
+    weights, zeros = (_columns(words)[:, :, _AWQ_POSITIONS].reshape(len(words), -1) for words in (qweight, qzeros))
     return pack_int4(weights.T), np.asarray(scales), _zeros(zeros)
 
 

@@ -120,8 +120,8 @@ class QkNormRope(TileProblem):
                 rows = rows / np.sqrt(mean + self.eps) * x["weight"]
             at = x["positions"].astype(np.int64)
             inside = (at >= 0) & (at < self.length)
-            turns = np.where(inside[:, None], x["table"][np.where(inside, at, 0)], 0.0)[:, None]
-            low, high, cosines, sines = rows[..., :half], rows[..., half:], turns[..., :half], turns[..., half:]
+            rotations = np.where(inside[:, None], x["table"][np.where(inside, at, 0)], 0.0)[:, None]
+            low, high, cosines, sines = rows[..., :half], rows[..., half:], rotations[..., :half], rotations[..., half:]
             return {"out": np.concatenate((low * cosines - high * sines, high * cosines + low * sines), axis=-1)}
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
@@ -129,8 +129,11 @@ class QkNormRope(TileProblem):
         x = self.loaded(inputs)["x"] * np.resize((2.0**-10, 0.0, 1.0), self.heads)[:, None]
         yield StressInputs(("tiny heads", "zero heads"), {**inputs, "x": self.operand("x").dtype.store(x)})
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few heads of a few tokens."""
         return replace(
-            self, tokens=min(self.tokens, 3), heads=cut(self.heads, turns.chosen["bh"]), length=min(self.length, 64)
+            self,
+            tokens=min(self.tokens, 3),
+            heads=cut(self.heads, loops.chosen["bh"]),
+            length=min(self.length, 64),
         )

@@ -187,16 +187,16 @@ class QkNormRopeAppend(TileProblem):
         g, half, bh = (rows - h) // 2, d // 2, p.choose(bh=(1, 2, 4, 8, 16, 32))
         token, i = p.blocks((t, rows), (1, bh))
         head, halves = p.rows(i, bh), (0, half)
-        low, high = given = [p.load(p.window(qkv[token], (i, at), (bh, half))).cast("f32") for at in halves]
+        low, high = pair = [p.load(p.window(qkv[token], (i, at), (bh, half))).cast("f32") for at in halves]
         if o.norm:
             squares = p.reduction("add", low * low + high * high, dim=1)
             scale = p.rsqrt(squares * (1.0 / d) + o.eps)
             for n, at in enumerate(halves):
                 of_q, of_k = (p.load(p.window(more[name], (0, at), (1, half))).cast("f32") for name in WEIGHTS)
-                given[n] = given[n] * scale * p.where(head < h, of_q, of_k)
+                pair[n] = pair[n] * scale * p.where(head < h, of_q, of_k)
         row = p.load(p.window(positions, (token, 0), (1, 1), column=True), padding=-1)
         cosines, sines = (p.load(p.window(table, (row, at), (1, half))) for at in halves)
-        turned = given[0] * cosines - given[1] * sines, given[1] * cosines + given[0] * sines
+        turned = pair[0] * cosines - pair[1] * sines, pair[1] * cosines + pair[0] * sines
         for part, at in zip(turned, halves, strict=True):
             p.store(part.cast(o.dtype), p.window(out[token], (i, at), (bh, half)))
         if "slots" in more:
@@ -221,12 +221,12 @@ class QkNormRopeAppend(TileProblem):
         if not self.sequences:
             slots = inputs["slots"].astype(np.int64)
             return np.where((slots >= 0) & (slots < self.positions), slots, -1)
-        sequence, place, pages = (inputs[n].astype(np.int64) for n in ("sequence", "positions", "block_table"))
-        entry = place // self.page
+        sequence, position, pages = (inputs[n].astype(np.int64) for n in ("sequence", "positions", "block_table"))
+        entry = position // self.page
         known = (sequence >= 0) & (sequence < self.sequences) & (entry >= 0) & (entry < self.entries)
         number = pages[np.where(known, sequence, 0), np.where(known, entry, 0)]
         known &= (number >= 0) & (number < self.pages)
-        return np.where(known, number * self.page + place % self.page, -1)
+        return np.where(known, number * self.page + position % self.page, -1)
 
     def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
         """Return masks of the cache's elements in which no token is stored."""
@@ -251,39 +251,39 @@ class QkNormRopeAppend(TileProblem):
             angles = np.where(inside[:, None], x["table"][np.where(inside, at, 0)], 0.0)[:, None]
             low, high, cosines, sines = heads[..., :half], heads[..., half:], angles[..., :half], angles[..., half:]
             turned = np.concatenate((low * cosines - high * sines, high * cosines + low * sines), axis=-1)
-            slots, found = self.slots_of(inputs), {"out": turned[:, :h]}
+            slots, results = self.slots_of(inputs), {"out": turned[:, :h]}
             stored = np.flatnonzero(slots >= 0)
-            pages, places = np.divmod(slots[stored], self.page)
+            pages, entries = np.divmod(slots[stored], self.page)
             for name, rows in (("k", turned[:, h:]), ("v", values)):
-                found[name] = x[name].copy()
-                of = found[name] if self.order == "positions" else found[name].swapaxes(1, 2)
-                of[pages, places] = rows[stored] / (x[f"{name}_scale"][:, None] if self.cache else 1.0)
-        return found
+                results[name] = x[name].copy()
+                of = results[name] if self.order == "positions" else results[name].swapaxes(1, 2)
+                of[pages, entries] = rows[stored] / (x[f"{name}_scale"][:, None] if self.cache else 1.0)
+        return results
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
         """Return positions of sequences whose pages are in random order; one in eight tokens is not stored."""
-        found, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
+        inputs, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
         for name in SCALES if self.cache else ():
-            found[name] = np.abs(found[name]) + np.float32(0.5)
+            inputs[name] = np.abs(inputs[name]) + np.float32(0.5)
         dropped = rng.integers(0, NOT_STORED, self.tokens) == 0
         if not self.sequences:
             pages = rng.permutation(self.pages)
-            places = (pages[:, None] * self.page + np.arange(self.page)).reshape(-1)
-            places = np.roll(places, min(self.tokens // 2, self.page) - self.page)  # the tokens cross the end of a page
-            slots = np.resize(places, self.tokens)
+            drawn = (pages[:, None] * self.page + np.arange(self.page)).reshape(-1)
+            drawn = np.roll(drawn, min(self.tokens // 2, self.page) - self.page)  # the tokens cross the end of a page
+            slots = np.resize(drawn, self.tokens)
             dropped |= np.arange(self.tokens) >= self.positions
-            found["slots"] = np.where(dropped, -1, slots).astype(np.int32)
-            return found
+            inputs["slots"] = np.where(dropped, -1, slots).astype(np.int32)
+            return inputs
         shape, whole = (self.sequences, self.entries), self.entries * self.page
         count = self.sequences * self.entries
         pages = rng.permutation(max(self.pages, count))[:count]
-        found["block_table"] = pages.astype(np.int32).reshape(shape)
-        places = rng.permutation(self.sequences * whole)  # each position at most once; some sequences have none
-        places = np.sort(np.resize(places, self.tokens))
-        dropped |= np.concatenate(([False], places[1:] == places[:-1]))
-        found["sequence"] = np.where(dropped, -1, places // whole).astype(np.int32)
-        found["positions"] = (places % whole).astype(np.int32)
-        return found
+        inputs["block_table"] = pages.astype(np.int32).reshape(shape)
+        drawn = rng.permutation(self.sequences * whole)  # each position at most once; some sequences have none
+        drawn = np.sort(np.resize(drawn, self.tokens))
+        dropped |= np.concatenate(([False], drawn[1:] == drawn[:-1]))
+        inputs["sequence"] = np.where(dropped, -1, drawn // whole).astype(np.int32)
+        inputs["positions"] = (drawn % whole).astype(np.int32)
+        return inputs
 
     def stress_inputs(self, seed: int) -> Iterator[StressInputs]:
         """Yield edge cases of the cache, then those of the numbers."""
@@ -313,9 +313,9 @@ class QkNormRopeAppend(TileProblem):
             StressInputs((f"{of}: nothing is stored",), {**usual, **caches, of: np.full_like(usual[of], -1)}),
         )
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few heads of a few tokens, and a few pages."""
-        bh = turns.chosen["bh"]
+        bh = loops.chosen["bh"]
         more = max(0, (self.heads - 1) // bh - 1)
         return replace(
             self, tokens=min(self.tokens, 3), heads=self.heads - more * bh, length=min(self.length, 64),

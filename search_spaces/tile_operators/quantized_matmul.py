@@ -172,14 +172,14 @@ class QuantizedMatmul(TileProblem):
         """Yield the edge cases of the weights' format."""
         return self.format.edge_arrays(inputs)
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few tiles of out, and k of several groups that exercises each part of the loop."""
-        needed = max((turns.count + 1) * turns.chosen["bk"], 2 * self.group)
+        needed = max((loops.count + 1) * loops.chosen["bk"], 2 * self.group)
         widest = 2 * SPAN  # k % widest is preserved, since the choices of bk depend on it
         k = min(self.k, -(-needed // widest) * widest + self.k % widest)
-        bm = turns.chosen["bm"]  # the choices of bm depend on m
+        bm = loops.chosen["bm"]  # the choices of bm depend on m
         m = min(self.m, -(-_row_tiles(self.m)[-1] // (2 * bm)) * bm + (self.m % bm or bm))
-        return replace(self, m=m, n=cut(self.n, turns.chosen["bn"]), k=k)
+        return replace(self, m=m, n=cut(self.n, loops.chosen["bn"]), k=k)
 
 
 def _row_tiles(m: int) -> tuple[int, ...]:

@@ -135,6 +135,6 @@ class RmsNormQuantize(TileProblem):
                 kinds[first:] + kinds[:first], {**inputs, **{name: dtype.store(a) for name, a in arrays.items()}}
             )
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few rows."""
-        return replace(self, rows=cut(self.rows, turns.chosen["bm"]))
+        return replace(self, rows=cut(self.rows, loops.chosen["bm"]))

@@ -97,14 +97,14 @@ class RouterTopK(TileProblem):
         bm, width = p.choose(bm=(4, 8, 16)), p.cover(n)
         (i,) = p.blocks((m,), (bm,))
         row = p.load(p.window(logits, (i, 0), (bm, width)), padding=-inf).cast("f32")
-        place, left = p.columns(0, width), row
+        columns, left = p.columns(0, width), row
         peak = p.reduction("maximumf", row, dim=1)
         chosen, total = [], None
         for n_th in range(o.top):
             most = p.reduction("maximumf", left, dim=1)
-            at = p.reduction("minsi", p.where((left == most) & (place < n), place, NONE), dim=1)
+            at = p.reduction("minsi", p.where((left == most) & (columns < n), columns, NONE), dim=1)
             p.store(at, p.window(expert, (i, n_th), (bm, 1)))
-            left = p.where(place == at, -inf, left)
+            left = p.where(columns == at, -inf, left)
             chosen.append(p.exp2((most - peak) * LOG2_E))
             total = chosen[-1] if total is None else total + chosen[-1]
         if not o.renormalize:
@@ -129,6 +129,6 @@ class RouterTopK(TileProblem):
         for name, cases in (("ties", np.rint(logits) - 64.0 * odd), ("large", np.rint(logits * 8.0) + 512.0)):
             yield StressInputs((f"logits: {name}",), {"logits": dtype.store(cases)})
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with a few tokens."""
-        return replace(self, tokens=cut(self.tokens, turns.chosen["bm"]))
+        return replace(self, tokens=cut(self.tokens, loops.chosen["bm"]))

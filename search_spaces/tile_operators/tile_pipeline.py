@@ -66,10 +66,10 @@ class TilePipeline(TileOperator):
         arrays: dict[str, Array] = dict(inputs)
         values, bounds, errors = dict[str, FloatArray](), dict[str, FloatArray](), dict[str, FloatArray]()
         for own in self.programs().values():
-            made, unsure = interpret(own.least_trace() if least else own.usual_trace(), arrays, errors=errors)
+            outputs, unsure = interpret(own.least_trace() if least else own.usual_trace(), arrays, errors=errors)
             for o in (o for o in own.operands() if o.role != "input"):
-                values[o.name], bounds[o.name] = made[o.name], unsure[o.name]
-                held, errors[o.name] = cast(o.dtype, (made[o.name], unsure[o.name]))
+                values[o.name], bounds[o.name] = outputs[o.name], unsure[o.name]
+                held, errors[o.name] = cast(o.dtype, (outputs[o.name], unsure[o.name]))
                 with np.errstate(all="ignore"):
                     arrays[o.name] = o.dtype.store(held)
         return values, bounds
@@ -85,9 +85,9 @@ class TilePipeline(TileOperator):
 
         outputs = [o.name for o in self.operands() if o.role != "input"]
 
-        def expected(given: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
-            found = [self.interpreted(given, least) for least in (False, True)]
-            return [(_joined(values, outputs), _joined(bounds, outputs)) for values, bounds in found]
+        def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
+            results = [self.interpreted(inputs, least) for least in (False, True)]
+            return [(_joined(values, outputs), _joined(bounds, outputs)) for values, bounds in results]
 
         varied = [self.operand(name) for name in self.varied]
         yield from edge_inputs(varied, inputs, seed, expected)

@@ -99,11 +99,11 @@ class TileOperator(Problem):
 
     def options(self) -> Mapping[str, Any]:
         """Return the options of the programs: all fields that are neither sizes nor scalars."""
-        others = (*self.size_fields, *self.scalar_fields)
-        fields = (f.name for f in dataclasses.fields(self) if f.name not in others)
+        other_fields = (*self.size_fields, *self.scalar_fields)
+        fields = (f.name for f in dataclasses.fields(self) if f.name not in other_fields)
         return {name: getattr(self, name) for name in fields}
 
-    def reduced(self, turns: ReducedLoops) -> Self:
+    def reduced(self, loops: ReducedLoops) -> Self:
         """Return a smaller problem with the same remainders for the emulator; by default the problem itself."""
         return self
 
@@ -173,10 +173,10 @@ class TileOperator(Problem):
         If one overflows, or a number with weight zero is NaN, the program's arithmetic differs from the reference.
         """
         usual = self.random_inputs(seed)
-        for given in itertools.chain(self.own_cases(self._shaped(usual)), self.edge_cases(usual, seed)):
-            inputs = self._shaped(given.inputs)
+        for case in itertools.chain(self.own_cases(self._shaped(usual)), self.edge_cases(usual, seed)):
+            inputs = self._shaped(case.inputs)
             if self._bounded(inputs)[2]:
-                yield StressInputs(given.cases, inputs)
+                yield StressInputs(case.cases, inputs)
 
     def _shaped(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         return {o.name: arrays[o.name].reshape(o.shape) for o in self.operands() if o.role != "output"}
@@ -242,13 +242,13 @@ class TileProblem(TileOperator):
         """Yield the edge inputs of the tile program."""
         return self.tile_problem().edge_cases(seed, inputs)
 
-    def parts(self, places: Indices) -> Iterator[ProblemPart]:
+    def parts(self, positions: Indices) -> Iterator[ProblemPart]:
         """Yield the parts of a tile program without products, whose elements are cheap."""
-        return iter(()) if self.multiplied_as else self.tile_problem().parts(places)
+        return iter(()) if self.multiplied_as else self.tile_problem().parts(positions)
 
-    def further_parts(self, name: str, places: Indices) -> Iterator[ProblemPart]:
+    def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
         """Yield the parts of the tile program that compute the output ``name``."""
-        return self.tile_problem().further_parts(name, places)
+        return self.tile_problem().further_parts(name, positions)
 
 
 @lru_cache(maxsize=256)
@@ -336,10 +336,10 @@ def _program(
 
     names = [argument for argument, *_ in arguments]
 
-    def function(p: Any, *given: Any) -> None:
-        passed = dict(zip((scalar for scalar, _ in scalars), given[len(names) :], strict=True))
+    def function(p: Any, *arrays: Any) -> None:
+        passed = dict(zip((scalar for scalar, _ in scalars), arrays[len(names) :], strict=True))
         chosen = SimpleNamespace(**dict(options), **passed)
-        compute(p, chosen, **dict(zip(names, given[: len(names)], strict=True)))
+        compute(p, chosen, **dict(zip(names, arrays[: len(names)], strict=True)))
 
     return Program(
         name=name,

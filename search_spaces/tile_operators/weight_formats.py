@@ -142,15 +142,15 @@ class WeightFormat:
         if self.order is not None:
             shape = self.order.shape(*shape)
         scales = (*lead, self.scales(k), n)
-        found = [
+        operands = [
             Operand("w", "input", self.stored, (*lead, *shape)),
             Operand(scale_name, "input", E4M3 if self.weights == "nvf4" else FLOAT_DTYPES[self.dtype], scales),
         ]
         if self.zero_points:
-            found.append(Operand("zeros", "input", U8, scales))
+            operands.append(Operand("zeros", "input", U8, scales))
         if self.weights == "nvf4":
-            found.append(Operand("global_scale", "input", F32, lead or (1,)))
-        return found
+            operands.append(Operand("global_scale", "input", F32, lead or (1,)))
+        return operands
 
     def pack(self, weights: Array, n: int, k: int, matrices: int | None = None) -> Array:
         """Return weights in the order of ``layout``.
@@ -207,13 +207,13 @@ class WeightFormat:
         """Return random positive scales, words of random bits and zero points from 0 to 15, by name."""
         rng = np.random.default_rng((seed, 3))
         of_scale = operands[scale_name]
-        found: dict[str, Array] = {scale_name: of_scale.dtype.store(rng.uniform(0.005, 0.05, of_scale.shape))}
+        arrays: dict[str, Array] = {scale_name: of_scale.dtype.store(rng.uniform(0.005, 0.05, of_scale.shape))}
         if self.in_words:
             words = rng.integers(-(2**31), 2**31, operands["w"].shape, dtype=np.int64)
-            found["w"] = words.astype(np.int32)
+            arrays["w"] = words.astype(np.int32)
         if self.zero_points:
-            found["zeros"] = rng.integers(0, 16, operands["zeros"].shape).astype(np.uint8)
-        return found
+            arrays["zeros"] = rng.integers(0, 16, operands["zeros"].shape).astype(np.uint8)
+        return arrays
 
     def edge_arrays(self, inputs: Mapping[str, Array], scale_name: str = "scale") -> Iterator[StressInputs]:
         """Yield inputs with the smallest and largest numbers and zero points, and scales of very different sizes.
@@ -268,8 +268,8 @@ class StoredMatrix:
         if f.weights == "nvf4":
             return p.load(p.window(self.global_scale, (0, self.number), (1, 1))) * 2.0**-FP4_EXPONENT
         column = at // f.group if f.group else 0
-        found = p.load(p.window(self.scale, (row, column), (rows, 1), turned=True)).cast("f32")
-        return found * (1 / TIMES) if f.weights == "int4" and f.dtype == "f16" else found
+        scales = p.load(p.window(self.scale, (row, column), (rows, 1), turned=True)).cast("f32")
+        return scales * (1 / TIMES) if f.weights == "int4" and f.dtype == "f16" else scales
 
     def add_products(
         self,

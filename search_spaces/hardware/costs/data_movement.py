@@ -221,8 +221,8 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
     Returns:
         The answer; True for mappings that do not fit its lines.
     """
-    found = _sectors(region, vector, columns)
-    return found is None or found <= MOST_SECTORS * _fewest_sectors(region)
+    sectors = _sectors(region, vector, columns)
+    return sectors is None or sectors <= MOST_SECTORS * _fewest_sectors(region)
 
 
 def wide_enough(region: Region, vector: int) -> bool:
@@ -238,7 +238,7 @@ def _sectors(region: Region, vector: int, columns: int) -> float | None:
 @lru_cache(maxsize=2**12)
 def _fewest_sectors(region: Region) -> float:
     bindings = ((v, c) for v in _vectors(region.element_bytes) for c in (1, 2, 4, 8, 16, 32))
-    return min(found for v, c in bindings if (found := _sectors(region, v, c)) is not None)
+    return min(sectors for v, c in bindings if (sectors := _sectors(region, v, c)) is not None)
 
 
 def _vectors(element_bytes: int) -> tuple[int, ...]:
@@ -265,10 +265,10 @@ def conflict_percent(
             across ``axis`` instead.
     """
     columns = min(columns, WARP)
-    found = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
-    if found is None:  # arguments that do not fit the lines have no count
-        found = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
-    return found
+    percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
+    if percent is None:  # arguments that do not fit the lines have no count
+        percent = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
+    return percent
 
 
 @lru_cache(maxsize=2**15)

@@ -107,11 +107,11 @@ def tensor_flops(operation: str) -> tuple[float, str]:
     A single thread executes all of a tcgen05.mma. Its shape and type follow its qualifiers:
     "tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16".
     """
-    found = re.search(r"\bm(\d+)n(\d+)k(\d+)\b", operation)
+    match = re.search(r"\bm(\d+)n(\d+)k(\d+)\b", operation)
     opcode, *qualifiers = operation.split(".")
-    if found is None or opcode not in ("mma", "wgmma", "wmma", "tcgen05") or {"load", "store"} & {*qualifiers}:
+    if match is None or opcode not in ("mma", "wgmma", "wmma", "tcgen05") or {"load", "store"} & {*qualifiers}:
         return 0.0, ""
-    m, n, k = map(int, found.groups())
+    m, n, k = map(int, match.groups())
     types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
     # Types are d, a, b, (c); wmma of f16 names only d and c, tcgen05 only a.
     multiplied = types[-1] if opcode == "tcgen05" else types[1] if len(types) > 2 else "f16"
@@ -126,8 +126,8 @@ def by_pipe(executed: Mapping[str, T]) -> dict[Pipe, T]:
     Args:
         executed: Number of executions of each operation: a number, or an array over several launches.
     """
-    found: dict[Pipe, T] = {}
+    totals: dict[Pipe, T] = {}
     for operation, times in executed.items():
         for pipe, weight in costs(operation):
-            found[pipe] = found[pipe] + weight * times if pipe in found else weight * times
-    return found
+            totals[pipe] = totals[pipe] + weight * times if pipe in totals else weight * times
+    return totals

@@ -52,11 +52,11 @@ class Constraints:
     @cached_property
     def constants(self) -> Mapping[str, Values]:
         """Constants, and the attributes that depend only on them, each with its single value."""
-        found: dict[str, Values] = {p.name: p.values for p in self.fixed}
+        constants: dict[str, Values] = {p.name: p.values for p in self.fixed}
         for name, attribute in self.attributes.items():
-            if found.keys() >= set(attribute.needs):
-                found[name] = attribute.evaluate(self._of_constants(attribute.needs, found))
-        return found
+            if constants.keys() >= set(attribute.needs):
+                constants[name] = attribute.evaluate(self._of_constants(attribute.needs, constants))
+        return constants
 
     def holds(self, rule: Rule) -> bool | None:
         """Return True or False for a rule about constants only; None for other rules."""
@@ -65,8 +65,8 @@ class Constraints:
         return bool(rule.evaluate(self._of_constants(rule.needs, self.constants))[0])
 
     @staticmethod
-    def _of_constants(needs: tuple[str, ...], found: Mapping[str, Values]) -> Columns:
-        values = {name: found[name] for name in needs}
+    def _of_constants(needs: tuple[str, ...], constants: Mapping[str, Values]) -> Columns:
+        values = {name: constants[name] for name in needs}
         return Columns.coded({name: np.zeros(1, dtype=np.int64) for name in needs}, values, 1)
 
     def needed(self, needs: Iterable[str]) -> tuple[str, ...]:

@@ -49,8 +49,8 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
             f"{across} of the tile of {side}"
         )
     shape = (lines, width) if by_k == (side == "a") else (width, lines)
-    found = next(s for s in SWIZZLES if s == swizzle)
-    return box_layout(shape, by_k != (side == "a"), found, problem.input_dtype.bytes)
+    swizzle_mode = next(s for s in SWIZZLES if s == swizzle)
+    return box_layout(shape, by_k != (side == "a"), swizzle_mode, problem.input_dtype.bytes)
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:

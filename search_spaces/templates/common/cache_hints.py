@@ -15,14 +15,14 @@ STORE_HINTS = ("none", "streaming")
 _EVICT = {"normally": 0x1000000000000000, "first": 0x12F0000000000000, "last": 0x14F0000000000000}
 
 
-def load_hint(name: str, what: str) -> Parameter:
+def load_hint(name: str, arrays: str) -> Parameter:
     """Return the parameter ``name``: the cache hint of the loads of ``what``."""
-    return categorical(name, LOAD_HINTS, f"cache hint of the loads of {what}")
+    return categorical(name, LOAD_HINTS, f"cache hint of the loads of {arrays}")
 
 
-def store_hint(name: str, what: str, offered: bool = True) -> Parameter:
+def store_hint(name: str, arrays: str, offered: bool = True) -> Parameter:
     """Return the parameter ``name``: the cache hint of the stores of ``what``; only the default unless ``offered``."""
-    return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {what}")
+    return categorical(name, STORE_HINTS if offered else STORE_HINTS[:1], f"cache hint of the stores of {arrays}")
 
 
 def no_hint_rule(hint: str, how: str, by_copy: str) -> Rule:

@@ -45,8 +45,8 @@ def operand_rules(
         return contiguity(layout, rows, cols, axis)
 
     def copy_async(copy: TextColumn, vector: IntArray, layout: TextColumn, rows: IntArray, cols: IntArray) -> BoolArray:
-        kept = each(together)(layout, rows, cols)
-        moved: BoolArray = (vector * element_bytes >= 4) & np.equal(kept % vector, 0) & (kept > 0)
+        contiguous = each(together)(layout, rows, cols)
+        moved: BoolArray = (vector * element_bytes >= 4) & np.equal(contiguous % vector, 0) & (contiguous > 0)
         return (copy == "ld.global") | moved
 
     def copy_divides(

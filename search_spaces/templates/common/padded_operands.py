@@ -93,7 +93,7 @@ def with_padded_operands(straight: KernelTemplate, *, space: Callable[..., Space
 
     def lower(problem: Matmul, config: Config, device: Device) -> GeneratedKernel:
         padded = padded_matmul(problem)
-        return _behind_copies(problem, padded, straight.lower(padded, config, device), device)
+        return _after_copies(problem, padded, straight.lower(padded, config, device), device)
 
     def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         padded = padded_matmul(problem)
@@ -125,7 +125,7 @@ def copied_operands(problem: Matmul, padded: PaddedMatmul) -> tuple[tuple[Operan
     return tuple((source, copy) for source, copy in pairs if source != copy)
 
 
-def _behind_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
+def _after_copies(problem: Matmul, padded: PaddedMatmul, kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
     """Return a padding launch followed by ``kernel``, with tensor maps of the true sizes of the operands."""
     copied = copied_operands(problem, padded)
     source_of = {copy.name: source for source, copy in copied}
@@ -195,8 +195,8 @@ def with_padded_b(launch: AnyLaunch) -> AnyLaunch | None:
         for argument in product.arguments
     )
     product = replace(product, arguments=tuple(arguments))
-    others = tuple(argument for argument in launch.arguments if argument.name not in ("b", copy.name))
-    if others:
-        return replace(launch, entry=f"{launch.entry}{_OF_A}", arguments=others, then=(product,))
+    other_arguments = tuple(argument for argument in launch.arguments if argument.name not in ("b", copy.name))
+    if other_arguments:
+        return replace(launch, entry=f"{launch.entry}{_OF_A}", arguments=other_arguments, then=(product,))
     own = [f.name for f in fields(Launch) if f.name not in ("symbols", "unpassed")]
     return replace(launch, **{name: getattr(product, name) for name in own})

@@ -156,7 +156,7 @@ class Tiling:
         """Return the number of tiles of out in all matrices."""
         return self.matrices * ceil_div(self.extents[0], tile_m) * ceil_div(self.extents[1], tile_n)
 
-    def proxy(self, schedule: Schedule, kept: Callable[[int], int]) -> tuple[int, int, int]:
+    def proxy(self, schedule: Schedule, remaining: Callable[[int], int]) -> tuple[int, int, int]:
         """Return smaller extents with the same remainders.
 
         Along m and n a full tile and the remainder are kept. If neither leaves one, two full tiles along n are kept, so
@@ -170,6 +170,6 @@ class Tiling:
             cut_n = min(n, 2 * tile_n)
         splits, tiles = schedule.integer("split_k"), int(ceil_div(k, tile_k))
         of_split = int(ceil_div(tiles, splits))
-        kept_of_split = kept(of_split)
-        kept_tiles = kept_of_split * splits - min(of_split * splits - tiles, kept_of_split - 1)
-        return cut_m, cut_n, (kept_tiles - 1) * tile_k + (k % tile_k or tile_k)
+        remaining_of_split = remaining(of_split)
+        remaining_tiles = remaining_of_split * splits - min(of_split * splits - tiles, remaining_of_split - 1)
+        return cut_m, cut_n, (remaining_tiles - 1) * tile_k + (k % tile_k or tile_k)

@@ -50,8 +50,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     loads = sum(r.instructions * s for r, s in zip(reads, sharers, strict=True))
     # A copied vector costs its global load, its shared store, and the bounds check and address of a partial tile.
     moves = sum(c.requests * (3 if c.method == "ld.global" else 2) for c in copies)
-    turns = -(-tile_k // (row.k * config.integer("unroll")))
-    loop_instructions = multiplies + 2 * loads + moves + (12 + 4 * turns) * warps
+    iterations = -(-tile_k // (row.k * config.integer("unroll")))
+    loop_instructions = multiplies + 2 * loads + moves + (12 + 4 * iterations) * warps
 
     results = tile_m * tile_n
     out_bytes = results * problem.out_dtype.bytes

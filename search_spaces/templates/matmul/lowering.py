@@ -121,15 +121,15 @@ def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
     For a reduction across tiles, also those of its parts, and of one arrival counter per band of tiles that share
     results.
     """
-    found = exchanged_sums(config, config.integer("threads"))
+    exchanged = exchanged_sums(config, config.integer("threads"))
     across, bands = reduction_parts(problem, config)
     if across > 1:
         results = problem.m if problem.reduced_axis == -1 else problem.n
-        found += (
+        exchanged += (
             Operand("parts", "workspace", F32, (problem.batch, across, results)),
             Operand("band_counters", "workspace", U32, (problem.batch * bands,), zeroed=True),
         )
-    return found
+    return exchanged
 
 
 def _window(problem: Matmul, config: Config) -> int:

@@ -42,8 +42,8 @@ def with_partial_wave(problem: Matmul, schedule: Schedule, small: Matmul) -> Mat
         range(-(-getattr(small, axis) // size), min(-(-getattr(problem, axis) // size), MOST_TILES) + 1)
         for axis, size in tile.items()
     )
-    dealt_out = (found for found in product(*ranges) if math.prod(found) >= LEAST_TILES and streams(math.prod(found)))
-    tiles_m, tiles_n, batch = min(dealt_out, key=math.prod)
+    distributed = (tiles for tiles in product(*ranges) if math.prod(tiles) >= LEAST_TILES and streams(math.prod(tiles)))
+    tiles_m, tiles_n, batch = min(distributed, key=math.prod)
 
     def cut(extent: int, tiles: int, size: int) -> int:
         return min(extent, (tiles - 1) * size + (extent % size or size))

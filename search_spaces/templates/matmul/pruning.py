@@ -204,8 +204,8 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
     def whole(tile_k: IntArray, intrinsic: TextColumn, unroll: IntArray, accumulators: IntArray) -> BoolArray:
         longer = accumulators * 2 * unroll > BODY_LIMIT * results(intrinsic)
-        kept: BoolArray = ~is_mma(intrinsic) | np.equal(tile_k, depth(intrinsic) * unroll) | longer
-        return kept
+        allowed: BoolArray = ~is_mma(intrinsic) | np.equal(tile_k, depth(intrinsic) * unroll) | longer
+        return allowed
 
     def conflict_free(layout: str, rows: int, cols: int, intrinsic: str, operand: OperandSide) -> bool:
         row, parsed = intrinsics.intrinsic(intrinsic), parse_layout(layout, rows, cols)
@@ -348,13 +348,13 @@ def _copy_pruning(problem: Matmul, operand: str) -> tuple[Rule, ...]:
     def which(layout: str, rows: int, cols: int) -> int:
         """Return the index in ``good`` for a layout. Hundreds of layouts share a few dozen entries."""
         parsed = parse_layout(layout, rows, cols)
-        found = None if isinstance(parsed, str) else few_conflicts(parsed, element_bytes, axis)
-        if found not in good:
-            good.append(found)
-        return good.index(found)
+        good_copies = None if isinstance(parsed, str) else few_conflicts(parsed, element_bytes, axis)
+        if good_copies not in good:
+            good.append(good_copies)
+        return good.index(good_copies)
 
-    def few(found: int, vector: int, columns: int) -> bool:
-        pairs = good[found]
+    def few(allowed: int, vector: int, columns: int) -> bool:
+        pairs = good[allowed]
         return pairs is None or (vector, min(columns, WARP)) in pairs
 
     def conflicts(layout: TextColumn, rows: IntArray, cols: IntArray, vector: IntArray, columns: IntArray) -> BoolArray:

@@ -38,8 +38,8 @@ def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
     (a proxy) thus has whole waves and a partial one, too.
     """
     few = np.maximum((np.asarray(tiles) - 1) // 2, 1)
-    found: IntArray = np.where(np.asarray(tiles) > resident, resident, few)
-    return found
+    count: IntArray = np.where(np.asarray(tiles) > resident, resident, few)
+    return count
 
 
 def streams(tiles: int) -> bool:
@@ -51,8 +51,8 @@ def launched_blocks(device: Device) -> Attribute:
     """Return the blocks of the launch: all resident ones with stream-K, else one per tile and split."""
 
     def blocks_of_launch(blocks: IntArray, min_blocks: IntArray, stream_k: IntArray) -> IntArray:
-        found: IntArray = np.where(stream_k > 0, workers(device.sm_count * min_blocks, blocks), blocks)
-        return found
+        launched: IntArray = np.where(stream_k > 0, workers(device.sm_count * min_blocks, blocks), blocks)
+        return launched
 
     return Attribute("launched_blocks", blocks_of_launch, "blocks of the launch")
 

@@ -35,8 +35,8 @@ def lowering_config(chosen: Schedule | Config, expand: bool = True) -> LoweringC
     Raises:
         ValueError: As ``LoweringConfig`` does.
     """
-    made = lowering(**{name: chosen.integer(name) for name in _LOWERING})
-    return made.expand() if expand and chosen["expand_dims"] == "yes" else made
+    config = lowering(**{name: chosen.integer(name) for name in _LOWERING})
+    return config.expand() if expand and chosen["expand_dims"] == "yes" else config
 
 
 def workspaces(config: Config) -> tuple[Operand, ...]:

@@ -21,9 +21,9 @@ def proxy(problem: Matvec | Matmul, schedule: Schedule) -> Matvec | Matmul:
     matvec, unroll, classes = as_matvec(problem), schedule.integer("unroll"), row_classes(as_matvec(problem))
     shift = most_shift(matvec)
     rounds = 2 + (-(-2 // unroll) if shift else 0)
-    m, rows, places = tiling(matvec).proxy(schedule, lambda steps: min(steps, rounds * unroll + steps % unroll))
+    m, rows, positions = tiling(matvec).proxy(schedule, lambda steps: min(steps, rounds * unroll + steps % unroll))
     n = max(classes * (rows - 1) + (matvec.n - 1) % classes + 1, min(matvec.n, classes))
-    k = places - shift
+    k = positions - shift
     if k < 1 or (matvec.k - k) % widest_access(matvec):
         k = matvec.k
     return replace(problem, m=m, n=n, k=k)

@@ -58,7 +58,7 @@ def lower(problem: RowProblem, config: Config, device: Device) -> GeneratedKerne
     """Return the kernel of a valid config."""
     of_problem = ("length", "inner", "parallel_extent", "reduces_contiguous", "normalizes", "has_weight", "has_bias")
     arguments = (*problem.operands(), *workspaces(problem, config))
-    there = {operand.name for operand in arguments}
+    existing = {operand.name for operand in arguments}
     call = ("x", "weight", "bias", "out", "partials", "counters")
     return SOURCE.kernel(
         config,
@@ -69,7 +69,7 @@ def lower(problem: RowProblem, config: Config, device: Device) -> GeneratedKerne
             "Op": f"autosched::{problem.functor(config.text('passes'))}",
         },
         arguments=arguments,
-        call=tuple(name if name in there else "nullptr" for name in call),
+        call=tuple(name if name in existing else "nullptr" for name in call),
         blocks=config.integer("blocks"),
         cluster=(config.integer("split_k") if config["finish"] == "cluster" else 1, 1, 1),
         cooperating=(config.integer("split_k"), 1),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from search_spaces.operators.row_reduction import Reduce, RowProblem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.row_reduction.lowering import lowering_config
-from search_spaces.templates.row_reduction.space import chunk_length, places_before
+from search_spaces.templates.row_reduction.space import chunk_length, positions_before
 
 CUT_STEPS = 3  # steps of the loop that are kept, enough to reuse every buffer
 
@@ -22,7 +22,7 @@ def proxy(problem: RowProblem, schedule: Schedule) -> RowProblem:
     split, contiguous = schedule.integer("split_k"), problem.reduces_contiguous
     period = step * split
     length = problem.length % period + CUT_STEPS * period
-    before = int(places_before(schedule.integer("vector_x"), schedule["peel"] == "yes"))
+    before = int(positions_before(schedule.integer("vector_x"), schedule["peel"] == "yes"))
     while length < problem.length and (split - 1) * int(chunk_length(length + before, contiguous, split)) >= length:
         length += period  # parts consist of whole vectors, and none may be empty
     length = min(length, problem.length)

@@ -84,7 +84,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
     )
 
 
-def places_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
+def positions_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
     """Return the positions before a row's elements: in peeled rows, the largest distance to an aligned vector."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
@@ -120,7 +120,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         ),
         Attribute(
             "span",
-            lambda vector_x, peel: problem.length + places_before(vector_x, peel == "yes"),
+            lambda vector_x, peel: problem.length + positions_before(vector_x, peel == "yes"),
             "places of a row: its elements, and those before a peeled one",
         ),
         Attribute(

@@ -52,7 +52,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * results if split_k > 1 else 0.0  # written, and read by the last block of a tile
     stored = stored / split_k + partial_bytes
     exchanged = exchanged_bytes(ROWS, tile_n) if stream_k else 0.0
-    beside = (tiles - 1) * stored if sum_buffers > 1 else 0.0
+    overlapped = (tiles - 1) * stored if sum_buffers > 1 else 0.0
     ends = 1 if sum_buffers > 1 else math.ceil(tiles)
     return CostCounts(
         blocks=workers * pair,
@@ -67,8 +67,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
             wavefronts * steps + (2.0 * out_bytes / device.shared_bytes_per_cycle if store_buffers else 0.0)
         )
         * tiles,
-        load_bytes=(stage_bytes * steps + partial_bytes) * tiles + beside,
-        store_bytes=stored * tiles - beside + 2 * exchanged,
+        load_bytes=(stage_bytes * steps + partial_bytes) * tiles + overlapped,
+        store_bytes=stored * tiles - overlapped + 2 * exchanged,
         dram_bytes=dram_bytes(problem, config, device, (1, 1), dealt_share(works, workers) if stream_k else 0.0)
         + exchanged * launched,
         iterations=math.ceil(steps * tiles),

@@ -50,10 +50,10 @@ def blocks_of_tile(config: Config) -> int:
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
     """Return the layout of one box of an operand's tile in the shared memory of a block."""
     extent = ROWS if side == "a" else config.integer("tile_n") // blocks_of_tile(config)
-    found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
-    if isinstance(found, str):
-        raise ValueError(found)
-    return found
+    layout = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
+    if isinstance(layout, str):
+        raise ValueError(layout)
+    return layout
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:

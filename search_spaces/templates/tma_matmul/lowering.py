@@ -32,10 +32,10 @@ _BLOCK_SCALES = ("block_scale_a", "block_scale_b")
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
     """Return the layout of one box of an operand's tile in shared memory."""
     extent = config.integer("tile_m" if side == "a" else "tile_n")
-    found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
-    if isinstance(found, str):
-        raise ValueError(found)
-    return found
+    layout = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
+    if isinstance(layout, str):
+        raise ValueError(layout)
+    return layout
 
 
 def boxes(problem: Matmul, config: Config, side: OperandSide) -> int:

@@ -110,8 +110,8 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
         return np.where(copy_x == "ld.global", held + pieces, np.minimum(held, DRAINED))
 
     def load_piece(layout_x: str, tile_m: int, tile_n: int, vector_x: int, block_rows: int) -> int:
-        kept = contiguity(layout_x, tile_m, tile_n, "cols")
-        return min(kept, vector_x) if block_rows == 1 or kept == 0 else block_rows
+        contiguous = contiguity(layout_x, tile_m, tile_n, "cols")
+        return min(contiguous, vector_x) if block_rows == 1 or contiguous == 0 else block_rows
 
     def store_piece(layout_x: str, tile_m: int, tile_n: int, vector_out: int) -> int:
         return min(contiguity(layout_x, tile_m, tile_n, "rows"), vector_out)
@@ -237,8 +237,8 @@ def _alignment_constraints(problem: Transpose) -> tuple[Rule, ...]:
     def copy_async(
         copy_x: TextColumn, vector_x: IntArray, layout_x: TextColumn, tile_m: IntArray, tile_n: IntArray
     ) -> BoolArray:
-        kept = each(together)(layout_x, tile_m, tile_n)
-        moved: BoolArray = (vector_x * element_bytes >= 4) & (kept >= vector_x)
+        contiguous = each(together)(layout_x, tile_m, tile_n)
+        moved: BoolArray = (vector_x * element_bytes >= 4) & (contiguous >= vector_x)
         return (copy_x == "ld.global") | moved
 
     return (

@@ -84,7 +84,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     # Each register store of a warp touches a line of every row its lanes hold, which takes longer than issuing it.
     lines = 0.0 if store_buffers else results / (device.warp_size * _vector_of_store(problem)) * ROWS_OF_STORE
     draining = max(finishing, device.schedulers_per_sm * lines)
-    beside = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
+    overlapped = (tiles - 1) * stored if store_buffers or ping_pong else 0.0
     ends = 1 if ping_pong else math.ceil(tiles)
     exchanged = exchanged_bytes(tile_m, tile_n) if stream_k else 0.0
     exposed = 0.0 if ping_pong else exchanged  # with ping-pong, the other consumer multiplies meanwhile
@@ -105,8 +105,8 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         )
         * tiles
         + lines * (tiles - ends),  # stores without a wait use L1 bandwidth of the other consumer
-        load_bytes=(sectors * steps + partial_bytes) * tiles + beside + 2 * (exchanged - exposed),
-        store_bytes=stored * tiles - beside + 2 * exposed,
+        load_bytes=(sectors * steps + partial_bytes) * tiles + overlapped + 2 * (exchanged - exposed),
+        store_bytes=stored * tiles - overlapped + 2 * exposed,
         dram_bytes=dram_bytes(problem, config, device, cluster, dealt) + exchanged * launched,
         iterations=math.ceil(steps * tiles),
         cluster=math.prod(cluster),

@@ -40,10 +40,10 @@ _CALL = ("scale_a", "scale_b", "bias", "out", "&out_map", "partials", "counters"
 def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
     """Return the layout of one box of an operand's tile in shared memory."""
     extent = config.integer("tile_m" if side == "a" else "tile_n")
-    found = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
-    if isinstance(found, str):
-        raise ValueError(found)
-    return found
+    layout = box_of(problem, side, extent, config.integer("tile_k"), config.integer(f"swizzle_{side}"))
+    if isinstance(layout, str):
+        raise ValueError(layout)
+    return layout
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:

@@ -79,12 +79,12 @@ def ends_bytes(problem: Matmul) -> Attribute:
     def total(stage_bytes_a: IntArray, stage_bytes_b: IntArray, swizzle_a: IntArray, swizzle_b: IntArray) -> IntArray:
         stages, swizzles = {"a": stage_bytes_a, "b": stage_bytes_b}, {"a": swizzle_a, "b": swizzle_b}
         none = np.zeros_like(np.asarray(stage_bytes_a))
-        found: IntArray = none + sum(
+        bytes_: IntArray = none + sum(
             (LEAST_COPY_BYTES * stages[side] // np.where(swizzles[side] == 0, NO_SWIZZLE_BYTES, swizzles[side]))
             for side in SIDES
             if shifted[side]
         )
-        return found
+        return bytes_
 
     return Attribute("ends_bytes", total, "shared bytes of the words after the lines of a stage, if lines are shifted")
 

@@ -134,7 +134,7 @@ def _rule_of_launch(
     ) -> BoolArray:
         cluster = cluster_m * cluster_n
         resident = resident_of_each(cluster, min_blocks)
-        found: BoolArray = allowed(cluster, tiles_of(tile_m, tile_n), resident, tiles_per_block, stream_k)
-        return found
+        mask: BoolArray = allowed(cluster, tiles_of(tile_m, tile_n), resident, tiles_per_block, stream_k)
+        return mask
 
     return Rule(name, allows, reason, doc)

@@ -11,7 +11,7 @@ from scaled_products import random_elements, random_scales, scales, values
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.block_scaling import BLOCK_FORMATS
 from search_spaces.hardware.dtypes import E2M1X2, UE4M3, UE8M0
-from search_spaces.operators.block_scales import SCALE_ORDERS, in_lines, in_order, scale_places, scales_shape
+from search_spaces.operators.block_scales import SCALE_ORDERS, in_lines, in_order, scale_positions, scales_shape
 from search_spaces.operators.matmul import Matmul
 
 FORMATS = {"mxf8": ("e4m3", 32, "ue8m0"), "mxf4": ("e2m1", 32, "ue8m0"), "nvf4": ("e2m1", 16, "ue4m3")}
@@ -58,13 +58,13 @@ def test_every_scale_has_its_own_position(order: str, batch: int, lines: int, bl
     assert stored.shape == scales_shape(order, batch, lines, blocks)
     np.testing.assert_array_equal(in_lines(order, stored, lines, blocks), numbers)
     assert (stored >= 0).sum() == numbers.size
-    places = scale_places(order, np.arange(lines), np.arange(blocks), lines, blocks)
+    places = scale_positions(order, np.arange(lines), np.arange(blocks), lines, blocks)
     assert np.unique(places).size == lines * blocks
 
 
 def test_tiles_of_scales_agree_with_cublas() -> None:
     """Line 33 of a tile is 16 bytes after line 32, which is 4 bytes after line 0."""
-    at = scale_places("tiled", np.array([0, 1, 32, 33, 128]), np.array([0, 3, 4]), 256, 8)
+    at = scale_positions("tiled", np.array([0, 1, 32, 33, 128]), np.array([0, 3, 4]), 256, 8)
     np.testing.assert_array_equal(at[:, 0], [0, 16, 4, 20, 1024])
     np.testing.assert_array_equal(at[0], [0, 3, 512])
 

@@ -8,7 +8,7 @@ import pytest
 from search_spaces.arrays import FloatArray
 from search_spaces.hardware.dtypes import BF16, F16, F32, FLOAT_DTYPES, DType
 from search_spaces.operators import input_cases
-from search_spaces.operators.input_cases import InputCase, StressInputs, mixed, places
+from search_spaces.operators.input_cases import InputCase, StressInputs, mixed, positions
 from search_spaces.operators.matmul import Matmul
 from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem, sum_growth
@@ -77,9 +77,9 @@ def test_cases_match_their_names(dtype: DType) -> None:
 
 @pytest.mark.parametrize(("count", "length"), [(1, 1), (2, 5), (7, 100), (40, 2000)])
 def test_positions_include_the_edges_of_the_line(count: int, length: int) -> None:
-    found = places(np.random.default_rng(0), count, length)
+    found = positions(np.random.default_rng(0), count, length)
     assert found.shape == (count,) and found.min() >= 0 and found.max() < length
-    assert set(places(np.random.default_rng(0), 100, length)) >= {0, length - 1, min(31, length - 1)}
+    assert set(positions(np.random.default_rng(0), 100, length)) >= {0, length - 1, min(31, length - 1)}
 
 
 def test_cases_are_split_into_several_sets_if_needed() -> None:

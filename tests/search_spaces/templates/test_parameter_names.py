@@ -15,7 +15,7 @@ from search_spaces.operators.matvec import Matvec
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.row_reduction import Reduce, Softmax
 from search_spaces.operators.transpose import Transpose
-from search_spaces.programs.planning.choices import choices
+from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.template import template as program_template
 from search_spaces.templates.parameter_names import OWN, PROGRAM, SHARED, matches, meaning
 
@@ -48,7 +48,7 @@ def test_all_parameters_of_a_program_are_in_the_table_or_sizes_that_it_leaves_op
     place = Path(__file__).parents[3] / "examples" / "programs" / program
     given = problem(load_program(str(place if ":" in program else place.with_suffix(".py"))), **PROGRAMS[program])
     names = {p.name for p in program_template(given.program).space(given, device("h100")).parameters}
-    assert {n for n in names - set(choices(given).domains) if meaning(PROGRAM, n) is None} == set()
+    assert {n for n in names - set(choices_of(given).domains) if meaning(PROGRAM, n) is None} == set()
 
 
 @pytest.mark.parametrize("template", NAMES)

@@ -48,11 +48,11 @@ struct Target {
   std::size_t buffer, offset;
 };
 
-// The eight bytes at ``at`` contain the address of ``target`` during the launch. ``stood``: the original bytes.
+// The eight bytes at ``at`` contain the address of ``target`` during the launch. ``original``: the original bytes.
 struct AddressInMemory {
   std::size_t buffer, at;
   Target target;
-  std::uint64_t stood = 0;
+  std::uint64_t original = 0;
 };
 
 // The same for a parameter passed by value.
@@ -202,7 +202,7 @@ Job read_job(Machine& machine, const char* path) {
       AddressInMemory a{};
       file >> a.buffer >> a.at >> a.target.buffer >> a.target.offset;
       if (a.buffer >= job.buffers.size() || a.target.buffer >= job.buffers.size() ||
-          a.at + sizeof a.stood > job.buffers[a.buffer].bytes) {
+          a.at + sizeof a.original > job.buffers[a.buffer].bytes) {
         fail("an address outside of every buffer");
       }
       job.addresses.push_back(a);
@@ -369,8 +369,8 @@ std::uint64_t address_of(const std::vector<void*>& buffers, const Target& target
 // Replaces ``expected`` by ``value``; bytes that the kernel has overwritten stay.
 void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a, std::uint64_t expected,
                      std::uint64_t value) {
-  char* place = static_cast<char*>(buffers[a.buffer]) + a.at;
-  if (std::memcmp(place, &expected, sizeof expected) == 0) std::memcpy(place, &value, sizeof value);
+  char* bytes = static_cast<char*>(buffers[a.buffer]) + a.at;
+  if (std::memcmp(bytes, &expected, sizeof expected) == 0) std::memcpy(bytes, &value, sizeof value);
 }
 
 // Returns the launch's writes to its copy of a program's memory. If they may depend on undefined values, effect.py
@@ -393,7 +393,7 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
     lower_harmless_races(machine);
     report_unused_values(machine);
   }
-  for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.stood);
+  for (const AddressInMemory& a : job.addresses) replace_address(buffers, a, address_of(buffers, a.target), a.original);
   for (const auto& [buffer, offset] : job.defined) {
     std::vector<unsigned char> flags(job.buffers[buffer].bytes);
     flag_used_bytes(machine, buffer, flags.data());
@@ -502,8 +502,8 @@ int run(Machine& machine, int argc, char** argv) {
     if (!ptx::fill_variable(machine, name, buffers[buffer], job.buffers[buffer].bytes)) return 5;
   }
   for (AddressInMemory& a : job.addresses) {
-    std::memcpy(&a.stood, static_cast<char*>(buffers[a.buffer]) + a.at, sizeof a.stood);
-    replace_address(buffers, a, a.stood, address_of(buffers, a.target));
+    std::memcpy(&a.original, static_cast<char*>(buffers[a.buffer]) + a.at, sizeof a.original);
+    replace_address(buffers, a, a.original, address_of(buffers, a.target));
   }
   std::vector<std::string> arguments;
   for (const auto& [kind, index] : job.parameters) {

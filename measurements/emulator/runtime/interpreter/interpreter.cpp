@@ -26,7 +26,7 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-// Turns after which lanes for which others of their warp or block may be waiting get to run.
+// Turns after which the other lanes run: lanes of their warp or block may be waiting for them.
 constexpr unsigned patience = 4096;
 constexpr unsigned patience_before_state = 512;  // polls of each warp before its state is compared
 constexpr std::size_t most_answers = 1 << 14;  // remembered per warp
@@ -95,8 +95,8 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   const auto instruction = reinterpret_cast<std::uintptr_t>(&i);
   // Most lanes poll once, so all lanes are only examined if the first one has polled here before.
   const auto one = static_cast<unsigned>(__builtin_ctz(lanes));
-  const std::uint64_t place = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
-  if (w.answers.try_emplace(place, 0).second) {
+  const std::uint64_t key = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
+  if (w.answers.try_emplace(key, 0).second) {
     w.ahead = false;
     for_lanes(lanes, [&](unsigned k) { w.thread[k].spins = false; });
     machine.idle_polls = 0;

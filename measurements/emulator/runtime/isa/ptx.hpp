@@ -184,9 +184,9 @@ struct LastRead {
   Lanes lanes = 0;
   unsigned bytes = 0, address[warp_size] = {};
 
-  bool holds(unsigned place) const {
+  bool holds(unsigned byte) const {
     for (unsigned lane = 0; lane < warp_size; ++lane) {
-      if ((lanes >> lane & 1u) != 0 && address[lane] <= place && place < address[lane] + bytes) return true;
+      if ((lanes >> lane & 1u) != 0 && address[lane] <= byte && byte < address[lane] + bytes) return true;
     }
     return false;
   }

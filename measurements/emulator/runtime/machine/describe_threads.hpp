@@ -23,17 +23,17 @@ inline std::string list_threads(const std::vector<unsigned>& indices) {
   return text;
 }
 
-// Describes the threads for which `wanted` holds: "threads 32-63: exited; thread 5: at mma.sync, f.cuh:3".
-template <class Wanted>
-std::string describe_others(Machine& machine, Wanted wanted) {
+// Describes the threads for which `applies` is true: "threads 32-63: exited; thread 5: at mma.sync, f.cuh:3".
+template <class Predicate>
+std::string describe_others(Machine& machine, Predicate applies) {
   std::vector<std::pair<std::string, std::vector<unsigned>>> groups;
   for (const Thread& t : machine.threads) {
-    if (!wanted(t)) continue;
+    if (!applies(t)) continue;
     std::string what =
         t.state == State::exited ? "exited"
         : t.state == State::runnable || t.collective == nullptr
-            ? "at " + place(machine.report, t.site)
-            : std::string("at ") + t.collective->name + ", " + place(machine.report, t.site);
+            ? "at " + describe_site(machine.report, t.site)
+            : std::string("at ") + t.collective->name + ", " + describe_site(machine.report, t.site);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == what; });
     if (group == groups.end()) group = groups.insert(groups.end(), {what, {}});
     group->second.push_back(t.linear);

@@ -91,7 +91,7 @@ SiteIndex add_site(Report& report, const SourceSite& site) {
 const SourceSite& source_site(Report& report, SiteIndex index) { return report.sites[index]; }
 unsigned site_count(Report& report) { return static_cast<unsigned>(report.sites.size()); }
 
-std::string place(Report& report, SiteIndex index) {
+std::string describe_site(Report& report, SiteIndex index) {
   if (index == 0) return "an unknown line";
   return std::string(report.sites[index].file) + ":" + std::to_string(report.sites[index].line);
 }

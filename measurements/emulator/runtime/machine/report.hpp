@@ -29,7 +29,7 @@ SiteIndex add_site(Report& report, const SourceSite& site);
 const SourceSite& source_site(Report& report, SiteIndex index);
 unsigned site_count(Report& report);
 // "file:line", for messages.
-std::string place(Report& report, SiteIndex index);
+std::string describe_site(Report& report, SiteIndex index);
 
 // The names are those of FindingKind in measurements/emulator/findings.py.
 enum class Kind {

@@ -41,7 +41,7 @@ void check_order(Machine& machine, const TensorUse& other, const TensorUse& use,
     FINDING(machine.report, tcgen05_in_flight, machine.self->site,
             "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing waits for its completion",
             describe(machine, me, machine.block_index).c_str(), name, doing, column,
-            describe(machine, other.who, machine.block_index).c_str(), did, place(machine.report, other.site).c_str());
+            describe(machine, other.who, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str());
     return;
   }
   const TensorActor& from = *machine.tensor_memories.actors_by_number.at(warp_of(other.who));
@@ -52,7 +52,7 @@ void check_order(Machine& machine, const TensorUse& other, const TensorUse& use,
       machine.report, missing_tcgen05_fence, machine.grade_of_missing_fences, machine.self->site, other.site,
       "%s: %s %s column %u of tensor memory, which %s %s at %s: no tcgen05.fence::%s stands %s their synchronization",
       describe(machine, me, machine.block_index).c_str(), name, doing, column,
-      describe(machine, other.who, machine.block_index).c_str(), did, place(machine.report, other.site).c_str(),
+      describe(machine, other.who, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str(),
       before ? "after_thread_sync" : "before_thread_sync", before ? "behind" : "in front of");
 }
 

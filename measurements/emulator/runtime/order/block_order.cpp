@@ -56,8 +56,7 @@ void start_block_order(Machine& machine) {
 }
 
 std::uint64_t flag_in_shared(Machine& machine, unsigned address) {
-  const unsigned place = shared_shadow::find(machine, address, 1, false);
-  return shared_flag | place;
+  return shared_flag | shared_shadow::find(machine, address, 1, false);
 }
 
 void fence_block(Machine& machine, bool narrow) {
@@ -75,9 +74,9 @@ void fence_block(Machine& machine, bool narrow) {
   mine.narrow = narrow;
 }
 
-void read_flag(Machine& machine, std::uint64_t place) {
+void read_flag(Machine& machine, std::uint64_t flag) {
   if (machine.block_order.flags.empty()) return;
-  const auto found = machine.block_order.flags.find(place);
+  const auto found = machine.block_order.flags.find(flag);
   if (found == machine.block_order.flags.end()) return;
   for (const Release& r : found->second) {
     std::vector<Release>& seen = machine.block_order.orders[machine.self->linear].observed;
@@ -86,17 +85,17 @@ void read_flag(Machine& machine, std::uint64_t place) {
   }
 }
 
-void write_flag(Machine& machine, std::uint64_t place, bool update, bool narrow) {
+void write_flag(Machine& machine, std::uint64_t flag, bool update, bool narrow) {
   if (!machine.launch.check) return;
   const Order& mine = machine.block_order.orders[machine.self->linear];
-  if (!update && !machine.block_order.flags.empty()) machine.block_order.flags.erase(place);
+  if (!update && !machine.block_order.flags.empty()) machine.block_order.flags.erase(flag);
   if (mine.fenced == nullptr) return;
   Release next{mine.fenced, event_of_flag | ++machine.block_order.events, machine.self->rank, narrow || mine.narrow};
-  std::vector<Release>& here = machine.block_order.flags[place];
-  const auto same = std::find_if(here.begin(), here.end(),
+  std::vector<Release>& releases = machine.block_order.flags[flag];
+  const auto same = std::find_if(releases.begin(), releases.end(),
                                  [&](const Release& r) { return r.rank == next.rank && r.narrow == next.narrow; });
-  if (same == here.end()) {
-    here.push_back(std::move(next));
+  if (same == releases.end()) {
+    releases.push_back(std::move(next));
     return;
   }
   auto both = std::make_shared<Knowledge>(*same->what);

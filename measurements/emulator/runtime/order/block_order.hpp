@@ -13,8 +13,8 @@ void start_block_order(Machine& machine);
 void fence_block(Machine& machine, bool narrow);
 std::uint64_t flag_in_shared(Machine& machine, unsigned address);
 inline std::uint64_t flag_in_global(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
-void read_flag(Machine& machine, std::uint64_t place);
+void read_flag(Machine& machine, std::uint64_t flag);
 // ``update``: the write is by an atomic, which preserves the releases of earlier writers (a release sequence).
-void write_flag(Machine& machine, std::uint64_t place, bool update, bool narrow);
+void write_flag(Machine& machine, std::uint64_t flag, bool update, bool narrow);
 
 }  // namespace autosched::emulator

@@ -65,8 +65,8 @@ void start_blocks(Machine& machine, Epoch first) {
   start_block_order(machine);
   start_block_dependence(machine);
   start_block_barriers(machine);
-  for (unsigned place = 0; place < machine.launch.threads * cluster_blocks(machine); ++place) {
-    const unsigned i = place % machine.launch.threads, rank = place / machine.launch.threads;
+  for (unsigned n = 0; n < machine.launch.threads * cluster_blocks(machine); ++n) {
+    const unsigned i = n % machine.launch.threads, rank = n / machine.launch.threads;
     const unsigned index = rank * block_warps(machine) * warp_size + i;
     const Index3 block = block_coordinates(machine, machine.block_index, rank);
     Thread& t = machine.threads[index];

@@ -97,12 +97,12 @@ Texel border_of(const Texture& t) {
   return texel;
 }
 
-Texel at_place(Machine& machine, const Texture& t, const std::int64_t at[3], unsigned dimensions) {
-  std::int64_t place[3] = {at[0], at[1], at[2]};
+Texel texel_at(Machine& machine, const Texture& t, const std::int64_t at[3], unsigned dimensions) {
+  std::int64_t texel[3] = {at[0], at[1], at[2]};
   for (unsigned d = 0; d < dimensions; ++d) {
-    if (!inside(t.mode[d], t.extent[d], place[d])) return border_of(t);
+    if (!inside(t.mode[d], t.extent[d], texel[d])) return border_of(t);
   }
-  return fetch(machine, t, place);
+  return fetch(machine, t, texel);
 }
 
 Texel sample(Machine& machine, const Texture& t, const float x[3], std::int64_t layer) {
@@ -119,7 +119,7 @@ Texel sample(Machine& machine, const Texture& t, const float x[3], std::int64_t 
     low[d] = static_cast<std::int64_t>(floor);
     weight[d] = std::round((shifted - floor) * 256.0f) / 256.0f;  // weights have 8 fractional bits
   }
-  if (!t.linear) return at_place(machine, t, low, dimensions);
+  if (!t.linear) return texel_at(machine, t, low, dimensions);
   Texel sum;
   for (unsigned corner = 0; corner < 1u << dimensions; ++corner) {
     std::int64_t at[3] = {low[0], low[1], low[2]};
@@ -130,7 +130,7 @@ Texel sample(Machine& machine, const Texture& t, const float x[3], std::int64_t 
       share *= upper ? weight[d] : 1.0f - weight[d];
     }
     if (share == 0.0f) continue;
-    const Texel texel = at_place(machine, t, at, dimensions);
+    const Texel texel = texel_at(machine, t, at, dimensions);
     for (unsigned c = 0; c < 4; ++c) sum.f[c] += share * texel.f[c];
   }
   for (unsigned c = 0; c < 4; ++c) std::memcpy(&sum.i[c], &sum.f[c], sizeof sum.i[c]);

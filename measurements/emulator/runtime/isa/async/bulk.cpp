@@ -184,7 +184,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// st.async and red.async: Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes per
+// st.async and red.async. Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes per
 // value, the reduction.
 void store_registers(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;

@@ -112,7 +112,7 @@ void init(Warp& w, const Instruction& i, Lanes active) {
       FINDING(machine.report, mbarrier_misuse, machine.self->site,
               "%s initializes the mbarrier at %s, which has been at %s without mbarrier.inval since",
               describe_self(machine).c_str(), describe_shared(machine, address).c_str(),
-              place(machine.report, known->second.site).c_str());
+              describe_site(machine.report, known->second.site).c_str());
       place_mbarrier(machine, address, false);
     }
     constexpr std::uint64_t bits = 0x6d62617272696572u;  // opaque to the kernel
@@ -395,7 +395,7 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
         machine.report, missing_mbarrier_fence, machine.grade_of_missing_fences, machine.self->site, m.site,
         "%s: %s uses the mbarrier at %s, but its initialization at %s is not visible to bulk copies: add fence.mbarrier_init or fence.proxy.async",
         describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str(),
-        place(machine.report, m.site).c_str());
+        describe_site(machine.report, m.site).c_str());
     m.fenced = true;
   }
   return &m;

@@ -77,9 +77,9 @@ struct Box {
     return static_cast<int>((bytes + span - 1) / span * span);
   }
 
-  // Coordinate of a row's first element in dimension `d`; `rest` is the row's number, reduced from dimension to
-  // dimension.
-  std::int64_t place(const EncodedTensorMap& map, unsigned row, unsigned d, unsigned& rest) const {
+  // Coordinate of a row's first element in dimension `d`. `rest` is initially the row's number; each dimension divides
+  // it by its count.
+  std::int64_t coordinate(const EncodedTensorMap& map, unsigned row, unsigned d, unsigned& rest) const {
     if (!pixels.empty()) return pixels[row][d];
     if (d == 0) return first[0];
     const std::int64_t at = gathered ? first[d + row] : first[d] + std::int64_t{rest % counts[d]} * map.element_strides[d];
@@ -98,10 +98,10 @@ void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
   for (unsigned row = 0; row < box.rows; ++row) {
     unsigned rest = row;
     bool inside = true;
-    const std::int64_t first = box.place(map, row, 0, rest);
+    const std::int64_t first = box.coordinate(map, row, 0, rest);
     std::uint64_t address = map.base + static_cast<std::uint64_t>(first * map.unit_bytes());
     for (unsigned d = 1; d < map.rank; ++d) {
-      const std::int64_t at = box.place(map, row, d, rest);
+      const std::int64_t at = box.coordinate(map, row, d, rest);
       inside = inside && at >= 0 && at <= map.last[d];
       address += static_cast<std::uint64_t>(at) * map.strides[d - 1];
     }

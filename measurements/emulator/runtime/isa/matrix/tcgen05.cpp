@@ -22,7 +22,7 @@ struct TensorLoads : Unit {
     std::uint32_t issued = 0, waited = 0;  // counted over all blocks, as register headers contain them
   };
   PerBlock<std::vector<Loads>> loads{parking};  // by warp
-  PerBlock<std::vector<SiteIndex>> asking{parking};  // by warp: the tcgen05.alloc that cannot be served yet
+  PerBlock<std::vector<SiteIndex>> waiting_allocs{parking};  // by warp: the tcgen05.alloc that waits for columns; 0: none
 };
 
 namespace {
@@ -80,12 +80,12 @@ void alloc(Warp& w, const Instruction& i, Lanes) {
   unsigned column = 0;
   while (column + columns <= tensor_columns && !is_free(column)) column += columns;
   if (column + columns > tensor_columns) {  // another warp may free some
-    machine.tensor_loads.asking[w.index] = i.site;
+    machine.tensor_loads.waiting_allocs[w.index] = i.site;
     w.retry = true;
     ++machine.idle_polls;
     return;
   }
-  machine.tensor_loads.asking[w.index] = 0;
+  machine.tensor_loads.waiting_allocs[w.index] = 0;
   memory.least = std::min(memory.least, columns);
   memory.allocations.push_back({column, columns, i.site});
   unsigned allocated = 0;
@@ -418,16 +418,16 @@ void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const 
 
 void start_block_tcgen05(Machine& machine) {
   machine.tensor_loads.loads.resize(machine.warps.all.size());
-  machine.tensor_loads.asking.assign(machine.warps.all.size(), 0);
+  machine.tensor_loads.waiting_allocs.assign(machine.warps.all.size(), 0);
   start_block_tensor_memory(machine);
 }
 
 void end_block_tcgen05(Machine& machine) { end_block_tensor_memory(machine); }
 
 void report_waiting_for_tensor_memory(Machine& machine) {
-  for (unsigned w = 0; w < machine.tensor_loads.asking.size(); ++w) {
-    if (machine.tensor_loads.asking[w] == 0) continue;
-    FINDING(machine.report, barrier_not_reached, machine.tensor_loads.asking[w],
+  for (unsigned w = 0; w < machine.tensor_loads.waiting_allocs.size(); ++w) {
+    if (machine.tensor_loads.waiting_allocs[w] == 0) continue;
+    FINDING(machine.report, barrier_not_reached, machine.tensor_loads.waiting_allocs[w],
             "%s waits for columns of tensor memory, which are never freed",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str());
   }

@@ -109,7 +109,8 @@ void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char*
   const State& s = machine.wgmmas.states[w.index];
   const Group& g = machine.wgmmas.groups[group_of(machine, w.index)];
   const std::uint32_t index = n - s.before - 1 - g.first;
-  const std::string where = index < g.operations.size() ? place(machine.report, g.operations[index].site) : "an earlier line";
+  const std::string where =
+      index < g.operations.size() ? describe_site(machine.report, g.operations[index].site) : "an earlier line";
   FINDING(machine.report, wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s, which it has not waited for",
           describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what, where.c_str());
 }
@@ -295,7 +296,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
     FINDING(machine.report, invalid_argument, i.site,
             "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
-            place_in_group(machine, w.index), place(machine.report, o.site).c_str());
+            place_in_group(machine, w.index), describe_site(machine.report, o.site).c_str());
   }
   o.issued |= 1u << place_in_group(machine, w.index);
   machine.clocks.precede(w.index, all_lanes, true, o.before);
@@ -337,13 +338,13 @@ void issue(Warp& w, const Instruction& i, Lanes) {
       break;
     }
   }
-  static unsigned places[rows_of_warp * most_k];  // of the stored elements
+  static unsigned positions[rows_of_warp * most_k];  // of the stored elements
   if (sparse) {
     const Metadata metadata(w, i, i.source(i.sources - 1), a_type, k, selector, false);
-    for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(machine, row, places + row * kept);
+    for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(machine, row, positions + row * kept);
   }
   const auto join = [&](auto multiplied) {
-    sparse ? multiplied([kept](unsigned row, unsigned l) { return places[row * kept + l]; })
+    sparse ? multiplied([kept](unsigned row, unsigned l) { return positions[row * kept + l]; })
            : multiplied([](unsigned, unsigned l) { return l; });
   };
   if (d_type == s32) {

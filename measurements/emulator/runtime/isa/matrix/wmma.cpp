@@ -176,19 +176,20 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
     unsigned char data[16 * 8];
     const auto bytes = static_cast<int>(line_words * word_bytes);
     const std::uint64_t at = address + f.bytes_of(std::uint64_t{line} * stride);
-    const auto place = [&](unsigned word, unsigned copy) {
+    const auto word_in_registers = [&](unsigned word, unsigned copy) {
       const unsigned slot = f.slot(line * line_words + word);
       const std::uint32_t reg = Store ? i.source(2 + slot / 32 + copy) : i.destination(slot / 32 + copy);
       return value_bytes(w, reg, word_bytes, slot % 32);
     };
     if (Store) {
-      for (unsigned word = 0; word < line_words; ++word) std::memcpy(data + word * word_bytes, place(word, 0), word_bytes);
+      for (unsigned word = 0; word < line_words; ++word)
+        std::memcpy(data + word * word_bytes, word_in_registers(word, 0), word_bytes);
       line_access(w, i, space, at, data, bytes, true, name);
     } else {
       if (!line_access(w, i, space, at, data, bytes, false, name)) std::memset(data, 0xff, sizeof data);
       for (unsigned word = 0; word < line_words; ++word) {
-        std::memcpy(place(word, 0), data + word * word_bytes, word_bytes);
-        if (f.copied) std::memcpy(place(word, f.registers / 2), data + word * word_bytes, word_bytes);
+        std::memcpy(word_in_registers(word, 0), data + word * word_bytes, word_bytes);
+        if (f.copied) std::memcpy(word_in_registers(word, f.registers / 2), data + word * word_bytes, word_bytes);
       }
     }
   }

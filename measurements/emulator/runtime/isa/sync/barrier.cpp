@@ -149,9 +149,9 @@ void start_block_barriers(Machine& machine) {
 }
 
 void report_waiting_at_barriers(Machine& machine) {
-  for (unsigned place = 0; place < machine.barriers.list.size(); ++place) {
-    const unsigned id = place % barriers_per_block, rank = place / barriers_per_block;
-    const Barrier& b = machine.barriers.list[place];
+  for (unsigned index = 0; index < machine.barriers.list.size(); ++index) {
+    const unsigned id = index % barriers_per_block, rank = index / barriers_per_block;
+    const Barrier& b = machine.barriers.list[index];
     if (b.arrived == 0) continue;
     auto waits_here = [id, rank](const Thread& t) {
       return t.rank != rank || (t.state == State::at_barrier && t.barrier == id);

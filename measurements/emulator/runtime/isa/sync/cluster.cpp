@@ -25,7 +25,7 @@ struct Cluster : Unit {
   PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: clocks that its last fence published to the cluster
   PerBlock<std::vector<Pool>> pools{parking};                // by block
   PerBlock<std::vector<unsigned>> registers_of{parking};     // by warp, of a thread
-  PerBlock<std::vector<SiteIndex>> asks{parking};            // by warp: where it waits for registers
+  PerBlock<std::vector<SiteIndex>> waiting_at{parking};  // by warp: the site at which it waits for registers; 0: it does not
 };
 
 namespace {
@@ -147,12 +147,12 @@ void set_registers(Warp& w, const Instruction& i, Lanes) {
   }
   const unsigned lanes = warp_size;
   if (more && wanted > mine && (wanted - mine) * lanes > pool.free) {
-    machine.cluster.asks[w.index] = i.site;
+    machine.cluster.waiting_at[w.index] = i.site;
     w.retry = true;
     ++machine.idle_polls;
     return;
   }
-  machine.cluster.asks[w.index] = 0;
+  machine.cluster.waiting_at[w.index] = 0;
   pool.free = pool.free + mine * lanes - wanted * lanes;
   mine = wanted;
   machine.idle_polls = 0;
@@ -187,7 +187,7 @@ void start_block_cluster(Machine& machine) {
   machine.cluster.pools.assign(cluster_blocks(machine),
                                Pool{registers_of_block(machine) - first * block_warps(machine) * warp_size});
   machine.cluster.registers_of.assign(machine.warp_count, first);
-  machine.cluster.asks.assign(machine.warp_count, 0);
+  machine.cluster.waiting_at.assign(machine.warp_count, 0);
 }
 
 void report_waiting_for_cluster(Machine& machine) {
@@ -202,11 +202,11 @@ void report_waiting_for_cluster(Machine& machine) {
     FINDING(machine.report, barrier_not_reached, machine.cluster.barrier.site,
             "the barrier of the cluster waits for %s, which never comes (it is at %s)",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str(),
-            place(machine.report, machine.threads[w * warp_size].site).c_str());
+            describe_site(machine.report, machine.threads[w * warp_size].site).c_str());
   }
   for (unsigned w = 0; w < machine.warp_count; ++w) {
-    if (machine.cluster.asks[w] == 0) continue;
-    FINDING(machine.report, barrier_not_reached, machine.cluster.asks[w],
+    if (machine.cluster.waiting_at[w] == 0) continue;
+    FINDING(machine.report, barrier_not_reached, machine.cluster.waiting_at[w],
             "%s waits for registers, but only %u of the block's %u are free: setmaxnreg requests too many",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str(),
             machine.cluster.pools[w / block_warps(machine)].free, registers_of_block(machine));

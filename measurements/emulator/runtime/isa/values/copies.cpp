@@ -108,8 +108,8 @@ Copied copied_by(const Warp& w, const Instruction& store, unsigned lane, unsigne
   Copied result{element_bytes, {}};
   const std::uint32_t* const numbers = store.followed + store.destinations + 1;
   for (unsigned s = 0; s + 1 < store.sources; ++s) {
-    const std::uint64_t place = w.loaded_from[numbers[s]][lane];
-    if (place >> size_shift == element_bytes) result.from[s] = place & ((std::uint64_t{1} << size_shift) - 1);
+    const std::uint64_t location = w.loaded_from[numbers[s]][lane];
+    if (location >> size_shift == element_bytes) result.from[s] = location & ((std::uint64_t{1} << size_shift) - 1);
   }
   return result;
 }

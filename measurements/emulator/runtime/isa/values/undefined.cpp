@@ -209,7 +209,7 @@ void known_of_move(Warp& w, const Instruction& i, unsigned lane, u64* to) {
 }
 
 std::string also_at(Machine& machine, const Instruction& i, SiteIndex origin) {
-  return origin == i.site ? "" : " at " + place(machine.report, i.site);
+  return origin == i.site ? "" : " at " + describe_site(machine.report, i.site);
 }
 
 }  // namespace
@@ -338,7 +338,7 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
 }
 
 namespace {
-// True if a result has only few values, such as a comparison: most operands give the same result.
+// True if a result has only a few possible values, as that of a comparison: most operands give the same result.
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;

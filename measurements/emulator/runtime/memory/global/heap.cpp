@@ -35,8 +35,8 @@ struct Heap {
   char* texts = nullptr;
   std::size_t quarter = 0, limit = std::size_t{8} << 20;  // cudaLimitMallocHeapSize
   std::size_t window = 0, window_end = 0;                 // of the data: the range that this launch may use
-  bool lasts = false;                                     // whether it is in a program's memory
-  std::map<SiteIndex, std::uint32_t> kept_places;  // text positions by site
+  bool outlives_launch = false;                                     // it is in a program's memory
+  std::map<SiteIndex, std::uint32_t> kept_positions;  // text positions by site
 };
 
 namespace {
@@ -66,8 +66,8 @@ std::uint32_t kept_text(Machine& machine, const std::string& text) {
   return static_cast<std::uint32_t>(at);
 }
 std::uint32_t kept_place(Machine& machine, SiteIndex site) {
-  std::uint32_t& at = machine.heap.kept_places[site];
-  if (at == 0) at = kept_text(machine, "at " + place(machine.report, site));
+  std::uint32_t& at = machine.heap.kept_positions[site];
+  if (at == 0) at = kept_text(machine, "at " + describe_site(machine.report, site));
   return at;
 }
 
@@ -98,7 +98,7 @@ Allocation* allocation_at(Machine& machine, std::size_t offset) {
 
 void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t most, std::uint64_t resets, bool copied) {
   open(machine, static_cast<char*>(region), bytes);
-  machine.heap.lasts = true;
+  machine.heap.outlives_launch = true;
   machine.heap.limit = most;
   if (machine.heap.books->resets != resets) {
     machine.heap.books->resets = resets;
@@ -121,7 +121,7 @@ void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t mo
     madvise(machine.heap.data + before, machine.heap.window - before, MADV_REMOVE);  // may fail without consequences
 }
 
-bool heap_is_used(Machine& machine) { return machine.heap.lasts && machine.heap.books->count != 0; }
+bool heap_is_used(Machine& machine) { return machine.heap.outlives_launch && machine.heap.books->count != 0; }
 
 BufferSpec heap_spec(Machine& machine) {
   if (machine.heap.books == nullptr) open(machine, static_cast<char*>(reserve_zeroed(machine, 5 * least_room)), 5 * least_room);

@@ -1,5 +1,5 @@
 // Marks of words with several cells: one mark if all cells have the same one, or consecutive lanes' marks; otherwise
-// cells have separate marks until they are alike again.
+// cells have separate marks until their marks are equal again.
 #include <vector>
 
 #include "memory/global/shadow.hpp"
@@ -30,21 +30,21 @@ Mark Buffer::mark_kept_apart(Machine& machine, unsigned which, std::size_t cell)
 void Buffer::set_mark_in_word(Machine& machine, unsigned which, std::size_t cell, Mark mark) {
   if (this->mark(machine, which, cell) == mark) return;
   const std::size_t word = cell / cells_of_word;
-  Mark place = marks[0][word] & numbers;
+  Mark index = marks[0][word] & numbers;
   if (!is_apart(marks[0][word])) {
     if (machine.global_uses.unused.empty()) {
       machine.global_uses.unused.push_back(static_cast<Mark>(machine.global_uses.kept_apart.size()));
       machine.global_uses.kept_apart.push_back({});
     }
-    place = machine.global_uses.unused.back();
+    index = machine.global_uses.unused.back();
     machine.global_uses.unused.pop_back();
     for (unsigned k = 0; k < 3; ++k) {
       for (unsigned p = 0; p < cells_of_word; ++p)
-        machine.global_uses.kept_apart[place].marks[k][p] = mark_of_part(marks[k][word], p);
+        machine.global_uses.kept_apart[index].marks[k][p] = mark_of_part(marks[k][word], p);
     }
-    marks[0][word] = apart | place;
+    marks[0][word] = apart | index;
   }
-  Parts& parts = machine.global_uses.kept_apart[place];
+  Parts& parts = machine.global_uses.kept_apart[index];
   parts.marks[which][cell % cells_of_word] = mark;
   Mark joined[3];
   for (unsigned k = 0; k < 3; ++k) {
@@ -54,7 +54,7 @@ void Buffer::set_mark_in_word(Machine& machine, unsigned which, std::size_t cell
     if (marks[k][word] != joined[k]) marks[k][word] = joined[k];
   }
   parts = {};
-  machine.global_uses.unused.push_back(place);
+  machine.global_uses.unused.push_back(index);
 }
 
 void Buffer::forget_marks(Machine& machine) {

@@ -47,7 +47,7 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
   FINDING_OF_TWO(machine.report, global_race, grade, machine.self->site, race.other.site,
                  "%s %s %s, which %s %s at %s, and nothing orders the two%s%s", describe_self(machine).c_str(), race.doing,
                  element(b, cell).c_str(), describe(machine, race.other.who, block_of_epoch(machine, race.other.epoch)).c_str(),
-                 race.did, place(machine.report, race.other.site).c_str(),
+                 race.did, describe_site(machine.report, race.other.site).c_str(),
                  same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)", why);
   if (grade == Grade::note) return;
   // A note if the value that a thread has read has no effect.
@@ -138,7 +138,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
       FINDING(machine.report, read_only_load_of_written, machine.self->site,
               "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self(machine).c_str(),
               element(b, cell).c_str(), describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
-              place(machine.report, write.site).c_str());
+              describe_site(machine.report, write.site).c_str());
       return whole;
     } else if (!(relaxed && write.atomic && !too_narrow(machine, write, narrow)) && !ordered(machine, write) &&
                !observed(machine, b, cell, write)) {
@@ -181,8 +181,8 @@ void note_copy(Machine& machine, const Buffer& b, std::size_t cell, const void* 
 }
 
 // True if nothing in the launch has written at a location.
-bool is_untouched(Machine& machine, std::uint64_t place, int bytes) {
-  const auto* const address = reinterpret_cast<const char*>(place);
+bool is_untouched(Machine& machine, std::uint64_t location, int bytes) {
+  const auto* const address = reinterpret_cast<const char*>(location);
   const Buffer* const b = buffer_at(machine, address, bytes);
   if (b == nullptr || !b->writable()) return b != nullptr;
   const Cells cells = cells_of(*b, address, bytes);
@@ -265,7 +265,7 @@ bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, co
   FINDING_OF_TWO(machine.report, read_only_load_of_written, is_used ? Grade::note : Grade::fault, machine.self->site, read.site,
                  "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s", describe_self(machine).c_str(),
                  element(b, cell).c_str(), describe(machine, read.who, block_of_epoch(machine, read.epoch)).c_str(),
-                 place(machine.report, read.site).c_str(), is_used ? "; it was read and used before" : "");
+                 describe_site(machine.report, read.site).c_str(), is_used ? "; it was read and used before" : "");
   return true;
 }
 
@@ -304,7 +304,7 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
         FINDING(machine.report, lost_write, machine.self->site, "%s writes %s over the value that %s wrote at %s, which was never read",
                 describe_self(machine).c_str(), element(b, cell).c_str(),
                 describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
-                place(machine.report, write.site).c_str());
+                describe_site(machine.report, write.site).c_str());
         reported = true;
       }
     }

@@ -140,7 +140,7 @@ void check_tensor_map_acquired(Machine& machine, const void* address, const char
   FINDING(machine.report, missing_proxy_fence, machine.self->site,
           "%s: %s takes the tensor map at %s, which %s wrote at %s, and %s", describe_self(machine).c_str(), instruction,
           element(*b, address).c_str(), describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
-          place(machine.report, write.site).c_str(),
+          describe_site(machine.report, write.site).c_str(),
           unreleased ? "no fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) follows the write"
                      : "no fence.proxy.tensormap::generic.acquire of it by this block is in between");
 }

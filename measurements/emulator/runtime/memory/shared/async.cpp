@@ -34,9 +34,9 @@ using RemoteUse = EngineUses::RemoteUse;
 
 namespace {
 
-bool check_bulk_write(Machine& machine, unsigned place, int bytes, const char* async_proxy) {
-  return async_proxy != nullptr ? check_async_write(machine, place, bytes, machine.self->who, async_proxy)
-                                : check_write(machine, place, bytes, machine.self->who);
+bool check_bulk_write(Machine& machine, unsigned position, int bytes, const char* async_proxy) {
+  return async_proxy != nullptr ? check_async_write(machine, position, bytes, machine.self->who, async_proxy)
+                                : check_write(machine, position, bytes, machine.self->who);
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ void shared_shadow::forget_remote_uses(Machine& machine) {
 }
 
 bool check_shared(Machine& machine, unsigned address, int bytes, int alignment, const char* instruction) {
-  if (find(machine, address, bytes, false) == nowhere) {
+  if (find(machine, address, bytes, false) == no_position) {
     report_out_of_bounds(machine, address, bytes, instruction);
     return false;
   }
@@ -57,54 +57,54 @@ bool check_shared(Machine& machine, unsigned address, int bytes, int alignment, 
 
 void start_bulk_write(Machine& machine, unsigned address, int bytes, const char* async_proxy) {
   machine.shared_uses.has_engines = true;
-  const unsigned place = find(machine, address, bytes, false);
-  if (!machine.launch.check || place == nowhere) return;
-  check_bulk_write(machine, place, bytes, async_proxy);
-  std::fill_n(machine.shared_uses.pending + place, bytes, Pending{Under::bulk_copy, machine.self->who, machine.self->site});
+  const unsigned position = find(machine, address, bytes, false);
+  if (!machine.launch.check || position == no_position) return;
+  check_bulk_write(machine, position, bytes, async_proxy);
+  std::fill_n(machine.shared_uses.pending + position, bytes, Pending{InFlight::bulk_copy, machine.self->who, machine.self->site});
 }
 
 void start_bulk_update(Machine& machine, unsigned address, int bytes, const char* async_proxy) {
   machine.shared_uses.has_engines = true;
-  const unsigned place = find(machine, address, bytes, false);
-  if (!machine.launch.check || place == nowhere) return;
-  for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
+  const unsigned position = find(machine, address, bytes, false);
+  if (!machine.launch.check || position == no_position) return;
+  for (unsigned a = position; a < position + static_cast<unsigned>(bytes); ++a) {
     if (machine.engine_uses.updates_under_way[a]++ != 0)
       machine.shared_uses.pending[a] = Pending{};  // reductions in flight at one byte do not race
   }
   const bool good =
-      check_bulk_write(machine, place, bytes, async_proxy) && check_under_atomics(machine, place, bytes, machine.self->who);
-  if (good) check_taken(machine, place, bytes, machine.self->who);
-  std::fill_n(machine.shared_uses.pending + place, bytes, Pending{Under::bulk_copy, machine.self->who, machine.self->site});
+      check_bulk_write(machine, position, bytes, async_proxy) && check_under_atomics(machine, position, bytes, machine.self->who);
+  if (good) check_taken(machine, position, bytes, machine.self->who);
+  std::fill_n(machine.shared_uses.pending + position, bytes, Pending{InFlight::bulk_copy, machine.self->who, machine.self->site});
 }
 
 void land_bulk_write(Machine& machine, unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
                      SiteIndex site) {
-  const unsigned place = find(machine, address, bytes, false);
-  if (place == nowhere) return;
-  std::memcpy(bytes_at(machine, place), data, static_cast<std::size_t>(bytes));
+  const unsigned position = find(machine, address, bytes, false);
+  if (position == no_position) return;
+  std::memcpy(bytes_at(machine, position), data, static_cast<std::size_t>(bytes));
   if (!machine.launch.check) return;
-  std::fill_n(machine.shared_uses.pending + place, bytes, Pending{});
-  std::fill_n(machine.shared_uses.last_write + place, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
-  std::fill_n(machine.shared_uses.readers + place, bytes, 0u);
-  std::fill_n(machine.shared_uses.together + place, bytes, 0u);
+  std::fill_n(machine.shared_uses.pending + position, bytes, Pending{});
+  std::fill_n(machine.shared_uses.last_write + position, bytes, Stamp{epoch, who_of(actor, whole_warp), site});
+  std::fill_n(machine.shared_uses.readers + position, bytes, 0u);
+  std::fill_n(machine.shared_uses.together + position, bytes, 0u);
 }
 
 void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
                       const std::function<void(unsigned char*)>& update) {
-  const unsigned place = find(machine, address, bytes, false);
-  if (place == nowhere) return;
-  update(bytes_at(machine, place));
+  const unsigned position = find(machine, address, bytes, false);
+  if (position == no_position) return;
+  update(bytes_at(machine, position));
   if (!machine.launch.check) return;
-  mark_updated(machine, place, bytes, {epoch, who_of(actor, whole_warp), site});
-  for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
+  mark_updated(machine, position, bytes, {epoch, who_of(actor, whole_warp), site});
+  for (unsigned a = position; a < position + static_cast<unsigned>(bytes); ++a) {
     if (--machine.engine_uses.updates_under_way[a] == 0) machine.shared_uses.pending[a] = Pending{};
   }
 }
 
 const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
                                     const char* instruction) {
-  const unsigned place = find(machine, address, bytes, false);
-  if (place == nowhere) {
+  const unsigned position = find(machine, address, bytes, false);
+  if (position == no_position) {
     report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
@@ -112,11 +112,11 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
   if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
     touch_block(machine, rank, who_of(actor, whole_warp), epoch);
   }
-  const unsigned char* from = bytes_at(machine, place);
+  const unsigned char* from = bytes_at(machine, position);
   if (!machine.launch.check) return from;
   Stamp checked{};  // initially not the stamp of any byte (unwritten bytes have epoch 0)
-  for (unsigned a = place; a < place + static_cast<unsigned>(bytes); ++a) {
-    if (machine.shared_uses.pending[a].what != Under::nothing) {
+  for (unsigned a = position; a < position + static_cast<unsigned>(bytes); ++a) {
+    if (machine.shared_uses.pending[a].what != InFlight::nothing) {
       report_pending(machine, a, me, "reads", false);
       break;
     }
@@ -125,7 +125,7 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     checked = write;
     if (write.epoch < machine.clocks.first) {
       FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s: %s reads %s, which was not written yet",
-              describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str());
+              describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str());
       break;
     }
     if (!machine.clocks.ordered(write.who, write.epoch, me)) {
@@ -135,33 +135,33 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     if (!by_engine(machine, write.who) && !machine.clocks.proxied(write.who, write.epoch, me)) {
       FINDING(machine.report, missing_proxy_fence, machine.self->site,
               "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async is in between",
-              describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(),
-              describe_here(machine, write.who).c_str(), emulator::place(machine.report, write.site).c_str());
+              describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
+              describe_actor(machine, write.who).c_str(), emulator::describe_site(machine.report, write.site).c_str());
       break;
     }
   }
-  std::fill_n(reads_of(machine, actor) + place, bytes, Stamp{epoch, who_of(actor, whole_warp), machine.self->site});
-  for (int i = 0; i < bytes; ++i) machine.shared_uses.readers[place + static_cast<unsigned>(i)] |= 1u << actor % 32;
+  std::fill_n(reads_of(machine, actor) + position, bytes, Stamp{epoch, who_of(actor, whole_warp), machine.self->site});
+  for (int i = 0; i < bytes; ++i) machine.shared_uses.readers[position + static_cast<unsigned>(i)] |= 1u << actor % 32;
   return from;
 }
 
 void place_mbarrier(Machine& machine, unsigned address, bool there) {
   machine.shared_uses.has_engines = true;
-  const unsigned place = find(machine, address, 8);
-  if (place != nowhere)
-    std::fill_n(machine.shared_uses.pending + place, 8,
-                there ? Pending{Under::mbarrier, machine.self->who, machine.self->site} : Pending{});
+  const unsigned position = find(machine, address, 8);
+  if (position != no_position)
+    std::fill_n(machine.shared_uses.pending + position, 8,
+                there ? Pending{InFlight::mbarrier, machine.self->who, machine.self->site} : Pending{});
 }
 
 bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine) {
-  const unsigned place = find(machine, address, 8, false);
-  if (!machine.launch.check || place == nowhere) return true;
-  const Stamp& write = machine.shared_uses.last_write[place];
+  const unsigned position = find(machine, address, 8, false);
+  if (!machine.launch.check || position == no_position) return true;
+  const Stamp& write = machine.shared_uses.last_write[position];
   if (!machine.clocks.ordered(write.who, write.epoch, machine.self->who)) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
             "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
-            describe_self(machine).c_str(), instruction, describe_place(machine, place).c_str(),
-            describe_here(machine, write.who).c_str(), emulator::place(machine.report, write.site).c_str());
+            describe_self(machine).c_str(), instruction, describe_position(machine, position).c_str(),
+            describe_actor(machine, write.who).c_str(), emulator::describe_site(machine.report, write.site).c_str());
     return false;
   }
   return !to_engine || machine.clocks.proxied(write.who, write.epoch, machine.self->who);
@@ -183,7 +183,7 @@ void check_exits(Machine& machine) {
     if (known) continue;
     FINDING(machine.report, block_exited, use.site,
             "%s uses shared memory of block %u of its cluster, which may have exited: nothing orders the access before its exit",
-            describe_here(machine, use.who).c_str(), use.rank);
+            describe_actor(machine, use.who).c_str(), use.rank);
   }
 }
 

@@ -84,7 +84,8 @@ std::string of_rank(Machine& machine, unsigned rank) {
 void land(Machine& machine, const AsyncCopy& copy) {
   std::memcpy(bytes_at(machine, copy.shared), copy.data, static_cast<std::size_t>(copy.bytes));
   if (!machine.launch.check) return;
-  for (int i = 0; i < copy.bytes; ++i) machine.shared_uses.pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
+  for (int i = 0; i < copy.bytes; ++i)
+    machine.shared_uses.pending[copy.shared + static_cast<unsigned>(i)].what = InFlight::nothing;
   mark_written(machine, copy.shared, copy.bytes, machine.self->who, copy.site);
 }
 
@@ -96,20 +97,21 @@ unsigned find(Machine& machine, std::uint32_t address, int bytes, bool touches) 
   const std::uint32_t whole = cluster_address(machine, address), rank = rank_of_address(whole);
   const unsigned offset = whole & ((1u << rank_shift) - 1);
   const std::uint64_t end = std::uint64_t{offset} + static_cast<unsigned>(bytes);
-  if (rank >= cluster_blocks(machine)) return nowhere;
+  if (rank >= cluster_blocks(machine)) return no_position;
   const bool dynamic = offset >= machine.shared_memory.dynamic_begin &&
                        end <= std::uint64_t{machine.shared_memory.dynamic_begin} + machine.launch.dynamic_shared_bytes;
   const bool fixed = offset >= window_begin && end <= std::uint64_t{window_begin} + machine.shared_memory.static_bytes;
   const bool reserved = machine.launch.uses_reserved_shared && end <= window_begin;
-  if (!dynamic && !fixed && !reserved) return nowhere;
+  if (!dynamic && !fixed && !reserved) return no_position;
   if (touches && machine.self != nullptr && rank != machine.self->rank)
     touch_block(machine, rank, machine.self->who, machine.clocks.now[machine.self->warp]);
   return static_cast<unsigned>(rank * machine.shared_uses.window_bytes) + offset;
 }
 
-unsigned char* bytes_at(Machine& machine, unsigned place) {
-  const auto rank = place < machine.shared_uses.window_bytes ? 0u : static_cast<unsigned>(place / machine.shared_uses.window_bytes);
-  const auto offset = static_cast<unsigned>(place - rank * machine.shared_uses.window_bytes);
+unsigned char* bytes_at(Machine& machine, unsigned position) {
+  const auto rank =
+      position < machine.shared_uses.window_bytes ? 0u : static_cast<unsigned>(position / machine.shared_uses.window_bytes);
+  const auto offset = static_cast<unsigned>(position - rank * machine.shared_uses.window_bytes);
   if (offset < window_begin) return machine.shared_memory.reserved_memory + std::size_t{rank} * window_begin + offset;
   if (offset >= machine.shared_memory.dynamic_begin)
     return machine.shared_memory.dynamic_memory + std::size_t{rank} * machine.launch.dynamic_shared_bytes +
@@ -117,9 +119,9 @@ unsigned char* bytes_at(Machine& machine, unsigned place) {
   return machine.shared_memory.static_memory + std::size_t{rank} * machine.shared_memory.static_bytes + (offset - window_begin);
 }
 
-std::string describe_place(Machine& machine, unsigned place) {
-  return describe_offset(machine, static_cast<unsigned>(place % machine.shared_uses.window_bytes)) +
-         of_rank(machine, static_cast<unsigned>(place / machine.shared_uses.window_bytes));
+std::string describe_position(Machine& machine, unsigned position) {
+  return describe_offset(machine, static_cast<unsigned>(position % machine.shared_uses.window_bytes)) +
+         of_rank(machine, static_cast<unsigned>(position / machine.shared_uses.window_bytes));
 }
 
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction) {
@@ -130,7 +132,7 @@ bool check_alignment(Machine& machine, unsigned address, int alignment, const ch
 }
 
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction) {
-  if (const unsigned own = address - low_word_of_windows; find(machine, own, bytes, false) != nowhere) {
+  if (const unsigned own = address - low_word_of_windows; find(machine, own, bytes, false) != no_position) {
     FINDING(machine.report, out_of_bounds_shared, machine.self->site,
             "%s: %s of %d bytes at a generic address that was cut to 32 bits (of %s): convert it by __cvta_generic_to_shared",
             describe_self(machine).c_str(), instruction, bytes, describe_shared(machine, own).c_str());
@@ -190,7 +192,7 @@ void end_block_shared(Machine& machine) {
   for (Thread& t : machine.threads) {
     for (const AsyncCopy& copy : t.copies) {
       for (int i = 0; i < copy.bytes; ++i)
-        machine.shared_uses.pending[copy.shared + static_cast<unsigned>(i)].what = Under::nothing;
+        machine.shared_uses.pending[copy.shared + static_cast<unsigned>(i)].what = InFlight::nothing;
     }
   }
   if (machine.shared_uses.has_engines)
@@ -206,37 +208,37 @@ std::size_t shared_books_bytes(Machine& machine) {
 unsigned dynamic_shared_address(Machine& machine) { return machine.shared_memory.dynamic_begin; }
 
 bool read_shared(Machine& machine, void* to, unsigned address, int bytes, const char* instruction, bool lazily) {
-  const unsigned place = find(machine, address, bytes);
-  if (place == nowhere) {
+  const unsigned position = find(machine, address, bytes);
+  if (position == no_position) {
     report_out_of_bounds(machine, address, bytes, instruction);
     std::memset(to, 0xff, static_cast<std::size_t>(bytes));
     return true;
   }
   check_alignment(machine, address, bytes, instruction);
-  std::memcpy(to, bytes_at(machine, place), static_cast<std::size_t>(bytes));
-  return !machine.launch.check || shadow_read(machine, place, bytes, machine.self->who, lazily);
+  std::memcpy(to, bytes_at(machine, position), static_cast<std::size_t>(bytes));
+  return !machine.launch.check || shadow_read(machine, position, bytes, machine.self->who, lazily);
 }
 
 void write_shared(Machine& machine, unsigned address, const void* from, int bytes, const char* instruction) {
-  const unsigned place = find(machine, address, bytes);
-  if (place == nowhere) {
+  const unsigned position = find(machine, address, bytes);
+  if (position == no_position) {
     report_out_of_bounds(machine, address, bytes, instruction);
     return;
   }
-  unsigned char* const to = bytes_at(machine, place);
+  unsigned char* const to = bytes_at(machine, position);
   check_alignment(machine, address, bytes, instruction);
   if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(to, from, static_cast<std::size_t>(bytes)) != 0)
     machine.idle_polls.move();
-  if (machine.launch.check) shadow_write(machine, place, bytes, machine.self->who, from);
+  if (machine.launch.check) shadow_write(machine, position, bytes, machine.self->who, from);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 SiteIndex known_shared(Machine& machine, unsigned address, int bytes, unsigned char* bits) {
-  const unsigned place = find(machine, address, bytes, false);
+  const unsigned position = find(machine, address, bytes, false);
   SiteIndex origin = machine.self->site;
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
-    bits[k] = place == nowhere || machine.shared_uses.last_write[place + k].epoch >= machine.clocks.first ? 0xff : 0;
-    const auto found = machine.shared_uses.unknown.find(place + k);
+    bits[k] = position == no_position || machine.shared_uses.last_write[position + k].epoch >= machine.clocks.first ? 0xff : 0;
+    const auto found = machine.shared_uses.unknown.find(position + k);
     if (found == machine.shared_uses.unknown.end()) continue;
     bits[k] &= found->second.known;
     origin = found->second.origin;
@@ -245,30 +247,30 @@ SiteIndex known_shared(Machine& machine, unsigned address, int bytes, unsigned c
 }
 
 void note_unknown_shared(Machine& machine, unsigned address, int bytes, const unsigned char* bits, SiteIndex origin) {
-  const unsigned place = find(machine, address, bytes, false);
-  if (place == nowhere || !machine.launch.check) return;
+  const unsigned position = find(machine, address, bytes, false);
+  if (position == no_position || !machine.launch.check) return;
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
     if (bits[k] == 0xff) continue;
-    const auto [found, fresh] = machine.shared_uses.unknown.try_emplace(place + k, SharedUses::Unknown{bits[k], origin});
+    const auto [found, fresh] = machine.shared_uses.unknown.try_emplace(position + k, SharedUses::Unknown{bits[k], origin});
     if (!fresh) found->second.known &= bits[k];  // a value of another thread is also unknown
   }
 }
 
 unsigned char* update_shared(Machine& machine, unsigned address, int bytes, const char* instruction) {
-  const unsigned place = find(machine, address, bytes);
-  if (place == nowhere) {
+  const unsigned position = find(machine, address, bytes);
+  if (position == no_position) {
     report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
   check_alignment(machine, address, bytes, instruction);
   if (machine.launch.check) {
-    check_taken(machine, place, bytes, machine.self->who);
-    shadow_update(machine, place, bytes, machine.self->who);
+    check_taken(machine, position, bytes, machine.self->who);
+    shadow_update(machine, position, bytes, machine.self->who);
   }
-  return bytes_at(machine, place);
+  return bytes_at(machine, position);
 }
 
-bool shared_window_holds(Machine& machine, unsigned address, int bytes) { return find(machine, address, bytes) != nowhere; }
+bool shared_window_holds(Machine& machine, unsigned address, int bytes) { return find(machine, address, bytes) != no_position; }
 
 void start_copy(Machine& machine, unsigned shared, const void* global, int bytes, int source_bytes) {
   if (source_bytes < 0 || source_bytes > bytes) {
@@ -288,18 +290,18 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
       std::memset(copy.data, 0xff, static_cast<std::size_t>(source_bytes));
     }
   }
-  const unsigned place = find(machine, shared, bytes);
-  if (place == nowhere) {
+  const unsigned position = find(machine, shared, bytes);
+  if (position == no_position) {
     report_out_of_bounds(machine, shared, bytes, "cp.async");
     return;
   }
   check_alignment(machine, shared, bytes, "cp.async");
-  copy.shared = place;
+  copy.shared = position;
   if (machine.launch.check) {
     // The bytes may change at any time until the wait.
-    check_write(machine, place, bytes, machine.self->who);
+    check_write(machine, position, bytes, machine.self->who);
     for (int i = 0; i < bytes; ++i)
-      machine.shared_uses.pending[place + static_cast<unsigned>(i)] = {Under::cp_async, machine.self->who, machine.self->site};
+      machine.shared_uses.pending[position + static_cast<unsigned>(i)] = {InFlight::cp_async, machine.self->who, machine.self->site};
   }
   machine.self->copies.push_back(copy);
 }
@@ -318,8 +320,8 @@ void wait_copies(Machine& machine, int in_flight) {
 
 unsigned char* collective_shared_access(Machine& machine, Access access, unsigned address, int bytes, int alignment,
                                         const char* instruction, const void* value, bool* whole) {
-  const unsigned place = find(machine, address, bytes);
-  if (place == nowhere) {
+  const unsigned position = find(machine, address, bytes);
+  if (position == no_position) {
     report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
@@ -327,13 +329,13 @@ unsigned char* collective_shared_access(Machine& machine, Access access, unsigne
   if (machine.launch.check) {
     const Who warp = who_of(machine.self->warp, whole_warp);
     if (access == Access::read) {
-      const bool known = shadow_read(machine, place, bytes, warp, whole != nullptr);
+      const bool known = shadow_read(machine, position, bytes, warp, whole != nullptr);
       if (whole != nullptr) *whole = known;
     } else {
-      shadow_write(machine, place, bytes, warp, value);
+      shadow_write(machine, position, bytes, warp, value);
     }
   }
-  return bytes_at(machine, place);
+  return bytes_at(machine, position);
 }
 
 std::string describe_shared(Machine& machine, unsigned address) {

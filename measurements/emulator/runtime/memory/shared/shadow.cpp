@@ -57,7 +57,7 @@ bool uniform(const T* each, int bytes) {
 }
 bool nothing_pending(Machine& machine, unsigned a, int bytes) {
   return std::all_of(machine.shared_uses.pending + a, machine.shared_uses.pending + a + bytes,
-                     [](const Pending& p) { return p.what == Under::nothing; });
+                     [](const Pending& p) { return p.what == InFlight::nothing; });
 }
 
 // The newest read of a byte that did not happen before the action of `me`, or nullptr. `same_value`: ignores threads
@@ -135,8 +135,8 @@ void reserve_shadow(Machine& machine) {
 namespace {
 std::string describe_race(Machine& machine, unsigned address, Who me, const char* doing, const Stamp& other, const char* did) {
   const bool both_volatile = is_volatile(machine, other.site) && is_volatile(machine, machine.self->site);
-  return describe_here(machine, me) + " " + doing + " " + describe_place(machine, address) + ", which " +
-         describe_here(machine, other.who) + " " + did + " at " + place(machine.report, other.site) +
+  return describe_actor(machine, me) + " " + doing + " " + describe_position(machine, address) + ", which " +
+         describe_actor(machine, other.who) + " " + did + " at " + describe_site(machine.report, other.site) +
          ", and no barrier is in between" + (both_volatile ? " (volatile orders nothing)" : "");
 }
 }  // namespace
@@ -150,9 +150,9 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
                                         : Kind::async_read_before_wait;
     if (count_finding(machine.report, kind, machine.self->site)) {
       write_graded(machine.report, kind, Grade::fault, machine.self->site, other.site,
-                   "%s %s %s, which %s %s (%s), and nothing waits for its completion", describe_here(machine, me).c_str(), doing,
-                   describe_place(machine, address).c_str(), describe_here(machine, other.who).c_str(), did,
-                   place(machine.report, other.site).c_str());
+                   "%s %s %s, which %s %s (%s), and nothing waits for its completion", describe_actor(machine, me).c_str(), doing,
+                   describe_position(machine, address).c_str(), describe_actor(machine, other.who).c_str(), did,
+                   describe_site(machine.report, other.site).c_str());
     }
     return;
   }
@@ -171,30 +171,30 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
 
 void report_pending(Machine& machine, unsigned address, Who me, const char* doing, bool writing) {
   const Pending& p = machine.shared_uses.pending[address];
-  if (p.what == Under::mbarrier) {
+  if (p.what == InFlight::mbarrier) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
-            "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction", describe_here(machine, me).c_str(),
-            doing, describe_place(machine, address).c_str(), place(machine.report, p.site).c_str());
-  } else if (p.what == Under::bulk_copy) {
+            "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction", describe_actor(machine, me).c_str(),
+            doing, describe_position(machine, address).c_str(), describe_site(machine.report, p.site).c_str());
+  } else if (p.what == InFlight::bulk_copy) {
     if (writing) {
       FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a bulk copy of %s at %s is in flight to it",
-              describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
-              describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
+              describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+              describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
     } else {
       FINDING(machine.report, async_read_before_wait, machine.self->site,
               "%s %s %s, which the bulk copy of %s at %s has not delivered: its mbarrier has not completed the phase",
-              describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
-              describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
+              describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+              describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
     }
   } else if (writing) {
     FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a cp.async of %s at %s is in flight to it",
-            describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
-            describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
+            describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+            describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
   } else {
     FINDING(machine.report, async_read_before_wait, machine.self->site,
             "%s %s %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
-            describe_here(machine, me).c_str(), doing, describe_place(machine, address).c_str(),
-            describe_here(machine, p.who).c_str(), place(machine.report, p.site).c_str());
+            describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+            describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
   }
 }
 
@@ -207,8 +207,8 @@ void check_known(Machine& machine, unsigned address, int bytes) {
     if (report_uninitialized(machine, origin)) return;
     FINDING(machine.report, undefined_register, origin,
             "%s uses %s, where a register is stored that was never written on the path taken, at %s",
-            describe_self(machine).c_str(), describe_place(machine, a).c_str(),
-            place(machine.report, machine.self->site).c_str());
+            describe_self(machine).c_str(), describe_position(machine, a).c_str(),
+            describe_site(machine.report, machine.self->site).c_str());
     return;
   }
 }
@@ -247,20 +247,20 @@ bool shadow_read(Machine& machine, unsigned address, int bytes, Who me, bool laz
   }
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const Stamp& write = machine.shared_uses.last_write[a];
-    if (machine.shared_uses.pending[a].what != Under::nothing) {
+    if (machine.shared_uses.pending[a].what != InFlight::nothing) {
       report_pending(machine, a, me, "reads", false);
       return true;
     }
     if (write.epoch < machine.clocks.first) {
       if (lazily) {
         note_uninitialized(machine, Kind::uninitialized_shared_read, machine.self->site, [&] {
-          return describe_here(machine, me) + " reads " + describe_place(machine, a) + ", which was not written yet";
+          return describe_actor(machine, me) + " reads " + describe_position(machine, a) + ", which was not written yet";
         });
         whole = false;
         continue;
       }
       FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s reads %s, which was not written yet",
-              describe_here(machine, me).c_str(), describe_place(machine, a).c_str());
+              describe_actor(machine, me).c_str(), describe_position(machine, a).c_str());
       return true;
     }
     if (!machine.clocks.ordered(write.who, write.epoch, me) && !both_strong(machine, write, machine.self->site) &&
@@ -281,7 +281,7 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
   const bool same_value = from != nullptr && std::memcmp(there, from, static_cast<std::size_t>(bytes)) == 0;
   if (is_clear(machine, address, bytes, me, same_value)) return true;
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
-    if (machine.shared_uses.pending[a].what != Under::nothing) {
+    if (machine.shared_uses.pending[a].what != InFlight::nothing) {
       report_pending(machine, a, me, "writes", true);
       return false;
     }
@@ -345,8 +345,8 @@ bool check_async_write(Machine& machine, unsigned address, int bytes, Who me, co
     FINDING_OF_TWO(machine.report, missing_proxy_fence, machine.grade_of_missing_fences, machine.self->site, use->site,
                    "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. "
                    "The fence belongs behind the %s, before what says that the bytes are free",
-                   describe_here(machine, me).c_str(), instruction, describe_place(machine, a).c_str(),
-                   describe_here(machine, use->who).c_str(), wrote ? "wrote" : "read", place(machine.report, use->site).c_str(),
+                   describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
+                   describe_actor(machine, use->who).c_str(), wrote ? "wrote" : "read", describe_site(machine.report, use->site).c_str(),
                    wrote ? "the old bytes may come on top of the new ones" : "the read may see the new bytes",
                    wrote ? "write" : "read");
     return machine.grade_of_missing_fences == Grade::note;
@@ -433,7 +433,7 @@ void check_taken(Machine& machine, unsigned address, int bytes, Who me) {
     if (machine.shared_uses.last_write[a].epoch >= machine.clocks.first) continue;
     leave_undecided(machine);
     FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which was not written yet",
-            describe_here(machine, me).c_str(), describe_place(machine, a).c_str());
+            describe_actor(machine, me).c_str(), describe_position(machine, a).c_str());
     break;
   }
   check_known(machine, address, bytes);

@@ -15,9 +15,9 @@ struct Stamp {
   SiteIndex site;
 };
 // State of a byte: operations in flight to it, or the reason why it is not data.
-enum class Under : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
+enum class InFlight : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
 struct Pending {
-  Under what;
+  InFlight what;
   Who who;
   SiteIndex site;
 };
@@ -26,7 +26,7 @@ struct Pending {
 struct SharedUses : Unit {
   using Unit::Unit;
 
-  // Indexed by place: an address in the window, with the blocks of the cluster one after another. Stamps of earlier
+  // Indexed by position: an address in the windows of the cluster's blocks, which follow one another. Stamps of earlier
   // blocks are ignored.
   Stamp* last_write = nullptr;
   Pending* pending = nullptr;
@@ -64,7 +64,7 @@ struct SharedUses : Unit {
   PerBlock<std::unordered_map<unsigned, Racing>> racing{parking};
 };
 
-Stamp* reads_of(Machine& machine, unsigned actor);  // newest reads, by place; several lanes of an epoch are a group
+Stamp* reads_of(Machine& machine, unsigned actor);  // newest reads, by position; several lanes of an epoch are a group
 void reserve_shadow(Machine& machine);
 
 template <class T>
@@ -72,46 +72,46 @@ T* zeroed_array(Machine& machine, std::size_t count) {
   return static_cast<T*>(reserve_zeroed(machine, count * sizeof(T)));
 }
 
-constexpr unsigned nowhere = ~0u;  // the place of addresses outside of any block's shared memory
-// The position of bytes in the running thread's block, or in the block that the address contains. `touches`: the
-// running thread accesses it.
+constexpr unsigned no_position = ~0u;  // of addresses outside of any block's shared memory
+// The position of an address: in the running thread's block, or in the block whose rank the address contains.
+// `touches`: the running thread accesses the bytes.
 unsigned find(Machine& machine, std::uint32_t address, int bytes, bool touches = true);
-unsigned char* bytes_at(Machine& machine, unsigned place);
-std::string describe_place(Machine& machine, unsigned place);
+unsigned char* bytes_at(Machine& machine, unsigned position);
+std::string describe_position(Machine& machine, unsigned position);
 
-inline std::string describe_here(Machine& machine, Who who) { return describe(machine, who, machine.block_index); }
+inline std::string describe_actor(Machine& machine, Who who) { return describe(machine, who, machine.block_index); }
 // True if the actor is the async proxy: wgmma, or a bulk copy.
 inline bool by_engine(Machine& machine, Who who) { return warp_of(who) >= machine.clocks.warps; }
 
 // Checks and records an access of `me` at self->site; a problem is reported at most once. ``lazily``: an undefined
 // value is not a fault yet; it is recorded (note_uninitialized), and false is returned.
-bool shadow_read(Machine& machine, unsigned place, int bytes, Who me, bool lazily = false);
-// Returns whether there is no problem. Threads may write the same value with the same instruction: lanes of a warp, for
+bool shadow_read(Machine& machine, unsigned position, int bytes, Who me, bool lazily = false);
+// Returns true if there is no problem. Threads may write the same value with the same instruction: lanes of a warp, for
 // which "only one thread performs a write, and which thread does it is undefined" (CUDA Programming Guide, SIMT
 // architecture), and warps that hold copies of one value, as in Triton's layouts. ``from``: the written value. If it
 // differs only in its last bits from what the same instruction has written for another thread, `nearly` is set. If
 // another thread has written another value, `torn` is set, and it is a fault if any of the values is used before a
 // write after them all; without `torn`, immediately.
-bool check_write(Machine& machine, unsigned place, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr,
+bool check_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr,
                  bool* torn = nullptr);
 // The same for a write of the async proxy: a proxy fence must follow the threads' accesses to the bytes, including
 // reads.
-bool check_async_write(Machine& machine, unsigned place, int bytes, Who me, const char* instruction);
-void mark_written(Machine& machine, unsigned place, int bytes, Who me, SiteIndex site);
-void shadow_write(Machine& machine, unsigned place, int bytes, Who me, const void* from = nullptr);
-void shadow_update(Machine& machine, unsigned place, int bytes, Who me);  // for an atomic
+bool check_async_write(Machine& machine, unsigned position, int bytes, Who me, const char* instruction);
+void mark_written(Machine& machine, unsigned position, int bytes, Who me, SiteIndex site);
+void shadow_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr);
+void shadow_update(Machine& machine, unsigned position, int bytes, Who me);  // for an atomic
 // The same for a reduction by the async proxy in three steps: whether `me` comes after the last write that was not an
 // atomic, under later atomics; whether all its operands were written; and when it takes effect.
-bool check_under_atomics(Machine& machine, unsigned place, int bytes, Who me);
-void check_taken(Machine& machine, unsigned place, int bytes, Who me);
-void mark_updated(Machine& machine, unsigned place, int bytes, Stamp update);
+bool check_under_atomics(Machine& machine, unsigned position, int bytes, Who me);
+void check_taken(Machine& machine, unsigned position, int bytes, Who me);
+void mark_updated(Machine& machine, unsigned position, int bytes, Stamp update);
 void forget_earlier_writes(Machine& machine);
 // Called when a stored value is used; reports a finding if it is undefined.
-void check_known(Machine& machine, unsigned place, int bytes);
-void report_race(Machine& machine, unsigned place, Who me, const char* doing, const Stamp& other, const char* did,
+void check_known(Machine& machine, unsigned position, int bytes);
+void report_race(Machine& machine, unsigned position, Who me, const char* doing, const Stamp& other, const char* did,
                  Grade grade = Grade::fault, const char* why = "");
-// Reports an access of a thread to a byte that is not data (now or ever).
-void report_pending(Machine& machine, unsigned place, Who me, const char* doing, bool writing);
+// Reports a thread's access to a byte that has an operation in flight, or belongs to an mbarrier.
+void report_pending(Machine& machine, unsigned position, Who me, const char* doing, bool writing);
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction);
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction);
 void forget_remote_uses(Machine& machine);

@@ -46,7 +46,9 @@ These costs are added:
 - ``staged_bytes``: traffic of a launch before the kernel, at the speed of DRAM.
 
 If a step multiplies the result of another product (``chained``), its pipes overlap no more than the warps of a
-scheduler do, since each warp waits for its own result. Warpgroups that share an asynchronous unit reach it together, so
+scheduler do, since each warp waits for its own result. If the first product of a step runs ahead, a warp waits only for
+that part of its math (``exposed_products``). Of the rest of an SM, other instructions hide HIDDEN; one of ``r`` blocks
+has an ``r``-th of that math, and can hide all of it. Warpgroups that share an asynchronous unit reach it together, so
 none of them computes while it multiplies, unless they take turns (``ping_pong``). If the warps that copy a step's tiles
 take longer than its arithmetic (``copying_cycles``), the block waits for the difference.
 
@@ -98,6 +100,9 @@ CLUSTER_START = 1000.0  # more cycles to launch the blocks of a cluster, which w
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
 TURN = 420.0  # cycles in which neither of two alternating warpgroups multiplies, twice per step: alternation is
 # published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
+HIDDEN = 0.41  # share of the time of the last products of an SM that other instructions hide, if first products run
+# ahead. On an H100, running ahead shortens attention on 8,448 positions with heads of 128 from 4.02 to 3.54 ms (arXiv
+# 2407.08608, ablation of "GEMM-softmax pipelining"); the last products take 1.18 ms at the peak rate
 BOX_BARRIERS = 2  # barriers of a warpgroup per box: before and after it is written
 LAUNCH_SECONDS = 0.45e-6  # H100, 2026-11-27: a one-block kernel in a graph takes 1.18 us, the kernel alone 0.73
 _WARPGROUP = 4  # warps
@@ -388,10 +393,12 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     # Warpgroups without turns reach their products together: then all of them multiply, or none does. H100,
     # 2026-11-27: causal attention of 8 x 2048 x 128 takes 31.7 us, where overlapping warpgroups would take 22.
     own = np.maximum(np.floor(block.warps_of_scheduler), 1.0)
-    chain = pipes[:3].sum(axis=0) / own
+    hidden = (1.0 - w.exposed_products) * pipes[0] * np.minimum(HIDDEN * together, 1.0)
+    exposed = pipes[0] - hidden
+    chain = (exposed + np.maximum(hidden, pipes[1:3].sum(axis=0))) / own
     rest = np.maximum(pipes[1:3].max(axis=0), pipes[1:3].sum(axis=0) / own)
     lockstep = w.asynchronous & ~w.ping_pong & (own > 1)
-    chain = np.where(lockstep, pipes[0] + rest, chain)
+    chain = np.where(lockstep, exposed + np.maximum(hidden, rest), chain)
     alone = np.where(w.chained, np.maximum(alone, chain), alone)
     arrival = block.latency + block.load / n
     issued = np.where(w.copies_behind, alone, 0.0)

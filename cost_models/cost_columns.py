@@ -25,6 +25,7 @@ _REAL = (
         "box_buffers",
         "round_trips",
         "longest",
+        "exposed_products",
         "alone_trips",
     ),
     "copying_cycles",
@@ -78,6 +79,7 @@ class CostColumns:
     copying_cycles: FloatArray
     staged_bytes: FloatArray
     longest: FloatArray
+    exposed_products: FloatArray
     refills: BoolArray
     copies_behind: BoolArray
     chained: BoolArray

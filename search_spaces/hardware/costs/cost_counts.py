@@ -35,6 +35,7 @@ class CostCounts:
     cluster: int = 1  # blocks that start together, on SMs of one GPC
     refills: bool = True  # whether the arithmetic after a barrier waits for its operands from shared memory
     chained: bool = False  # whether a step multiplies results of another product of the same step
+    exposed_products: float = 1.0  # share of a chained step's math for which its warps wait, doing nothing else
     ping_pong: bool = False  # whether two warpgroups alternate: one multiplies while the other does everything else
     copies_behind: bool = False  # whether a load is issued after the arithmetic whose operands it overwrites
     special: float = 0.0  # warp instructions of the unit for special functions (ex2, rcp, tanh) per block, approximate

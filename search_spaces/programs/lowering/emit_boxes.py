@@ -17,6 +17,7 @@ from search_spaces.programs.lowering.refs import Ref
 from search_spaces.programs.planning.boxes import BoxedNumbers, has_copying_warp
 from search_spaces.programs.planning.instructions import WARPGROUP_ROWS, rows_of
 from search_spaces.programs.planning.ping_pong import alternates, alternating, phases
+from search_spaces.programs.planning.products_ahead import Ahead, ahead, runs_ahead
 from search_spaces.programs.planning.staging import StagedNumbers
 
 
@@ -28,6 +29,11 @@ class Boxes(TensorMemory):
         """Result ids of the products between which the other warpgroup multiplies; None without alternation."""
         number = alternating(self.inference) if self.boxed and alternates(self.values) else None
         return None if number is None else phases(self.inference, number)
+
+    @property
+    def ahead(self) -> Ahead | None:
+        """The loop whose first product runs ahead; None if each iteration runs all of its products."""
+        return ahead(self.inference) if self.boxed and runs_ahead(self.values) else None
 
     @property
     def producing(self) -> bool:
@@ -110,10 +116,7 @@ class Boxes(TensorMemory):
         self.code.add(self.barrier)
 
     def _box_ring(self, loop: ir.Loop, ring: list[BoxedNumbers], count: str) -> None:
-        types, initializer = ", ".join(copy_type(n) for n in ring), "{}"
         positions = [line for n in ring for line in position_code(self, n)]
-        for n in reversed(ring):
-            initializer = f"{{{self._box_copy(n)}, {initializer}}}"
         before, after = list[str](), list[str]()  # statements of the copying warp
         if self.launched:
             iterations, begun = f"turns_of_{loop.number}", f"begun_{loop.number}"
@@ -140,8 +143,10 @@ class Boxes(TensorMemory):
                 self.producer.append(everybody)
         self._written = True
         shared = f"shared + {self.memory.rings[loop.number]}u"
-        loads = f"tile::BoxLoads<{types}> loads_{loop.number}{initializer};"
+        type_, copies = self._box_loads(ring)
+        loads = f"{type_} loads_{loop.number}{copies};"
         arguments = f"[&](unsigned stage, {self.iteration_parameter(loop)}) {{"
+        by = "" if self.ahead is None else "_ahead"
         if self.sums_stay:
             self._before_tensor_loop(loop)
         elif in_flight:
@@ -153,7 +158,7 @@ class Boxes(TensorMemory):
                 "if (ptx::elect()) {",
                 *(f"  {line}" for line in positions),
                 f"  {loads}",
-                f"  tile::box_produce<{name}>(loads_{loop.number}, {shared}, {barriers}, {count});",
+                f"  tile::box_produce{by}<{name}>(loads_{loop.number}, {shared}, {barriers}, {count});",
                 "}",
                 "ptx::warp_sync();",
                 *after,
@@ -164,14 +169,33 @@ class Boxes(TensorMemory):
                 ring_at = f"{shared}, {barriers}, {self.done}"
                 self._enter(f"tile::tensor_consume<{name}>({ring_at}, {count}, warp, {arguments}", loop.source)
                 return
-            self._enter(f"tile::box_consume<{name}>({shared}, {barriers}, {count}, lane, {arguments}", loop.source)
+            call = f"tile::box_consume{by}<{name}>({shared}, {barriers}, {count}, lane, "
         else:
             for line in (*positions, loads):
                 self.code.add(line, loop.source)
-            self._enter(
-                f"tile::box_pipeline<{name}>(loads_{loop.number}, {shared}, {barriers}, {count}, warp, {arguments}",
-                loop.source,
-            )
+            call = f"tile::box_pipeline{by}<{name}>(loads_{loop.number}, {shared}, {barriers}, {count}, warp, "
+        if self.ahead is not None:
+            self._first_product_of_loop(self.ahead, ring, call)
+        else:
+            self._enter(call + arguments, loop.source)
+
+    def _box_loads(self, ring: list[BoxedNumbers]) -> tuple[str, str]:
+        """Return the type and the initialiser of the copies of a ring's operands."""
+
+        def of(some: list[BoxedNumbers]) -> tuple[str, str]:
+            initializer = "{}"
+            for n in reversed(some):
+                initializer = f"{{{self._box_copy(n)}, {initializer}}}"
+            return f"tile::BoxLoads<{', '.join(copy_type(n) for n in some)}>", initializer
+
+        if self.ahead is None:
+            return of(ring)
+        (first, of_first), (last, of_last) = of(ring[:1]), of(ring[1:])
+        return f"tile::LoadsAhead<{first}, {last}>", f"{{{of_first}, {of_last}}}"
+
+    def _first_product_of_loop(self, ahead: Ahead, ring: list[BoxedNumbers], call: str) -> None:
+        """Emit the head of a loop whose first product runs ahead, with its first product."""
+        raise NotImplementedError
 
     def _in_flight_iterations(self, loop: ir.Loop) -> None:
         """Emit the body of a loop that only accumulates products: one group of multiplications per iteration.

@@ -46,7 +46,12 @@ class PipelinedLoops(SharedLoops):
         outside, self.loop = self.loop, self._exchanging_in(loop, [*ring, *boxes])
         self.loops += 1
         if ring or boxes:
-            if boxes:
+            if boxes and self.ahead is not None:
+                ahead = self.ahead
+                boxes.sort(key=lambda n: not self._is_copied_ahead(n, ahead))
+                self._box_ring(loop, boxes, count)
+                self._ahead_iterations(ahead, boxes)
+            elif boxes:
                 self._box_ring(loop, boxes, count)
                 self._iterations(loop, boxes)
                 if self.launched:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from search_spaces.launches.operand import Operand
 from search_spaces.programs.language import ir
-from search_spaces.programs.lowering.emit_products import Products
+from search_spaces.programs.lowering.emit_ahead import ProductsAhead
 from search_spaces.programs.planning.boxes import has_copying_warp
 from search_spaces.programs.planning.scratch import LAST_BLOCK
 from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, PARTS_OF_TILE, Split
 
 
-class SharedLoops(Products):
+class SharedLoops(ProductsAhead):
     """Partial results of split loops, in registers and in memory."""
 
     def _fetch_part(self, operation: ir.FetchPart) -> None:

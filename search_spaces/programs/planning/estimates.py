@@ -22,6 +22,7 @@ from search_spaces.programs.planning.distributions import (
 )
 from search_spaces.programs.planning.instructions import fragments, in_tensor_memory, is_boxed, is_wmma
 from search_spaces.programs.planning.memory import across_bytes
+from search_spaces.programs.planning.products_ahead import ahead
 from search_spaces.programs.planning.scans import scan_bytes
 from search_spaces.programs.planning.splits import combining_loop, fetched_states
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
@@ -97,6 +98,7 @@ class Needs:
     Attributes:
         registers: Lower bound of the registers per thread.
         fragments: Those of these registers that hold the fragments of a step.
+        in_flight: Further registers if a product runs ahead: the left operand of the last product of an iteration.
         tiles: Shapes of the tiles that are exchanged, by the outermost loop around them (None: outside of loops).
         joined: Bytes of other exchanges, by the same loop and then by the result of a reduction across warps. Key None
             stands for reading wmma's sums, STORED_A for a computed operand of tcgen05. Excludes ``sums``.
@@ -106,6 +108,7 @@ class Needs:
 
     registers: int = 0
     fragments: int = 0
+    in_flight: int = 0
     tiles: Mapping[int | None, frozenset[tuple[int, int]]] = field(default_factory=dict)
     joined: Mapping[int | None, Mapping[int | str | None, int]] = field(default_factory=dict)
     sums: Mapping[int, int] = field(default_factory=dict)
@@ -132,6 +135,7 @@ def _needs(inference: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
     return Needs(
         _registers(inference, distributions, used),
         _fragments(inference, distributions),
+        _in_flight(inference, distributions),
         *_exchanges(inference, distributions, used),
     )
 
@@ -281,6 +285,16 @@ def _fragments(inference: Inference, distributions: Distributions) -> int:
             most, lefts * row.a.registers * product.fragments[0] + rights * row.b.registers * product.fragments[1]
         )
     return most
+
+
+def _in_flight(inference: Inference, distributions: Distributions) -> int:
+    """Return the registers of the operand that a product reads while the next iteration computes its successor."""
+    loop = ahead(inference)
+    if loop is None:
+        return 0
+    left = loop.last.a
+    spread = Spread("left", left.shape, inference.product_of[loop.last.result.id])
+    return distributions.of(spread).registers * left.dtype.bits // 32
 
 
 def outermost(inference: Inference, around: Iterable[int]) -> int | None:

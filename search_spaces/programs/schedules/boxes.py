@@ -40,6 +40,8 @@ from search_spaces.programs.planning.instructions import (
 from search_spaces.programs.planning.memory import stage_names
 from search_spaces.programs.planning.ping_pong import PARAMETER as PING_PONG
 from search_spaces.programs.planning.ping_pong import WARPGROUPS, alternating
+from search_spaces.programs.planning.products_ahead import PARAMETER as PRODUCTS_AHEAD
+from search_spaces.programs.planning.products_ahead import ahead
 from search_spaces.programs.planning.splits import accumulating
 from search_spaces.programs.planning.staging import SHARED
 from search_spaces.programs.planning.tensor_memory import tensor_columns, why_not_in_tensor_memory
@@ -71,7 +73,11 @@ def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
     )
     if alone and may_alternate(choices) and not any(map(in_tensor_memory, choices.boxed_instructions(device))):
         doc = "whether two warpgroups alternate at the tensor cores"
-        return filled, ordinal(PING_PONG, (0, 1), doc, before=0)
+        alternate = ordinal(PING_PONG, (0, 1), doc, before=0)
+        if not may_run_ahead(choices):
+            return filled, alternate
+        doc = "iterations by which the first product runs ahead, while the last one is still in flight"
+        return filled, alternate, ordinal(PRODUCTS_AHEAD, (0, 1), doc, before=0)
     if not may_overlap_iterations(choices):
         return (filled,)
     return filled, ordinal(
@@ -87,6 +93,11 @@ def may_overlap_iterations(choices: Choices) -> bool:
 def may_alternate(choices: Choices) -> bool:
     """Return True if two warpgroups may alternate at the tensor cores in the program's only loop."""
     return all(alternating(inference) is not None for inference in choices.inferences.values())
+
+
+def may_run_ahead(choices: Choices) -> bool:
+    """Return True if the first product of the ring's loop may run ahead."""
+    return all(ahead(inference) is not None for inference in choices.inferences.values())
 
 
 def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
@@ -159,6 +170,8 @@ def box_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
             rules.append(_flight_rule(stage_names(choices.first)))
         if any(parameter.name == PING_PONG for parameter in filling(choices, device)):
             rules.append(_ping_pong_rule(choices, device))
+        if any(parameter.name == PRODUCTS_AHEAD for parameter in filling(choices, device)):
+            rules.append(_ahead_rule(choices))
     return tuple(rules)
 
 
@@ -345,4 +358,37 @@ def _ping_pong_rule(choices: Choices, device: Device) -> Rule:
         why_not,
         "all warpgroups reach the same barriers",
         names={**names, "ping_pong": PING_PONG, "filled_by": "filled_by"},
+    )
+
+
+def _ahead_rule(choices: Choices) -> Rule:
+    untaken = next((s.name for s in boxed_operands(choices) if s.loop is not None and not can_use_tma(s)), None)
+
+    def why_not(products_ahead: int, filled_by: str, stages: int, ping_pong: int, scratch: int) -> str | None:
+        if not products_ahead:
+            return None
+        if filled_by == BY_THREADS or untaken is not None:
+            return "a product that runs ahead needs TMA for the tiles of all operands"
+        if stages < 2:
+            return "a product that runs ahead reads one stage while another is filled"
+        if ping_pong:
+            return "alternating warpgroups already overlap their products with other operations"
+        if scratch:
+            return "the loop exchanges values through shared memory, whose barriers would wait for all products"
+        return None
+
+    loop = alternating(choices.first)
+    suffix = next(suffix for suffix, number in exchange_loops(choices.first).items() if number == loop)
+    (stages,) = stage_names(choices.first).values()
+    return Rule.refusing(
+        PRODUCTS_AHEAD,
+        why_not,
+        "a product can run ahead of the operations that use its result",
+        names={
+            "products_ahead": PRODUCTS_AHEAD,
+            "filled_by": "filled_by",
+            "stages": stages,
+            "ping_pong": PING_PONG,
+            "scratch": scratch_name(suffix),
+        },
     )

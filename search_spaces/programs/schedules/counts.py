@@ -25,6 +25,7 @@ from search_spaces.programs.planning.instructions import WARPS, fragments, is_bo
 from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.ping_pong import alternates
+from search_spaces.programs.planning.products_ahead import exposed_products, runs_ahead
 from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import Split, combining_loop, split_of
 from search_spaces.programs.planning.staging import StagedNumbers, in_shared
@@ -167,6 +168,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         round_trips=trips,
         drain_instructions=ending,
         chained=main is not None and _chained(inference, main),
+        exposed_products=exposed_products(inference) if runs_ahead(config) else 1.0,
         ping_pong=alternates(config),
         longest=1.0 if main is None or launched else max(1.0, _longest(inference, main, each, parts_of_tile) / stretch),
         run_bytes=_run_bytes([placed_operand(inference, s, config, distributions) for s in staged.values()]),

@@ -25,6 +25,7 @@ from search_spaces.programs.planning.memory import (
     SHARED_LAYOUTS,
     stage_names,
 )
+from search_spaces.programs.planning.products_ahead import PARAMETER as PRODUCTS_AHEAD
 from search_spaces.programs.planning.splits import ALL, LAUNCHES, LONG, SPLITS, TILES, shared_loop
 from search_spaces.programs.planning.staging import REGISTERS, SHARED
 from search_spaces.programs.planning.tails import MASKED, PEELED, peelable, tail_names
@@ -228,13 +229,17 @@ def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]
     registers = each_needs(choices, lambda _, needs: needs.registers)
     step_registers = each_needs(choices, lambda _, needs: needs.fragments)
 
-    def live(fragment_buffers: IntArray | int = 1, **values: Column) -> IntArray:
+    in_flight = each_needs(choices, lambda _, needs: needs.in_flight)
+    known = [p.name for p in parameters(problem, device)]
+
+    def live(fragment_buffers: IntArray | int = 1, products_ahead: IntArray | int = 0, **values: Column) -> IntArray:
         total: IntArray = registers(**values) + (fragment_buffers - 1) * step_registers(**values)
-        return total
+        return total if PRODUCTS_AHEAD not in known else total + products_ahead * in_flight(**values)
 
     buffers = {p.name: p.name for p in fragment_buffers(choices)}
+    runs_ahead = {PRODUCTS_AHEAD: PRODUCTS_AHEAD} if PRODUCTS_AHEAD in known else {}
     doc = "registers of values (lower bound)"
-    listed.append(Attribute("live_registers", live, doc, names={**shaping, **buffers}))
+    listed.append(Attribute("live_registers", live, doc, names={**shaping, **buffers, **runs_ahead}))
     if buffers:
         doc = "registers of the fragments of one step"
         listed.append(Attribute(STEP_REGISTERS, step_registers, doc, names=shaping))

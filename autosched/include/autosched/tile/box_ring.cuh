@@ -186,6 +186,113 @@ __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, 
   box_consume<C>(shared, barriers, steps, 0, lane, body);
 }
 
+// Loads of a loop whose first product runs an iteration ahead: stage t has the tiles that the first product of iteration
+// t reads (First), then those that the last product of iteration t - 1 reads (Last). `steps` iterations need steps + 1
+// stages: the first one has no tiles of Last, and the last one none of First.
+template <class First, class Last>
+struct LoadsAhead {
+  First first;
+  Last last;
+  __device__ __forceinline__ void fill(unsigned tile, unsigned full, int t, int steps) const {
+    const int bytes = (t < steps ? First::tma_bytes : 0) + (t > 0 ? Last::tma_bytes : 0);
+    ptx::mbarrier_arrive_expect_tx(full, unsigned(bytes));
+    if (t < steps) first.fetch(tile, full);
+    if (t > 0) last.fetch(tile + unsigned(First::tma_bytes), full);
+  }
+  __device__ __forceinline__ void advance(int t) {
+    first.advance();
+    if (t > 0) last.advance();
+  }
+};
+
+// Whether a next iteration exists, as a type.
+template <bool Is>
+struct More {
+  static constexpr bool value = Is;
+};
+
+// Runs `steps` iterations whose first product runs ahead. `first(stage)` multiplies for iteration 0 and waits. `body(more,
+// stage, iteration, ready)` executes the rest of an iteration, and issues the first product of the next one if `more`.
+// It calls `ready` before it uses the stage or the sums of the last product, which are in flight between iterations.
+// `proceed` waits for the stage, and gives back the previous one if there is one.
+template <class C, class Proceed, class FirstProduct, class Body>
+__device__ __forceinline__ void run_ahead(BoxPlace<C>& place, int steps, const Proceed& proceed, const FirstProduct& first,
+                                          const Body& body) {
+  proceed(false);
+  first(place.tile);
+  place.advance();
+  const auto ready = [&] {
+    ptx::wgmma_wait_group<0>();  // the last product of the previous iteration has read its stage
+    proceed(true);
+  };
+#pragma unroll 1
+  for (int s = 0; s < steps - 1; ++s, place.advance()) body(More<true>{}, place.tile, s, ready);
+  body(More<false>{}, place.tile, steps - 1, ready);
+  ptx::wgmma_wait_group<0>();
+}
+
+// All threads multiply, and one of them issues the copies.
+template <class C, class Loads, class FirstProduct, class Body>
+__device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared, unsigned barriers, int steps, int warp,
+                                                   const FirstProduct& first, const Body& body) {
+  static_assert(C::stages >= 2, "rule products_ahead: a product reads one stage while another is filled");
+  if (steps <= 0) return;
+  BoxPlace<C> place(shared, barriers), next(shared, barriers);
+  int filled = 0;
+  const auto fill = [&] {
+    if (filled > steps) return;
+    if (warp == 0 && ptx::elect()) loads.fill(next.tile, next.full(), filled, steps);
+    loads.advance(filled);
+    next.advance();
+    ++filled;
+  };
+#pragma unroll 1
+  for (int s = 0; s < C::stages - 1; ++s) fill();
+  run_ahead(
+      place, steps,
+      [&](bool gives_back) {
+        if (gives_back) ptx::barrier_sync();  // all threads have finished with the previous stage
+        fill();
+        wait_phase(place.full(), place.parity);
+      },
+      first, body);
+}
+
+// One thread of the producer warp fills each stage as soon as it is empty.
+template <class C, class Loads>
+__device__ __forceinline__ void box_produce_ahead(Loads& loads, unsigned shared, unsigned barriers, int steps) {
+  if (steps <= 0) return;
+  BoxPlace<C> place(shared, barriers);
+#pragma unroll 1
+  for (int t = 0; t <= steps; ++t, place.advance()) {
+    while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // in the first round all stages are empty
+    }
+    loads.fill(place.tile, place.full(), t, steps);
+    loads.advance(t);
+  }
+}
+
+// The warps that multiply, with a producer warp.
+template <class C, class FirstProduct, class Body>
+__device__ __forceinline__ void box_consume_ahead(unsigned shared, unsigned barriers, int steps, int lane,
+                                                  const FirstProduct& first, const Body& body) {
+  static_assert(C::stages >= 2, "rule products_ahead: a product reads one stage while another is filled");
+  if (steps <= 0) return;
+  BoxPlace<C> place(shared, barriers);
+  unsigned unreleased = 0;
+  run_ahead(
+      place, steps,
+      [&](bool gives_back) {
+        if (gives_back) {
+          ptx::warp_sync();  // all lanes have waited for the products that read the stage
+          if (lane == 0) ptx::mbarrier_arrive(unreleased);
+        }
+        unreleased = place.empty();
+        wait_phase(place.full(), place.parity);
+      },
+      first, body);
+}
+
 // Two warpgroups alternate on the tensor cores, beginning with the first one. Each waits for the other once before the
 // loop and once in each iteration; both have the same number of iterations.
 constexpr int first_turn_barrier = 3, turn_threads = 256;

@@ -15,7 +15,7 @@ from search_spaces.programs.lowering.contraction import fused_products, fused_su
 from search_spaces.programs.lowering.emit_loops import PipelinedLoops
 from search_spaces.programs.lowering.function_code import function_code
 from search_spaces.programs.lowering.in_place import read_in_place
-from search_spaces.programs.lowering.packed_numbers import fours, stored_bytes, widened
+from search_spaces.programs.lowering.packed_numbers import FROM_BYTE, fours, stored_bytes, widened
 from search_spaces.programs.lowering.refs import Ref, argument_name, constant, register_type
 from search_spaces.programs.planning.splits import fetched_states
 from search_spaces.programs.planning.uniform import always
@@ -219,7 +219,7 @@ class Emitter(PipelinedLoops):
         if to.bits == 16 and stored is not None and self.is_packed(to, operand):
             return widened(self, stored, to, self.of(spread).registers, source)
         if to.is_float and ref.kind == "packed" and ref.dtype.bits == 8:
-            return Ref("inline", "float({0})", to, parts=(ref,))
+            return Ref("inline", FROM_BYTE, to, parts=(ref,))
         if to.bits == 16:
             narrow = Ref(ref.kind, ref.name, to, ref.table, True, ref.parts)
             if ref.rough or ref.kind == "packed":  # already rounded to another type

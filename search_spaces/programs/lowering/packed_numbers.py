@@ -5,9 +5,11 @@ from __future__ import annotations
 from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
+from search_spaces.programs.lowering.elements import Text
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref
 
+FROM_BYTE = "float({0})"  # code of the conversion of a stored byte
 STEP = 16  # columns that one pair of each word of a span yields
 
 
@@ -30,21 +32,50 @@ def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Dis
     of_registers_alone = all(c % STEP + last < STEP for c in columns)  # then steps are known here, not to the compiler
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
+    last_of = (lambda r: other.text(code, r)) if times else _scales(emitter, other, to, operation.source)
 
     def text(r: str) -> str:
         step = code.at(steps, r)
         if not of_registers_alone:
             step = f"({column.text(code, r)}) / {STEP} % {count.name} + {first.name}"
-        return f"{name}[{r} / 2] = tile::{function}({words.text(code, r)}, {step}, {other.text(code, r)});"
+        return f"{name}[{r} / 2] = tile::{function}({words.text(code, r)}, {step}, {last_of(r)});"
 
     scattered = [*words.scattered, *other.scattered]
     code.each(of.registers, text, operation.source, width=2, writes=name, scattered=scattered)
     return Ref("packed", name, to)
 
 
+def _scales(emitter: EmitterBase, scale: Ref, to: DType, source: ir.Source) -> Text:
+    """Emit the conversion of scales, two at a time if they are packed bytes.
+
+    Args:
+        emitter: Emitter of the kernel.
+        scale: The scale of each number, equal for both numbers of a pair.
+        to: "f16" or "bf16".
+        source: Line of the program.
+
+    Returns:
+        The last arguments of ``fp4_pair`` for each register of the numbers.
+    """
+    code = emitter.code
+    bytes_ = scale.parts[0] if scale.kind == "inline" and scale.name == FROM_BYTE else scale
+    table = bytes_.table
+    if bytes_.kind != "packed" or bytes_.dtype.bits != 8 or table is None:
+        return lambda r: f"tile::fp4_scales<{to.c_name}>({scale.text(code, r)}), false"
+    count = 2 * (max(table) // 2 + 1)
+    name = emitter.declare("w", "unsigned", count // 2)
+
+    def text(r: str) -> str:
+        return f"{name}[{r} / 2] = tile::fp4_scales<{to.c_name}>({bytes_.name}[{r} / 4], {r} % 4 == 2);"
+
+    code.each(count, text, source, width=2, writes=name)
+    code.flush()  # numbers read scales in another order
+    return lambda r: f"{name}[{code.at(table, r)} / 2], {code.at(table, r)} % 2 == 1"
+
+
 def stored_bytes(value: Ref) -> Ref | None:
     """Return the packed bytes from which a value is converted, if pairs are adjacent; else None."""
-    bytes_ = value.parts[0] if value.kind == "inline" and value.name == "float({0})" else value
+    bytes_ = value.parts[0] if value.kind == "inline" and value.name == FROM_BYTE else value
     if bytes_.kind != "packed" or bytes_.dtype.bits != 8:
         return None
     table = bytes_.table

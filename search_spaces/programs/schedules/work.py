@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from search_spaces.hardware.costs.bank_conflicts import fragment_traffic
 from search_spaces.hardware.costs.data_movement import CopyPlan
 from search_spaces.hardware.costs.transactions import SECTOR_BYTES, WIDEST_BYTES
+from search_spaces.hardware.dtypes import DType
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
@@ -54,6 +55,10 @@ OTHER_PREFIXES = (
     "tail",
     "intrinsic",
 )  # prefixes of other parameters that affect it
+# Instructions per element, counted in kernels that NVRTC 13.5 compiled for sm_90a. Pairs are converted together.
+ROUNDED = 0.5  # f32 to f16 or bf16
+WIDENED = {("e4m3", "bf16"): 2.0, ("i8", "f16"): 1.25}  # bytes to 16 bits, with f32 between them in the program
+SCALE = {"f16": 1.25, "bf16": 3.25}  # e4m3 scales of e2m1 numbers of these types; 0.75 of it gather four in a word
 WMMA_WAVEFRONTS = 8  # to store or load a 16 x 16 fragment in f32
 WMMA_READ = 12  # instructions that store such a fragment, wait, and load it again
 STORE_WORD = 2  # instructions that store a word of a computed operand, with its address: an assumption
@@ -111,6 +116,7 @@ class _Counter(BlockWork):
         self.iterations = inference.trace.iterations()
         self.peeled = peeled(inference, values)
         self.masking = masking(inference)
+        self.scales = _scales_of_fp4(inference)
         self.inside = False  # inside of a loop
         self.unstaged_bytes = 0.0  # bytes that loops load to registers and wait for in every iteration
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []  # source, target, repetitions
@@ -263,8 +269,7 @@ class _Counter(BlockWork):
             match operation:
                 case ir.Map(_, function):
                     executed = of.registers * warps * times * self.masking.get(result.id, 1.0)
-                    rounding = 0.5 if result.dtype.bits == 16 else 0.0
-                    cost = rounding if function == "cast" else FUNCTIONS[function].cost
+                    cost = self._cast(operation) if function == "cast" else FUNCTIONS[function].cost
                     self.instructions += cost * executed
                     if function != "cast":
                         self.special += FUNCTIONS[function].special * executed
@@ -291,6 +296,20 @@ class _Counter(BlockWork):
             for spread in self.inference.wanted.get(result.id, []):
                 if spread != self.inference.natural[result.id]:
                     self._move(own, self.distributions.of(spread), times)
+
+    def _cast(self, operation: ir.Map) -> float:
+        """Return the instructions per element of a cast."""
+        to, (value,) = operation.result.dtype, operation.arguments
+        if operation.result.id in self.scales:
+            return SCALE[self.scales[operation.result.id].name]
+        if to.bits != 16:
+            return 0.0
+        assert isinstance(value, ir.Value)
+        definition = self.inference.definitions.get(value.id)
+        if isinstance(definition, ir.Map) and definition.function == "cast":
+            (value,) = definition.arguments
+            assert isinstance(value, ir.Value)
+        return WIDENED.get((value.dtype.name, to.name), ROUNDED)
 
     def _move(self, source: Distribution, target: Distribution, times: float, shared: bool = False) -> None:
         """Count the redistribution of a value; ``shared``: always through shared memory."""
@@ -352,6 +371,22 @@ class _Counter(BlockWork):
             self._move(of, target, times)
             of = target
         self._direct(of, operation.window, times, True)
+
+
+@cache
+def _scales_of_fp4(inference: Inference) -> dict[int, DType]:
+    """Return the results of casts that are scales of e2m1 numbers, with the types of these numbers."""
+    scales = {}
+    for operation in inference.definitions.values():
+        if isinstance(operation, ir.Map) and operation.function.startswith("fp4_"):
+            value = operation.arguments[-1]
+            while isinstance(value, ir.Value) and isinstance(
+                definition := inference.definitions.get(value.id), ir.Broadcast
+            ):
+                value = definition.value
+            if isinstance(value, ir.Value):
+                scales[value.id] = operation.result.dtype
+    return scales
 
 
 def placed_operand(

@@ -29,12 +29,16 @@ VALUES = {
 FORMATS = {
     "int4, f16": FEW,
     "int4, bf16": replace(FEW, dtype="bf16"),
+    "nvf4, f16": replace(FEW, weights="nvf4", group=16),
+    "nvf4, bf16": replace(FEW, weights="nvf4", group=16, dtype="bf16"),
 }
+OF_SCALES = {"layout_scale": "transpose", "copy_scale": "cp.async", "vector_scale": 8, "copy_columns_scale": 8}
 
 
 def schedule(problem: QuantizedMatmul) -> Schedule:
     """Return a schedule that is fast on an H100."""
-    return Schedule.from_json("quantized_matmul", VALUES | {"intrinsic": f"mma_m16n8k16_{problem.dtype}"})
+    values = VALUES | {"intrinsic": f"mma_m16n8k16_{problem.dtype}"}
+    return Schedule.from_json("quantized_matmul", values | OF_SCALES if problem.weights == "nvf4" else values)
 
 
 def kernel_of(problem: QuantizedMatmul) -> GeneratedKernel:
@@ -83,6 +87,10 @@ def test_constants_known_to_ptxas_take_more_instructions() -> None:
 FAULTS = {
     "another byte of the exponent": ("tile/values.cuh", "prmt<0x5250>", "prmt<0x5240>", "int4, f16"),
     "the numbers of a lower byte": ("tile/values.cuh", "prmt<0x5351>", "prmt<0x5250>", "int4, f16"),
+    "codes of another pair": ("tile/values.cuh", "unsigned(word) >> 8;", "unsigned(word) >> 4;", "nvf4, bf16"),
+    "a sign at another bit": ("tile/values.cuh", "* 0x1040u", "* 0x0840u", "nvf4, bf16"),
+    "the scale of the row above": ("tile/values.cuh", "ptx::low_twice(scales)", "ptx::high_twice(scales)", "nvf4, f16"),
+    "scales of another power of two": ("tile/values.cuh", "0x77807780u", "0x77007700u", "nvf4, bf16"),
     "a constant that depends on the warp": ("ptx/thread.cuh", "thread >> 10", "thread >> 5", "int4, bf16"),
 }
 

@@ -43,6 +43,18 @@ __device__ __forceinline__ unsigned prmt(unsigned a, unsigned b) {
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "n"(Selected));
   return y;
 }
+// Returns the lower or the upper half of a register twice. ptxas makes the selection a modifier of an arithmetic
+// instruction that reads the result; a prmt would remain.
+__device__ __forceinline__ unsigned low_twice(unsigned x) {
+  unsigned y;
+  asm("{\n  .reg .b16 low, high;\n  mov.b32 {low, high}, %1;\n  mov.b32 %0, {low, low};\n}" : "=r"(y) : "r"(x));
+  return y;
+}
+__device__ __forceinline__ unsigned high_twice(unsigned x) {
+  unsigned y;
+  asm("{\n  .reg .b16 low, high;\n  mov.b32 {low, high}, %1;\n  mov.b32 %0, {high, high};\n}" : "=r"(y) : "r"(x));
+  return y;
+}
 // 2 to the power x, to about 2 ulp; subnormal results are zero.
 __device__ __forceinline__ float ex2_approx_ftz(float x) {
   float y;

@@ -12,7 +12,7 @@ __device__ __forceinline__ unsigned thread_anew() {
 }
 
 // Returns a constant in a register, for instructions with two constants, of which only one can be part of the
-// instruction. ptxas (CUDA 13.2) moves a constant that it knows to a register before each use in a loop. It does not
+// instruction. ptxas (CUDA 13.5) moves a constant that it knows to a register before each use in a loop. It does not
 // know that the index of a thread is below 1024.
 template <unsigned Constant>
 __device__ __forceinline__ unsigned in_register() {

@@ -212,19 +212,6 @@ __device__ __forceinline__ float fp4(int word, int column, int first, int count,
   const float size = exponent ? float(2 + (code & 1) << exponent) * 0.25f : float(code & 1) * 0.5f;
   return (code & 8 ? -size : size) * scale * 6.10351562e-05f;
 }
-// The same for an even column and the next one, as two T in a word. Sign, exponent and mantissa bits of e2m1 are
-// inserted at the lowest exponent bits of T, which gives the number times 2^-14 (f16) or 2^-126 (bf16).
-template <class T>
-__device__ __forceinline__ unsigned fp4_pair(int word, int step, float scale) {
-  const unsigned last = unsigned(word) << (12 - 4 * step), sign = last & 0x80008000u;
-  if constexpr (is_same<T, f16>) {
-    const unsigned bits = (last >> 3 & 0x0e000e00u) | sign, both = packed<f16>(scale, scale);
-    return static_cast<unsigned>(ptx::fma_rn(f16x2(bits), f16x2(both), f16x2(0x80008000u)));
-  } else {
-    const float larger = scale * 5.19229686e+33f;  // 2^112
-    return ptx::fma_rn_bf16x2((last >> 6 & 0x01c001c0u) | sign, packed<bf16>(larger, larger), 0x80008000u);
-  }
-}
 // Loads V bytes of shared memory to the elements from r on of an array with four elements per word.
 template <int V>
 __device__ __forceinline__ void get_bytes(unsigned* words, int r, unsigned address) {
@@ -260,6 +247,34 @@ __device__ __forceinline__ unsigned widened(unsigned word, bool upper) {
     }
 #endif
     return packed<T>(float(Element<From>::of(pair & 0xffu)), float(Element<From>::of(pair >> 8 & 0xffu)));
+  }
+}
+// Factors of `fp4_pair`: two e4m3 numbers, the two lower or the two upper bytes of a word, as two T in a word. Those of
+// bf16 are times 2^112.
+template <class T>
+__device__ __forceinline__ unsigned fp4_scales(unsigned word, bool upper) {
+  const unsigned scales = widened<T, e4m3>(word, upper);
+  return is_same<T, f16> ? scales : ptx::fma_rn_bf16x2(scales, 0x77807780u, 0x80008000u);
+}
+template <class T>
+__device__ __forceinline__ unsigned fp4_scales(float scale) {
+  const float factor = is_same<T, f16> ? scale : scale * 5.19229686e+33f;  // 2^112
+  return packed<T>(factor, factor);
+}
+// Returns the number of `fp4` for an even column and the next one, as two T in a word, with the lower or the upper of
+// two factors. Sign, exponent and mantissa bits of e2m1 are inserted at the lowest exponent bits of T, which gives the
+// number times 2^-14 (f16) or 2^-126 (bf16).
+template <class T>
+__device__ __forceinline__ unsigned fp4_pair(int word, int step, unsigned scales, bool upper) {
+  const unsigned both = upper ? ptx::high_twice(scales) : ptx::low_twice(scales);
+  if constexpr (is_same<T, f16>) {
+    const unsigned last = unsigned(word) << (12 - 4 * step), bits = (last >> 3 & 0x0e000e00u) | (last & 0x80008000u);
+    return static_cast<unsigned>(ptx::fma_rn(f16x2(bits), f16x2(both), f16x2(0x80008000u)));
+  } else {
+    // One product shifts a code twice: by 6 for exponent and mantissa, and by 12 for the sign. No bits overlap.
+    const unsigned codes = step < 2 ? unsigned(word) : unsigned(word) >> 8;
+    const unsigned shifted = step % 2 ? (codes & 0x00f000f0u) * 0x104u : (codes & 0x000f000fu) * 0x1040u;
+    return ptx::fma_rn_bf16x2(shifted & 0x81c081c0u, both, 0x80008000u);
   }
 }
 // Returns the bits of V 8-bit numbers of type T.

@@ -23,7 +23,8 @@ from search_spaces.spaces.parameters import Value
 OuterLoop = int | None  # the outermost loop around an exchange, or None outside of loops
 Exchange = tuple[int, int] | int | str | None  # key of an exchange: shape of a tile, result of a reduction, or name
 ALIGNMENT = 128
-MOST_STAGES = 5
+STAGES = (1, 2, 3, 4, 5)  # choices for a ring
+MANY_STAGES = 8  # one more choice for a ring with numbers that are stored in few bytes
 EARLY_COPIES = "early_copies"  # 1 if a ring is filled for a block's next tile during the store of results
 EXCHANGES = (
     "pad(4,1)",
@@ -64,7 +65,7 @@ def barrier_bytes(inference: Inference) -> int:
     """
     names = {s.name for s in inference.staged.values() if s.loop is None}
     products = sum(isinstance(operation, Mma) for operation in inference.definitions.values())
-    return aligned(8 * (2 * MOST_STAGES * len(stage_names(inference)) + len(names) + products + 1), 256)
+    return aligned(8 * (2 * MANY_STAGES * len(stage_names(inference)) + len(names) + products + 1), 256)
 
 
 def aligned(size: int, to: int = ALIGNMENT) -> int:
@@ -143,6 +144,16 @@ def stage_names(inference: Inference) -> dict[int, str]:
     """Return the name of the parameter for each ring's number of stages, by loop number."""
     loops = [loop for loop in inference.loops if any(s.loop == loop for s in inference.staged.values())]
     return {loop: "stages" if len(loops) == 1 else f"stages_{i + 1}" for i, loop in enumerate(loops)}
+
+
+def stage_counts(inference: Inference, loop: int) -> tuple[int, ...]:
+    """Return the choices for the number of stages of a loop's ring.
+
+    Stages with numbers that are stored in few bytes, and converted in registers, are small. Then five of them are too
+    few bytes in flight to reach the bandwidth of DRAM.
+    """
+    small = any(s.loop == loop and s.converted for s in inference.staged.values())
+    return (*STAGES, MANY_STAGES) if small else STAGES
 
 
 def stages_of(inference: Inference, values: Mapping[str, Value]) -> dict[int, int]:

@@ -21,8 +21,8 @@ from search_spaces.programs.planning.choices import Choices, choices_of, unique_
 from search_spaces.programs.planning.instructions import SUBGROUPS, is_boxed
 from search_spaces.programs.planning.memory import (
     EXCHANGES,
-    MOST_STAGES,
     SHARED_LAYOUTS,
+    stage_counts,
     stage_names,
 )
 from search_spaces.programs.planning.products_ahead import PARAMETER as PRODUCTS_AHEAD
@@ -110,11 +110,11 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         listed += _of_operand(s)
     for array in first.trace.shared:
         listed.append(categorical(f"layout_{array.name}", SHARED_LAYOUTS, f"shared-memory layout of {array.name}"))
-    for name in stage_names(first).values():
+    for loop, name in stage_names(first).items():
         listed.append(
             ordinal(
                 name,
-                range(1, MOST_STAGES + 1),
+                stage_counts(first, loop),
                 "number of pipeline stages: steps of the loop in shared memory at a time",
             )
         )

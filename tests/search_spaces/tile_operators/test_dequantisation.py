@@ -14,6 +14,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 from search_spaces.spaces.schedule import Schedule
+from search_spaces.tile_operators.grouped_matmul import GroupedMatmul
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.tile_template import tile_template
 
@@ -82,6 +83,17 @@ def test_constants_known_to_ptxas_take_more_instructions() -> None:
     problem = replace(FORMATS["int4, f16"], n=6144, k=4096)
     known = with_header(kernel_of(problem), "autosched/ptx/thread.cuh", "(thread >> 10) + Constant", "Constant")
     assert excess(problem, known) > 0.2
+
+
+def test_rings_of_narrow_weights_may_have_more_stages() -> None:
+    template = tile_template(QuantizedMatmul)
+    narrow = template.space(replace(FEW, k=4096), H100).sample(200, 1)
+    assert {s.integer("stages") for s in narrow} > {5, 8}
+    wide = tile_template(GroupedMatmul).space(GroupedMatmul(m=512, n=256, k=4096, groups=2), H100).sample(200, 1)
+    assert max(s.integer("stages") for s in wide) == 5
+    problem = replace(FEW, k=2048)
+    deep = schedule(problem).replace(stages=8)
+    assert outcome(problem, template.kernel(problem, deep, H100)) == "ok"
 
 
 FAULTS = {

@@ -101,6 +101,10 @@ def _runs(
                 return
     first, rest = whole_runs(small, cut, settings)
     yield from first
+    if small != problem and template.long_proxy is not None:
+        longer = template.long_proxy(problem, schedule)
+        if longer is not None:
+            yield from chain(*whole_runs(longer, template.kernel(longer, schedule, device), settings))
     yield from runs_of_other_sizes(template, small, schedule, device, settings)
     if small != problem and problem.is_reduced_unasked:
         if settings.depth == "full":  # the kernel file does not declare the smaller problem equivalent

@@ -42,6 +42,8 @@ class ProgramTemplate:
             problem, in one sentence.
         reduce: Returns the smaller problem that is emulated for a schedule. By default, sizes that are fields of the
             problem are reduced.
+        reduce_to_long_loops: Returns a further smaller problem with more iterations, or None if that of ``reduce`` has
+            enough.
         content: Anything else the program is made from, such as the text of a file; part of the template's version.
     """
 
@@ -50,6 +52,7 @@ class ProgramTemplate:
     summary: str
     make: Callable[[Any], ProgramAndSizes | str]
     reduce: Callable[[Any, Schedule], Problem] | None = None
+    reduce_to_long_loops: Callable[[Any, Schedule], Problem | None] | None = None
     content: str = ""
 
     def problem(self, problem: Problem) -> ProgramProblem | str:
@@ -68,6 +71,7 @@ class ProgramTemplate:
             supports=self._why_not,
             counts=self._counts,
             proxy=self._proxy,
+            long_proxy=self._long_proxy if self.reduce_to_long_loops else None,
             content=f"{self.make.__module__}.{self.make.__qualname__}{self.content}",
             packages=programs.PACKAGES,
         )
@@ -116,6 +120,11 @@ class ProgramTemplate:
         smaller = dataclasses.replace(problem, **{n: v for n, v in small.sizes.items() if n in fields})
         same = self.problem(smaller)
         return smaller if isinstance(same, ProgramProblem) and same.sizes == small.sizes else problem
+
+    def _long_proxy(self, problem: Problem, schedule: Schedule) -> Problem | None:
+        assert self.reduce_to_long_loops is not None
+        longer = self.reduce_to_long_loops(problem, schedule)
+        return longer and self._if_alike(problem, longer, schedule)
 
     def _if_alike(self, problem: Problem, smaller: Problem, schedule: Schedule) -> Problem:
         """Return ``smaller`` if the schedule is legal for it, too, else ``problem``."""

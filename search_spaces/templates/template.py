@@ -49,6 +49,8 @@ class KernelTemplate:
         counts_are_bounds: True if counts are only lower bounds, such as those of a user's template.
         proxy: Returns the smallest problem with the same remainders, for the emulator; without it problems are emulated
             unchanged.
+        long_proxy: Returns a second problem for the emulator, in which loops have more iterations than in that of
+            ``proxy``; None if that one suffices.
         content: Further text that is part of the version.
         walk: Device code that returns the tiles of each block (``autosched/kernels/matmul/walk.cuh``); its configs have
             the attributes of ``Tiling``.
@@ -68,6 +70,7 @@ class KernelTemplate:
     counts: Callable[[Any, Config, Device], CostCounts] | None = None
     counts_are_bounds: bool = False
     proxy: Callable[[Any, Schedule], Any] | None = None
+    long_proxy: Callable[[Any, Schedule], Any | None] | None = None
     drawings: Callable[[Any, Config, Device], tuple[Drawing, ...]] = lambda problem, config, device: ()
     content: str = ""
     walk: DeviceSource | None = None
@@ -108,7 +111,7 @@ class KernelTemplate:
         rules that they use, and the device source. It does not depend on the packages of modules, or on import
         statements.
         """
-        functions = (self.space, self.lower, self.supports, self.counts, self.proxy)
+        functions = (self.space, self.lower, self.supports, self.counts, self.proxy, self.long_proxy)
         texts = dict(m for f in functions if f is not None and f.__module__ != __name__ for m in _modules(f.__module__))
         texts |= {module: text for package in self.packages for module, text in _package(package)}
         shared = dict(_package(_SHARED))

@@ -337,9 +337,26 @@ class Attention(TileProblem):
     def reduced(self, loops: ReducedLoops) -> Self:
         """Return a problem with two sequences, two groups of two heads, and a few tiles of queries and keys."""
         bm, bn = loops.chosen["bm"], loops.chosen["bn"]
+        count = loops.count if self.reduced_to_long_loops(loops) is None else loops.of_few_parts
         tied = bool(self.causal or self.alibi or self.packed)
-        extents = PositionCut((bm, bn), (bm, loops.count * bn), tied, 2 if self.packed else 1).of(self)
+        extents = PositionCut((bm, bn), (bm, count * bn), tied, 2 if self.packed else 1).of(self)
         return replace(self, **extents, **fewer_heads(self.batch, self.kv_heads, self.group))
+
+    def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
+        """Return a problem with two tiles of queries behind a prefix, if more than two blocks share the keys of a tile.
+
+        If there are as many queries as keys, ``reduced`` keeps this, so that its work grows with the square of the
+        number of iterations. Behind a prefix, a window gives all tiles equally many iterations, which changes the
+        schedules.
+        """
+        tied = bool(self.causal or self.alibi) and not self.packed and self.queries == self.keys and not self.window
+        if not tied or loops.of_few_parts in (0, loops.count):
+            return None
+        bm, bn = loops.chosen["bm"], loops.chosen["bn"]
+        extents = PositionCut((bm, bn), (bm, loops.count * bn), tied=False).of(self)
+        if self.kv_heads > 1:
+            return replace(self, **extents, batch=1, heads=2, kv_heads=2)
+        return replace(self, **extents, batch=1, heads=min(self.heads, 2))
 
 
 class AttendedPositions(Protocol):

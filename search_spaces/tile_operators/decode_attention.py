@@ -298,7 +298,3 @@ class DecodeAttention(TileProblem):
             self, batch=batch, entries=entries, pages=min(self.pages, batch * entries + 1), kv_heads=kv_heads,
             heads=kv_heads * self.group,
         )  # fmt: skip
-
-    def grown(self) -> Iterator[tuple[str, Self]]:
-        """Yield a problem with many sequences."""
-        yield "many sequences", replace(self, batch=18)

@@ -36,10 +36,12 @@ class ReducedLoops:
         count: Number of iterations of each loop that suffices to refill pipelines and to run every part of a split
             loop.
         chosen: Values of ``p.choose`` by name.
+        of_few_parts: The same number if at most two blocks shared a loop; 0 for ``count``.
     """
 
     count: int
     chosen: Mapping[str, int]
+    of_few_parts: int = 0
 
 
 def cut(size: int, tile: int) -> int:
@@ -107,9 +109,12 @@ class TileOperator(Problem):
         """Return a smaller problem with the same remainders for the emulator; by default the problem itself."""
         return self
 
-    def grown(self) -> Iterator[tuple[str, Self]]:
-        """Yield larger problems by name (long loops, many tiles), which a full verification also emulates."""
-        return iter(())
+    def reduced_to_long_loops(self, turns: ReducedLoops) -> Self | None:
+        """Return a further smaller problem whose loops have ``turns.count`` iterations if those of ``reduced`` do not.
+
+        By default, None: a single problem suffices.
+        """
+        return None
 
     def pack(self, weights: Array) -> Array:
         """Return weights in the layout that kernels of this problem read. Raises ValueError if they pack none."""

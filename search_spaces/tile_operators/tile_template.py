@@ -37,14 +37,23 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
         summary="a tile program",
         make=TileProblem.tile_problem,
         reduce=_reduced,
+        reduce_to_long_loops=_reduced_to_long_loops,
         content=program_text(problem.compute),
     ).template()
 
 
-def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
+def _loops(problem: TileProblem, schedule: Schedule) -> ReducedLoops:
     own = problem.tile_problem()
     chosen = {name: schedule.integer(name) for name in choices_of(own).domains}
-    return problem.reduced(ReducedLoops(enough_iterations(own, schedule), chosen))
+    return ReducedLoops(enough_iterations(own, schedule), chosen, enough_iterations(own, schedule, most_parts=2))
+
+
+def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
+    return problem.reduced(_loops(problem, schedule))
+
+
+def _reduced_to_long_loops(problem: TileProblem, schedule: Schedule) -> Problem | None:
+    return problem.reduced_to_long_loops(_loops(problem, schedule))
 
 
 def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) -> Problem:

@@ -13,7 +13,7 @@ from search_spaces.programs.language.independence import independent
 from search_spaces.programs.language.index import Index
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.memory import stages_of
-from search_spaces.programs.planning.splits import shared_loop
+from search_spaces.programs.planning.splits import LONG, TILES, shared_loop
 from search_spaces.programs.planning.tails import peeled
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.spaces.schedule import Schedule
@@ -115,22 +115,39 @@ def _whole_iterations(splits: int, stages: int) -> int:
     return stages if splits == 1 else splits * (stages + 1) - 2
 
 
-def _iterations_of_loops(inference: Inference, schedule: Schedule) -> dict[int, int]:
-    """Return how many whole iterations a proxy needs, by loop."""
+def _shared_iterations(parts: int, stages: int, only_long: bool) -> int:
+    """Return how many whole iterations a proxy needs if blocks share them.
+
+    With one more, parts differ by one iteration at most, and the longest one refills its ring. If only long tiles are
+    shared, all parts but the last one have as many iterations, which must leave some for the last one.
+    """
+    return max(parts * stages, (parts - 1) * (stages + 1)) if only_long else parts * stages
+
+
+def _iterations_of_loops(inference: Inference, schedule: Schedule, most_parts: int | None = None) -> dict[int, int]:
+    """Return how many whole iterations a proxy needs, by loop; with ``most_parts``, as if no more blocks shared one."""
     stages = stages_of(inference, schedule.values)
     for loop in peeled(inference, schedule.values):  # one more, so that two iterations run without masks
         stages[loop] = stages.get(loop, 1) + 1
     shared = shared_loop(inference)
-    if shared is not None:  # parts differ by one iteration at most, and the longest one refills its ring
-        return {number: shared[0].parts * stages.get(number, 1) for number in inference.loops}
+    if shared is not None:
+        parts = shared[0].parts if most_parts is None else min(shared[0].parts, most_parts)
+        long = schedule.values.get(TILES) == LONG
+        return {number: _shared_iterations(parts, stages.get(number, 1), long) for number in inference.loops}
     splits = int(schedule.values.get("split_k", 1))
     return {number: _whole_iterations(splits, stages.get(number, 1)) for number in inference.loops}
 
 
-def enough_iterations(problem: ProgramProblem, schedule: Schedule) -> int:
-    """Return how many iterations of any loop a proxy needs to refill rings and to give each split some iterations."""
+def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: int | None = None) -> int:
+    """Return how many iterations of any loop a proxy needs to refill rings and to give each split some iterations.
+
+    Args:
+        problem: Requested problem.
+        schedule: Schedule whose rings and splits are considered.
+        most_parts: Number of blocks that share a loop at most, if a smaller number suffices; None for all.
+    """
     inference = choices_of(problem).inference(schedule.values)
-    return max(_iterations_of_loops(inference, schedule).values(), default=1)
+    return max(_iterations_of_loops(inference, schedule, most_parts).values(), default=1)
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from tile_operator_checks import interpreted, is_found, kernel_of, outcome, sampled, sampled_with
 
+from autosched.verify.schedules import verify_one
 from cost_models.analytic import predict
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import device
+from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.splits import combining_loop
 from search_spaces.spaces.schedule import Schedule
@@ -178,6 +180,38 @@ def test_a_reduced_problem_has_keys_for_each_part() -> None:
     small = tile_template(Attention).proxy(problem, schedule)  # type: ignore[misc]
     iterations = -(-small.keys // schedule.integer("bn"))
     assert 8 * schedule.integer("stages") < iterations < 8 * schedule.integer("stages") + 8
+
+
+SQUARE = Attention(1, 8, 8, 4096, causal=1)
+
+
+def test_reduced_problems_of_many_parts_have_no_more_work_than_those_of_two() -> None:
+    """With as many queries as keys, iterations of all parts would take work that grows with their square."""
+    template = tile_template(Attention)
+    assert template.proxy is not None and template.long_proxy is not None
+    for parts, most in ((2, 0.5e9), (8, 1e9), (16, 1e9)):
+        schedule = sharing(SQUARE, "h100", parts=parts, bm=64, bn=64, stages=3)
+        small, long = template.proxy(SQUARE, schedule), template.long_proxy(SQUARE, schedule)
+        assert small.queries == small.keys and small.flops + (long.flops if long else 0.0) < most
+        assert (long is None) == (parts == 2)
+        if long:
+            assert parts * 3 < long.keys // 64 < parts * 4 and long.queries == 128
+            template.config(long, schedule, device("h100"))  # raises ValueError if the schedule is invalid
+
+
+def test_a_fault_of_the_last_of_many_parts_is_found_on_the_longer_reduced_problem() -> None:
+    problem = replace(SQUARE, queries=2048, keys=2048, heads=2, kv_heads=1, head_size=32, value_size=32)
+    template, schedule = tile_template(Attention), sharing(problem, "h100", parts=8, bm=64, bn=32, stages=2)
+
+    def faulty(problem: Any, config: Any, chip: Any) -> GeneratedKernel:
+        kernel = template.lower(problem, config, chip)
+        source = re.sub(r"(turn_\d+ < )7;", r"\g<1>6;", kernel.source)
+        source = re.sub(r"(turn_\d+) < parts_of_tile - 1;", r"\1 < min(parts_of_tile - 1, 6);", source)
+        assert source != kernel.source
+        return replace(kernel, source=source)
+
+    verdict = verify_one(replace(template, lower=faulty), problem, schedule, device("h100"))
+    assert verdict.status == "wrong_result" and verdict.runs[-1].problem != verdict.problem
 
 
 COMBINING_FAULTS = {

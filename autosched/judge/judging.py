@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -19,6 +21,7 @@ from autosched.judge.task import Case, Task, TaskError, as_float64, load
 from autosched.judge.torch_operators import TorchOperators
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import Session, emulated
+from autosched.triton.tensor_errors import dtype_of, numbers_of, tensor_errors
 from autosched.verify.launch_plan import QUICK, LaunchPlan
 from autosched.verify.launches import run_of_program, verdict_of_program
 from autosched.verify.oracle import UNVERIFIED, Comparison
@@ -26,6 +29,7 @@ from autosched.verify.planned_run import PlannedRun, make_runs, results
 from autosched.verify.run import Run
 from autosched.verify.verdict import FAILED_PROGRAM, OUT_OF_MEMORY, Verdict
 from measurements.files.text import one_line
+from measurements.trials.comparison import magnitudes
 from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.devices import Device
 
@@ -142,11 +146,13 @@ class _Expected:
     """The reference's results for a case.
 
     These are its output, in float64 if possible, the torch operators that it calls, and the inputs that it returns.
+    ``exact`` is False if it does not support float64, so that its output was rounded.
     """
 
     output: Any
     operators: set[str]
     returned: set[int]
+    exact: bool = True
 
 
 def _returned(inputs: Any, output: Any) -> set[int]:
@@ -161,12 +167,10 @@ def _reference(case: Case, seed: int) -> _Expected:
     with TorchOperators() as operators, torch.no_grad():
         plain = case.reference(values)
     returned = _returned(values, plain)
-    try:
-        with torch.no_grad():
-            expected = case.reference(as_float64(case.inputs(seed)))
-    except Exception:  # the reference does not support float64
-        expected = plain
-    return _Expected(as_float64(expected), set(operators.names), returned)
+    expected, exact = plain, False
+    with contextlib.suppress(Exception), torch.no_grad():  # the reference may not support float64
+        expected, exact = case.reference(as_float64(case.inputs(seed))), True
+    return _Expected(as_float64(expected), set(operators.names), returned, exact)
 
 
 @dataclass
@@ -217,7 +221,7 @@ class _CaseRun:
             output = self.call(inputs)
         launched = session.launches[launches:]
         with session.comparing():
-            error, limit = _relative_error(output, reference_output, self.tolerance)
+            error, limit = _relative_error(output, self.expected, self.tolerance)
             accepts = _accepts(case, before, output, reference_output)
         compared = _compared(self.name, error, limit, accepts)
         verdict, lines = session.verdict(compared), session.fault_lines()
@@ -251,7 +255,7 @@ class _CaseRun:
         assert self.call is not None
         case, seen, launches = self.case, self.seen, len(self.session.launches)
         seed = max(_SEEDS) + 1
-        expected = _reference(case, seed).output
+        expected = _reference(case, seed)
         for a, b in zip(tree_leaves(self._inputs), tree_leaves(case.inputs(seed)), strict=True):
             if isinstance(a, torch.Tensor):
                 if a.shape != b.shape or a.dtype != b.dtype:
@@ -358,10 +362,10 @@ def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None
         return False
 
 
-def _relative_error(output: Any, expected: Any, tolerance: float) -> tuple[float | None, float]:
+def _relative_error(output: Any, expected: _Expected, tolerance: float) -> tuple[float | None, float]:
     """Return the largest relative error over all output tensors, with the limit of that tensor's type."""
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor)]
-    expected_tensors = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
+    expected_tensors = [t for t in tree_leaves(expected.output) if isinstance(t, torch.Tensor)]
     if (
         not expected_tensors
         or len(tensors) != len(expected_tensors)
@@ -371,12 +375,30 @@ def _relative_error(output: Any, expected: Any, tolerance: float) -> tuple[float
     worst, limit = -1.0, tolerance
     for a, b in zip(tensors, expected_tensors, strict=True):
         allowed = tolerance or (_TOLERANCES.get(a.dtype, _EIGHT_BITS) if a.is_floating_point() else 0.0)
-        a, b = torch.nan_to_num(a.double(), nan=1e300), torch.nan_to_num(b.double(), nan=1e300)
-        size = float(torch.linalg.vector_norm(b))
-        error = float(torch.linalg.vector_norm(a - b)) / size if size else float(torch.linalg.vector_norm(a))
+        error = _error_norm(a, b, allowed, expected.exact)
         if error - allowed > worst - limit:
             worst, limit = error, allowed
     return worst, limit
+
+
+def _error_norm(found: torch.Tensor, wanted: torch.Tensor, allowed: float, exact: bool) -> float:
+    """Return the norm of the error relative to that of the reference; infinite if an infinity or NaN is wrong."""
+    if found.is_complex() or wanted.is_complex():
+        found, wanted = (torch.view_as_real(t.to(torch.complex128)) for t in (found, wanted))
+    finite = torch.isfinite(found.double()) & torch.isfinite(wanted.double())
+    if not finite.all():
+        values, limits = numbers_of(found[~finite]), wanted[~finite].double().numpy()
+        rounded_to = None if exact else dtype_of(found.dtype)
+        sizes = np.abs(limits) if rounded_to is None else magnitudes(limits, rounded_to)
+        if tensor_errors(found.dtype, values, limits, allowed * sizes, rounded_to=rounded_to).wrong.any():
+            return math.inf
+    found, wanted = found[finite].double(), wanted[finite].double()
+    scale = max((float(t.abs().max()) for t in (found, wanted) if t.numel()), default=0.0)
+    if scale == 0:
+        return 0.0
+    size = float(torch.linalg.vector_norm(wanted / scale))  # squares of unscaled values may overflow
+    error = float(torch.linalg.vector_norm(found / scale - wanted / scale))
+    return error / size if size else scale * error
 
 
 def _copied(value: Any) -> Any:

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from autosched.triton.tensor_errors import numbers_of, tensor_errors
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate
 from measurements.emulator import Emulation
 from measurements.emulator.findings import WrittenElements
 from measurements.emulator.memory import Flags
-from measurements.trials.comparison import errors, magnitudes
+from measurements.trials.comparison import magnitudes
 from measurements.trials.tolerance import root_mean_square
 from search_spaces.arrays import Array, BoolArray, FloatArray
-from search_spaces.hardware.dtype_names import canonical
-from search_spaces.hardware.dtypes import EIGHT_BIT_DTYPES, SCALAR_DTYPES, DType
+from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 
 # Allowed relative error by type of output. The allowed absolute error is the same fraction of the output's RMS.
 _RELATIVE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 _RELATIVE_OF_8_BITS = 0.15
-_DTYPES = SCALAR_DTYPES | EIGHT_BIT_DTYPES
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +52,6 @@ class Expected:
     def only(self, where: BoolArray) -> Expected:
         """Return a copy whose comparison only includes the elements for which ``where`` is True."""
         return Expected(self.values, self.where & where, rounded_to=self.rounded_to)
-
-
-def dtype_of(dtype: torch.dtype) -> DType:
-    """Return the type of a tensor's elements; f64, which holds all values, for one that autosched does not know."""
-    return _DTYPES.get(canonical(dtype), SCALAR_DTYPES["f64"])
-
-
-def numbers_of(tensor: torch.Tensor) -> FloatArray:
-    """Return the elements as float64; 64-bit integers as such."""
-    is_exact = tensor.dtype in (torch.int64, torch.uint64)
-    numbers: FloatArray = (tensor if is_exact else tensor.double()).numpy()
-    return numbers
 
 
 def operand_of(candidate: CompiledCandidate, tensor: torch.Tensor) -> str:
@@ -110,12 +97,10 @@ def largest_error(
     compared = np.flatnonzero(expected.where)
     if not compared.size:
         return 0.0, ()
-    type_, allowed = dtype_of(dtype), expected.allowed(dtype, tolerance)
-    wanted, may = (array.reshape(-1)[compared] for array in (expected.values, allowed))
-    with np.errstate(over="ignore"):
-        stored = type_.store(actual.reshape(-1)[compared])
-    ratio, wrong = errors(type_, stored, wanted, may, rounded_to=expected.rounded_to)
-    ratio = np.where(wrong & ~(ratio > 1), np.inf, ratio)
+    actual, wanted, allowed = (
+        array.reshape(-1)[compared] for array in (actual, expected.values, expected.allowed(dtype, tolerance))
+    )
+    ratio = tensor_errors(dtype, actual, wanted, allowed, rounded_to=expected.rounded_to).ratio
     most = int(np.argmax(ratio))
     return float(ratio[most]), tuple(int(k) for k in np.unravel_index(compared[most], expected.where.shape))
 

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from autosched.triton.storages import storage_bytes
+from autosched.triton.tensor_errors import dtype_of, numbers_of
 from autosched.triton.tuning.call import KernelCall
 from autosched.triton.tuning.compiling.candidate import CompiledCandidate, NotLaunched
 from autosched.triton.tuning.oracle import ExpectedOutputs, SomeBlocks, WholeGrid
-from autosched.triton.tuning.outputs import Expected, dtype_of, numbers_of, operand_of, values_of, written_elements
+from autosched.triton.tuning.outputs import Expected, operand_of, values_of, written_elements
 from autosched.verify.block_choice import SampleLimits, chosen_blocks, seconds_of_block
 from autosched.verify.launch import LaunchUnderTest
 from autosched.verify.launch_counting import MOST_BYTES

@@ -247,6 +247,35 @@ def test_a_task_of_kernelbot(tmp_path: Path, factor: str, status: SubmissionStat
     )
 
 
+UNCHECKED = """
+import torch
+
+def generate_input(size, seed):
+    x = torch.arange(size, device="cuda", dtype=TYPE)
+    x[3] = VALUE
+    return x, torch.empty_like(x)
+
+def ref_kernel(data):
+    return 2 * data[0]
+"""
+
+
+@pytest.mark.parametrize("value", ["float('inf')", "float('nan')"])
+@pytest.mark.parametrize(("factor", "status"), [("2.0", SubmissionStatus.RIGHT), ("2.1", SubmissionStatus.WRONG)])
+def test_values_are_compared_next_to_infinities(
+    tmp_path: Path, value: str, factor: str, status: SubmissionStatus
+) -> None:
+    pytest.importorskip("yaml")
+    path = tmp_path / "submission.py"
+    path.write_text(KERNEL.partition("class ModelNew")[0] + CUSTOM.replace("FACTOR", factor))
+    (tmp_path / "reference.py").write_text(UNCHECKED.replace("VALUE", value).replace("TYPE", "torch.float32"))
+    (tmp_path / "task.yml").write_text(
+        '{"lang": "py", "files": [{"name": "reference.py", "source": "reference.py"}], '
+        '"tests": [{"size": 16, "seed": 1}]}'
+    )
+    assert judged(tmp_path, path, tmp_path / "task.yml").status is status
+
+
 def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leave = "import socket\ntry:\n    socket.create_connection(('127.0.0.1', PORT), 5)\n    OPEN = True\n"
     leave += "except OSError:\n    OPEN = False\n"

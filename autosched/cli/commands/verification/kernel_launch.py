@@ -31,7 +31,10 @@ from autosched.cli.terminal.findings import print_findings
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
-from measurements.trials.comparison import told_apart
+from measurements.trials.comparison import errors, magnitudes, told_apart
+from search_spaces.arrays import BoolArray
+from search_spaces.hardware.dtype_names import canonical
+from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 _TOLERANCE = 1e-5  # default relative tolerance of --expect
 
@@ -219,15 +222,27 @@ def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) 
         return "there is nothing to compare"
     if result.size != reference.size:
         return f"{reference.size} elements are expected, but it has {result.size}"
-    got, expected = result.reshape(-1).astype(np.float64), reference.reshape(-1).astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        bad = ~np.isclose(got, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    bad = _differ(result.reshape(-1), reference.reshape(-1), tolerance)
     if not bad.any():
         return ""
     first = int(np.argmax(bad))
     actual, should = told_apart(result.reshape(-1)[first].item(), reference.reshape(-1)[first].item())
     where = f"the first is element {first}: {actual}, not {should}"
     return f"{int(bad.sum())} of {bad.size} elements differ, {where}"
+
+
+def _differ(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any], tolerance: float) -> BoolArray:
+    """Return a mask of the elements that differ by more than a relative and absolute tolerance."""
+    dtype, rounded_to = (SCALAR_DTYPES.get(canonical(array.dtype)) for array in (result, reference))
+    if dtype is None or rounded_to is None:  # such as complex numbers
+        with np.errstate(invalid="ignore", over="ignore"):
+            unlike: BoolArray = ~np.isclose(result, reference, rtol=tolerance, atol=tolerance, equal_nan=True)
+            return unlike
+    is_exact = result.dtype == reference.dtype and dtype.name in ("i64", "u64")
+    expected = reference if is_exact else reference.astype(np.float64)
+    with np.errstate(over="ignore"):
+        allowed = tolerance + tolerance * magnitudes(expected, rounded_to)
+    return errors(dtype, result, expected, allowed, rounded_to=rounded_to).wrong
 
 
 def _keep(folder: str, arrays: Sequence[Any]) -> None:

@@ -98,6 +98,29 @@ def test_a_file_with_host_code_is_run_and_compared(folder: Path, capsys: pytest.
     assert document["differences"]["0"].startswith("1 of 50 elements differ, the first is element 7")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "found", "expected", "status"),
+    [
+        (np.float16, 65504, np.inf, 0),
+        (np.float16, np.inf, 65504, 0),
+        (np.float16, -65504, np.inf, 1),
+        (np.float16, 60000, np.inf, 1),
+        (np.float32, 3e38, np.inf, 1),
+        (np.int64, 2**53 + 1, 2**53, 1),
+        (np.int64, 2**53 + 1, 2**53 + 1, 0),
+    ],
+)
+def test_expected_values_next_to_the_limits_of_their_type(
+    folder: Path, dtype: type, found: float, expected: float, status: int
+) -> None:
+    Path("nothing.cu").write_text('extern "C" __global__ void nothing(const void*) {}')
+    np.save("found.npy", np.array([found], dtype))
+    np.save("expected.npy", np.array([expected], dtype))
+    tolerance = ["--tolerance", "0" if dtype is np.int64 else "0.001"]
+    line = ["verify", "nothing.cu", "-a", "found.npy", "--expect", "0=expected.npy", *tolerance]
+    assert main(line) == status
+
+
 def test_unset_symbols_are_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["verify", "whole.cu", "-a", "out f32[64]", "-a", "range f32[64]", "-a", "64", "--block", "64"]
     assert main(line) == 1

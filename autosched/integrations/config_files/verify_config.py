@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import torch
-
 from autosched.integrations.config_files.file_names import FileName, Format
 from autosched.integrations.config_files.installed import kernel_for
 from autosched.integrations.config_files.launches import NoSuchKernel, SmallLaunch, parameters_of, small_launch
 from autosched.triton.cubin import cubin_resources
 from autosched.triton.described import LaunchFailed
 from autosched.triton.session import emulated
+from autosched.triton.tensor_errors import tensor_errors
 from autosched.verify.launch_plan import LaunchPlan
 from autosched.verify.oracle import UNVERIFIED, Comparison
 from autosched.verify.run import FAILED_LAUNCH
@@ -123,16 +122,17 @@ def _loop_instructions(cubin: bytes, entry: str) -> int:
 
 def _compared(launch: SmallLaunch) -> Comparison:
     """Compare the output of a launch with the expected product, each element within its bound."""
-    error = (launch.out.double() - launch.expected).abs() / launch.bound
-    worst = float(torch.nan_to_num(error, nan=float("inf")).max())
-    if worst <= 1:
+    found, wanted, allowed = (t.double().numpy().reshape(-1) for t in (launch.out, launch.expected, launch.bound))
+    ratio, wrong = tensor_errors(launch.out.dtype, found, wanted, allowed)
+    worst, at = float(ratio.max(initial=0.0)), int(ratio.argmax())
+    if not wrong.any():
         return Comparison(worst)
-    row, column = divmod(int(torch.nan_to_num(error, nan=float("inf")).argmax()), launch.out.shape[1])
-    value, should = told_apart(float(launch.out[row, column]), float(launch.expected[row, column]))
+    row, column = divmod(at, launch.out.shape[1])
+    value, should = told_apart(float(found[at]), float(wanted[at]))
     return Comparison(
         worst,
         f"element ({row}, {column}) is {value}, not {should}: "
-        f"{int((~(error <= 1)).sum())} of {error.numel()} exceed their error bound",
+        f"{int(wrong.sum())} of {wrong.size} exceed their error bound",
     )
 
 

@@ -19,7 +19,7 @@ from measurements.runners.cuda.check_kernels import (
     initial_report,
 )
 from measurements.runners.cuda.device_arrays import LoadedModule, ProblemData, Slots
-from measurements.trials.comparison import error_text
+from measurements.trials.comparison import error_text, errors
 from search_spaces.hardware.dtypes import DTYPES, DType
 from search_spaces.launches.operand import Operand
 
@@ -83,7 +83,21 @@ class ResultChecks:
         name, found = slot.operand.name, slot.array(0)
         arguments = (found, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
         report = self._report(entry_for(slot.operand.dtype.name), self._blocks, 1, arguments)
-        return float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
+        worst, wrong, first = float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
+        return (worst, wrong, first) if not wrong else self._decided(slot, data, worst, wrong, first)
+
+    def _decided(self, slot: Slots, data: ProblemData, worst: float, wrong: int, first: int) -> tuple[float, int, int]:
+        """Decide on elements that the kernel takes for wrong, on all of them if the first one is right."""
+        name, dtype = slot.operand.name, slot.operand.dtype
+        rounded_to = None if data.problem is None else data.problem.reference_dtype(name)
+        arrays = [a.reshape(-1) for a in (slot.array(0), data.reference[name], data.tolerance[name])]
+
+        def decided(some: list[Any]) -> tuple[float, int, int]:
+            ratio, bad = errors(dtype, *map(self._cp.asnumpy, some), rounded_to=rounded_to)
+            return float(np.where(np.isnan(ratio), np.inf, ratio).max()), int(bad.sum()), int(bad.argmax())
+
+        ratio, is_wrong, _ = decided([a[first : first + 1] for a in arrays])
+        return (max(worst, ratio), wrong, first) if is_wrong else decided(arrays)
 
     def _element(self, array: Any, index: int, dtype: DType | None) -> Any:
         """Return an element as a number; an int for integers."""

@@ -128,6 +128,11 @@ def test_the_checking_kernel_counts_and_finds_the_first_and_the_worst(host_check
     assert (report[0], report[1], worst(report)) == (1, 1, 2.0)
 
 
+def test_the_checking_kernel_leaves_elements_without_a_finite_tolerance_to_the_host(host_checks):
+    found, wanted = np.float32([1.0, 2.0, np.inf, 4.0]), np.array([1.0, 2.5, np.inf, 4.0])
+    assert host_checks("f32", found, wanted, np.array([np.inf, np.inf, 1.0, np.nan]))[:2] == [3, 1]
+
+
 def test_the_checking_kernel_tells_arrays_from_gaps(host_checks):
     slots = np.full((3, 64), 0xA5, np.uint8)
     slots[:, :40] = np.arange(40)

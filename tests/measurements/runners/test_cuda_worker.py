@@ -18,13 +18,15 @@ from measurements.runners.cuda import launch_timer
 from measurements.runners.cuda import worker as cuda_worker
 from measurements.runners.cuda.check_kernels import KERNEL, entry_for
 from measurements.runners.cuda.device import device_row
+from measurements.runners.cuda.device_arrays import ProblemData, Slots
 from measurements.runners.cuda.launch_timer import LaunchTimer
 from measurements.runners.cuda.nvml import GpuState
 from measurements.runners.cuda.references import NOTHING_SENT, PARTS, DataSet, References
+from measurements.runners.cuda.result_checks import ResultChecks
 from measurements.runners.cuda.worker import GpuWorker
 from measurements.trials.measurement import Status
 from measurements.workers.messages import Message, digest_of
-from search_spaces.hardware.dtypes import SCALAR_DTYPES, U32
+from search_spaces.hardware.dtypes import F16, SCALAR_DTYPES, U32
 from search_spaces.launches.launch import Launch, operand_json
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.matmul import Matmul
@@ -370,6 +372,31 @@ def test_failures_have_a_status_and_may_poison_the_process(arrays, name, status,
     assert reason in answer["reason"]
     assert answer.get("poisoned", False) == poisoned
     assert answer["seconds"] == []
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "allowed", "wrong"),
+    [
+        (np.inf, 65530.0, 30.0, 0),
+        (65504.0, 65530.0, 30.0, 0),
+        (np.inf, np.inf, np.inf, 0),
+        (np.nan, np.nan, np.nan, 0),
+        (np.inf, 65000.0, 30.0, 1),
+        (2.0, 2.0001, np.inf, 0),  # the rounded reference
+        (2.0, 2.5, np.inf, 1),
+        (2.0, 2.5, np.nan, 1),
+    ],
+)
+@pytest.mark.parametrize("other_wrong", [False, True])
+def test_the_host_decides_on_elements_next_to_the_limits_of_their_type(found, wanted, allowed, wrong, other_wrong):
+    cupy, operand = FakeCupy(), Operand("out", "output", F16, (3,))
+    checks = ResultChecks(cupy, {entry_for("f16"): Function(cupy, entry_for("f16"))}, 1)
+    slot = Slots(cupy, operand, 1)
+    slot.array(0).host()[...] = np.float16([1.0, found, 3.0 + other_wrong])
+    reference, tolerance = ({"out": cupy.asarray(np.array(x))} for x in ([1.0, wanted, 3.0], [0.1, allowed, 0.1]))
+    worst, count, first = checks.error(slot, ProblemData(None, {}, reference, tolerance, {}, 1, 0))
+    assert (count > 0) == bool(wrong or other_wrong) and (worst <= 1) == (count == 0)
+    assert not count or first == (1 if wrong else 2)
 
 
 def test_a_harmless_failure_does_not_affect_the_next_candidate(arrays):

@@ -240,10 +240,11 @@ class Function:
         report.host()[2] += np.uint64((behind != int(guard)).sum())
 
     def check_output(self, found, wanted, allowed, count, report):
-        error = np.abs(found.host().astype(np.float64) - wanted.host()).reshape(-1)
         limit = allowed.host().reshape(-1)
-        bad = ~(error <= limit)
-        ratio = np.nan_to_num(error / limit, nan=np.inf)
+        with np.errstate(invalid="ignore"):
+            error = np.abs(found.host().astype(np.float64) - wanted.host()).reshape(-1)
+            bad = ~(error <= limit) | ((error > 0) & np.isinf(limit))
+            ratio = np.nan_to_num(error / limit, nan=np.inf)
         answer = report.host()
         answer[0] += np.uint64(bad.sum())
         answer[1] = np.uint64(bad.argmax()) if bad.any() else answer[1]

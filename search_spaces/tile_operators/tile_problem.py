@@ -109,8 +109,8 @@ class TileOperator(Problem):
         """Return a smaller problem with the same remainders for the emulator; by default the problem itself."""
         return self
 
-    def reduced_to_long_loops(self, turns: ReducedLoops) -> Self | None:
-        """Return a further smaller problem whose loops have ``turns.count`` iterations if those of ``reduced`` do not.
+    def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
+        """Return a further smaller problem whose loops have ``loops.count`` iterations if those of ``reduced`` do not.
 
         By default, None: a single problem suffices.
         """

@@ -25,7 +25,7 @@ SMALL = Attention(batch=2, heads=4, kv_heads=2, queries=100, head_size=32, dtype
 CASES = {
     "plain": SMALL,
     "causal, sums": replace(SMALL, causal=1, log_sum_exp=1),
-    "window behind a prefix": replace(SMALL, causal=1, window=50, keys=130),
+    "window after a prefix": replace(SMALL, causal=1, window=50, keys=130),
     "heads of 40, capped": replace(SMALL, head_size=40, value_size=40, soft_cap=2.0),
     "biased, with sinks": replace(SMALL, causal=1, alibi=1, sinks=1, log_sum_exp=1),
     "packed": replace(SMALL, causal=1, packed=1, batch=3, queries=150, keys=150, log_sum_exp=1),
@@ -50,7 +50,7 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
     assert interpreted(CASES[name], 2)
 
 
-@pytest.mark.parametrize(("name", "gpu"), [("packed, everything", "h100"), ("window behind a prefix", "a100")])
+@pytest.mark.parametrize(("name", "gpu"), [("packed, everything", "h100"), ("window after a prefix", "a100")])
 def test_some_sampled_schedules(name: str, gpu: str) -> None:
     problem = replace(CASES[name], heads=2, kv_heads=1)
     for schedule in sampled(problem, gpu, 4):
@@ -82,8 +82,8 @@ def test_queries_without_keys_are_zero() -> None:
 
 
 FAULTS = {
-    "queries see the next key": ("<= p.rows(i + behind, bm)", "<= p.rows(i + behind + 1, bm)", "causal, sums"),
-    "a window of one more": ("behind - o.window), bm)", "behind - o.window - 1), bm)", "window behind a prefix"),
+    "queries see the next key": ("<= p.rows(i + offset, bm)", "<= p.rows(i + offset + 1, bm)", "causal, sums"),
+    "a window of one more": ("offset - o.window), bm)", "offset - o.window - 1), bm)", "window after a prefix"),
     "values are not rescaled": ("values, acc * fade", "values, acc", "plain"),
     "sinks are not in the sums": ("total * fade + more_total", "total * fade", "biased, with sinks"),
     "slopes of the first head": ("more[name], (0, head)", "more[name], (0, 0)", "biased, with sinks"),
@@ -96,8 +96,8 @@ FAULTS = {
     "another scale": ("o.scale or d**-0.5", "o.scale or d**-0.4", "plain"),
     "the first keys are left out": ("start = begin\n", "start = begin + bn\n", "plain"),
     "the first keys of a window are left out": ("o.window + 1), 0) // bn * bn)", "o.window + 1), 0) // bn * bn + bn)",
-                                                "window behind a prefix"),
-    "the last keys are left out": ("i + (bm + behind)) if o.causal", "i + behind) if o.causal", "causal, sums"),
+                                                "window after a prefix"),
+    "the last keys are left out": ("i + (bm + offset)) if o.causal", "i + offset) if o.causal", "causal, sums"),
     "queries of the first head": ("p.window(q[sequence][head], (i, 0)", "p.window(q[sequence][0], (i, 0)", "plain"),
     "keys and values begin one later": ("p.window(array, (j, column)", "p.window(array, (j + 1, column)", "plain"),
     "keys of the first sequence": ("(k[sequence][group], v[sequence][group])", "(k[0][group], v[0][group])", "plain"),
@@ -258,7 +258,7 @@ def test_faults_of_parts_are_found(fault: str) -> None:
 LONG = Attention(batch=1, heads=2, kv_heads=1, queries=300, head_size=32, dtype="f16", causal=1, log_sum_exp=1)
 LONG_CASES = {
     "square": LONG,
-    "behind a prefix": replace(LONG, queries=170, keys=290, sinks=1),
+    "after a prefix": replace(LONG, queries=170, keys=290, sinks=1),
     "more queries than keys": replace(LONG, keys=140),
     "window": replace(LONG, queries=260, keys=260, window=150, alibi=1),
 }

@@ -20,7 +20,7 @@ CASES = {
     "heads of their own": replace(SMALL, kv_heads=4),
     "groups": SMALL,
     "causal": replace(SMALL, causal=1),
-    "window behind a prefix": replace(SMALL, causal=1, window=33, keys=130),
+    "window after a prefix": replace(SMALL, causal=1, window=33, keys=130),
     "more queries than keys": replace(SMALL, causal=1, keys=60),
     "fewer keys, full": replace(SMALL, keys=60, scale=0.4),
     "one query": replace(SMALL, queries=1, keys=70, causal=1),
@@ -42,7 +42,7 @@ def test_the_interpreter_agrees_with_numpy(name: str) -> None:
     assert interpreted(CASES[name], 2)
 
 
-@pytest.mark.parametrize("name", ["causal", "window behind a prefix", "fewer keys, full", "packed, all options"])
+@pytest.mark.parametrize("name", ["causal", "window after a prefix", "fewer keys, full", "packed, all options"])
 def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
     """Compare with central differences of the forward reference along random directions, in float64."""
     keys = 9 if CASES[name].packed else 11 if CASES[name].causal else 7
@@ -69,7 +69,7 @@ def test_the_reference_is_the_gradient_of_attention(name: str) -> None:
 
 SAMPLED = 4  # for each GPU by default; the nightly run has 200
 # Problem of several tests, since counting its schedules takes longer than running a few of them.
-SAMPLED_PROBLEM = replace(CASES["window behind a prefix"], batch=1, heads=2, kv_heads=1)
+SAMPLED_PROBLEM = replace(CASES["window after a prefix"], batch=1, heads=2, kv_heads=1)
 WGMMA = {"queries_intrinsic": "wgmma_m64k16_f16", "keys_intrinsic": "wgmma_m64k16_f16"}
 
 
@@ -142,34 +142,34 @@ def test_edge_cases_follow_from_attention() -> None:
 OF_CASES = {  # text of the program, and its replacement
     "causal": {
         "keys see the query before": (
-            "p.rows(j, bt) <= p.columns(i + behind, bs)",
-            "p.rows(j, bt) <= p.columns(i + behind + 1, bs)",
+            "p.rows(j, bt) <= p.columns(i + offset, bs)",
+            "p.rows(j, bt) <= p.columns(i + offset + 1, bs)",
         ),
         "queries see the next key": (
             "(columns <= rows)",
             "(columns <= rows + 1)",
         ),
         "early queries are left out": (
-            "p.maximum(j - begin - behind, 0) // bs if",
-            "(p.maximum(j - begin - behind, 0) // bs + 1) if",
+            "p.maximum(j - begin - offset, 0) // bs if",
+            "(p.maximum(j - begin - offset, 0) // bs + 1) if",
         ),
         "the last keys are left out": (
-            "i + (bm + behind)) if",
-            "i + behind) if",
+            "i + (bm + offset)) if",
+            "i + offset) if",
         ),
     },
-    "window behind a prefix": {
+    "window after a prefix": {
         "a window of one more": (
-            "behind - options.window), bm)",
-            "behind - options.window - 1), bm)",
+            "offset - options.window), bm)",
+            "offset - options.window - 1), bm)",
         ),
         "a window of one less for keys": (
             "j + options.window, bt)",
             "j + options.window - 1, bt)",
         ),
         "the last queries are left out": (
-            "bs - 2 - behind), 0)",
-            "bs - 2 - behind - bs), 0)",
+            "bs - 2 - offset), 0)",
+            "bs - 2 - offset - bs), 0)",
         ),
     },
     "groups": {
@@ -198,16 +198,16 @@ OF_CASES = {  # text of the program, and its replacement
             "stop, 1, first=first",
         ),
         "heads of another group": (
-            "kv_head * group + turn % group",
-            "kv_head + turn % group",
+            "kv_head * group + iteration % group",
+            "kv_head + iteration % group",
         ),
         "keys of another group": (
-            "head // (h // g), place.at",
-            "head % g, place.at",
+            "head // (h // g), span.at",
+            "head % g, span.at",
         ),
         "queries walk too slowly": (
-            "turn // group * bs",
-            "turn // (group + 1) * bs",
+            "iteration // group * bs",
+            "iteration // (group + 1) * bs",
         ),
         "sums of products with q": (
             'gradient.cast("f32") * result.cast("f32")',
@@ -260,11 +260,11 @@ OF_CASES = {  # text of the program, and its replacement
     },
     "slopes": {
         "distances the other way": (
-            "p.rows(j, bt) - p.columns(i + behind, bs), slopes",
-            "p.columns(i + behind, bs) - p.rows(j, bt), slopes",
+            "p.rows(j, bt) - p.columns(i + offset, bs), slopes",
+            "p.columns(i + offset, bs) - p.rows(j, bt), slopes",
         ),
         "distances from the first query": (
-            "p.rows(j, bt) - p.columns(i + behind, bs), slopes",
+            "p.rows(j, bt) - p.columns(i + offset, bs), slopes",
             "p.rows(j, bt) - p.columns(i, bs), slopes",
         ),
         "the slope of the first head": (
@@ -274,10 +274,10 @@ OF_CASES = {  # text of the program, and its replacement
     },
     "packed": {
         "the next sequence's queries count": ("p.columns(i, bs) < p.rows(last, 1)", "p.columns(i, bs) < s"),
-        "dq of the next sequence is overwritten": ("of_queries(dq), **place.below)", "of_queries(dq))"),
-        "dk of the next sequence is overwritten": ("of_keys(to), **place.below)", "of_keys(to))"),
+        "dq of the next sequence is overwritten": ("of_queries(dq), **span.below)", "of_queries(dq))"),
+        "dk of the next sequence is overwritten": ("of_keys(to), **span.below)", "of_keys(to))"),
         "tiles begin at the first sequence": ("p.minimum(begin + tile, queries)", "p.minimum(tile, queries)"),
-        "the first queries of all": ("begin + turn // group * bs", "turn // group * bs"),
+        "the first queries of all": ("begin + iteration // group * bs", "iteration // group * bs"),
     },
 }
 FAULTS = {name: (*texts, case) for case, faults in OF_CASES.items() for name, texts in faults.items()}

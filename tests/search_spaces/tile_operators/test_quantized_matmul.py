@@ -169,10 +169,10 @@ FAULTS = {
         "one scale a column",
     ),
     "zero points of the first group": ("column = here // f.group if f.group else 0", "column = 0", "groups of 32"),
-    "scales keep what f16 is times": ("found * (1 / TIMES)", "found * 1.0", "int4"),
+    "scales keep what f16 is times": ("scales * (1 / TIMES)", "scales * 1.0", "int4"),
     "scales of bf16 are divided, too": (
-        '"int4" and f.dtype == "f16" else found',
-        '"int4" else found',
+        '"int4" and f.dtype == "f16" else scales',
+        '"int4" else scales',
         "zero points, bf16",
     ),
     "packed weights read as rows": ("w if of.order is None", "w if True", "int4, packed"),

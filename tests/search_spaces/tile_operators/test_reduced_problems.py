@@ -33,13 +33,13 @@ PROBLEMS: dict[str, TileOperator] = {
     "window of no whole tiles": replace(LONG, queries=1000, keys=1000, window=200),
     "window, packed": replace(LONG, window=1000, packed=1),
     "window that hides nothing": replace(LONG, window=8192),
-    "behind a prefix": SHORT,
-    "window behind a prefix": replace(SHORT, window=513),
+    "after a prefix": SHORT,
+    "window after a prefix": replace(SHORT, window=513),
     "more queries than keys": replace(LONG, keys=300),
     "gradients": GRADIENTS,
     "gradients, window": replace(GRADIENTS, window=4096),
     "gradients, short window": replace(GRADIENTS, queries=1000, keys=1000, window=100),
-    "gradients behind a prefix": replace(GRADIENTS, queries=500),
+    "gradients after a prefix": replace(GRADIENTS, queries=500),
     "gradients, packed": replace(GRADIENTS, causal=0, packed=1),
     "gradients, packed, window": replace(GRADIENTS, packed=1, window=1000),
     "pages": DECODE,
@@ -75,13 +75,13 @@ def features(problem: TileOperator, chosen: dict[str, int]) -> Iterator[str]:
             yield from _several(
                 groups=problem.groups, tiles=-(-problem.n // chosen["bn"]), rows=-(-problem.m // chosen["bm"])
             )
-            yield f"{problem.k % 128} behind whole spans"
+            yield f"{problem.k % 128} after whole spans"
             domains = problem.tile_problem().program.domains(problem.tile_problem().values)
             yield f"tiles of {domains['bm']} rows, {domains['bk']} columns"  # the schedule must be one of both
         case GroupedMatmul() if problem.quantised:
             yield from _several(groups=problem.groups, scales=problem.format.scales(problem.k))
             yield from _several(tiles=-(-problem.n // chosen["bn"]), steps=problem.k // chosen["bk"])
-            yield f"{problem.k % 128} behind whole spans"
+            yield f"{problem.k % 128} after whole spans"
         case GroupedMatmul():
             yield from _several(blocks=problem.width_blocks, steps=problem.k_blocks, groups=problem.groups)
             yield from _several(tiles=-(-problem.n // chosen["bn"]), own_blocks=-(-problem.n // BLOCK))
@@ -96,9 +96,9 @@ def _several(**counts: int) -> Iterator[str]:
 def _features_of_attention(problem: Attention | AttentionBackward, chosen: dict[str, int]) -> Iterator[str]:
     yield from _several(sequences=problem.batch, groups=problem.kv_heads, heads=problem.group)
     yield from _several(tiles=-(-problem.queries // chosen["bm"]), steps=-(-problem.keys // chosen["bn"]))
-    behind = problem.keys - problem.queries
+    offset = problem.keys - problem.queries
     if problem.causal:
-        yield "queries without keys" if behind < 0 else "a prefix" if behind else "nothing before the first query"
+        yield "queries without keys" if offset < 0 else "a prefix" if offset else "nothing before the first query"
     longest = problem.keys  # of a sequence; of two that are packed the longer one has at least half
     if problem.packed and problem.batch > 1:
         longest = problem.keys // 2

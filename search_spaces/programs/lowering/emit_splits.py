@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from search_spaces.launches.operand import Operand
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_ahead import ProductsAhead
@@ -15,6 +17,10 @@ class SharedLoops(ProductsAhead):
 
     def _fetch_part(self, operation: ir.FetchPart) -> None:
         """Load the partial result of another part of a split loop."""
+        assert self.split is not None
+        if self.split.keeps_last:
+            self._take_other_part(operation)
+            return
         for state, other in zip(operation.states, operation.copies, strict=True):
             self._get_part(state, self.states[other], operation.part.code, operation.source)
 
@@ -27,6 +33,20 @@ class SharedLoops(ProductsAhead):
         self.code.flush()
         self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
 
+    def _take_other_part(self, operation: ir.FetchPart) -> None:
+        """Load the part of the other block; the states become those of part 0, and ``copies`` those of part 1."""
+        assert self.split is not None
+        threads, before = self.distributions.warps * 32, 0
+        copies = dict(zip(operation.states, operation.copies, strict=True))
+        self.code.flush()
+        for state, count in self._part_registers(self.split).items():
+            self.code.add(
+                f"tile::get_other_part<{count}, {threads}>({self.states[state]}, {self.states[copies[state]]}, "
+                f"parts + {before * threads}, split, thread);",
+                operation.source,
+            )
+            before += count
+
     def _part_registers(self, split: Split) -> dict[int, int]:
         """Return the registers per thread of each state in a partial result."""
         return {state: self.of(self.inference.states[state]).registers for state in split.states}
@@ -35,6 +55,9 @@ class SharedLoops(ProductsAhead):
         """Store a block's partial result; in the last block, combine all parts and continue."""
         if split.launched:
             self._join_parts(split, source)
+            return
+        if split.keeps_last:
+            self._join_two(split, source)
             return
         threads = self.distributions.warps * 32
         counts = list(self._part_registers(split).values())
@@ -77,6 +100,40 @@ class SharedLoops(ProductsAhead):
             before += count
         self._written = True
 
+    def _join_two(self, split: Split, source: ir.Source) -> None:
+        """Store the part of the first of two blocks to finish; the other one continues with both parts."""
+        threads = self.distributions.warps * 32
+        counts = self._part_registers(split)
+        self.finish()
+        self.code.flush()
+        self._free_tensor(source)
+        position = self.memory.exchange(None, LAST_BLOCK)
+        self.code.add(
+            f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {sum(counts.values()) * threads};",
+            source,
+        )
+        self._enter(f"if ({PARTS_OF_TILE} > 1) {{" if split.only_long else "{", source)
+        self._barrier(source)  # all threads have finished reading shared memory
+        barrier = 1 if has_copying_warp(self.values) else 0
+        flags = f"{COUNTERS} + 2 * tile_place, shared + {position}u, thread, {barrier}"
+        self.code.add(f"const SharedTile<{threads}> both{{{flags}}};", source)
+        self._store_if_first(counts, "parts", source)
+        self.code.add("return;", source)
+        self._leave()
+        self.code.add("both.wait_stored();", source)
+        self._leave()
+
+    def _store_if_first(self, counts: Mapping[int, int], array: str, source: ir.Source) -> None:
+        """Store the states in the first of two blocks; ``_leave`` ends its code."""
+        threads, before = self.distributions.warps * 32, 0
+        self._enter("if (both.is_first()) {", source)
+        for state, count in counts.items():
+            self.code.add(
+                f"tile::put_part<{count}, {threads}>({array} + {before * threads}, {self.states[state]}, thread);"
+            )
+            before += count
+        self.code.add("both.tell_stored();")
+
     def _join_parts(self, split: Split, source: ir.Source) -> None:
         """With stream-K: of two blocks that share a tile, continue with both sums in the one that finishes last."""
         threads = self.distributions.warps * 32
@@ -93,12 +150,7 @@ class SharedLoops(ProductsAhead):
             f"float* const sums = {PARTIALS} + static_cast<long long>(cut) * {sum(n for _, n in counts) * threads};"
         )
         self.code.add(f"const SharedTile<{threads}> both{{{COUNTERS} + 2 * cut, shared + {position}u, thread, 0}};")
-        self._enter("if (both.is_first()) {")
-        before = 0
-        for state, count in counts:
-            self.code.add(f"tile::put_part<{count}, {threads}>(sums + {before * threads}, {state}, thread);")
-            before += count
-        self.code.add("both.tell_stored();")
+        self._store_if_first(self._part_registers(split), "sums", source)
         self.code.add("continue;")
         self._leave()
         self.code.add("both.wait_stored();")

@@ -143,6 +143,14 @@ class Split:
         return self.each if self.only_long else 0
 
     @property
+    def keeps_last(self) -> bool:
+        """True if the block that finishes last keeps its own part in registers, and reads only that of the other.
+
+        With more than two parts all blocks store theirs, so that the order of additions does not depend on the last.
+        """
+        return bool(self.combined) and self.launches == 1 and self.count == 2
+
+    @property
     def states(self) -> list[int]:
         """Numbers of the states of which each block computes a part."""
         return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]
@@ -150,12 +158,18 @@ class Split:
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
         """Return global memory for the partial sums, and for the number of finished blocks of each tile.
 
-        With stream-K, each block has one part, for the tile that it shares with the next block, and two flags.
+        With stream-K, each block has one part, for the tile that it shares with the next block, and two flags. If the
+        last of two blocks keeps its part, each tile has one part and two flags.
         """
         if self.launched:
             return (
                 Operand(PARTIALS, "workspace", F32, (self.launched, registers, threads)),
                 Operand(COUNTERS, "workspace", U32, (self.launched, 2), zeroed=True),
+            )
+        if self.keeps_last:
+            return (
+                Operand(PARTIALS, "workspace", F32, (blocks, registers, threads)),
+                Operand(COUNTERS, "workspace", U32, (blocks, 2), zeroed=True),
             )
         parts = Operand(PARTIALS, "workspace", F32, (blocks, self.count, registers, threads))
         if self.launches > 1:

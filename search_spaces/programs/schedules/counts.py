@@ -101,6 +101,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         blocks = round(blocks * parts_of_tile)
         registers = sum(distributions.of(inference.states[state]).registers for state in split.states)
         results = registers * distributions.warps * WARP * share_of_parts(inference, split)
+        if split.keeps_last:  # one of two blocks stores its part, and the other one loads it
+            results /= 2
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(inference, config)
     if work_of_values(inference, config, distributions).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
@@ -192,11 +194,11 @@ def _stretch(inference: Inference, config: Config, device: Device, split: Split 
 def _trips_to_combine(inference: Inference, split: Split, config: Config) -> float:
     """Return the number of times that the last block of a tile waits for parts.
 
-    Its loop over the parts fetches as many at a time as it is unrolled. If the program has no such loop, the loads of
-    all parts overlap.
+    Its loop over the parts fetches as many at a time as it is unrolled. If the program has no such loop, or a block
+    reads only one part, the loads of all parts overlap.
     """
     joins = combining_loop(inference)
-    if joins is None:
+    if joins is None or split.keeps_last:
         return 0.0
     return float(math.ceil((split.count - 1) / (unroll_of(inference, config, joins) or 1)))
 

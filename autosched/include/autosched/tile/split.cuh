@@ -1,5 +1,5 @@
-// Split-K: blocks share the iterations of a loop, and the last block to finish adds all sums. With stream-K two blocks
-// share a tile, and the second one to finish adds the sums of the first.
+// Split-K: blocks share the iterations of a loop, and the last block to finish adds all sums. If two blocks share a tile,
+// as with stream-K, the second one to finish may keep its part in registers and read only that of the first.
 #pragma once
 #include <autosched/common/last_block.cuh>
 #include <autosched/common/stream_k.cuh>
@@ -21,6 +21,18 @@ template <int N, int Threads, class X>
 __device__ __forceinline__ void get_part(X* x, const float* part, int thread) {
 #pragma unroll
   for (int r = 0; r < N; ++r) x[r] = of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
+}
+
+// Loads the part of the other of two blocks. Afterwards x has part 0 and `other` part 1 in both blocks, so that the result
+// does not depend on which block loads. `own` is the number of this block's part, which is in x before.
+template <int N, int Threads, class X>
+__device__ __forceinline__ void get_other_part(X* x, X* other, const float* part, int own, int thread) {
+#pragma unroll
+  for (int r = 0; r < N; ++r) {
+    const X loaded = of_bits<X>(ptx::ld_global_cg<4>(part + r * Threads + thread).word[0]);
+    other[r] = own == 0 ? loaded : x[r];
+    x[r] = own == 0 ? x[r] : loaded;
+  }
 }
 
 // Adds the sums of all parts, which are Apart words apart, in order, so that the result does not depend on which block

@@ -269,7 +269,7 @@ class Attention(TileProblem):
             total.set(total * fade + more_total)
             acc.set(acc * fade)
             top.set(peak)
-        result = (acc / p.where(total == 0.0, 1.0, total)).cast(o.dtype)
+        result = (acc * (1.0 / p.where(total == 0.0, 1.0, total))).cast(o.dtype)
         below = {"rows_below": last} if o.packed else {}
         at = p.window(out, (i, head * e), (bm, tall)) if o.packed else p.window(out[sequence][head], (i, 0), (bm, tall))
         p.store(result, at, **below)

@@ -14,7 +14,7 @@ from search_spaces.programs.planning import estimates
 from search_spaces.programs.planning.choices import Choices, choices_of
 from search_spaces.programs.planning.distributions import warps_across
 from search_spaces.programs.planning.instructions import is_boxed
-from search_spaces.programs.planning.memory import EXCHANGES, stage_names
+from search_spaces.programs.planning.memory import EXCHANGES, MANY_STAGES, stage_counts, stage_names
 from search_spaces.programs.planning.scratch import flag_bytes
 from search_spaces.programs.planning.tails import MASKED, PEELED, tail_names
 from search_spaces.programs.planning.unrolling import unrollable
@@ -34,6 +34,7 @@ ROWS_OF_FRAGMENT = 16  # fewest rows that a warp multiplies
 LEAST_RESULTS = 32  # fewest results per thread for which fragment reads keep up with mma.sync
 BODY_LIMIT = 1024  # instructions for products in an unrolled loop body; more overflow the instruction cache
 WANTED_REGISTERS = 255
+LEAST_BLOCKS = 2  # blocks per SM for which rings with the most stages leave room
 UNROLLED_VALUES = 128  # registers of values in all bodies of an unrolled loop; more overflow the instruction cache
 
 
@@ -107,7 +108,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 },
             )
         )
-    for name in stage_names(first).values():
+    for loop, name in stage_names(first).items():
         rules.append(
             Rule(
                 f"{name}_overlap",
@@ -124,6 +125,17 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                 names={"stages": name, "iterations": name.replace("stages", "turns")},
             )
         )
+        if MANY_STAGES in stage_counts(first, loop):
+            room = device.shared_per_sm // LEAST_BLOCKS
+            rules.append(
+                Rule(
+                    f"{name}_many",
+                    lambda stages, ring_bytes, room=room: (stages < MANY_STAGES) | (ring_bytes <= room),
+                    f"a ring of {{ring_bytes}} bytes leaves room for fewer than {LEAST_BLOCKS} blocks per SM, and "
+                    "fewer stages of this size have enough bytes in flight",
+                    names={"stages": name, "ring_bytes": name.replace("stages", "ring_bytes")},
+                )
+            )
     for index, name in tail_names(choices.inferences.values()).items():
         rules += _tail_rules(choices, index, name)
     for name in unrollable(first).values():

@@ -91,6 +91,10 @@ def test_rings_of_narrow_weights_may_have_more_stages() -> None:
     assert {s.integer("stages") for s in narrow} > {5, 8}
     wide = tile_template(GroupedMatmul).space(GroupedMatmul(m=512, n=256, k=4096, groups=2), H100).sample(200, 1)
     assert max(s.integer("stages") for s in wide) == 5
+    large = replace(FEW, m=512, k=4096)
+    for drawn in template.space(large, H100).sample(200, 1):  # two blocks fit on an SM
+        ring = template.config(large, drawn, H100).integer("ring_bytes")
+        assert drawn.integer("stages") < 8 or 2 * ring <= H100.shared_per_sm
     problem = replace(FEW, k=2048)
     deep = schedule(problem).replace(stages=8)
     assert outcome(problem, template.kernel(problem, deep, H100)) == "ok"

@@ -23,7 +23,6 @@ from autosched.reporting.exit_status import ExitStatus, combined
 from autosched.user_kernels import KernelFileError
 from autosched.version import VERSION
 from measurements.store.errors import StoreError
-from measurements.trials.tolerance import ToleranceError
 from search_spaces import catalogue
 
 # Base class of typer's usage errors, reached through BadParameter, the only one that all releases export.
@@ -327,7 +326,7 @@ def run(arguments: Sequence[str]) -> int:
             statuses = [_one(line, written) for line in kernel_option.expanded(arguments)]
     except _UsageError as error:
         return _print_error(_usage_line(error))
-    except (InputError, KernelFileError, StoreError, ToleranceError) as error:
+    except (InputError, KernelFileError, StoreError) as error:
         return _print_error(str(error))
     except SystemExit as stop:  # raised by a user's file: commands never raise it
         return _print_error(
@@ -381,10 +380,11 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
 def _errors_of_work() -> tuple[type[Exception], ...]:
     """Return the exceptions for users' errors whose modules are slow to import."""
     from measurements.emulator import HostFailure
+    from measurements.trials.tolerance import ToleranceError
     from search_spaces.spaces.counting.limits import TooTightlyTied
     from search_spaces.spaces.space import EmptySpace
 
-    return EmptySpace, TooTightlyTied, HostFailure
+    return EmptySpace, TooTightlyTied, HostFailure, ToleranceError
 
 
 def _current_folder_exists() -> bool:

@@ -249,9 +249,10 @@ class ProgramProblem(Problem):
                     yield StressInputs((f"{name}: edges",), {**usual, name: array.edges(usual[name].shape, first)})
         traces = list(dict.fromkeys((self.usual_trace(), self.least_trace())))
 
-        def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
-            results = [interpret(trace, inputs) for trace in traces]
-            return [(_joined(values), _joined(bounds)) for values, bounds in results]
+        def expected(inputs: Mapping[str, Array]) -> Iterator[tuple[FloatArray, FloatArray]]:
+            for trace in traces:
+                values, bounds = interpret(trace, inputs)
+                yield _joined(values), _joined(bounds)
 
         varied = [o for o in self.operands() if o.role == "input" and o.name not in saying]
         yield from edge_inputs(varied, usual, seed, expected)

@@ -85,9 +85,10 @@ class TilePipeline(TileOperator):
 
         outputs = [o.name for o in self.operands() if o.role != "input"]
 
-        def expected(inputs: Mapping[str, Array]) -> list[tuple[FloatArray, FloatArray]]:
-            results = [self.interpreted(inputs, least) for least in (False, True)]
-            return [(_joined(values, outputs), _joined(bounds, outputs)) for values, bounds in results]
+        def expected(inputs: Mapping[str, Array]) -> Iterator[tuple[FloatArray, FloatArray]]:
+            for least in (False, True):
+                values, bounds = self.interpreted(inputs, least)
+                yield _joined(values, outputs), _joined(bounds, outputs)
 
         varied = [self.operand(name) for name in self.varied]
         yield from edge_inputs(varied, inputs, seed, expected)

@@ -7,7 +7,7 @@ a padded key that is not masked would have the largest score.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -38,7 +38,7 @@ LEVELS: Mapping[str, tuple[tuple[cases.InputCase, ...], ...]] = {
 }
 """The edge cases that the lines of an input may hold, by type: all cases first, then progressively fewer of them."""
 
-Expected = Callable[[Mapping[str, Array]], Sequence[tuple[FloatArray, FloatArray]]]
+Expected = Callable[[Mapping[str, Array]], Iterable[tuple[FloatArray, FloatArray]]]
 
 
 def edge_inputs(
@@ -86,12 +86,15 @@ def _stored(dtype: DType, lines: FloatArray) -> Array:
         return dtype.store(lines)
 
 
-def _is_defined(expected: Sequence[tuple[FloatArray, FloatArray]]) -> bool:
+def _is_defined(expected: Iterable[tuple[FloatArray, FloatArray]]) -> bool:
     """Return True if all correct kernels give the same result, and most of it is finite."""
-    (values, bounds), *other_results = expected
-    for other, other_bounds in other_results:
+    results = iter(expected)  # other results are only computed if the first one is defined
+    values, bounds = next(results)
+    if not np.isfinite(bounds).all() or 2 * np.isfinite(values).sum() < values.size:
+        return False
+    for other, other_bounds in results:
         with np.errstate(invalid="ignore"):
             near = np.abs(values - other) <= bounds + other_bounds
         if not (near | (values == other) | (np.isnan(values) & np.isnan(other))).all():
             return False
-    return bool(np.isfinite(bounds).all() and 2 * np.isfinite(values).sum() >= values.size)
+    return True

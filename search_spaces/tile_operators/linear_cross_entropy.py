@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import inf
 from typing import Any, ClassVar, Self
 
@@ -21,10 +22,12 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.input_cases import StressInputs
 from search_spaces.operators.part import Indices
 from search_spaces.operators.problem import ProblemPart, option
+from search_spaces.templates.matmul.proxy import LEAST_TILES
+from search_spaces.templates.matmul.stream_k import streams
 from search_spaces.tile_operators.cross_entropy import STEEPEST, edge_labels, gradients, labels_of_rows, losses
 from search_spaces.tile_operators.softmax_rows import LOG2_E
 from search_spaces.tile_operators.tile_pipeline import ProgramStep, TilePipeline
-from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem, cut
+from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator, TileProblem
 
 TYPES = ("f16", "bf16")
 PART = 128  # columns of logits that are summarised by one triple of numbers
@@ -90,17 +93,39 @@ class _OfLinearLayer(TileOperator):
         The numbers differ, so that exchanging rows and columns is detected.
         """
         bm, bk = loops.chosen["bm"], loops.chosen["bk"]
-        tile, columns = loops.chosen.get("bn", PART), loops.chosen.get("width", 1)
+        tile, tiles = loops.chosen.get("bn", PART), (3, loops.chosen.get("width", 1) + 1)
+        if loops.streamed:
+            tiles = _with_partial_wave(tiles, (-(-self.rows // bm), -(-self.columns // tile)))
         return replace(
             self,
-            rows=min(self.rows, bm + cut(self.rows, bm)),
-            columns=min(self.columns, tile * columns + (self.columns % tile or tile)),
-            k=min(self.k, loops.count * bk + (self.k % bk or bk)),
+            rows=_whole_tiles(self.rows, bm, tiles[0]),
+            columns=_whole_tiles(self.columns, tile, tiles[1]),
+            k=_whole_tiles(self.k, bk, loops.count + 1),
         )
 
 
+def _whole_tiles(size: int, tile: int, count: int) -> int:
+    """Return the extent of ``count`` tiles, the last of which is as long as that of ``size``; at most ``size``."""
+    return min(size, (count - 1) * tile + (size % tile or tile))
+
+
+def _with_partial_wave(least: tuple[int, int], most: tuple[int, int]) -> tuple[int, int]:
+    """Return the smallest numbers of tiles of rows and columns with which stream-K has whole and partial waves.
+
+    Args:
+        least: Smallest numbers.
+        most: Numbers of the requested problem.
+
+    Returns:
+        The numbers; those of the requested problem if there are none with at most four more tiles each.
+    """
+    ranges = (range(min(a, b), min(a + 4, b) + 1) for a, b in zip(least, most, strict=True))
+    usable = [(m, n) for m, n in product(*ranges) if m * n >= LEAST_TILES and streams(m * n)]
+    return min(usable, key=lambda tiles: tiles[0] * tiles[1], default=most)
+
+
 def _product(p: Any, x: Any, w: Any, position: tuple[Any, Any], shape: tuple[int, int, int]) -> Any:
-    """Return the (bm, bn) tile of ``x @ w.T`` at ``place``, in steps of bk along k."""
+    """Return the (bm, bn) tile of ``x @ w.T`` at ``position``, in steps of bk along k."""
     (i, j), (bm, bn, bk) = position, shape
     sums = p.state(p.zeros((bm, bn)))
     for at in p.steps(x.shape[1], bk):

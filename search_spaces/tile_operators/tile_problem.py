@@ -47,11 +47,14 @@ class ReducedLoops:
             loop.
         chosen: Values of ``p.choose`` by name.
         of_few_parts: The same number if at most two blocks shared a loop; 0 for ``count``.
+        streamed: True if blocks share the iterations of the last tiles (stream-K), which requires whole and partial
+            waves of tiles.
     """
 
     count: int
     chosen: Mapping[str, int]
     of_few_parts: int = 0
+    streamed: bool = False
 
 
 def cut(size: int, tile: int) -> int:

@@ -45,7 +45,12 @@ def tile_template(problem: type[TileOperator]) -> KernelTemplate:
 def _loops(problem: TileProblem, schedule: Schedule) -> ReducedLoops:
     own = problem.tile_problem()
     chosen = {name: schedule.integer(name) for name in choices_of(own).domains}
-    return ReducedLoops(enough_iterations(own, schedule), chosen, enough_iterations(own, schedule, most_parts=2))
+    return ReducedLoops(
+        enough_iterations(own, schedule),
+        chosen,
+        enough_iterations(own, schedule, most_parts=2),
+        bool(schedule.values.get("stream_k")),
+    )
 
 
 def _reduced(problem: TileProblem, schedule: Schedule) -> Problem:
@@ -62,4 +67,5 @@ def _reduced_pipeline(problem: TilePipeline, schedules: Mapping[str, Schedule]) 
     for step, own in problem.programs().items():
         count = max(count, enough_iterations(own, schedules[step]))
         chosen |= {name: schedules[step].integer(name) for name in choices_of(own).domains}
-    return problem.reduced(ReducedLoops(count, chosen))
+    streamed = any(schedule.values.get("stream_k") for schedule in schedules.values())
+    return problem.reduced(ReducedLoops(count, chosen, streamed=streamed))

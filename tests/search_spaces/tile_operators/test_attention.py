@@ -104,7 +104,11 @@ FAULTS = {
     "results of the first head": ("p.window(out[sequence][head], (i, 0)", "p.window(out[sequence][0], (i, 0)", "plain"),
     "logarithms without the largest score": ("(top * factor + p.log2(total))", "p.log2(total)", "causal, sums"),
     "weights do not add up to 1": ("acc * (1.0 / p.where(total == 0.0, 1.0, total))", "acc * 1.0", "plain"),
-    "division by no keys": ("acc * (1.0 / p.where(total == 0.0, 1.0, total))", "acc * (1.0 / total)", "more queries than keys"),
+    "division by no keys": (
+        "acc * (1.0 / p.where(total == 0.0, 1.0, total))",
+        "acc * (1.0 / total)",
+        "more queries than keys",
+    ),
     "slopes twice as steep": ('.cast("f32") * slope', '.cast("f32") * (slope + slope)', "biased, with sinks"),
     "sinks to another base": ('of_head("sinks") * (LOG2_E / factor)', 'of_head("sinks") * LOG2_E',
                               "biased, with sinks"),

@@ -8,13 +8,15 @@ from itertools import product
 
 import pytest
 
+from search_spaces.hardware.devices import device
 from search_spaces.tile_operators.attention import Attention
 from search_spaces.tile_operators.attention_backward import AttentionBackward
 from search_spaces.tile_operators.decode_attention import DecodeAttention
 from search_spaces.tile_operators.grouped_matmul import BLOCK, GroupedMatmul
-from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
+from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy, LinearCrossEntropyDlogits
 from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 from search_spaces.tile_operators.tile_problem import ReducedLoops, TileOperator
+from search_spaces.tile_operators.tile_template import tile_template
 
 LONG = Attention(batch=4, heads=32, kv_heads=8, queries=8192, causal=1)
 SHORT = replace(LONG, queries=500, keys=8192)
@@ -130,3 +132,22 @@ def test_a_reduced_problem_is_no_larger(name: str) -> None:
     small = problem.reduced(ReducedLoops(2, chosen))
     assert small.flops < problem.flops / 8
     assert small.reduced(ReducedLoops(2, chosen)) == small
+
+
+@pytest.mark.parametrize(
+    ("problem", "name"),
+    [
+        (LinearCrossEntropyDlogits(rows=2000, columns=32000, k=4096, dtype="f16"), "stream_k"),
+        (LinearCrossEntropyDlogits(rows=200, columns=32000, k=4096), "stream_k"),
+        (LinearCrossEntropy(rows=2000, columns=32000, k=4096), "products_stream_k"),
+    ],
+)
+def test_schedules_with_stream_k_are_legal_for_the_reduced_problem(problem: TileOperator, name: str) -> None:
+    template, chip = tile_template(type(problem)), device("a100")
+    assert template.proxy is not None
+    schedules = [s for s in template.space(problem, chip).sample(400, 1) if s[name]]
+    assert schedules
+    for schedule in schedules[:3]:
+        small = template.proxy(problem, schedule)
+        assert small.flops < problem.flops / 100
+        template.config(small, schedule, chip)  # raises ValueError if the schedule is illegal

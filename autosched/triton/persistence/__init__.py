@@ -1,7 +1,7 @@
 """Storage of the choices of stock ``@triton.autotune`` kernels, across processes.
 
 Start at ``autotuners.py``, which reads them from a database. Only ``adapter.py`` uses Triton's autotuner;
-``identity.py`` identifies the trials of a tuning, and ``answers.py`` reads and writes them. ``tuning_locks.py`` lets
+``identity.py`` identifies the trials of a tuning, ``answers.py`` reads and writes them, and ``tuning_locks.py`` lets
 one process tune while others wait. ``startup/`` attaches the database in a program that ``autosched serve`` starts.
 Importing the package must not import Triton or torch.
 """

@@ -253,7 +253,7 @@ class TestAnyParameters:
         assert {far.value(far.random(rng)) for _ in range(50)} == {2**60, 2**60 + 3, 2**60 + 6}
         assert {far.value(far.near(2**60 + 3, rng)) for _ in range(50)} == {2**60, 2**60 + 3, 2**60 + 6}
         assert [far.coordinate(2**60 + n) for n in (0, 3, 6)] == [0.0, 0.5, 1.0]
-        assert far.place(2**61) == 2**60 + 6 and far.place(2**60 + 4) == 2**60 + 3
+        assert far.code(2**61) == 2**60 + 6 and far.code(2**60 + 4) == 2**60 + 3
         assert axis(IntDistribution(2**60, 2**60 + 2, log=True)).coordinate(2**60 + 1) == 0.0
         assert axis(FloatDistribution(0.0, 5e-324)).coordinate(5e-324) == 0.0
 
@@ -295,13 +295,13 @@ class TestAnyParameters:
         if found.single():
             return
         one, rng = axis(found), np.random.default_rng(data.draw(st.integers(0, 99)))
-        place = one.random(rng)
+        code = one.random(rng)
         for _ in range(5):
-            value = one.value(place)
+            value = one.value(code)
             assert found._contains(found.to_internal_repr(value))
-            assert one.value(one.place(value)) == value
-            assert math.isfinite(one.coordinate(place))
-            place = one.near(place, rng)
+            assert one.value(one.code(value)) == value
+            assert math.isfinite(one.coordinate(code))
+            code = one.near(code, rng)
 
 
 def test_a_space_without_legal_candidates_warns_once() -> None:

@@ -1,6 +1,6 @@
-"""A rule of pymarkdown: words and openings of sentences that ``[tool.prose]`` of pyproject.toml rules out.
+"""A rule of pymarkdown against the words and the first words of sentences in ``[tool.prose]`` of pyproject.toml.
 
-pymarkdown loads the class that is named like this file and hands it each line of a page.
+pymarkdown loads the class with the name of this file, and calls it with each line of a page.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _SENTENCE_END = re.compile(r"[.!?:][\"')*]*\s+")
 
 
 class ProseRules(RulePlugin):
-    """Report words with a better one, and sentences that open with a relative or a genitive."""
+    """Report words that have a better replacement, and sentences that begin with a relative pronoun or a genitive."""
 
     def __init__(self) -> None:
-        """Read the table once; every file is scanned by the same object."""
+        """Read the table once, because the same object scans all files."""
         super().__init__()
         table = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["tool"]["prose"]
         self._openers = re.compile(rf"({'|'.join(table['openers'])})\b")
@@ -33,7 +33,7 @@ class ProseRules(RulePlugin):
         self._fenced = self._in_paragraph = self._in_sentence = False
 
     def get_details(self) -> PluginDetails:
-        """Return the name by which the rule is configured."""
+        """Return the name of the rule in configuration files."""
         return PluginDetailsV2(
             plugin_name="prose",
             plugin_id="PRO001",
@@ -46,15 +46,15 @@ class ProseRules(RulePlugin):
         )
 
     def starting_new_file(self) -> None:
-        """Forget what the last file ended in."""
+        """Reset the state of the previous file."""
         self._fenced = self._in_paragraph = self._in_sentence = False
 
     def next_line(self, context: PluginScanContext, line: str) -> None:
-        """Report what a line has, except in code.
+        """Report findings in a line, except in code.
 
         Args:
-            context: Where the findings go.
-            line: The line, without its end.
+            context: Receives the findings.
+            line: The line, without its line break.
         """
         if _FENCE.match(line):
             self._fenced = not self._fenced
@@ -76,7 +76,7 @@ class ProseRules(RulePlugin):
             end = _SENTENCE_END.search(text, begin)
             question = text[begin : end.end() if end else len(text)].rstrip().endswith("?")
             if not question and (found := self._openers.match(text, begin)):
-                self._report(context, found, "name the thing: a noun, then its verb")
+                self._report(context, found, "begin with a noun as the subject")
         self._in_paragraph = True
         self._in_sentence = _SENTENCE_END.search(text.rstrip()[-3:] + " ") is None
 

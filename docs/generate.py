@@ -1,4 +1,4 @@
-"""Make the reference pages that the code itself knows: ``python docs/generate.py``."""
+"""Generate the pages of the reference that are derived from code: ``python docs/generate.py``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OWN = {"--out", "--dtype"}  # options of single operators
 MOST_SHOWN = 8  # values of a parameter
 # GPUs of the templates that an H200 does not run.
 CHIPS = {"tcgen05_matmul": "b200", "tcgen05_matmul_transposed": "b200", "tcgen05_matmul_padded": "b200"}
-# For each template the problems whose spaces together have all of its parameters.
+# For each template, problems whose spaces together have all parameters of the template.
 SPACES: dict[str, tuple[Problem, ...]] = {
     "tcgen05_matmul": (Matmul(m=4096, n=4096, k=4096),),
     "matmul": (Matmul(m=4096, n=4096, k=4096),),
@@ -55,7 +55,7 @@ SPACES: dict[str, tuple[Problem, ...]] = {
 }
 
 
-# What `autosched` exports, by what it is for. A class named with `+` is shown with its methods.
+# The exports of `autosched`, by purpose. A class with a `+` is shown with its methods.
 API = {
     "Tuning": (
         "tune",
@@ -127,7 +127,7 @@ _NARROW = 100  # columns of a signature in one line
 
 
 def schedule_parameters() -> str:
-    """Every parameter of every template: what it says and the values it may have."""
+    """Return every parameter of every template with its meaning and its values."""
     lines = [
         "# Schedule parameters\n",
         MADE,
@@ -163,7 +163,7 @@ def _values(parameter: Parameter) -> str:
 
 
 def command_line() -> str:
-    """Every command with its options."""
+    """Return every command with its options."""
     root = typer.main.get_command(build())
     lines = [
         "# Command line\n",
@@ -187,7 +187,7 @@ def command_line() -> str:
 
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, str, list[Any]]]:
-    """Path, summary and parameters of each command. Of those that take an operator, what all operators share."""
+    """Return path, summary and parameters of each command; for commands with an operator, those of all operators."""
     context = typer.Context(command, info_name=path)
     names = command.list_commands(context) if hasattr(command, "list_commands") else []
     inner = {name: command.get_command(context, name) for name in names}
@@ -207,7 +207,7 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, str, list[Any]]]:
 
 
 def exit_statuses() -> str:
-    """Return the one table of exit statuses."""
+    """Return the table of exit statuses."""
     lines = [
         "# Exit statuses\n",
         MADE,
@@ -227,7 +227,7 @@ def _first(text: str | None) -> str:
 
 
 def database_schema() -> str:
-    """Return the tables of a database of today."""
+    """Return the tables of a database of this version."""
     lines = [
         "# Database schema\n",
         MADE,
@@ -248,7 +248,7 @@ def _nullable(column: sa.Column[object]) -> bool:
 
 
 def emulator_findings() -> str:
-    """Every kind of finding, and what it means."""
+    """Return every kind of finding with its meaning."""
     lines = [
         "# Findings of the emulator\n",
         MADE,
@@ -262,7 +262,7 @@ def emulator_findings() -> str:
 
 
 def api() -> str:
-    """Return what `autosched` exports, from signatures and docstrings. It needs torch, as `autosched.torch` does."""
+    """Return the exports of `autosched`, from signatures and docstrings. Needs torch, as `autosched.torch` does."""
     lines = [
         "# API reference\n",
         MADE,
@@ -286,7 +286,7 @@ def _exported(path: str) -> Any:
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the class's own public functions, and those of the classes of its room that it is put together from."""
+    """Yield the public functions of a class, and those of its base classes in the same package."""
     room = kind.__module__.rpartition(".")[0]
     parts = [kind, *(base for base in kind.__mro__[1:] if base.__module__.startswith(f"{room}."))]
     found = {name: value for part in reversed(parts) for name, value in vars(part).items()}
@@ -298,7 +298,7 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _signature(name: str, found: Any) -> str:
-    """Return a block of code; "" for an exception or an enumeration, which nobody calls."""
+    """Return a block of code; "" for an exception or an enumeration, which users do not call."""
     if isinstance(found, property):
         return ""
     function = getattr(found, "__func__", found)
@@ -333,7 +333,7 @@ def _type(annotation: Any) -> str:
 
 
 def _with_inherited(found: type, text: str) -> str:
-    """Return the docstring of a dataclass with the attributes that its bases describe, after its own."""
+    """Return the docstring of a dataclass, with the attributes of its base classes after its own."""
     if "\nAttributes:\n" not in text:
         return text
     own = set(re.findall(r"^    (\w+): ", text, re.M))

@@ -1,11 +1,11 @@
-"""Tune, export, ship, and call the kernel in another process. Runs with a GPU, and without one.
+"""Tune, export, ship, and call a kernel in another process, with or without a GPU.
 
 python examples/ship_tuned_kernels.py [FOLDER]
 
-What is best goes into a repository as JSON, where a review sees what changes; a release makes one small database of it.
-Put that into your package as data, and open it with importlib.resources. Where it is used nothing is tuned: the first
-process compiles what it calls with NVRTC, every later one finds it in the cache.
-Without a GPU the times are estimated, and the second process looks the kernel up, checks the database as CI does, and
+The best schedules go into a repository as JSON, so that reviews show changes. A release makes a small database of them.
+Add the database to your package as data, and open it with importlib.resources. Users of the package do not tune: their
+first process compiles the called kernels with NVRTC, and later processes read them from the cache.
+Without a GPU the times are estimated. The second process then looks the kernel up, checks the database as in CI, and
 calls the kernel in the emulator.
 """
 

@@ -156,7 +156,7 @@ def counts(recorded: Recorded, config: TritonConfig, *, own_buffers: bool = Fals
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """Yield the recordings below a folder, by name. Raises NotARecording where there is none."""
+    """Yield the recordings below a folder, by name. Raises NotARecording if there are none."""
     found = sorted(folder.rglob("*_mm.txt"))
     if not found:
         raise NotARecording(f"{folder} holds no *_mm.txt: unpack a100_mm.zip and h100_mm.zip of the data set there")

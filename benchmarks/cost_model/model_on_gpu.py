@@ -79,7 +79,7 @@ def described(problem: Problem) -> str:
 def measured(trials: Iterable[Trial]) -> tuple[dict[Key, Measured], int]:
     """Return the model's quality for the schedules of each problem, and the number of problems left out.
 
-    Left out are those of a program that is not loaded, and those with too few schedules that this version knows.
+    Recordings of programs that are not loaded are omitted, and those with too few schedules of this version.
     """
     groups: dict[Key, dict[Schedule, list[Trial]]] = {}
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Faults planted in tile programs on 2026-11-29: in what they state, and in the loops that their kernels run."""
+"""Faults planted in tile programs on 2026-11-29: in their statements, and in the loops of their kernels."""
 
 # ruff: noqa: E501 - an edit is a line of a table
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mutant:
-    """``new`` in place of ``old`` at ``start`` of ``header`` (below include/autosched); ``kind`` says what is wrong."""
+    """A fault: ``new`` replaces ``old`` at ``start`` of ``header`` (below include/autosched). ``kind`` names it."""
 
     header: str
     line: int

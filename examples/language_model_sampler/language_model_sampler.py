@@ -7,8 +7,8 @@ function, and tune with it:
     export LANGUAGE_MODEL_ASK=my_module:ask
     autosched tune matmul -m 4096 -n 4096 -k 4096 --db best.db --sampler language_model
 
-The model's text is data: it is read as JSON, and only legal schedules of the space are tried. Whatever else it holds is
-passed over, and random schedules take its place.
+The model's text is data: it is read as JSON, and only legal schedules of the space are tried. Everything else is
+ignored, and replaced by random schedules.
 """
 
 from __future__ import annotations

@@ -49,11 +49,11 @@ def full_attention(p, q, k, v, o):
 
 @program(**arrays("f16"))
 def causal_attention(p, q, k, v, o):
-    """softmax(q k^T / sqrt(d)) v, each query seeing the keys up to its own place"""
+    """softmax(q k^T / sqrt(d)) v, each query with the keys up to its own position"""
     forward(p, q, k, v, o, True, "f16")
 
 
 @program(**arrays("bf16"))
 def causal_attention_bf16(p, q, k, v, o):
-    """softmax(q k^T / sqrt(d)) v, each query seeing the keys up to its own place, of bf16"""
+    """softmax(q k^T / sqrt(d)) v of bf16, each query with the keys up to its own position"""
     forward(p, q, k, v, o, True, "bf16")

@@ -8,7 +8,7 @@ from autosched.tile import InOut, Input, Output, program
 
 
 def places(p, ids, i, bm):
-    """The token ids of a block as one column; -1, which no table has, after the last one."""
+    """The token ids of a block as one column, followed by -1, which is not in the table."""
     return p.load(p.window(ids, (i, 0), (bm, 1), column=True), padding=-1)
 
 
@@ -22,7 +22,7 @@ def embedding(p, ids, table, out):
 
 @program(ids=Input("tokens", "i32"), given=Input("tokens d", "f32"), table=InOut("words d", "f32"))
 def embedding_gradient(p, ids, given, table):
-    """table[ids] += given, whatever the order"""
+    """table[ids] += given, in any order"""
     bm, bn = p.choose(bm=(4, 8, 16, 32), bn=(128, 256))
     i, j = p.blocks(given.shape, (bm, bn))
     rows = p.load(p.window(given, (i, j), (bm, bn)))
@@ -31,7 +31,7 @@ def embedding_gradient(p, ids, given, table):
 
 @program(slots=Input("tokens", "i32"), keys=Input("tokens d", "f16"), cache=InOut("places d", "f16"))
 def cache_append(p, slots, keys, cache):
-    """cache[slots] = keys; all other places keep what they have"""
+    """cache[slots] = keys; all other slots are unchanged"""
     bm, bn = p.choose(bm=(4, 8, 16, 32), bn=(128, 256))
     i, j = p.blocks(keys.shape, (bm, bn))
     p.store(p.load(p.window(keys, (i, j), (bm, bn))), p.window(cache, (places(p, slots, i, bm), j), (bm, bn)))

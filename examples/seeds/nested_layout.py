@@ -16,7 +16,7 @@ FULL_EXAMPLE = NestedLayout(
 
 @program(x=Input("m n", "f16"), out=Output("m n", "f16"))
 def distributed(p, x, out):
-    """64x64 in the distribution of the example, by whatever route is shortest"""
+    """64x64 in the distribution of the example, by the shortest route"""
     i, j = p.blocks(x.shape, (64, 64))
     tile = p.load(p.window(x, (i, j), (64, 64))).cast("f32") + 1.0
     p.store(p.convert_layout(tile, FULL_EXAMPLE).cast("f16"), p.window(out, (i, j), (64, 64)))

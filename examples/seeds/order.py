@@ -1,10 +1,10 @@
-"""XeTile RFC, appendix 1: C = A B with B as it is, with B stored transposed, and with B transposed after its load."""
+"""XeTile RFC, appendix 1: C = A B with B stored normally, stored transposed, and transposed after its load."""
 
 from autosched.tile import Input, Output, program
 
 
 def product(p, a, b, c, at, shape, step, **view):
-    """64x64 tiles, 32 deep, as in the document; ``view`` is how the window sees b, or what follows its load."""
+    """64x64 tiles, 32 deep, as in the document. ``view`` has the options of b's window, or of the transposition."""
     transposed = view.pop("transposed", False)
     i, j = p.blocks(c.shape, (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, at(j), shape, **view)

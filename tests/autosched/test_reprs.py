@@ -1,4 +1,4 @@
-"""The repr of an exported object is short, whatever the object holds."""
+"""The repr of an exported object is short for any contents."""
 
 from __future__ import annotations
 

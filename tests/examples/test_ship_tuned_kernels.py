@@ -1,4 +1,4 @@
-"""``examples/ship_tuned_kernels.py``: what it does without a GPU; all of it, processes included, nightly."""
+"""``examples/ship_tuned_kernels.py`` without a GPU. The complete program, with its processes, runs nightly."""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ SKIPPED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
 
 def built(folder: Path, umask: int = 0o022, **variables: str) -> Path:
-    """Return a wheel of a copy of the clone: see ``built_wheel``."""
+    """Return a wheel that ``built_wheel`` builds."""
     return built_wheel(folder, umask, **variables)[0]
 
 
 def built_wheel(folder: Path, umask: int = 0o022, **variables: str) -> tuple[Path, str]:
-    """Build a wheel of a copy of the clone, as setuptools leaves its traces where it builds.
+    """Build a wheel from a copy of the clone, because setuptools writes to the folder of the sources.
 
-    As pip does, metadata is asked for first.
+    The metadata is requested first, as by pip.
 
     Args:
         folder: Folder of the copy and the wheel.
@@ -50,7 +50,7 @@ def built_wheel(folder: Path, umask: int = 0o022, **variables: str) -> tuple[Pat
         variables: Environment variables.
 
     Returns:
-        The wheel, and what the build wrote to stderr.
+        The wheel, and the build's stderr.
     """
     source = folder / "source"
     for name in PACKAGES:

@@ -1,4 +1,4 @@
-"""Hardware counters of some kernels, read by Nsight Compute where it is installed.
+"""Hardware counters of some kernels, read by Nsight Compute if it is installed.
 
 python -m benchmarks.gpu.plan.counters PLAN KEY    # launches the kernel of KEY once, for ncu to profile
 """
@@ -61,7 +61,7 @@ def profiled(key: str, folder: Path, seconds: float, ncu: str | None = None) -> 
 
 
 def metrics_of(text: str) -> dict[str, str]:
-    """Return metrics with their units from what ``ncu --csv`` prints; none where it prints no table."""
+    """Return metrics with their units from the output of ``ncu --csv``; none if it contains no table."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     rows = csv.DictReader(io.StringIO("\n".join(lines)))
     return {

@@ -224,7 +224,7 @@ def compare(session: Session) -> None:
 
 
 def hardware_counters(session: Session) -> None:
-    """Read hardware counters of some kernels by Nsight Compute, where it is installed."""
+    """Read hardware counters of some kernels by Nsight Compute, if it is installed."""
     for key in session.pending("counters", list(counters.KERNELS)):
         if session.remaining < 1.0:
             return session.say(f"counters: no time was left for {key}")

@@ -105,7 +105,7 @@ def test_sums_are_right(made: Program, where: object) -> None:
 
 @pytest.mark.parametrize(("made", "copies"), [(plain, 0), (scaled, 0), (added_to_after_the_loop, 1)])
 def test_sums_are_stored_in_loop_states(made: Program, copies: int) -> None:
-    """A product that adds to a state that is read again has an array of its own."""
+    """A product that adds to a state that is read again has a separate array."""
     p = problem(made, **SIZES)
     (schedule,) = template(made).space(p, A100).sample(1, 1)
     assert len(re.findall(r"float acc\d+\[", template(made).kernel(p, schedule, A100).source)) == copies

@@ -1,4 +1,4 @@
-"""Outputs for CI systems are valid, complete, and harmless whatever text a database contains."""
+"""Outputs for CI systems are valid, complete, and harmless for any text in a database."""
 
 from __future__ import annotations
 

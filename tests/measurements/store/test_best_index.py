@@ -1,4 +1,4 @@
-"""The index of an entry agrees with its trials, whatever is appended in whatever order."""
+"""The index of an entry agrees with its trials, for any trials in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The listings of the source documents, read as they stand in the folder that AUTOSCHED_SEEDS names.
+"""The listings of the source documents, read unchanged from the folder AUTOSCHED_SEEDS.
 
 Skipped without that folder: ``test_text.py`` reads listings of our own, which have every construct of these.
 """

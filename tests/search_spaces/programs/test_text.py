@@ -1,4 +1,4 @@
-"""Listings in the documents' syntax, read as they stand, and the canonical text of programs."""
+"""Listings in the syntax of the documents, read unchanged, and the canonical text of programs."""
 
 from __future__ import annotations
 

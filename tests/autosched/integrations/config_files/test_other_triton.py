@@ -32,7 +32,7 @@ MakeOther = Callable[..., str]
 
 @pytest.fixture
 def other_python(tmp_path: Path) -> MakeOther:
-    """Make an environment whose ptxas allots no more than so many registers."""
+    """Make an environment whose ptxas uses at most this number of registers."""
 
     def make(registers: int = 255) -> str:
         ptxas = tmp_path / "ptxas"

@@ -1,4 +1,4 @@
-"""Unwritten shared memory that is read by wgmma or bulk copies is a finding wherever it begins."""
+"""Unwritten shared memory that is read by wgmma or bulk copies is a finding at any position."""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
 """Simulate whole searches of 10 seconds on a GPU: trials, modules, and the winner's distance from the best schedule.
 
-    python -m benchmarks.search.simulated_search [--runs 20] [--seconds 10] [--cores 16] [--device h100]
+    python -m benchmarks.search.simulated_search [--runs 20] [--seconds 10] [--cores 16] [--device h100] [--cpu-time]
 
-All clocks are simulated, except the sampler's CPU time. The GPU is ``benchmarks.gpu.virtual_gpu``, with launch delays,
+All clocks are simulated. The proposing process advances the clock by the CPU time that its work takes on quiet cores
+(SETUP, ESTIMATE, PROPOSAL), so a run gives the same result on any machine. A sampler that became slower per proposal
+would not be noticed, so the measured CPU time is printed beside the counted one; ``--cpu-time`` advances the clock by
+it. The GPU is ``benchmarks.gpu.virtual_gpu``, with launch delays,
 a varying clock, and a power limit that lowers the clock by a fifth. Trials are timed in pairs with the incumbent by the
 code that is used on a GPU (``measurements.runners.cuda.race``). A new module takes COMPILE seconds of a core.
 
@@ -20,12 +23,12 @@ import statistics
 import sys
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from autosched.samplers import Sampler
 from autosched.samplers.first_choices.descent import descended
 from autosched.samplers.first_choices.model_search import fastest
 from autosched.samplers.first_choices.portfolio import structure
@@ -54,6 +57,8 @@ STRUCTURE, VALUE, OWN = 0.05, 0.01, 0.008
 SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015  # mean and deviation of the clock's factor under the power limit
 COMPILE = (0.15, 0.5)  # minimum and maximum seconds of a core, as measured
 START = 0.3  # seconds to start CUDA, at the same time as the search is set up
+# CPU seconds of the proposing process: to import, and to count and sample the space; per estimate; and per proposal.
+SETUP, ESTIMATE, PROPOSAL = 0.9, 0.1e-3, 3e-3
 INPUTS = 0.2  # seconds of the GPU's process to compute the inputs and the reference before its first trial
 LOAD, VERIFY = 0.5e-3, 1.5e-3  # seconds of the GPU's process: to load a module, and to compare the results of a launch
 FINAL = 1.0  # seconds reserved for the final
@@ -174,6 +179,8 @@ class Outcome:
     winner: Schedule
     log_seconds: float  # true log seconds of the winner
     finished: float
+    counted: float  # CPU seconds of the proposing process, as counted from its work
+    measured: float  # the same, as measured
 
 
 class Search:
@@ -185,7 +192,7 @@ class Search:
         seed: Seed of the sampler and of the delays.
         cores: Number of cores, one of which proposes.
         seconds: Duration.
-        clock: Seconds that the proposing process has computed.
+        cpu_time: True if the proposing process advances the clock by its measured CPU time instead of the counted one.
     """
 
     def __init__(
@@ -195,38 +202,50 @@ class Search:
         seed: int,
         cores: int,
         seconds: float,
-        clock: Callable[[], float] = time.process_time,
+        *,
+        cpu_time: bool = False,
     ) -> None:
-        self._task, self._truth, self._seconds, self._clock = task, truth, seconds, clock
+        self._task, self._truth, self._seconds, self._cpu_time = task, truth, seconds, cpu_time
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
         self._modules: dict[str, float] = {}  # time at which each is compiled
         self._digests: dict[Schedule, str] = {}  # digest of the code of each proposed schedule
         self._in_flight = InFlightLimit(compilers=cores - 1)
-        self._now = self._cpu = 0.0
+        self._now = self._measured = 0.0
+        self._num_proposed = 0
         self._waiting: list[tuple[float, int, Schedule, bool]] = []  # by the time when each is ready
-        began = self._clock()
-        self._sampler = self._made_sampler(seed)
-        self._now += max(START, self._clock() - began)
+        # Estimates are computed again, because cached ones of an earlier run would take no time.
+        self._estimates = AnalyticEstimates(task.problem, task.templates, task.device)
+        with self._computing():
+            plan = SearchPlan(trials=10**6, sampler="bayes")
+            self._sampler = sampler_of(task, TuneOptions(seed=seed), plan, self._estimates, recorded=False).sampler
+        self._now = max(START, self._now if cpu_time else self._now + SETUP)
         self._gpu.gpu.host.now = self._now + INPUTS
 
-    def _made_sampler(self, seed: int) -> Sampler:
-        # Estimates are computed again, because cached ones of an earlier run would take no time.
-        estimates = AnalyticEstimates(self._task.problem, self._task.templates, self._task.device)
-        plan = SearchPlan(trials=10**6, sampler="bayes")
-        return sampler_of(self._task, TuneOptions(seed=seed), plan, estimates, recorded=False).sampler
+    @property
+    def _counted(self) -> float:
+        return SETUP + ESTIMATE * len(self._estimates.known) + PROPOSAL * self._num_proposed
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Advance the clock by the time that the proposing process computes."""
+        counted, began = self._counted, time.process_time()
+        yield
+        measured = time.process_time() - began
+        self._measured += measured
+        self._now += measured if self._cpu_time else self._counted - counted
 
     def _propose(self, room: int, number: int) -> int:
-        began = self._clock()
-        schedules = self._sampler.ask(room)
-        kernels = [self._task.templates.kernel(self._task.problem, s, self._task.device) for s in schedules]
-        spent = self._clock() - began
-        self._now += spent
+        began = self._now
+        with self._computing():
+            schedules = self._sampler.ask(room)
+            kernels = [self._task.templates.kernel(self._task.problem, s, self._task.device) for s in schedules]
+            self._num_proposed += len(schedules)
         if schedules:
-            self._in_flight.note("propose", [spent / len(schedules)] * len(schedules))
-        submitted, began = self._now, self._clock()
-        self._sampler.prepare()
-        self._now += self._clock() - began
+            self._in_flight.note("propose", [(self._now - began) / len(schedules)] * len(schedules))
+        submitted = self._now
+        with self._computing():
+            self._sampler.prepare()
         for schedule, kernel in zip(schedules, kernels, strict=True):
             self._digests[schedule] = kernel.code_digest
             new = kernel.code_digest not in self._modules
@@ -259,10 +278,9 @@ class Search:
             self._in_flight.note("measure", [done - before])
             self._now = max(self._now, done)
             times[schedule] = measured
-            began = self._clock()
-            timing = Timing.of([measured])
-            self._sampler.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
-            self._now += self._clock() - began
+            with self._computing():
+                timing = Timing.of([measured])
+                self._sampler.tell(schedule, Measurement(Status.OK, Provenance.MEASURED, timing=timing))
         tried = list(times)
         timings = [Timing.of([times[schedule]]) for schedule in tried]
         selected = select_entrants(timings, lambda i: self._digests[tried[i]], lambda i: structure(tried[i]))
@@ -271,7 +289,8 @@ class Search:
         final = self._gpu.final(finalists, self._seconds)
         winner = min(final, key=final.__getitem__)
         true = float(self._truth.log_seconds([winner])[0])
-        return Outcome(len(times), len(self._modules), winner, true, self._gpu.gpu.host.now)
+        finished = self._gpu.gpu.host.now
+        return Outcome(len(times), len(self._modules), winner, true, finished, self._counted, self._measured)
 
 
 def task_of(problem: Matmul, target: Device) -> SearchTask:
@@ -288,19 +307,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--cores", type=int, default=16)
     parser.add_argument("--device", default="h100")
+    parser.add_argument("--cpu-time", action="store_true", help="measure the CPU time of the sampler (default: count)")
     given = parser.parse_args(arguments)
     task = task_of(PROBLEM, device(given.device))
-    print("| run | trials | modules | winner / best known | seconds |\n|---:|---:|---:|---:|---:|", flush=True)
+    columns = ("run", "trials", "modules", "winner / best known", "seconds", "CPU seconds counted", "measured")
+    print(f"| {' | '.join(columns)} |\n|{'---:|' * len(columns)}", flush=True)
     losses, trials = [], []
     for run in range(given.first, given.first + given.runs):
         estimates = AnalyticEstimates(task.problem, task.templates, task.device)
         truth = Truth(estimates, run)
-        found = Search(task, truth, run, given.cores, given.seconds).run()
+        found = Search(task, truth, run, given.cores, given.seconds, cpu_time=given.cpu_time).run()
         best = known_best(task, truth, found)
         losses.append(math.exp(found.log_seconds - best) - 1)
         trials.append(found.trials)
-        row = f"| {run} | {found.trials} | {found.modules} | {1 + losses[-1]:.4f} | {found.finished:.1f} |"
-        print(row, flush=True)
+        row = f"| {run} | {found.trials} | {found.modules} | {1 + losses[-1]:.4f} | {found.finished:.1f} "
+        print(f"{row}| {found.counted:.2f} | {found.measured:.2f} |", flush=True)
     hits = sum(loss <= HIT for loss in losses)
     print(f"\n{hits} of {given.runs} winners within {HIT:.0%} of the best known; {min(trials)} trials at least.")
     estimates = AnalyticEstimates(task.problem, task.templates, task.device)

@@ -5,23 +5,18 @@ Schedules that differ only in launch parameters share a module.
 
 from __future__ import annotations
 
-from functools import partial
-from itertools import count
-
 from benchmarks.search.simulated_search import FINAL, Search, Truth, known_best, task_of
 from cost_models.estimates import AnalyticEstimates
 from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 
 SECONDS = 4.0
-PROPOSING = 0.02  # seconds between two readings of the fake clock, independent of this machine
 
 
 def test_a_short_search_finds_a_fast_schedule() -> None:
     task = task_of(Matmul(1024, 1024, 1024, a="bf16"), device("h100"))
     truth = Truth(AnalyticEstimates(task.problem, task.templates, task.device), 1)
-    clock = partial(next, count(0.0, PROPOSING))
-    found = Search(task, truth, 1, cores=16, seconds=SECONDS + FINAL, clock=clock).run()
+    found = Search(task, truth, 1, cores=16, seconds=SECONDS + FINAL).run()
     assert found.finished < SECONDS + 2 * FINAL
     assert 0 < found.modules < found.trials
     assert known_best(task, truth, found) <= found.log_seconds

@@ -23,11 +23,17 @@ __device__ __forceinline__ void hold_register(int& x) { asm volatile("" : "+r"(x
 __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "+r"(x)); }
 
 // Copies an a that several iterations multiply, for one multiplication. ptxas of CUDA 12.8 to 13.0 lets the a of
-// another product overwrite such registers. It would eliminate a move, but not a permutation of bytes.
+// another product overwrite such registers. It would eliminate a move, but not a permutation of bytes. Machine code of
+// CUDA 13.5 keeps the registers (test_wgmma_operands.py), so that it needs no copy.
 __device__ __forceinline__ unsigned copy_for_one(unsigned x) {
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1305
+  hold_register(x);
+  return x;
+#else
   unsigned copy;
   asm volatile("prmt.b32 %0, %1, %1, 0x3210;" : "=r"(copy) : "r"(x));
   return copy;
+#endif
 }
 
 // d += a @ b, or d = a @ b where `accumulate` is 0: d of 64 x N, whose row is lane / 4 + 16 * warp (+ 8 for registers

@@ -11,6 +11,7 @@ from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
+from search_spaces.programs.language.layout_distributions import turned
 from search_spaces.programs.planning.block_order import (
     blocks_per_tile,
     imbalance,
@@ -21,8 +22,9 @@ from search_spaces.programs.planning.block_order import (
 from search_spaces.programs.planning.boxes import BoxedNumbers, has_copying_warp
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.distributions import Distributions, distributions_of
+from search_spaces.programs.planning.exchange import wavefronts
 from search_spaces.programs.planning.instructions import WARPS, fragments, is_boxed
-from search_spaces.programs.planning.memory import EARLY_COPIES, stages_of
+from search_spaces.programs.planning.memory import EARLY_COPIES, exchange_layout, stages_of
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.ping_pong import alternates
 from search_spaces.programs.planning.products_ahead import exposed_products, runs_ahead
@@ -32,6 +34,7 @@ from search_spaces.programs.planning.staging import StagedNumbers, in_shared
 from search_spaces.programs.planning.unrolling import unroll_of
 from search_spaces.programs.problem import ProgramProblem
 from search_spaces.programs.schedules.work import (
+    LINE_BYTES,
     BlockWork,
     average_iterations,
     placed_operand,
@@ -45,6 +48,7 @@ from search_spaces.templates.common.stream_k import ADDITIONS, TRIPS_OF_SPLIT, t
 
 BOTH_END = 0.125  # assumed share of iterations in which both warpgroups wait, as in the hand-written template
 MANY_UNSTAGED = 0.125  # assumed share of loaded bytes beyond which unstaged loads expose latency
+ROWS_OF_STORE = 8  # rows of a result that a warp's lanes hold at one time, if it stores accumulators directly
 MORE_REGISTERS = 22  # added to the lower bound of registers, as in the hand-written template with the same loop
 
 
@@ -110,7 +114,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     main = max(stages, key=lambda n: average_iterations(inference, n), default=None)
     row = fragments(config.text("intrinsic")) if inference.products else None
     boxed = bool(inference.products) and is_boxed(config.text("intrinsic"))
-    ending = _ending(inference, distributions) if boxed else 0.0
+    ending = _ending(inference, distributions, config) if boxed else 0.0
     trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
         trips += TRIPS_OF_SPLIT
@@ -215,10 +219,32 @@ def _barriers(config: Config, distributions: Distributions, stages: int, boxed: 
     return 1.0 if stages > 1 else 2.0
 
 
-def _ending(inference: Inference, distributions: Distributions) -> float:
-    """Return the warp instructions of the epilogue, during which tensor cores are idle; rows are stored by eights."""
-    results = sum(math.prod(s.value.shape) for s in inference.stores)
-    return max(4.0 * results / WARP, 4 * results / (2 * WARP) * 8)
+def _ending(inference: Inference, distributions: Distributions, config: Config) -> float:
+    """Return the warp instructions of the epilogue, during which tensor cores are idle.
+
+    A scheduler could issue one of them in each cycle in which stores occupy the memory units.
+    """
+    exchange = str(config.get("exchange", "identity"))
+    cycles = 0.0
+    for number, store in enumerate(inference.stores):
+        results = math.prod(store.value.shape)
+        if config.get(f"store_{number + 1}", "direct") == "turned":
+            stored = _turned_cycles(inference, distributions, number, exchange)
+        else:
+            stored = results / (2 * WARP) * ROWS_OF_STORE
+        cycles += max(float(results) / WARP, stored)
+    return 4.0 * cycles
+
+
+@lru_cache(maxsize=2**10)
+def _turned_cycles(inference: Inference, distributions: Distributions, number: int, exchange: str) -> float:
+    """Return the cycles in which a tile passes through shared memory, and then leaves the SM in whole lines."""
+    window = inference.stores[number].window
+    target, warps = turned(window, distributions.warps), distributions.warps
+    tile = exchange_layout(exchange, target.shape)
+    exchanged = wavefronts(distributions.of(inference.stored[number]), tile, warps, True)
+    exchanged += wavefronts(target, tile, warps, False)
+    return exchanged + math.prod(window.shape) * window.array.dtype.bytes / LINE_BYTES
 
 
 def _run_bytes(tiles: Sequence[StagedNumbers | BoxedNumbers]) -> float:

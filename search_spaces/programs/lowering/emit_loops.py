@@ -32,6 +32,8 @@ class PipelinedLoops(SharedLoops):
             self.code.add(line, loop.source)
         if self.shares(loop):
             count = "own_turns"
+            if split is not None and split.keeps_last:
+                self._take_ticket(split, loop.source)
         elif split is not None and split.launched:
             count = "part.count"
         elif split is not None and not split.combined:

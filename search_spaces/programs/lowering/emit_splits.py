@@ -117,16 +117,23 @@ class SharedLoops(ProductsAhead):
         barrier = 1 if has_copying_warp(self.values) else 0
         flags = f"{COUNTERS} + 2 * tile_place, shared + {position}u, thread, {barrier}"
         self.code.add(f"const SharedTile<{threads}> both{{{flags}}};", source)
-        self._store_if_first(counts, "parts", source)
+        self._store_if_first(counts, "parts", source, "ticket")
         self.code.add("return;", source)
         self._leave()
         self.code.add("both.wait_stored();", source)
         self._leave()
 
-    def _store_if_first(self, counts: Mapping[int, int], array: str, source: ir.Source) -> None:
+    def _take_ticket(self, split: Split, source: ir.Source) -> None:
+        """Before a loop that two blocks share, determine which of them stores its part: the first one to start."""
+        ticket = f"SharedTile<{self.distributions.warps * 32}>::ticket({COUNTERS} + 2 * tile_place, thread)"
+        self.code.add(
+            f"const unsigned ticket = {f'{PARTS_OF_TILE} > 1 ? {ticket} : 0u' if split.only_long else ticket};", source
+        )
+
+    def _store_if_first(self, counts: Mapping[int, int], array: str, source: ir.Source, ticket: str = "") -> None:
         """Store the states in the first of two blocks; ``_leave`` ends its code."""
         threads, before = self.distributions.warps * 32, 0
-        self._enter("if (both.is_first()) {", source)
+        self._enter(f"if (both.is_first({ticket})) {{", source)
         for state, count in counts.items():
             self.code.add(
                 f"tile::put_part<{count}, {threads}>({array} + {before * threads}, {self.states[state]}, thread);"

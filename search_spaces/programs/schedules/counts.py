@@ -117,7 +117,8 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     ending = _ending(inference, distributions, config) if boxed else 0.0
     trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
-        trips += TRIPS_OF_SPLIT
+        # Of two blocks, the first one to start stores its part, so that no ticket is needed at the end.
+        trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
     waits = streamed > 0 and not config.get(EARLY_COPIES, 0)  # before the loads of a block's next tile
     tiles, ends, exchanged, dram = 1.0, int(boxed), 0.0, _dram_bytes(problem, config, device, work.load_bytes, blocks)
     if split is not None and streamed:

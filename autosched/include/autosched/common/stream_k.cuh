@@ -67,9 +67,15 @@ struct SharedTile {
 
   // Returns true if these threads are first: they must store their sums and call tell_stored. The others call
   // wait_stored.
-  __device__ __forceinline__ bool is_first() const {
-    unsigned* tickets = counters;
-    if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ptx::atomic_add(tickets, 1u)}});
+  __device__ __forceinline__ bool is_first() const { return is_first(ticket(counters, thread)); }
+
+  // The same with a ticket from the start of the threads' work, so that they need not wait for it now. Then the first
+  // threads to start are first.
+  __device__ static __forceinline__ unsigned ticket(unsigned* counters, int thread) {
+    return thread == 0 ? ptx::atomic_add(counters, 1u) : 0u;
+  }
+  __device__ __forceinline__ bool is_first(unsigned ticket) const {
+    if (thread == 0) ptx::st_shared(flag, AlignedVector<4>{{ticket}});
     ptx::barrier_sync(barrier, Threads);
     return ptx::ld_shared<4>(flag).word[0] == 0;
   }

@@ -5,7 +5,7 @@ The features are tensor memory, block scales, sm_75, and TMA with stream-K.
     python -m benchmarks.emulator.sampled_verifications [--only NAME ...] [--count N] [--full] [--log FILE] >
         sampled_verifications.md
 
-Each schedule is drawn from the pruned space of a random problem, and verified quickly or, with ``--full``, in full.
+Each schedule is drawn from the pruned space of a problem, and verified quickly or, with ``--full``, in full.
 Each finished verification is a JSON line of ``--log``, which a later call continues. The page includes all of them.
 """
 
@@ -184,13 +184,13 @@ def _known(log: Path | None) -> list[Judged]:
 def table(judged: Sequence[Judged]) -> str:
     """Return the page: a row for each list, and the failed schedules."""
     lines = [
-        "# Sampled schedules of GPUs that nobody here has",
+        "# Sampled schedules",
         f"`python -m benchmarks.emulator.sampled_verifications`, {datetime.now(UTC):%Y-%m-%d}, on a 2-core x86-64 "
         f"machine",
-        "without a GPU. Each schedule is drawn from the space of a random problem and verified as `verify` does,",
+        "without a GPU. Each schedule is drawn from the space of a problem and verified as `autosched verify` does,",
         "quickly or in full. CPU seconds of the verification, user and system, in one process.",
         "",
-        "| schedules | verification | passed | of | median s | most s |",
+        "| schedules | verification | passed | of | median s | max s |",
         "|---|---|---|---|---|---|",
     ]
     depths: Sequence[Depth] = ("quick", "full")
@@ -202,7 +202,7 @@ def table(judged: Sequence[Judged]) -> str:
             median, most = statistics.median(seconds), max(seconds)
             lines.append(f"| {name} | {depth} | {passed} | {len(of)} | {median:.2f} | {most:.1f} |")
     failed = [j for j in judged if j.status != "ok"]
-    lines += ["", "None failed." if not failed else "Failed:"]
+    lines += ["", "All passed." if not failed else "Failed:"]
     lines += [f"- {j.name} {j.index}, {j.depth}: {j.problem}: {j.status}: {j.reason}" for j in failed]
     return "\n".join(lines)
 

@@ -1,6 +1,7 @@
 """Problems of operators with tile programs, whose sampled schedules are verified.
 
-Small problems are emulated whole. Those with sizes of models are verified on reduced problems.
+Small problems, of which each operator's first is one, are emulated whole. Those with sizes of models are verified on
+reduced problems.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
     python -m benchmarks.emulator.fresh_commands [--before TREE] [--depth quick full] [--repeats 3] [--size 4096] >
         fresh_verifications.md
 
-Commands of ``--before``, the tree of an earlier commit (``git worktree add``), alternate with those of this tree. Each
-tree draws its own schedules, because parameters may have been renamed. A quick verification has the minimum of
-``--repeats``. "new" is the first verification of a kernel, which NVRTC compiles; the cache contains only the tree's
-runner at first. A missing runner is compiled beforehand, which takes a minute of CPU time. Progress is printed to
-stderr.
+Commands of ``--before``, the tree of an earlier commit (``git worktree add``), alternate with those of this tree. With
+``--schedule``, both trees verify the schedules that the earlier tree draws; parameters may have been renamed since, but
+not reordered. With ``--sample``, each tree draws its own. A quick verification has the minimum of ``--repeats``. "new"
+is the first verification of the kernel, which NVRTC compiles; the cache contains only the tree's runner at first. A
+missing runner is compiled beforehand, which takes a minute of CPU time. Progress is printed to stderr.
 """
 
 from __future__ import annotations
@@ -123,6 +123,23 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
     return file
 
 
+def drawn_by_earliest(
+    trees: Mapping[str, Path], problem: Sequence[str], folders: Mapping[str, Path]
+) -> dict[str, Path]:
+    """Return each tree's file with the schedule that the last tree, the earliest, samples.
+
+    Parameters are matched by position. A tree whose template has other parameters keeps its own schedule.
+    """
+    files = {name: drawn(tree, problem, folders[name]) for name, tree in trees.items()}
+    (earliest,) = json.loads(files[list(trees)[-1]].read_text())["samples"]
+    for file in files.values():
+        (own,) = json.loads(file.read_text())["samples"]
+        if own["template"] == earliest["template"] and len(own["schedule"]) == len(earliest["schedule"]):
+            own["schedule"] = dict(zip(own["schedule"], earliest["schedule"].values(), strict=True))
+            file.write_text(json.dumps({"samples": [own]}))
+    return files
+
+
 def with_runner(folder: Path, tree: Path) -> Path:
     """Return a cache that contains only runners, including the runner of ``tree``."""
     usual = Path(os.environ.get("AUTOSCHED_CACHE_DIR") or Path.home() / ".cache" / "autosched")
@@ -153,9 +170,11 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
     new, commands = {}, {}
     for name, problem in problems(size).items():
         chosen = {tree: {"--sample 1": ["--sample", "1"]} for tree in trees}
+        files = drawn_by_earliest(trees, problem, caches)
         for tree, place in trees.items():
-            chosen[tree]["--schedule"] = ["--schedule", str(drawn(place, problem, caches[tree]))]
-            new[name, tree] = seconds_of(place, caches[tree], ["verify", *problem, "--sample", "1"])
+            chosen[tree]["--schedule"] = ["--schedule", str(files[tree])]
+            new[name, tree] = seconds_of(place, caches[tree], ["verify", *problem, *chosen[tree]["--schedule"]])
+            seconds_of(place, caches[tree], ["verify", *problem, *chosen[tree]["--sample 1"]])  # compiles its kernel
             progress(f"{name}, {tree}: {new[name, tree]:.2f} s")
         for way, (tree, how) in ways.items():
             commands[name, way] = (trees[tree], caches[tree], ["verify", *problem, *chosen[tree][how]])
@@ -177,9 +196,9 @@ def full(trees: dict[str, Path], size: int, folder: Path) -> list[str]:
     rows: dict[str, list[float]] = {}
     for name, problem in problems(size).items():
         rows[name] = []
+        files = drawn_by_earliest(trees, problem, caches)
         for tree in reversed(trees):
-            file = drawn(trees[tree], problem, caches[tree])
-            command = ["verify", *problem, "--schedule", str(file), "--full"]
+            command = ["verify", *problem, "--schedule", str(files[tree]), "--full"]
             rows[name].append(seconds_of(trees[tree], caches[tree], command))
         progress(f"| {name} | {rows[name]} |")
     return table("full", [f"new, {tree}, `--schedule`" for tree in reversed(trees)], rows, ".1f")

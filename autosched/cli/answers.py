@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -14,7 +13,7 @@ from rich.console import Console
 
 from autosched.cli.terminal.console import stdout_console
 from autosched.cli.terminal.output import print_json
-from autosched.cli.terminal.output_files import check_outputs
+from autosched.cli.terminal.output_files import check_outputs, write_output
 from autosched.reporting import ci
 from autosched.reporting.ci import Summary
 from autosched.reporting.exit_status import VERDICTS, ExitStatus
@@ -85,9 +84,9 @@ def document(answer: CommandAnswer) -> dict[str, Any]:
 def write_files(summary: Summary, output: Output) -> None:
     """Write JUnit XML, Markdown and GitHub annotations if their options are given."""
     if output.junit is not None:
-        Path(output.junit).write_bytes(ci.junit(summary))
+        write_output(output.junit, ci.junit(summary))
     if output.markdown is not None:
-        Path(output.markdown).write_text(ci.markdown(summary), encoding="utf-8")
+        write_output(output.markdown, ci.markdown(summary).encode())
     if not output.github:
         return
     for line in ci.workflow_commands(summary):

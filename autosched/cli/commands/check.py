@@ -27,6 +27,7 @@ from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.console import show, stderr_console
 from autosched.cli.terminal.errors import MOST_SEED, InputError, bad_input, within
 from autosched.cli.terminal.output import say
+from autosched.cli.terminal.output_files import write_output
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
 from autosched.reporting.exit_status import ExitStatus
@@ -225,9 +226,9 @@ def check(
         summary = outputs.summary(report)
         write_files(summary, output)
         if dashboards.action_benchmark is not None:
-            Path(dashboards.action_benchmark).write_bytes(_document(outputs.action_benchmark(report)))
+            write_output(dashboards.action_benchmark, _document(outputs.action_benchmark(report)))
         if dashboards.bencher is not None:
-            Path(dashboards.bencher).write_bytes(_document(outputs.bencher(report)))
+            write_output(dashboards.bencher, _document(outputs.bencher(report)))
         return summary
 
     kind: Literal["static", "timed", "configs"] = "configs" if db is None else "static" if static else "timed"

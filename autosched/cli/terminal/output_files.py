@@ -1,4 +1,4 @@
-"""Checks of output files before a command starts its work."""
+"""Output files: checks before a command starts its work, and writing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from autosched.cli.terminal.errors import InputError
+from measurements.files.atomic_write import publish
 from measurements.store.sqlite_header import is_sqlite
 
 
@@ -65,6 +66,23 @@ def replaceable(output: str | Path) -> Path:
     if path.exists() and (not path.is_file() or any(_is_open_as(path, number) for number in (1, 2))):
         raise InputError(f'invalid output "{output}", a device or an open file: name another file')
     return Path(os.path.realpath(path))
+
+
+def write_output(output: str | Path, content: bytes) -> None:
+    """Write an output file completely or not at all; devices, pipes and open files are written directly.
+
+    Raises:
+        OSError: It cannot be written; the error names the file.
+    """
+    path = Path(os.path.realpath(output))
+    special = path.exists() and (not path.is_file() or any(_is_open_as(path, number) for number in (1, 2)))
+    if not special and os.access(path.parent, os.W_OK):
+        return publish(path, content)
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        error.filename = str(output)
+        raise
 
 
 def _is_open_as(path: Path, descriptor: int) -> bool:

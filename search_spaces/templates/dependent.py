@@ -32,8 +32,8 @@ def can_depend(kernel: GeneratedKernel, device: Device) -> bool:
 def made_dependent(kernel: GeneratedKernel, device: Device) -> GeneratedKernel:
     """Return the kernel for a launch that depends on the preceding one in its stream.
 
-    It waits for that launch before it does anything else, and then lets the next one begin. Launched without the
-    attribute it computes the same result.
+    It first waits for that launch, and then lets the next one begin. Without the launch attribute it computes the same
+    result.
 
     Args:
         kernel: A kernel of one of autosched's templates, or of a tile program.

@@ -64,7 +64,7 @@ _WGMMA: Mapping[str, Meaning] = {
 }
 _TCGEN05: Mapping[str, Meaning] = {
     "sum_buffers": Meaning("tiles of accumulators in tensor memory at a time", "tiles"),
-    "tile_scheduler": Meaning("how blocks get their tiles"),
+    "tile_scheduler": Meaning("how tiles are assigned to blocks"),
 }
 
 OWN: Mapping[str, Mapping[str, Meaning]] = {
@@ -72,14 +72,14 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
     "row_reduction": {
         "batch": Meaning("rows of a thread, or vectors of columns", "rows"),
         "peel": Meaning("whether rows of odd lengths are read in aligned vectors"),
-        "finish": Meaning("which block finishes a split row"),
+        "finish": Meaning("blocks that finish a split row"),
         "row_staging": Meaning("memory of a row between two passes"),
         "passes": Meaning("passes over a row before it is written"),
     },
     "transpose": {"block_rows": Meaning("rows of the block that a thread transposes in registers", "elements")},
     "copy": {
         "rounds": Meaning("rounds of a block, each of `unroll` vectors per thread", "rounds"),
-        "order": Meaning("whether the rounds of a block are neighbours or a whole grid apart"),
+        "order": Meaning("whether the rounds of a block are adjacent in memory or a whole grid apart"),
     },
     "wgmma_matmul": _WGMMA,
     "wgmma_matmul_transposed": _WGMMA,
@@ -92,12 +92,12 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
         "width_{number}": Meaning("contiguous elements that a lane holds of a tile", "elements"),
         "lanes_{number}": Meaning("lanes side by side on a line of a tile", "lanes"),
         "home_{operand}": Meaning("memory of a tile that is loaded before the loop"),
-        "tail": Meaning("whether the last steps of the loop have code of their own"),
+        "tail": Meaning("whether the last iterations of the loop have their own code"),
         "sum": Meaning("when the partial sums of lanes are combined"),
-        "store_{number}": Meaning("route of a stored tile to memory"),
-        "exchange": Meaning("layout of tiles that change owners through shared memory"),
+        "store_{number}": Meaning("path of a stored tile to memory"),
+        "exchange": Meaning("layout of tiles that threads exchange through shared memory"),
         "filled_by": Meaning("threads that fill the boxes of wgmma or tcgen05"),
-        "ping_pong": Meaning("whether two warpgroups take turns at the tensor cores", "0 or 1"),
+        "ping_pong": Meaning("whether two warpgroups alternate at the tensor cores", "0 or 1"),
     },
 }
 

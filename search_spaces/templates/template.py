@@ -47,8 +47,8 @@ class KernelTemplate:
         supports: Returns None, or one sentence that says why the template cannot compute a problem on a device.
         counts: Returns the cost counts of a config. Without it, schedules cannot be ranked before they are measured.
         counts_are_bounds: True if counts are only lower bounds, such as those of a user's template.
-        proxy: Returns the smallest problem with the same remainders, for the emulator; without it problems are emulated
-            unchanged.
+        proxy: Returns the smallest problem with the same remainders, for the emulator. Without it, problems are
+            emulated unchanged.
         long_proxy: Returns a second problem for the emulator, in which loops have more iterations than in that of
             ``proxy``; None if that one suffices.
         content: Further text that is part of the version.

@@ -66,17 +66,17 @@ class Attention(TileProblem):
     batch: int = option("sequences")
     heads: int = option("query heads")
     kv_heads: int = option("heads of keys and values, which divide heads")
-    queries: int = option("queries of a sequence, or packed all of them")
+    queries: int = option("queries of a sequence; with packed, of all sequences")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head of q and k", 128)
     value_size: int = option("elements of a head of v; by default head_size", 0)
     dtype: str = option("type of q, k, v and out", "bf16", choices=TYPES)
-    packed: int = option("1 for sequences of any lengths, one behind another", 0)
-    causal: int = option("1 to mask the keys behind a query", 0)
-    window: int = option("keys that a query sees at most; 0 for all", 0)
-    soft_cap: float = option("largest size of a score; 0 for none", 0.0)
+    packed: int = option("1 for concatenated sequences of any lengths", 0)
+    causal: int = option("1 to mask the keys after a query", 0)
+    window: int = option("largest number of keys that a query attends to; 0 for all", 0)
+    soft_cap: float = option("limit of the magnitude of scores; 0 for none", 0.0)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
-    alibi: int = option("1 for slopes, which scores fall by with distance", 0)
+    alibi: int = option("1 for slopes (ALiBi), by which scores fall with distance", 0)
     sinks: int = option("1 for a sink of each head", 0)
     log_sum_exp: int = option("1 for the logarithms of the sums as a second output", 0)
 
@@ -223,7 +223,7 @@ class Attention(TileProblem):
             return p.load(p.window(more[name], (0, head), (1, 1)))
 
         def fades(peak: Any, *rest: Any) -> list[Any]:
-            """Return the factors that rescale sums of exponentials from each maximum in ``others`` to ``peak``."""
+            """Return the factors that rescale sums of exponentials from each maximum in ``rest`` to ``peak``."""
             centre = p.where(peak == -inf, 0.0, peak * factor)
             return [p.exp2(other * factor - centre) for other in rest]
 

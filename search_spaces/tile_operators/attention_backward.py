@@ -52,16 +52,16 @@ class AttentionBackward(TilePipeline):
     batch: int = option("sequences")
     heads: int = option("query heads")
     kv_heads: int = option("heads of keys and values, which divide heads")
-    queries: int = option("queries of a sequence, or packed all of them")
+    queries: int = option("queries of a sequence; with packed, of all sequences")
     keys: int = option("keys of a sequence; by default as many as queries", 0)
     head_size: int = option("elements of a head", 128)
     dtype: str = option("type of all arrays but lse", "bf16", choices=TYPES)
-    packed: int = option("1 for sequences of any lengths, one behind another", 0)
-    causal: int = option("1 to mask the keys behind a query", 0)
-    window: int = option("keys that a query sees at most; 0 for all", 0)
-    soft_cap: float = option("largest size of a score; 0 for none", 0.0)
+    packed: int = option("1 for concatenated sequences of any lengths", 0)
+    causal: int = option("1 to mask the keys after a query", 0)
+    window: int = option("largest number of keys that a query attends to; 0 for all", 0)
+    soft_cap: float = option("limit of the magnitude of scores; 0 for none", 0.0)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
-    alibi: int = option("1 for slopes, which scores fall by with distance", 0)
+    alibi: int = option("1 for slopes (ALiBi), by which scores fall with distance", 0)
 
     def __post_init__(self) -> None:
         self._take_types("dtype")
@@ -265,7 +265,7 @@ class _Sequence:
         begin: Row of its first query and key.
         at: Row of the block's first query or key.
         last: Row after its last key.
-        behind: Number of keys before the position of the first query.
+        offset: Number of keys before the position of the first query.
         packed: True if lengths are known only on the device.
     """
 

@@ -66,16 +66,16 @@ class GroupedMatmul(TileProblem):
     n: int = option("columns of out", flag="-n")
     k: int = option("columns of x", flag="-k")
     groups: int = option("groups, such as experts")
-    tokens: int = option("rows of x that token chooses from; 0 for sorted x", 0)
+    tokens: int = option("rows of x that token selects from; 0 for sorted x", 0)
     dtype: str = option("type of x and w; also of out, which is bf16 for e4m3", "bf16", choices=TYPES)
-    rows: str = option("how groups lie", "contiguous", choices=ROWS)
-    activation: str = option("what is applied at the end", "none", choices=ACTIVATIONS)
+    rows: str = option("arrangement of the rows of groups", "contiguous", choices=ROWS)
+    activation: str = option("activation function", "none", choices=ACTIVATIONS)
     w_order: str = option("order of the matrices of w", "row", choices=ORDERS)
 
     weights: str = option("format of quantised w; none for w of dtype", PLAIN, choices=(PLAIN, *WEIGHTS))
     scale_group: int = option("columns of quantised w that share a scale: 32, 64 or 128; 16 of nvf4; 0 for all", 0)
     zero_points: int = option("1 for zero points of int4", 0)
-    layout: str = option("how quantised w lies in memory", "rows", choices=LAYOUTS)
+    layout: str = option("memory layout of quantised w", "rows", choices=LAYOUTS)
 
     def __post_init__(self) -> None:
         self._take_types("dtype")

@@ -144,7 +144,7 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
     """
 
     operator: ClassVar[str] = "linear_cross_entropy"
-    summary: ClassVar[str] = "the cross entropy of rows behind a linear layer, without their logits in memory"
+    summary: ClassVar[str] = "the cross entropy of rows after a linear layer, without their logits in memory"
     inputs: ClassVar[tuple[str, ...]] = ("x", "w", "label")
     outputs: ClassVar[int] = 2
 

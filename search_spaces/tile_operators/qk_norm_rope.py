@@ -41,7 +41,7 @@ class QkNormRope(TileProblem):
     heads: int = option("heads of a row")
     head_size: int = option("elements of a head", 128)
     length: int = option("rows of the table", 4096)
-    norm: int = option("0 for rotary positions alone", 1)
+    norm: int = option("1 for an RMS norm before the rotary positions", 1)
     dtype: str = option("type of x, weight and out", "bf16", choices=("f16", "bf16"))
     eps: float = option("added to the mean of the squares", 1e-6)
 

@@ -61,10 +61,10 @@ class QkNormRopeAppend(TileProblem):
     sequences: int = option("rows of the block table; 0 for slots", 0)
     entries: int = option("columns of the block table", 0)
     length: int = option("rows of the table of cosines and sines", 4096)
-    norm: int = option("0 for rotary positions alone", 1)
+    norm: int = option("1 for an RMS norm before the rotary positions", 1)
     dtype: str = option("type of qkv, weights and out", "bf16", choices=TYPES)
     cache: str = option("type of keys and values; by default that of qkv", "", choices=CACHES[1:])
-    order: str = option("what is the outer dimension of a page", "positions", flag="--page-order", choices=ORDERS)
+    order: str = option("outer dimension of a page", "positions", flag="--page-order", choices=ORDERS)
     eps: float = option("added to the mean of the squares", 1e-6)
 
     def __post_init__(self) -> None:

@@ -54,7 +54,7 @@ class QuantizedMatmul(TileProblem):
     group: int = option("columns of w that share a scale: 32, 64 or 128; 16 of nvf4; 0 for all", 128)
     zero_points: int = option("1 for zero points of int4", 0)
     dtype: str = option("type of x, scale and out", "f16", choices=TYPES)
-    layout: str = option("how w lies in memory", "rows", choices=LAYOUTS)
+    layout: str = option("memory layout of w", "rows", choices=LAYOUTS)
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:

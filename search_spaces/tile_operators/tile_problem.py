@@ -342,7 +342,7 @@ _SHARED = re.compile(r"^from (search_spaces\.tile_operators\.\w+) import", re.MU
 def program_text(compute: Callable[..., Any]) -> str:
     """Return the text of a program's file, and of the other modules of this package that it imports, in any depth."""
     files = [Path(compute.__code__.co_filename)]
-    for file in files:  # which grows
+    for file in files:  # the loop appends to this list
         names = (name for name in _SHARED.findall(file.read_text("utf-8")) if name != __name__)
         imported = (Path(str(sys.modules[name].__file__)) for name in names)
         files += [other for other in dict.fromkeys(imported) if other not in files]

@@ -64,7 +64,7 @@ def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:
     return Rule.refusing(
         "l2_evict_last",
         lambda l2_evict_last: (
-            f"{l2_evict_last} is to be kept in L2, but a and b fit into it together with {size} bytes"
+            f"{l2_evict_last} would be evicted last, but L2 has room for both a and b ({size} bytes)"
             if fits and l2_evict_last != "none"
             else None
         ),

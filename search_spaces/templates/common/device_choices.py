@@ -1,4 +1,4 @@
-"""Parameter values that need a device feature, and are left out for devices without it."""
+"""Parameter values that need a device feature, and are excluded for devices without it."""
 
 from __future__ import annotations
 

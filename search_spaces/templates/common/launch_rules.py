@@ -39,8 +39,8 @@ def device_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "registers",
             lambda registers, threads, min_blocks: registers <= register_limit(device, threads, min_blocks),
-            "about {registers} registers a thread exceed what {threads} threads can have with {min_blocks} blocks per "
-            f"SM (of {device.registers_per_sm}, each thread at most {device.max_registers_per_thread})",
+            "about {registers} registers per thread exceed what {threads} threads can have with {min_blocks} blocks "
+            f"per SM (of {device.registers_per_sm}, each thread at most {device.max_registers_per_thread})",
         ),
         Rule(
             "shared_memory",

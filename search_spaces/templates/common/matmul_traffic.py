@@ -11,7 +11,9 @@ from search_spaces.templates.common.raster import HILBERT, RASTER_GROUPS
 
 L2_SHARE = 0.8  # share of L2 available to operands; the rest holds the output and other data
 
-HILBERT_SIDE = 1.22  # side lengths of consecutive tiles on a curve, relative to a square of as many tiles; counted
+HILBERT_SIDE = (
+    1.22  # counted: sides of consecutive tiles on a curve, relative to a square with the same number of tiles
+)
 
 
 def dram_bytes(

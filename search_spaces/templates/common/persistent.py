@@ -48,7 +48,7 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
 
 
 def tiles_that_end_together(tiles: int, resident: int) -> tuple[int, int]:
-    """Return the number of ``tiles`` that each of ``resident`` workers must compute so that all end together.
+    """Return the number of ``tiles`` that each of ``resident`` workers must compute so that all finish together.
 
     The second number is the value of TILES_PER_BLOCK for that.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-LEAST_IDLE = 0.01  # share of all blocks' time that stream-K must save, as exchanging sums takes that long
+LEAST_IDLE = 0.01  # share of the blocks' time that exchanging sums takes, and stream-K must at least save
 # Round trips to L2 of a block that shares two tiles with its neighbours: for each tile a ticket, a flag, and the data
 # that are stored before them or read after them.
 TRIPS_TO_EXCHANGE = 8

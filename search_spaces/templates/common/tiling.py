@@ -159,9 +159,9 @@ class Tiling:
     def proxy(self, schedule: Schedule, remaining: Callable[[int], int]) -> tuple[int, int, int]:
         """Return smaller extents with the same remainders.
 
-        Along m and n a full tile and the remainder are kept. If neither leaves one, two full tiles along n are kept, so
-        that blocks still have neighbours. Along k, ``kept`` of each split's tiles remain, and a shorter last split or
-        partial last tile if the original has one.
+        Along m and n a full tile and the remainder are kept. If neither has a remainder, two full tiles along n are
+        kept, so that blocks still have neighbours. Along k, ``remaining`` of each split's tiles are kept, and a shorter
+        last split or partial last tile if the original has one.
         """
         tile_m, tile_n, tile_k = (schedule.integer(name) for name in self.tiles)
         m, n, k = self.extents

@@ -89,7 +89,7 @@ def validity_constraints(device: Device) -> tuple[Rule, ...]:
 
 
 def pruning_rules(device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler one equals or beats."""
+    """Return the rules that exclude schedules for which a simpler one is at least as fast."""
     return (
         Rule(
             "block_bytes",

@@ -296,7 +296,7 @@ def rounding_rule(device: Device) -> Rule:
     return Rule(
         "rounding_registers",
         fits,
-        "about {registers} registers a thread, and twice those of a step's fragments ({fragment_registers_a} and "
+        "about {registers} registers per thread, and twice those of a step's fragments ({fragment_registers_a} and "
         "{fragment_registers_b}) while two buffers of them are rounded to tf32, are more than {threads} threads have "
         "with {min_blocks} blocks per SM: ptxas would spill",
     )
@@ -322,8 +322,8 @@ def _spill_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "spilled_registers",
         fits,
-        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments and {staging} registers of "
-        "copies, are so many for {threads} threads with {min_blocks} blocks per SM that ptxas would spill",
+        "about {registers} registers per thread, with {fragment_buffers} buffers of fragments and {staging} registers "
+        "of copies, are too many for {threads} threads with {min_blocks} blocks per SM: ptxas would spill",
     )
 
 

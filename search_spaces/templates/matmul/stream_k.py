@@ -26,7 +26,7 @@ def stream_k(problem: Matmul) -> Parameter:
     return ordinal(
         "stream_k",
         (0, 1) if problem.reduced_axis is None else (0,),
-        "whether the k of the last tiles is distributed to all blocks, so that they end together",
+        "whether the k of the last tiles is distributed among all blocks, which then finish together",
         before=0,
     )
 

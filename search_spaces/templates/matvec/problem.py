@@ -10,7 +10,7 @@ from search_spaces.operators.matvec import INPUTS, MOST_ROWS, Matvec
 
 
 def supports(problem: Matvec | Matmul, device: Device) -> str | None:
-    """Return None, or one sentence that says why the matvec kernels cannot compute ``problem``."""
+    """Return the reason why the matvec kernels cannot compute ``problem``; None if it can."""
     if isinstance(problem, Matvec):
         return None
     if problem.m > MOST_ROWS:

@@ -66,7 +66,7 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
     return (
         ordinal("tile_m", tuple(range(1, 17)), "rows of x, and of out, that a workgroup computes"),
         ordinal("tile_n", (1, 2, 4, 8, 16, 32, 64, 128, 256), "rows of w that a workgroup reads"),
-        ordinal("vector_w", (1, 2, 4, 8, 16), "contiguous elements along k that a thread takes at a time"),
+        ordinal("vector_w", (1, 2, 4, 8, 16), "contiguous elements along k that a thread loads at a time"),
         ordinal("lanes_n", lanes, "lanes along n"),
         ordinal("lanes_k", lanes, "lanes along k"),
         ordinal("subgroups_n", subgroups, "subgroups along n"),
@@ -77,7 +77,7 @@ def parameters(problem: Matvec) -> tuple[Parameter, ...]:
         ordinal("unroll", (1, 2, 4, 8), "steps of the loop whose loads are in flight together"),
         ordinal("split_k", (1, 2, 3, 4, 6, 8, 16, 32), "workgroups that share the k of one tile"),
         categorical(
-            "x_operand_source", ("global", "shared"), "where the loop reads x: global memory through L1, or shared"
+            "x_operand_source", ("global", "shared"), "memory from which the loop reads x: global through L1, or shared"
         ),
         load_hint("cache_hint_w", "w"),
         ordinal("min_blocks", (1, 2, 3, 4, 6, 8), "blocks per SM for which the compiler limits registers"),
@@ -214,7 +214,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "batches_k",
             lambda tile_k, subgroups_k, lanes_k, vector_w: tile_k // (subgroups_k * lanes_k * vector_w),
-            "vectors of one row that a thread takes in a step",
+            "vectors of one row that a thread loads per step",
         ),
         Attribute("rows_x", rows_x, "rows of x that a thread reads: all of the block, or one of each fragment"),
         Attribute("vectors", lambda rows_n, batches_k: rows_n * batches_k, "vectors of w in a step"),
@@ -232,14 +232,14 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         Attribute(
             "split_elements",
             lambda tile_k, tiles_of_split: tile_k * tiles_of_split,
-            "elements of k that one workgroup walks",
+            "elements of k that one workgroup processes",
         ),
-        Attribute("line_bytes", line_bytes, "from one row of x to the next in shared memory"),
+        Attribute("line_bytes", line_bytes, "distance between rows of x in shared memory"),
         Attribute("slab_bytes", slab_bytes, "shared bytes of x"),
         Attribute(
             "sums_bytes",
             sums_bytes,
-            "shared bytes of the sums of a tile, one for each subgroup along k; 0 where they need no exchange",
+            "shared bytes of the sums of a tile, one for each subgroup along k; 0 if they need no exchange",
         ),
         Attribute(
             "shared_bytes",
@@ -271,7 +271,7 @@ def validity_constraints(problem: Matvec, device: Device) -> tuple[Rule, ...]:
 
 
 def pruning_rules(problem: Matvec, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
     spills = (_spill_rule(device),) if device.architecture.sm in SPILLING else ()
     return (*_size_rules(problem), *_loop_rules(), *spills)
 
@@ -282,7 +282,7 @@ def _spill_rule(device: Device) -> Rule:
         lambda registers, threads, min_blocks: (
             registers <= FULL_REGISTERS * register_limit(device, threads, min_blocks)
         ),
-        "about {registers} registers a thread are so many for {threads} threads with {min_blocks} blocks per SM that "
+        "about {registers} registers per thread are so many for {threads} threads with {min_blocks} blocks per SM that "
         "ptxas would spill",
     )
 

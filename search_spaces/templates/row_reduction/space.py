@@ -74,9 +74,9 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
         categorical(
             "finish",
             finishes,
-            "what finishes a split row: its last block, or all its blocks in a second launch or as a cluster",
+            "blocks that finish a split row: the last one, or all in a second launch or as a cluster",
         ),
-        categorical("row_staging", stagings, "where a row is kept between two passes over it"),
+        categorical("row_staging", stagings, "memory of a row between two passes over it"),
         categorical("passes", problem.passes, "passes over a row before it is written"),
         load_hint("cache_hint_x", "x"),
         store_hint("cache_hint_out", "out", offered=problem.normalizes),
@@ -85,7 +85,7 @@ def parameters(problem: RowProblem) -> tuple[Parameter, ...]:
 
 
 def positions_before(vector_x: npt.ArrayLike, peeled: npt.ArrayLike) -> IntArray:
-    """Return the positions before a row's elements: in peeled rows, the largest distance to an aligned vector."""
+    """Return the positions before a row's elements: for peeled rows, the largest distance to an aligned vector."""
     return np.where(peeled, np.asarray(vector_x) - 1, 0)
 
 
@@ -121,12 +121,12 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "span",
             lambda vector_x, peel: problem.length + positions_before(vector_x, peel == "yes"),
-            "places of a row: its elements, and those before a peeled one",
+            "positions of a row: its elements, and those before the elements of a peeled row",
         ),
         Attribute(
             "chunk",
             lambda span, split_k: chunk_length(span, contiguous, split_k),
-            "places of a row that one block reduces",
+            "positions of a row that one block reduces",
         ),
         Attribute("steps", lambda chunk, step: ceil_div(chunk, step), "steps of the loop"),
         Attribute("vectors", lambda steps, unroll, batch: steps * unroll * batch, "vectors that a thread reads"),
@@ -145,12 +145,12 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "combine_at",
             lambda split_k: np.where(split_k > 1, SPLIT_FLAG_BYTES, 0),
-            "where the states of the subgroups begin in shared memory: after the flag or mbarriers of a split",
+            "offset of the subgroups' states in shared memory: after the flag or mbarriers of a split",
         ),
         Attribute(
             "cluster_at",
             lambda combine_at, combine_bytes: combine_at + combine_bytes,
-            "where the states of the blocks of a cluster begin in shared memory",
+            "offset of the states of a cluster's blocks in shared memory",
         ),
         Attribute(
             "cluster_bytes",
@@ -164,7 +164,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
             lambda cluster_at, cluster_bytes: (
                 ceil_div(cluster_at + cluster_bytes, STAGING_ALIGNMENT) * STAGING_ALIGNMENT
             ),
-            "where staged rows begin in shared memory",
+            "offset of staged rows in shared memory",
         ),
         Attribute(
             "staging_bytes",
@@ -204,7 +204,7 @@ def validity_constraints(problem: RowProblem, device: Device) -> tuple[Rule, ...
 
 
 def pruning_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
     return (
         *_size_rules(problem),
         *_loop_rules(problem),

@@ -17,7 +17,7 @@ def row_of(problem: Matmul, tile_m: int, tile_n: int) -> TensorIntrinsic:
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """Return None, or one sentence that says why the tcgen05 kernel cannot compute ``problem`` on ``device``."""
+    """Return the reason why the tcgen05 kernel cannot compute ``problem`` on ``device``; None if it can."""
     if problem.a == "f32" and problem.precision == "ieee":
         return "tcgen05 multiplies f32 as tf32, but the problem requires ieee precision"
     reason = row_of(problem, ROWS, 256).why_not(device)

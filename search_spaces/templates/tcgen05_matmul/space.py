@@ -102,7 +102,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "stream_k",
             (0, 1),
-            "whether the k of the last tiles is distributed to all blocks, so that they end together",
+            "whether the k of the last tiles is distributed among all blocks, which then finish together",
         ),
         categorical(
             "tile_scheduler",
@@ -324,7 +324,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
     split = tiling(problem)
     return (
         *split.covering_rules(parameters(problem)),
@@ -348,7 +348,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that as many persistent blocks are launched as are resident, so that all end together."""
+    """Return the rule that as many persistent blocks are launched as are resident, so that all finish together."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:

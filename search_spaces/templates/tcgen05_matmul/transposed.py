@@ -17,7 +17,7 @@ MOST_ROWS = 128  # with more rows of a, the 128 rows of tcgen05 are full without
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """Return None, or one sentence that says why this kernel cannot compute ``problem`` on ``device``."""
+    """Return the reason why this kernel cannot compute ``problem`` on ``device``; None if it can."""
     if problem.scale == "block":
         return "block scales are not supported with sides exchanged: use tcgen05_matmul"
     if problem.blocks:

@@ -18,7 +18,7 @@ def rows_of(problem: Matmul, device: Device) -> tuple[TensorIntrinsic, ...]:
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """Return None, or one sentence that says why the kernel cannot compute ``problem`` on ``device``."""
+    """Return the reason why the kernel cannot compute ``problem`` on ``device``; None if it can."""
     if not device.has("tma"):
         return f"TMA needs {FEATURES['tma'].since} or newer, but {device.name} is {device.arch}"
     if problem.scale == "block":

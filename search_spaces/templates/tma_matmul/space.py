@@ -128,7 +128,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda epilogue, epilogue_bytes, stream_k: np.where(
                 epilogue == "shared", epilogue_bytes, FLAG_BYTES * (stream_k > 0)
             ),
-            "shared memory of results: that of the stages, which are read by then, or with stream_k additional",
+            "shared memory of results: that of the stages, which are no longer needed, or with stream_k more",
         ),
         Attribute(
             "shared_bytes",
@@ -208,7 +208,7 @@ def _layout_rule(problem: Matmul, side: OperandSide, device: Device) -> Rule:
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
     split = tiling(problem)
     return (
         *tile_size_rules(problem),
@@ -294,6 +294,6 @@ def _spill_rule(device: Device) -> Rule:
     return Rule(
         "spilled_registers",
         fits,
-        "about {registers} registers a thread, with {fragment_buffers} buffers of fragments and stream_k = {stream_k}, "
-        "are so many for {threads} threads with {min_blocks} blocks per SM that ptxas would spill",
+        "about {registers} registers per thread, with {fragment_buffers} buffers of fragments and stream_k = "
+        "{stream_k}, are too many for {threads} threads with {min_blocks} blocks per SM: ptxas would spill",
     )

@@ -224,7 +224,7 @@ def _layout_constraint() -> Rule:
         )
 
     return Rule.refusing(
-        "layout_x", why_not, "the layout is injective, stays inside its tile and keeps turned blocks together"
+        "layout_x", why_not, "the layout is injective, stays inside its tile and keeps transposed blocks contiguous"
     )
 
 
@@ -267,7 +267,7 @@ def _tile_pruning(problem: Transpose) -> tuple[Rule, ...]:
                 ((size * element_bytes >= SECTOR_BYTES) | (size >= extent)) & ((size < 2 * extent) | (size <= least))
             ),
             f"tile_{axis} is {{size}} elements of {element_bytes} bytes: less than a sector of {SECTOR_BYTES} bytes, "
-            f"or twice what covers the {extent} there are",
+            f"or more than twice the extent {extent}",
             names={"size": f"tile_{axis}"},
         )
 

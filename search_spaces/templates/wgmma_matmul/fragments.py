@@ -34,9 +34,11 @@ def descriptors_take(problem: Matmul) -> bool:
 
 
 def a_operand_source(problem: Matmul) -> Parameter:
-    """Return the parameter ``a_operand_source``: where wgmma reads A."""
+    """Return the parameter ``a_operand_source``: the memory from which wgmma reads A."""
     values = (SHARED, REGISTERS) if descriptors_take(problem) else (REGISTERS,)
-    return categorical("a_operand_source", values, "where wgmma reads a: registers or shared memory", before=values[0])
+    return categorical(
+        "a_operand_source", values, "memory from which wgmma reads a: registers or shared memory", before=values[0]
+    )
 
 
 def fragment_registers(

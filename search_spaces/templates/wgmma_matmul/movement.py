@@ -49,7 +49,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
             by: tuple[str, ...] = (BY_TMA,)
         else:
             by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
-        return categorical(f"copy_{side}", by, f"how {side} goes to shared memory", before=by[0])
+        return categorical(f"copy_{side}", by, f"how {side} is copied to shared memory", before=by[0])
 
     return tuple(copy(side) for side in SIDES)
 
@@ -86,7 +86,9 @@ def ends_bytes(problem: Matmul) -> Attribute:
         )
         return bytes_
 
-    return Attribute("ends_bytes", total, "shared bytes of the words after the lines of a stage, if lines are shifted")
+    return Attribute(
+        "ends_bytes", total, "shared bytes of the additional words after the lines of a stage, if lines are shifted"
+    )
 
 
 def movement_rules(problem: Matmul) -> tuple[Rule, ...]:
@@ -114,7 +116,7 @@ def _alone_rule(side: OperandSide) -> Rule:
 
 
 def copy_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return rules that leave out decisions without effect, and slow copies.
+    """Return rules that exclude decisions without effect, and slow copies.
 
     Parameters of TMA have no effect if threads copy both operands, and vice versa. If all SMs are busy, copies by
     threads only cost instructions that TMA does not need. With fewer blocks latency matters, so both are measured.

@@ -72,7 +72,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that as many persistent blocks are launched as are resident, so that all end together."""
+    """Return the rule that as many persistent blocks are launched as are resident, so that all finish together."""
 
     def resident_blocks(cluster: int, min_blocks: int) -> int:
         return device.sms_of_clusters(cluster) * min_blocks

@@ -19,7 +19,7 @@ def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
 
 
 def supports(problem: Matmul, device: Device, *, through_registers: OperandSide = "a") -> str | None:
-    """Return None, or one sentence that says why the wgmma kernel cannot compute ``problem`` on ``device``.
+    """Return the reason why the wgmma kernel cannot compute ``problem`` on ``device``; None if it can.
 
     4-byte elements of the operand ``through_registers`` may be stored in either order.
     """

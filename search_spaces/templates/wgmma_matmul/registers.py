@@ -52,7 +52,7 @@ def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
                 needed_registers <= consumer_limit(device, threads, min_blocks, consumer_registers)
             ),
             lambda needed_registers, threads, min_blocks, consumer_registers: (
-                f"a consumer needs {needed_registers} registers a thread, and has "
+                f"a consumer needs {needed_registers} registers per thread, and has "
                 f"{int(consumer_limit(device, threads, min_blocks, consumer_registers))} with {min_blocks} blocks of "
                 f"{threads} threads per SM"
             ),
@@ -71,7 +71,7 @@ def register_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def spill_rules(device: Device) -> tuple[Rule, ...]:
-    """Return pruning rules that leave out schedules which ptxas compiles only with spills."""
+    """Return pruning rules that exclude schedules that ptxas can only compile with spills."""
 
     def boxes_fit(
         needed_registers: IntArray, store_buffers: IntArray, threads: IntArray, min_blocks: IntArray,
@@ -87,7 +87,7 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "store_registers",
             boxes_fit,
-            f"a consumer needs {{needed_registers}} registers a thread, and {STORE_REGISTERS} more for each of one or "
-            f"two boxes of out, or {STREAM_K_REGISTERS} with stream-K in one consumer alone: ptxas would spill",
+            f"a consumer needs {{needed_registers}} registers per thread, and {STORE_REGISTERS} more for each of one "
+            f"or two boxes of out, or {STREAM_K_REGISTERS} with stream-K in one consumer alone: ptxas would spill",
         ),
     )

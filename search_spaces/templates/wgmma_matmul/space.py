@@ -131,7 +131,7 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "stream_k",
             (0, 1),
-            "whether the k of the last tiles is distributed to all blocks, so that they end together",
+            "whether the k of the last tiles is distributed among all blocks, which then finish together",
         ),
         ordinal("cluster_m", (1, 2, 4), "blocks along m whose tiles share columns of b, each copying a part for all"),
         ordinal("cluster_n", (1, 2, 4), "blocks along n whose tiles share rows of a, each copying a part for all"),
@@ -341,7 +341,7 @@ def _layout_rule(problem: Matmul, side: OperandSide) -> Rule:
 
 
 def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules that leave out schedules which a simpler or smaller one equals or beats."""
+    """Return the rules that exclude schedules for which a simpler or smaller one is at least as fast."""
     split = tiling(problem)
     return (
         *split.covering_rules(parameters(problem)),

@@ -19,7 +19,7 @@ MOST_ROWS = 64  # rows of a; with more, wgmma_matmul's 64 rows are full without 
 
 
 def supports(problem: Matmul, device: Device) -> str | None:
-    """Return None, or one sentence that says why this kernel cannot compute ``problem`` on ``device``."""
+    """Return the reason why this kernel cannot compute ``problem`` on ``device``; None if it can."""
     reason = straight_supports(problem, device, through_registers="b")
     if reason is None and problem.scale == "block":
         return "block scales are not supported with sides exchanged: use wgmma_matmul"

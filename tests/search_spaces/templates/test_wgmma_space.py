@@ -113,7 +113,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
             "256 threads are launched with as many registers",
         ),
         ({"tile_n": 80}, PROBLEM, "layout_b", "64 elements wide along n, which do not divide the 80"),
-        ({"consumer_warpgroups": 1}, PROBLEM, "consumer_registers", "needs 282 registers a thread, and has"),
+        ({"consumer_warpgroups": 1}, PROBLEM, "consumer_registers", "needs 282 registers per thread, and has"),
         ({"min_blocks": 2}, PROBLEM, "instruction_registers", "a wgmma of n = 256"),
         ({"tile_m": 192, "consumer_warpgroups": 3}, PROBLEM, "instruction_registers", "512 threads are launched with"),
         ({"stages": 8}, PROBLEM, "shared_memory", "bytes of shared memory"),
@@ -155,7 +155,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
             {"l2_evict_last": "a"},
             dataclasses.replace(PROBLEM, k=512),
             "l2_evict_last",
-            "but a and b fit into it together",
+            "L2 has room for both a and b",
         ),
     ],
 )

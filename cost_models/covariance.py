@@ -85,23 +85,23 @@ class Grid:
     The distances of a group of parameters are computed once per occurring combination and then looked up.
     """
 
-    def __init__(self, places: Columns) -> None:
+    def __init__(self, positions: Columns) -> None:
         self._groups: list[tuple[list[int], Columns, npt.NDArray[np.intp]]] = []
         group: list[int] = []
-        codes = np.zeros(places.shape[1], dtype=np.intp)
-        for parameter, values in enumerate(places):
+        codes = np.zeros(positions.shape[1], dtype=np.intp)
+        for parameter, values in enumerate(positions):
             own = np.unique(values, return_inverse=True)[1]
             both = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1]
             if group and both.max(initial=0) >= _COMBINATIONS:
-                self._close(places, group, codes)
+                self._close(positions, group, codes)
                 group, both = [], own
             group, codes = [*group, parameter], both
-        self._close(places, group, codes)
-        self._count = places.shape[1]
+        self._close(positions, group, codes)
+        self._count = positions.shape[1]
 
-    def _close(self, places: Columns, group: list[int], codes: npt.NDArray[np.intp]) -> None:
+    def _close(self, positions: Columns, group: list[int], codes: npt.NDArray[np.intp]) -> None:
         first = np.unique(codes, return_index=True)[1]
-        self._groups.append((group, np.ascontiguousarray(places[group][:, first]), codes))
+        self._groups.append((group, np.ascontiguousarray(positions[group][:, first]), codes))
 
     def covariance(self, columns: Columns, hyperparameters: Hyperparameters) -> Columns:
         """Return the covariance of the values at ``columns`` [d, n] and at the fixed points, [n, m]."""
@@ -109,12 +109,12 @@ class Grid:
             (_scaled_squares(columns[group], combinations, [hyperparameters.lengths[i] for i in group]), codes)
             for group, combinations, codes in self._groups
         ]
-        found = np.empty((columns.shape[1], self._count), dtype=np.float32)
-        for start in range(0, len(found), _BLOCK):
+        covariances = np.empty((columns.shape[1], self._count), dtype=np.float32)
+        for start in range(0, len(covariances), _BLOCK):
             rows = slice(start, start + _BLOCK)
             squares = sum(table[rows].take(codes, axis=1) for table, codes in tables)
-            found[rows] = _matern(np.asarray(squares), hyperparameters.variance, hyperparameters.offset)
-        return found
+            covariances[rows] = _matern(np.asarray(squares), hyperparameters.variance, hyperparameters.offset)
+        return covariances
 
 
 def _scaled_squares(a: Columns, b: Columns, lengths: tuple[float, ...] | list[float]) -> Columns:

@@ -129,12 +129,12 @@ class AnalyticEstimates(Estimates):
 
         def rows(schedules: Sequence[Schedule]) -> Matrix:
             """Return zeros for a schedule that does not fit on the device."""
-            found = np.zeros((len(schedules), len(self._names)), dtype=np.float32)
+            rows_ = np.zeros((len(schedules), len(self._names)), dtype=np.float32)
             fits = np.isfinite(self.log_seconds(schedules))
             if fits.any():
                 fitting = [schedule for schedule, fit in zip(schedules, fits, strict=True) if fit]
-                found[fits] = features(templates, problem, fitting, device).values
-            return found
+                rows_[fits] = features(templates, problem, fitting, device).values
+            return rows_
 
         super().__init__(rows, lambda schedules: estimate(problem, templates, device, schedules))
 
@@ -150,10 +150,10 @@ class AnalyticEstimates(Estimates):
         """
 
         def log_seconds(schedules: Sequence[Schedule]) -> FloatArray:
-            found = np.full(len(schedules), math.inf)
+            seconds = np.full(len(schedules), math.inf)
             fits = np.isfinite(self.log_seconds(schedules))
-            found[fits] = predict(self.table([s for s, fit in zip(schedules, fits, strict=True) if fit]))
-            return found
+            seconds[fits] = predict(self.table([s for s, fit in zip(schedules, fits, strict=True) if fit]))
+            return seconds
 
         return Estimates(self.features, log_seconds)
 

@@ -37,5 +37,7 @@ def probability(posterior: IncrementalPosterior, worked: FloatArray) -> FloatArr
     scale = Scale.of(worked[~np.isnan(worked)])
     predicted = posterior.predict(posterior.impute_pending(scale.down(worked)))
     mean = predicted.mean * scale.deviation + scale.mean
-    found: FloatArray = scipy.special.ndtr((mean - 0.5) / np.hypot(predicted.deviation * scale.deviation, _SOFTNESS))
-    return found
+    probabilities: FloatArray = scipy.special.ndtr(
+        (mean - 0.5) / np.hypot(predicted.deviation * scale.deviation, _SOFTNESS)
+    )
+    return probabilities

@@ -127,8 +127,8 @@ class IncrementalPosterior:
     @property
     def variance(self) -> FloatArray:
         """Posterior variance at every point without a trend; it does not depend on the values."""
-        found: FloatArray = self.hyperparameters.total - self._explained.astype(np.float64)
-        return found
+        variance: FloatArray = self.hyperparameters.total - self._explained.astype(np.float64)
+        return variance
 
     @property
     def places(self) -> npt.NDArray[np.float32]:
@@ -300,11 +300,11 @@ def hyperparameters(
             iterations = settings.refit_iterations
         elif start:
             theta[:d] += 0.7 * settings.length[1] * rng.normal(size=d)
-        found = scipy.optimize.minimize(
+        optimum = scipy.optimize.minimize(
             likelihood, theta, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": iterations}
         )
-        if found.fun < least:
-            best, least = found.x, float(found.fun)
+        if optimum.fun < least:
+            best, least = optimum.x, float(optimum.fun)
     lengths = tuple(np.exp(best[:d]).tolist())
     return Hyperparameters(lengths, math.exp(best[d]), math.exp(best[d + 1]), settings.offset)
 
@@ -359,8 +359,8 @@ def _solve(factor: FloatArray, right: FloatArray) -> FloatArray:
     """Return ``factor``^-1 ``right`` for a lower triangular factor; one in Fortran order is not copied."""
     if not len(factor):
         return right
-    found: FloatArray = scipy.linalg.lapack.dtrtrs(factor, right, lower=1)[0].reshape(right.shape)
-    return found
+    solution: FloatArray = scipy.linalg.lapack.dtrtrs(factor, right, lower=1)[0].reshape(right.shape)
+    return solution
 
 
 def _with_noise(matrix: FloatArray, noise: float) -> FloatArray:
@@ -373,6 +373,6 @@ def _cholesky(matrix: FloatArray, noise: float) -> FloatArray:
     for extra in (0.0, 1e-6, 1e-4, 1e-2):
         factor, info = scipy.linalg.lapack.dpotrf(_with_noise(matrix.copy(), noise + extra), lower=1, clean=1)
         if not info:
-            found: FloatArray = factor
-            return found
+            lower: FloatArray = factor
+            return lower
     raise np.linalg.LinAlgError("the covariance of the rows is not positive definite")

@@ -168,19 +168,19 @@ def launch_time(
         ValueError: The block does not fit on the device.
     """
     table = LaunchTable.of(counts, resources)
-    found = launch_times(table, device, exposed=exposed, cold=cold)
-    if not np.isfinite(found.seconds[0]):
+    times = launch_times(table, device, exposed=exposed, cold=cold)
+    if not np.isfinite(times.seconds[0]):
         raise ValueError(
             f"a block of {counts.threads} threads, {_resident_bytes(table, device)[0]:.0f} registers a thread and "
             f"{table.shared_bytes[0]:.0f} bytes of shared memory does not fit on {device.name}"
         )
     return LaunchTime(
-        float(found.seconds[0]),
-        int(found.occupancy[0]),
-        {name: float(cycles[0]) for name, cycles in found.pipes.items()},
-        float(found.waiting[0]),
-        float(found.sm_seconds[0]),
-        float(found.dram_seconds[0]),
+        float(times.seconds[0]),
+        int(times.occupancy[0]),
+        {name: float(cycles[0]) for name, cycles in times.pipes.items()},
+        float(times.waiting[0]),
+        float(times.sm_seconds[0]),
+        float(times.dram_seconds[0]),
     )
 
 

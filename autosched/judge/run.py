@@ -75,7 +75,7 @@ def run_judge(
         try:
             answer = request_within(worker, request, seconds=time_limit)
         except WorkerLimitExceeded as exceeded:
-            waited = exceeded.what == "wall clock"
+            waited = exceeded.limit == "wall clock"
             spent = f"{WALL_CLOCK_TIMES * time_limit:g} s" if waited else f"{time_limit:g} CPU seconds"
             return SubmissionResult(SubmissionStatus.TIMED_OUT, (f"it took more than {spent}",))
         except WorkerFailed as error:

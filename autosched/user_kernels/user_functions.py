@@ -150,13 +150,13 @@ class _FunctionWorker:
         try:
             return request_within(self._worker, request, blobs, seconds=seconds, memory=self._empty + most)
         except WorkerLimitExceeded as exceeded:
-            if exceeded.what == "memory":
+            if exceeded.limit == "memory":
                 raise KernelFileError(
                     f"{label} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
                     f"add memory_limit = {_rounded(10 * most / (1 << 30))} (GiB) to its table"
                 ) from None
             spent = f"took more than {seconds:.3g} s of the CPU"
-            if exceeded.what == "wall clock":
+            if exceeded.limit == "wall clock":
                 spent = f"did not answer within {WALL_CLOCK_TIMES * seconds:.3g} s"
             raise KernelFileError(
                 f"{label} {spent}: if it needs longer, add time_limit = {_rounded(10 * seconds)} "

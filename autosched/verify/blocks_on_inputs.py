@@ -181,10 +181,10 @@ class ReferenceOfBlocks:
         worst, error = 0.0, 0.0
         for output in (o for o in self.kernel.operands if o.role in ("output", "inout")):
             written = elements[output.name]
-            if not written.places.size:
+            if not written.positions.size:
                 continue
-            expected = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.places]
-            allowed = np.broadcast_to(tolerance[output.name], output.shape).reshape(-1)[written.places]
+            expected = np.broadcast_to(reference[output.name], output.shape).reshape(-1)[written.positions]
+            allowed = np.broadcast_to(tolerance[output.name], output.shape).reshape(-1)[written.positions]
             rounded_to = self.problem.reference_dtype(output.name)
             comparison = compare(output.name, output.dtype, written.values, expected, allowed, rounded_to=rounded_to)
             apart = np.abs(output.dtype.load(written.values) - expected)
@@ -193,7 +193,7 @@ class ReferenceOfBlocks:
                 max(error, float(np.where(np.isnan(apart), np.inf, apart).max())),
             )
             if not comparison.ok and not wrong:
-                at = [int(i) for i in np.unravel_index(int(written.places[0]), output.shape)]
+                at = [int(i) for i in np.unravel_index(int(written.positions[0]), output.shape)]
                 wrong = f"in the elements that the blocks wrote, the first at {output.name}{at}: {comparison.reason}"
         return Comparison(worst, wrong, error)
 

@@ -179,7 +179,7 @@ class GeneratedReference(NamedTuple):
         written = elements[outputs[0].name]
         seeds, signed = seeds_of(self.kernel, self.seed), problem.signed_zeros
         worst, wrong = 0.0, self._missing(written)
-        for part in problem.parts(written.places) if written.places.size else ():
+        for part in problem.parts(written.positions) if written.positions.size else ():
             if wrong:
                 break
             error, wrong = _compare_part(part, outputs[0].name, written, seeds, signed)
@@ -187,7 +187,7 @@ class GeneratedReference(NamedTuple):
         left_out = []
         for further in outputs[1:]:
             of_further, is_compared = elements[further.name], False
-            for part in problem.further_parts(further.name, of_further.places) if of_further.places.size else ():
+            for part in problem.further_parts(further.name, of_further.positions) if of_further.positions.size else ():
                 if wrong:
                     break
                 is_compared = True
@@ -272,7 +272,7 @@ def _compare_part(
     with blas.single_thread():
         reference, tolerance = (arrays[name] for arrays in part.problem.expected(inputs))
     positions = part.outputs[name].reshape(-1)
-    at, is_written = _found(written.places, positions)
+    at, is_written = _found(written.positions, positions)
     comparison = compare(
         name,
         operands[name].dtype,

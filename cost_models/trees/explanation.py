@@ -61,7 +61,7 @@ def explain(model: OperatorModel) -> tuple[Importance, ...]:
         )
     share, value = np.concatenate(shares), np.concatenate(values)
     gains, moves = model.boosted.gain(), np.abs(share).mean(axis=0)
-    found = []
+    contributions = []
     for column, name in enumerate(model.boosted.names):
         finite = np.isfinite(value[:, column])
         agrees = 0.0
@@ -69,5 +69,5 @@ def explain(model: OperatorModel) -> tuple[Importance, ...]:
             shifted = share[finite, column] - share[finite, column].min() + 1.0  # ranks of positive numbers
             agrees = rank_correlation(value[finite, column], shifted)
         larger = "slower" if agrees > _CLEAR else "faster" if agrees < -_CLEAR else ""
-        found.append(Importance(name, float(gains[column]), float(moves[column]), larger))
-    return tuple(sorted(found, key=lambda i: (-i.moves, -i.gain, i.name)))
+        contributions.append(Importance(name, float(gains[column]), float(moves[column]), larger))
+    return tuple(sorted(contributions, key=lambda i: (-i.moves, -i.gain, i.name)))

@@ -106,7 +106,7 @@ def cross_validated(
         The figures of each split, parts first and then the whole, and the model's noise. The noise is the standard
         deviation of log time that the members' spread does not explain, by the broadest split of problems.
     """
-    found: list[HeldOut] = []
+    figures: list[HeldOut] = []
     noise = 0.0
     for split in SPLITS:
         units = rows.problems if split == "schedules" else getattr(rows, split)
@@ -125,9 +125,9 @@ def cross_validated(
             noise = _noise(residual, spread, near)
         if len(np.unique(units)) > 1:
             for unit in np.unique(units):
-                found += _figures(rows, predicted, scores, near, units == unit, split, str(unit))
-        found += _figures(rows, predicted, scores, near, np.ones(len(units), dtype=np.bool_), split, "")
-    return tuple(found), noise
+                figures += _figures(rows, predicted, scores, near, units == unit, split, str(unit))
+        figures += _figures(rows, predicted, scores, near, np.ones(len(units), dtype=np.bool_), split, "")
+    return tuple(figures), noise
 
 
 def _folds(rows: Rows, split: str, seed: int) -> npt.NDArray[np.int64]:

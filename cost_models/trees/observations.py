@@ -73,8 +73,8 @@ class Observations:
                 continue
         if not usable:
             return None, len(self)
-        found = dataclasses.replace(self, schedules=tuple(usable), seconds=tuple(usable.values()))
-        return found, len(self) - len(found)
+        observations = dataclasses.replace(self, schedules=tuple(usable), seconds=tuple(usable.values()))
+        return observations, len(self) - len(observations)
 
     def templates(self) -> TemplateSet:
         """Return the kernel templates with cost counts that can compute the problem; may be empty."""

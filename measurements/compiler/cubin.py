@@ -36,11 +36,11 @@ def _instructions(cubin: bytes) -> list[bytes]:
     headers = [_SECTION.unpack_from(cubin, start + i * size) for i in range(count)]
     _, names_at, names_size = headers[names]
     table = cubin[names_at : names_at + names_size]
-    found = []
+    instructions = []
     for name, offset, length in headers:
         if table[name:].startswith(b".text"):
             section = cubin[offset : offset + length]
             if len(section) != length:
                 raise ValueError("cut short")
-            found.append(section)
-    return found
+            instructions.append(section)
+    return instructions

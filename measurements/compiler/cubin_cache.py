@@ -125,9 +125,9 @@ class CompileCache:
 
     def files(self, keys: Iterable[str]) -> list[str]:
         """Return the files with the entries of ``keys``, relative to the folder, without missing or damaged ones."""
-        found = [(key, entry) for key in dict.fromkeys(keys) if (entry := self.load(key)) is not None]
-        names = [f"{self._entries.name}/{key}.json" for key, _ in found]
-        return [*names, *dict.fromkeys(f"{self._cubins.name}/{entry.path.name}" for _, entry in found)]
+        entries = [(key, entry) for key in dict.fromkeys(keys) if (entry := self.load(key)) is not None]
+        names = [f"{self._entries.name}/{key}.json" for key, _ in entries]
+        return [*names, *dict.fromkeys(f"{self._cubins.name}/{entry.path.name}" for _, entry in entries)]
 
     def store(
         self,

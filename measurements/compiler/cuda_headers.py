@@ -125,10 +125,10 @@ def stand_ins(texts: Iterable[str], options: Iterable[str] = ()) -> dict[str, st
 @cache
 def package_folders() -> tuple[str, ...]:
     """Return the header folders of Python packages: cupy's (``cupy/complex.cuh``), which include CUB and libcu++."""
-    found = importlib.util.find_spec("cupy")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("cupy")
+    if spec is None or not spec.submodule_search_locations:
         return ()
-    own = Path(next(iter(found.submodule_search_locations)), "_core", "include")
+    own = Path(next(iter(spec.submodule_search_locations)), "_core", "include")
     parts = (own, *(own / "cupy" / "_cccl" / name for name in ("libcudacxx", "cub", "thrust")))
     return tuple(str(folder) for folder in parts if folder.is_dir())
 
@@ -146,8 +146,8 @@ def refused_include(source: str, headers: Headers, options: Iterable[str]) -> st
     Returns:
         The error as one line of a compiler's log.
     """
-    given = dict(headers.files)
-    names = {name for text in (source, *given.values()) for name in included(text)} - given.keys()
+    files = dict(headers.files)
+    names = {name for text in (source, *files.values()) for name in included(text)} - files.keys()
     folders = ("", *(option[2:] for option in options if option.startswith("-I")))
     for name in sorted(names):
         for path in (Path(folder, name) for folder in folders):
@@ -161,5 +161,5 @@ _MISSING = re.compile(r"(?:cannot|could not) open source file \"([^\"]+)\"|fatal
 
 def missing_header(log: str) -> str:
     """Return the header that a compiler reported as missing; "" for other errors."""
-    found = _MISSING.search(log)
-    return "" if found is None else found[1] or found[2]
+    match = _MISSING.search(log)
+    return "" if match is None else match[1] or match[2]

@@ -133,10 +133,10 @@ def nvdisasm() -> Path:
         for file in files:
             if file.name in ("nvdisasm", "nvdisasm.exe"):
                 return Path(str(file.locate()))
-    found = shutil.which("nvdisasm")
-    if found is None:
+    path = shutil.which("nvdisasm")
+    if path is None:
         raise DisassemblerMissing("nvdisasm was not found: pip install nvidia-cuda-nvdisasm")
-    return Path(found)
+    return Path(path)
 
 
 def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
@@ -150,13 +150,13 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
         _, functions, *sources = _listing(cubin)
         files = [PurePath(row["file"]).name for table in sources for row in table["files"]]
         body = next(f["sass-instructions"] for f in functions if f["function-name"] == entry)
-        found = []
+        instructions = []
         position = ("", 0)
         for i, row in enumerate(body):
             if "source-line" in row:  # the following instructions have the same source line
                 position = (files[row["source-file-id"]], row["source-line"])
             operands = row.get("operands", "")
-            found.append(
+            instructions.append(
                 SassInstruction(i * INSTRUCTION_BYTES, row.get("predicate", ""), row["opcode"], operands, position)
             )
     except StopIteration:
@@ -165,7 +165,7 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
         raise
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise NotDisassembled(f"this nvdisasm writes JSON of another form: {first_line(error)}") from None
-    return tuple(instruction for instruction in found if not instruction.never)
+    return tuple(instruction for instruction in instructions if not instruction.never)
 
 
 def _listing(cubin: bytes) -> Any:
@@ -215,13 +215,13 @@ def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction
 
     A loop that only branches to itself (the end of a kernel) does not count.
     """
-    found: dict[tuple[int, int], tuple[SassInstruction, ...]] = {}
+    bodies: dict[tuple[int, int], tuple[SassInstruction, ...]] = {}
     for branch in instructions:
         start = branch.target
         if branch.opcode.partition(".")[0] == "BRA" and start is not None and start < branch.address:
             body = tuple(i for i in instructions if start <= i.address <= branch.address)
-            found[start, branch.address] = body
-    return list(found.values())
+            bodies[start, branch.address] = body
+    return list(bodies.values())
 
 
 def main_loop(instructions: Sequence[SassInstruction]) -> tuple[SassInstruction, ...]:

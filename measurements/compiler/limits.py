@@ -59,10 +59,10 @@ def request_within(
     try:
         return resource_watch.request_within(worker, request, blobs, seconds=seconds, memory=memory)
     except resource_watch.WorkerLimitExceeded as exceeded:
-        if exceeded.what == "wall clock":
+        if exceeded.limit == "wall clock":
             why = f"not compiled within {resource_watch.WALL_CLOCK_TIMES * seconds:g} s"
-        elif exceeded.what == "time" and limits.seconds == math.inf:
+        elif exceeded.limit == "time" and limits.seconds == math.inf:
             why = f"not compiled within {seconds:g} s of the CPU"
         else:
-            why = limits.why(exceeded.what, times)
-        raise CompilerLimitExceeded("compile_error" if exceeded.what == "memory" else "compile_timeout", why) from None
+            why = limits.why(exceeded.limit, times)
+        raise CompilerLimitExceeded("compile_error" if exceeded.limit == "memory" else "compile_timeout", why) from None

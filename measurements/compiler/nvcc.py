@@ -31,18 +31,18 @@ class NvccMissing(ValueError):
 
 def find_nvcc() -> str:
     """Return the path of nvcc. Raises NvccMissing."""
-    found = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-    if found is None:
+    path = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+    if path is None:
         raise NvccMissing("nvcc was not found: install the CUDA toolkit, or leave out compiler")
-    return found
+    return path
 
 
 @cache
 def nvcc_version() -> str:
     """Return the version, such as "nvcc 13.0.88", which is part of a compilation's identity. Raises NvccMissing."""
     done = subprocess.run([find_nvcc(), "--version"], capture_output=True, text=True, check=False, timeout=60)
-    found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
-    return f"nvcc {found[1] if found else 'of unknown version'}"
+    match = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
+    return f"nvcc {match[1] if match else 'of unknown version'}"
 
 
 def toolchain_of(options: Sequence[str]) -> str:
@@ -199,5 +199,5 @@ def _lowered(entry: str, entries: Sequence[str]) -> str:
         name for name in entries if re.search(rf"(^|[\s:]){re.escape(entry.partition('<')[0])}[<(]", demangled(name))
     ]
     exact = [name for name in named if re.sub(r"\s+", "", demangled(name)).rpartition("(")[0].endswith(plain)]
-    found = exact or named
-    return found[0] if len(found) == 1 else ""
+    candidates = exact or named
+    return candidates[0] if len(candidates) == 1 else ""

@@ -83,10 +83,10 @@ def compile_source(
     ):
         if failed:
             return CompilerOutput(None, entry, failed, seconds)
-        lowered, *others = (_call(nvrtc, "nvrtcGetLoweredName", program, e.encode()).decode() for e in (entry, *then))
+        lowered, *further = (_call(nvrtc, "nvrtcGetLoweredName", program, e.encode()).decode() for e in (entry, *then))
         cubin = bytearray(_call(nvrtc, "nvrtcGetCUBINSize", program))
         _call(nvrtc, "nvrtcGetCUBIN", program, cubin)
-        return CompilerOutput(bytes(cubin), lowered, log, seconds, tuple(others))
+        return CompilerOutput(bytes(cubin), lowered, log, seconds, tuple(further))
 
 
 @contextmanager

@@ -310,8 +310,8 @@ def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device
     """Return the reason why ``device`` cannot launch the compiled kernel, in one sentence, or None."""
     if not compiled.steps:
         return over_limits(kernel, compiled.resources, device)
-    for step, found in zip(kernel.steps, compiled.steps, strict=True):
-        reason = over_limits(step, found.resources, device)
+    for step, compiled_step in zip(kernel.steps, compiled.steps, strict=True):
+        reason = over_limits(step, compiled_step.resources, device)
         if reason is not None:
             return f"{step.name}: {reason}"
     return None

@@ -60,8 +60,8 @@ def _arch_of(text: str) -> str:
 def _names(text: str, words: tuple[str, ...]) -> bool:
     """Return True if one of ``words`` occurs in ``text`` as a whole word."""
     # A plain substring search is much faster than a pattern, and few texts contain any of the words.
-    found = [re.escape(word) for word in words if word in text]
-    return bool(found) and re.search(rf"\b({'|'.join(found)})\b", text) is not None
+    names = [re.escape(word) for word in words if word in text]
+    return bool(names) and re.search(rf"\b({'|'.join(names)})\b", text) is not None
 
 
 @lru_cache(maxsize=256)

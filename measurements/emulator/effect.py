@@ -50,8 +50,8 @@ def without_harmless(
     Returns:
         ``done``, or a copy with changed grades.
     """
-    others = map(again, POISON_PATTERNS)
-    if not may_go_nowhere(done) or not all(ends_as(done, other) and same(done, other) for other in others):
+    repeated = map(again, POISON_PATTERNS)
+    if not may_go_nowhere(done) or not all(ends_as(done, other) and same(done, other) for other in repeated):
         return done
     return as_notes(done, HARMLESS)
 

@@ -30,7 +30,7 @@ from measurements.emulator.ptx.build import (
     KernelCompileError,
     compile_to_bytecode,
     ptx_to_bytecode,
-    read_places,
+    read_sites,
 )
 from measurements.emulator.runner_files import (
     RunnerReport,
@@ -293,7 +293,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
         killed, code, stderr = True, 0, ""
     if code == 5:
         return _refused(compiled, stderr)
-    events = RunnerReport(report.read_text(errors="replace"), read_places(compiled.path))
+    events = RunnerReport(report.read_text(errors="replace"), read_sites(compiled.path))
     if events.end is None and not killed and -code not in _CRASHES:  # with exit status 0 or 2, the report is truncated
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(stderr)}" if stderr.strip() else ""
@@ -328,6 +328,6 @@ def _refused(compiled: CompiledBytecode, stderr: str) -> Emulation:
         return Emulation("unsupported", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
     if kind == "arguments":
         return Emulation("compile_error", {}, (), (), (), reason=detail, compile_seconds=compiled.seconds)
-    position = read_places(compiled.path).get(detail)
+    position = read_sites(compiled.path).get(detail)
     reason = f"{position.source}: not supported: {position.ptx}" if position else f"not supported: {stderr}"
     return Emulation("unsupported", {}, (), (), (), reason=reason, compile_seconds=compiled.seconds)

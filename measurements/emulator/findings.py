@@ -236,12 +236,12 @@ class WrittenElements(NamedTuple):
     """The elements of one output that some blocks wrote.
 
     Attributes:
-        places: Their positions in memory order, in ascending order.
+        positions: Their positions in memory order, in ascending order.
         values: Their values, in the output's storage type.
         blocks: For each element, the block that wrote it last.
     """
 
-    places: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
     values: Array
     blocks: npt.NDArray[np.uint32]
 

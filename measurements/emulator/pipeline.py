@@ -56,15 +56,15 @@ def run_steps(kernel: GeneratedKernel, inputs: Mapping[str, Array], calls: int, 
             content.written[:] = False
         for step in kernel.steps:
             arrays, memory = _arrays_of_step(step, kernel, inputs, contents)
-            found = run(_in_place(step, kernel), arrays, memory)
-            done.append(_named(found, step))
-            if found.status not in _ENDED:
-                return replace(_together(done), status=found.status, reason=f"{step.name}: {found.reason}")
-            for name, array in found.outputs.items():
+            emulation = run(_in_place(step, kernel), arrays, memory)
+            done.append(_named(emulation, step))
+            if emulation.status not in _ENDED:
+                return replace(_together(done), status=emulation.status, reason=f"{step.name}: {emulation.reason}")
+            for name, array in emulation.outputs.items():
                 content = contents[name]
                 content.array = array
-                content.defined = found.defined.get(name, np.ones(array.nbytes, np.bool_))
-                content.written |= found.written.get(name, np.ones(array.nbytes, np.bool_))
+                content.defined = emulation.defined.get(name, np.ones(array.nbytes, np.bool_))
+                content.written |= emulation.written.get(name, np.ones(array.nbytes, np.bool_))
     together = _together(done)
     whole = [*together.findings, *_at_the_end(contents)]
     status, reason = status_of(whole)
@@ -115,15 +115,15 @@ def _arrays_of_step(
     return arrays, Memory(defined=defined)
 
 
-def _named(found: Emulation, step: GeneratedKernel) -> Emulation:
+def _named(emulation: Emulation, step: GeneratedKernel) -> Emulation:
     """Return the launch, with its name added to findings without a source line."""
-    findings = [f if f.file else replace(f, message=f"{step.name}: {f.message}") for f in found.findings]
-    return replace(found, findings=tuple(findings))
+    findings = [f if f.file else replace(f, message=f"{step.name}: {f.message}") for f in emulation.findings]
+    return replace(emulation, findings=tuple(findings))
 
 
 def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
     """Return findings about outputs and zeroed workspaces after the last launch."""
-    found = []
+    findings = []
     for name, content in contents.items():
         bytes_of = content.operand.dtype.bytes
         if content.operand.role == "output" and not content.written.all():
@@ -132,22 +132,22 @@ def _at_the_end(contents: Mapping[str, _Content]) -> list[Finding]:
                 f"{missing.size} of {content.operand.size} elements of {name} were never written, the first is element "
                 f"{missing[0]}"
             )
-            found.append(Finding(FindingKind.UNWRITTEN_OUTPUT, message, "", 0))
+            findings.append(Finding(FindingKind.UNWRITTEN_OUTPUT, message, "", 0))
         if content.operand.role == "workspace" and content.operand.zeroed and content.array.view(np.uint8).any():
             message = f"{name} is not zero after the last launch"
-            found.append(Finding(FindingKind.WORKSPACE_NOT_ZERO, message, "", 0))
-    return found
+            findings.append(Finding(FindingKind.WORKSPACE_NOT_ZERO, message, "", 0))
+    return findings
 
 
 def _joined(lines: Sequence[ExecutedLine]) -> tuple[ExecutedLine, ...]:
     """Return the executed lines of several launches, with their executions summed."""
-    found: dict[tuple[str, int, str], ExecutedLine] = {}
+    merged: dict[tuple[str, int, str], ExecutedLine] = {}
     for line in lines:
         key = (line.file, line.line, line.operation)
-        before = found.get(key, line._replace(times=0))
+        before = merged.get(key, line._replace(times=0))
         most = max(before.instructions, line.instructions)  # max, because relaunches of a kernel share instructions
-        found[key] = before._replace(instructions=most, times=before.times + line.times)
-    return tuple(found.values())
+        merged[key] = before._replace(instructions=most, times=before.times + line.times)
+    return tuple(merged.values())
 
 
 def _together(done: list[Emulation]) -> Emulation:

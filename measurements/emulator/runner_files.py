@@ -136,11 +136,11 @@ def _flags_at(kernel: Launch, memory: Memory) -> dict[str, int]:
     operands = memory.operands(kernel)
     offsets = offsets_of(operands)
     end = max((offsets[o.name] + o.bytes for o in operands), default=0)
-    places = {}
+    offsets_of_flags = {}
     for name, flags in memory.defined.items():
-        places[name] = end
+        offsets_of_flags[name] = end
         end += flags.size
-    return places
+    return offsets_of_flags
 
 
 def _tensor_map_line(m: TensorMap, buffer: int, start: int) -> str:
@@ -226,7 +226,7 @@ class RunnerReport:
     A site is an instruction; the report has its number and its source line.
     """
 
-    def __init__(self, text: str, places: SitePositions) -> None:
+    def __init__(self, text: str, positions: SitePositions) -> None:
         self.findings: list[Finding] = []
         shared: list[SharedSite] = []
         global_: list[GlobalSite] = []
@@ -248,25 +248,25 @@ class RunnerReport:
             match event.pop("event"):
                 case "finding":
                     kind = FindingKind(event["kind"])
-                    position = places.get(event["function"])
+                    position = positions.get(event["function"])
                     other = f"{event['other_file']}:{event['other_line']}" if "other_file" in event else ""
-                    found = Finding(
+                    finding = Finding(
                         kind, event["message"], event["file"], event["line"], grade=event["grade"], other=other
                     )
                     if position is not None:
-                        found = replace(found, instruction=position.ptx, callers=position.callers)
-                    self.findings.append(found)
+                        finding = replace(finding, instruction=position.ptx, callers=position.callers)
+                    self.findings.append(finding)
                     ids.append(event["id"])
                 case "note":
                     lowered[event["id"]] = event["why"]
                 case "count":
                     counts[event["id"]] = event["count"]
                 case "shared":
-                    shared.append(SharedSite(callers=places.callers(event.pop("function")), **event))
+                    shared.append(SharedSite(callers=positions.callers(event.pop("function")), **event))
                 case "global":
-                    global_.append(GlobalSite(callers=places.callers(event.pop("function")), **event))
+                    global_.append(GlobalSite(callers=positions.callers(event.pop("function")), **event))
                 case "executed":
-                    position = places.get(event["function"])
+                    position = positions.get(event["function"])
                     operation = "" if position is None else _operation(position.ptx)
                     if event["shape"]:
                         operation = f"{operation}.{event['shape']}"
@@ -293,10 +293,10 @@ class RunnerReport:
         self.shared_sites, self.global_sites = tuple(_summed(shared)), tuple(_summed(global_))
         graded = []
         for i, f in zip(ids, self.findings, strict=True):
-            found = replace(f, count=counts.get(i, 1))
+            finding = replace(f, count=counts.get(i, 1))
             if i in lowered:
-                found = replace(found, grade="note", message=f"{found.message}; {lowered[i]}")
-            graded.append(found)
+                finding = replace(finding, grade="note", message=f"{finding.message}; {lowered[i]}")
+            graded.append(finding)
         self.findings = sorted(_merged(graded), key=lambda f: not f.is_fault)
         self.printed, self.unknown, self.uses = "".join(printed), tuple(unknown), tuple(uses)
 
@@ -319,9 +319,9 @@ def _summed(sites: list[_Site]) -> Iterator[_Site]:
     same: dict[tuple[object, ...], list[_Site]] = {}
     for s in sites:
         same.setdefault((s.file, s.line, s.callers, s.instruction, s.bytes), []).append(s)
-    for first, *others in same.values():
-        if others:
-            sums = {name: sum(getattr(s, name) for s in (first, *others)) for name in first._fields if name in _COUNTS}
+    for first, *rest in same.values():
+        if rest:
+            sums = {name: sum(getattr(s, name) for s in (first, *rest)) for name in first._fields if name in _COUNTS}
             yield first._replace(**sums)
         else:
             yield first

@@ -41,22 +41,22 @@ _CONTENT = {name: name for name in ("f16", "bf16", "f32", "e4m3", "e5m2")} | {
 }
 
 
-def generated(dtype: DType, seed: int, places: Indices) -> Array:
-    """Return the elements of an input at ``places``, stored as ``dtype``: integers 1 to 3 of either sign, or booleans.
+def generated(dtype: DType, seed: int, positions: Indices) -> Array:
+    """Return the elements at ``positions`` of an input of type ``dtype``: booleans, or integers 1 to 3 of either sign.
 
     They depend only on ``seed`` and position, as in runtime/memory/global/buffers.cpp: the integer hash lowbias32
     (Wellons, "Prospecting for Hash Functions").
     """
-    flat = places.reshape(-1)
+    flat = positions.reshape(-1)
     array: Array = np.empty(flat.size, dtype.storage)
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
         array[part] = _generated(dtype, seed, flat[part])
-    return array.reshape(places.shape)
+    return array.reshape(positions.shape)
 
 
-def _generated(dtype: DType, seed: int, places: Indices) -> Array:
-    low, high = places.astype(np.uint32), places >> 32
+def _generated(dtype: DType, seed: int, positions: Indices) -> Array:
+    low, high = positions.astype(np.uint32), positions >> 32
     far = high if high.any() else np.zeros(1, np.int64)
     salt = _hashed((seed + 0x9E3779B9 * far & 0xFFFFFFFF).astype(np.uint32))
     low ^= salt
@@ -228,7 +228,7 @@ def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, W
     """Return True if two partial runs have written the same elements."""
 
     def same(a: WrittenElements, b: WrittenElements) -> bool:
-        return np.array_equal(a.places, b.places) and a.values.tobytes() == b.values.tobytes()
+        return np.array_equal(a.positions, b.positions) and a.values.tobytes() == b.values.tobytes()
 
     return all(same(of_array, other[name]) for name, of_array in written.items())
 
@@ -236,7 +236,7 @@ def _left_the_same(written: Mapping[str, WrittenElements], other: Mapping[str, W
 def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElements]:
     """Read the file that ``write_touched_outputs`` of runtime/memory/global/buffers.cpp wrote."""
     content = data.read_bytes()
-    found: dict[int, WrittenElements] = {}
+    written: dict[int, WrittenElements] = {}
     at = 0
 
     def take(dtype: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
@@ -250,15 +250,19 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElemen
         firsts, counts = take(np.int64, stretches), take(np.int64, stretches)
         size = int(counts.sum())
         values, writers = take(operands[number].dtype.storage, size), take(np.uint32, size)
-        places = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
-        places += np.arange(size)
+        positions = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+        positions += np.arange(size)
         if writers.max(initial=0) == _NOBODY:
             written_positions = np.flatnonzero(writers != _NOBODY)
-            places, values, writers = places[written_positions], values[written_positions], writers[written_positions]
-        found[number] = WrittenElements(places, values, writers)
-    blocks, places = np.zeros(0, np.uint32), np.zeros(0, np.int64)
+            positions, values, writers = (
+                positions[written_positions],
+                values[written_positions],
+                writers[written_positions],
+            )
+        written[number] = WrittenElements(positions, values, writers)
+    blocks, positions = np.zeros(0, np.uint32), np.zeros(0, np.int64)
     return {
-        operand.name: found.get(number, WrittenElements(places, np.zeros(0, operand.dtype.storage), blocks))
+        operand.name: written.get(number, WrittenElements(positions, np.zeros(0, operand.dtype.storage), blocks))
         for number, operand in enumerate(operands)
         if operand.role in ("output", "inout")
     }

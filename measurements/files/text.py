@@ -40,4 +40,4 @@ def first_line(error: BaseException) -> str:
 
 def without_password(location: str) -> str:
     """Return a path or the URL of a database without its password, for messages and logs."""
-    return _PASSWORDS.sub(lambda found: "***" if found[1] is None else f"{found[1]}:***", location)
+    return _PASSWORDS.sub(lambda match: "***" if match[1] is None else f"{match[1]}:***", location)

@@ -98,19 +98,19 @@ class LoadedLaunch:
         return (*own, *(self._parameters(step.slots, arrays) for step in self._then))
 
     def _parameters(self, slots: Sequence[_Slot], arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-        found = []
+        parameters = []
         for name, maps, scalar in slots:
             if name is None or (maps is None and scalar is not None and name not in arrays):
-                found.append(scalar)
+                parameters.append(scalar)
                 continue
             array = arrays[name]
             if maps is None:
-                found.append(array)
+                parameters.append(array)
                 continue
             address = array if isinstance(array, int) else int(array.data.ptr)
             known = maps.get(address)
-            found.append(self.encoded(maps, scalar, address) if known is None else known)
-        return tuple(found)
+            parameters.append(self.encoded(maps, scalar, address) if known is None else known)
+        return tuple(parameters)
 
     def encoder(self, names: Sequence[str]) -> Encoder:
         """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order.
@@ -134,17 +134,17 @@ class LoadedLaunch:
             return itemgetter(*at)
 
         def encoded(starts: Sequence[Any]) -> tuple[Any, ...]:
-            found = []
+            values = []
             for position, maps, scalar in slots:
                 if position is None:
-                    found.append(scalar)
+                    values.append(scalar)
                     continue
                 value: Any = starts[position]
                 if maps is not None:
                     known = maps.get(value)
                     value = self.encoded(maps, scalar, value) if known is None else known
-                found.append(value)
-            return tuple(found)
+                values.append(value)
+            return tuple(values)
 
         return encoded
 

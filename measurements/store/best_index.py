@@ -189,16 +189,16 @@ def rebuild(connection: Connection, name: str, problem_digest: str | None = None
 
     Raises StoreError as ``rank`` does.
     """
-    others = sa.select(ENTRIES.c.device).order_by(ENTRIES.c.problem_digest, *_ORDER).with_for_update()
+    devices = sa.select(ENTRIES.c.device).order_by(ENTRIES.c.problem_digest, *_ORDER).with_for_update()
     if problem_digest is not None:
-        others = others.where(ENTRIES.c.problem_digest == problem_digest)
-    connection.execute(others).all()  # waits for concurrent appends
-    found = counted(connection, problem_digest)
+        devices = devices.where(ENTRIES.c.problem_digest == problem_digest)
+    connection.execute(devices).all()  # waits for concurrent appends
+    best = counted(connection, problem_digest)
     delete = ENTRIES.delete()
     if problem_digest is not None:
         delete = delete.where(ENTRIES.c.problem_digest == problem_digest)
     connection.execute(delete)
-    for row in found:
+    for row in best:
         winner = rank(connection, row, name)
         connection.execute(ENTRIES.insert(), {**row, "ranked_id": row["newest_id"], **_cells(winner)})
 

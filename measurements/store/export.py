@@ -42,7 +42,7 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
 
     Raises StoreError, and ExportError for a device or operator that cannot name a file.
     """
-    found: dict[str, dict[str, Any]] = {}
+    documents_: dict[str, dict[str, Any]] = {}
     ordered = sorted(
         store.problems(operator), key=lambda s: (s.device, s.operator, s.problem_key, s.provenance, s.policy)
     )
@@ -55,7 +55,7 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
                 raise ExportError(
                     f"{part!r:.60} cannot be part of a file name: export the other devices and operators by name"
                 )
-        document = found.setdefault(
+        document = documents_.setdefault(
             f"{summary.device}.{summary.operator}.json",
             {"export": FORMAT, "device": summary.device, "operator": summary.operator, "entries": []},
         )
@@ -70,7 +70,7 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
                 "trials": summary.trials,
             }
         )
-    return found
+    return documents_
 
 
 def text(document: Mapping[str, Any]) -> str:
@@ -128,10 +128,10 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
     for file_name in paths:
         path = Path(file_name)
         try:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode):  # opening a pipe would block, and a device has no end
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):  # opening a pipe would block, and a device has no end
                 raise ExportError(f"{path} is not a regular file: give the files of an export")
-            if found.st_size > MOST_BYTES:
+            if status.st_size > MOST_BYTES:
                 raise ExportError(f"{path} is larger than {MOST_BYTES:,} bytes: split it by operator")
             content = path.read_bytes()
         except OSError as error:

@@ -46,7 +46,7 @@ def check(store: Store) -> list[str]:
     Raises:
         StoreError: The file cannot be read.
     """
-    found = store.damage()
+    damage = store.damage()
     reader = rows.RowReader(store.name)
     columns = (*rows.COLUMNS, TRIALS.c.problem_digest, TRIALS.c.schedule_digest, TRIALS.c.operator, TRIALS.c.policy)
     width = len(rows.COLUMNS)
@@ -55,26 +55,26 @@ def check(store: Store) -> list[str]:
             try:
                 trial = reader.trial(row)
             except StoreError as error:
-                found.append(str(error))
+                damage.append(str(error))
                 continue
             if row[width : width + 2] != (digest_of(trial.problem_key), digest_of(trial.schedule.key())):
-                found.append(f"trial {trial.id} is stored under a wrong problem or schedule")
+                damage.append(f"trial {trial.id} is stored under a wrong problem or schedule")
             if row[width + 2] != trial.operator:
-                found.append(f"trial {trial.id} is stored under {row[width + 2]!a:.60}, which is not its operator")
+                damage.append(f"trial {trial.id} is stored under {row[width + 2]!a:.60}, which is not its operator")
             if row[width + 3] != trial.policy:
-                found.append(f"trial {trial.id} is stored under another policy than its own, {trial.policy}")
+                damage.append(f"trial {trial.id} is stored under another policy than its own, {trial.policy}")
         stored = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
-        if not found:
+        if not damage:
             for counted in best_index.counted(connection):
                 entry, where = stored.pop(_key(counted), None), f"{counted['problem']:.200} on {counted['device']}"
                 if entry is None or any(entry[name] != counted[name] for name in counted):
-                    found.append(f"the entry of {where} ({counted['provenance']}) does not match its trials")
+                    damage.append(f"the entry of {where} ({counted['provenance']}) does not match its trials")
                 elif entry["ranked_id"] == entry["newest_id"]:
                     winner = best_index.rank(connection, counted, store.name)
                     if entry["winner_id"] != (None if winner is None else winner.id):
-                        found.append(f"the best of {where} ({counted['provenance']}) is not the fastest of its trials")
-            found += [f"an entry has no trials: {entry['problem']:.200}" for entry in stored.values()]
-    return found
+                        damage.append(f"the best of {where} ({counted['provenance']}) is not the fastest of its trials")
+            damage += [f"an entry has no trials: {entry['problem']:.200}" for entry in stored.values()]
+    return damage
 
 
 def repair(store: Store) -> None:

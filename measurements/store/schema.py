@@ -206,9 +206,9 @@ def _strange(connection: Connection) -> list[str]:
     """
     ours = sorted(_METADATA.tables)
     if connection.dialect.name == "sqlite":
-        found = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
+        objects = connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master").all()
         strange = []
-        for kind, name, table, sql in found:
+        for kind, name, table, sql in objects:
             text = " ".join(str(sql or "").split()).lower()
             known_table = table in ours or str(table).startswith("sqlite_")
             known_index = kind != "index" or sql is None or name in _INDEXES

@@ -123,8 +123,8 @@ def create_empty(path: Path) -> bool:
 def identity(path: Path) -> tuple[int, int] | None:
     """Return an identity of the file at ``path``, which changes if the file is replaced; None if it is missing."""
     with suppress(OSError):
-        found = os.stat(path)
-        return found.st_dev, found.st_ino
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
     return None
 
 
@@ -137,12 +137,12 @@ def settled_state(path: Path) -> tuple[int, ...] | None:
     state: list[int] = []
     for name in (path, f"{path}-wal"):
         try:
-            found = os.stat(name)
+            status = os.stat(name)
         except OSError:
             state.append(0)
             continue
-        state += (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-        if time.time_ns() - found.st_mtime_ns < _TOLD_APART:
+        state += (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if time.time_ns() - status.st_mtime_ns < _TOLD_APART:
             return None
     return tuple(state)
 

@@ -277,11 +277,11 @@ class Store:
 
         The message states the number of skipped trials; it is "" if there are none.
         """
-        found, earlier = self.by_reference(summaries)
+        current, earlier = self.by_reference(summaries)
         left_out = sum(summary.trials for summary in earlier)
         if not left_out:
-            return found, ""
-        return found, (
+            return current, ""
+        return current, (
             "1 trial of an earlier reference is skipped"
             if left_out == 1
             else f"{left_out:,} trials of an earlier reference are skipped"

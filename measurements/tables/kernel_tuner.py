@@ -63,15 +63,15 @@ def text_of(path: str | Path) -> tuple[str, bool]:
 
 def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
     """Return the readable contents of a gzip file, at most MOST_BYTES + 1 bytes, and whether they are complete."""
-    found = bytearray()
+    unpacked = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
-            while len(found) <= MOST_BYTES and (part := file.read1(_CHUNK)):  # keep the part before an error
-                found += part
-                refuse_bomb(len(content), len(found))
+            while len(unpacked) <= MOST_BYTES and (part := file.read1(_CHUNK)):  # keep the part before an error
+                unpacked += part
+                refuse_bomb(len(content), len(unpacked))
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            return found, False
-    return found, True
+            return unpacked, False
+    return unpacked, True
 
 
 def read_cache(path: str | Path, text: str) -> Table:
@@ -141,7 +141,8 @@ def to_t4(
         "schema_version": "1.0.0",
         "metadata": dict(metadata),
         "results": [
-            _as_result(*row, others, objectives) for row, others in zip(rows, metrics or [{}] * len(rows), strict=True)
+            _as_result(*row, further, objectives)
+            for row, further in zip(rows, metrics or [{}] * len(rows), strict=True)
         ],
     }
 
@@ -207,14 +208,14 @@ def _result(result: Mapping[str, Any]) -> Measurement:
     wanted, measurements = result.get("objectives"), result.get("measurements")
     objective = wanted[0] if isinstance(wanted, list) and wanted else "time"
     measured = [m for m in measurements if isinstance(m, dict)] if isinstance(measurements, list) else []
-    found = next((m for name in ("time", objective) for m in measured if m.get("name") == name), {})
+    time = next((m for name in ("time", objective) for m in measured if m.get("name") == name), {})
     invalidity = result.get("invalidity", "correct")
-    unit = str(found.get("unit") or ("ms" if found.get("name", "time") == "time" else "no unit"))
+    unit = str(time.get("unit") or ("ms" if time.get("name", "time") == "time" else "no unit"))
     if unit not in _UNITS and invalidity == "correct":
-        raise ValueError(f"has {found.get('name')} in {unit} instead of a time: give a file with times")
+        raise ValueError(f"has {time.get('name')} in {unit} instead of a time: give a file with times")
     times = result.get("times")
     runtimes = times.get("runtimes") if isinstance(times, dict) else None
-    value = found.get("value") if invalidity == "correct" else None
+    value = time.get("value") if invalidity == "correct" else None
     return _measured(value, runtimes, str(invalidity), _UNITS.get(unit, 1.0))
 
 
@@ -259,16 +260,16 @@ def _as_result(
 
 def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
     """Return further results of a configuration: its resources, and its power if measured."""
-    found: list[tuple[str, float, str]] = []
+    measurements: list[tuple[str, float, str]] = []
     if measured.resources is not None:
         r = measured.resources
-        found.append(("registers", r.registers, ""))
-        found.append(("spill", r.spill_store_bytes + r.spill_load_bytes, "bytes"))
-        found.append(("shared_memory", r.static_shared_bytes + r.dynamic_shared_bytes, "bytes"))
+        measurements.append(("registers", r.registers, ""))
+        measurements.append(("spill", r.spill_store_bytes + r.spill_load_bytes, "bytes"))
+        measurements.append(("shared_memory", r.static_shared_bytes + r.dynamic_shared_bytes, "bytes"))
     if measured.watts is not None and measured.timing is not None:
-        found.append(("power", measured.watts, "W"))
-        found.append(("energy", measured.watts * measured.timing.median, "J"))
-    return found
+        measurements.append(("power", measured.watts, "W"))
+        measurements.append(("energy", measured.watts * measured.timing.median, "J"))
+    return measurements
 
 
 def _table(path: str | Path, device: str, rows: Sequence[Row], notes: Sequence[str]) -> Table:

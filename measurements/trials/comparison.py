@@ -79,23 +79,23 @@ def check(
             continue
         if operand.name not in outputs:
             raise ValueError(f"output {operand.name} is missing")
-        found = outputs[operand.name]
-        if found.shape != operand.shape or found.dtype != np.dtype(operand.dtype.storage):
+        actual = outputs[operand.name]
+        if actual.shape != operand.shape or actual.dtype != np.dtype(operand.dtype.storage):
             raise ValueError(
                 f"output {operand.name} must be {operand.dtype.storage} of shape {operand.shape}, "
-                f"not {found.dtype} of shape {found.shape}"
+                f"not {actual.dtype} of shape {actual.shape}"
             )
         wanted, allowed, name = reference[operand.name], tolerance[operand.name], operand.name
         if name in problem.unordered:
-            name, found, wanted, allowed = f"sorted {name}", *_sorted(operand.dtype, found, wanted, allowed)
+            name, actual, wanted, allowed = f"sorted {name}", *_sorted(operand.dtype, actual, wanted, allowed)
         result = compare(
-            name, operand.dtype, found, wanted, allowed, signed_zeros=signed_zeros and operand.dtype.is_float,
+            name, operand.dtype, actual, wanted, allowed, signed_zeros=signed_zeros and operand.dtype.is_float,
             rounded_to=problem.reference_dtype(operand.name),
         )  # fmt: skip
         if not result.ok:
             return result
         if operand.name in unchanged and (
-            changed := _changed(operand.name, found, inputs[operand.name], unchanged[operand.name])
+            changed := _changed(operand.name, actual, inputs[operand.name], unchanged[operand.name])
         ):
             return Check(False, math.inf, changed)
         worst = max(worst, result.worst)
@@ -103,7 +103,7 @@ def check(
 
 
 def _sorted(
-    dtype: DType, found: Array, wanted: FloatArray, allowed: FloatArray
+    dtype: DType, actual: Array, wanted: FloatArray, allowed: FloatArray
 ) -> tuple[Array, FloatArray, FloatArray]:
     """Return the stored elements, expected values and tolerances of a vector, all sorted.
 
@@ -115,13 +115,13 @@ def _sorted(
         lower, upper = sorted_limits(wanted, np.where(bounded, allowed, 0.0))
         same = lower == upper  # also of infinities
         middle, error = np.where(same, lower, (lower + upper) / 2), np.where(same, 0.0, (upper - lower) / 2)
-    return found[np.argsort(dtype.load(found), kind="stable")], middle, error
+    return actual[np.argsort(dtype.load(actual), kind="stable")], middle, error
 
 
-def _changed(name: str, found: Array, before: Array, unchanged: BoolArray) -> str:
+def _changed(name: str, actual: Array, before: Array, unchanged: BoolArray) -> str:
     """Return a message on the first element of ``unchanged`` whose bits changed; "" for none."""
-    bits = np.dtype(f"u{found.dtype.itemsize}")
-    one, other = (np.ascontiguousarray(a).reshape(found.shape).view(bits) for a in (found, before))
+    bits = np.dtype(f"u{actual.dtype.itemsize}")
+    one, other = (np.ascontiguousarray(a).reshape(actual.shape).view(bits) for a in (actual, before))
     wrong = (one != other) & unchanged
     if not wrong.any():
         return ""
@@ -129,14 +129,14 @@ def _changed(name: str, found: Array, before: Array, unchanged: BoolArray) -> st
     where = [int(i) for i in at]
     return (
         f"{name}{where} has the bits {int(one[at]):#x}, should keep {int(other[at]):#x}; {int(wrong.sum())} of "
-        f"{found.size} elements are wrong"
+        f"{actual.size} elements are wrong"
     )
 
 
 def compare(
     name: str,
     dtype: DType,
-    found: Array,
+    actual: Array,
     reference: FloatArray,
     tolerance: FloatArray,
     *,
@@ -148,7 +148,7 @@ def compare(
     Args:
         name: Name of the operand, for the message.
         dtype: Type of the stored bits.
-        found: The stored array.
+        actual: The stored array.
         reference: Expected values, which broadcast to its shape. 64-bit integers are compared in the stored type.
         tolerance: Absolute tolerance, which broadcasts to its shape.
         signed_zeros: If True, -0 is wrong where the reference is +0.
@@ -157,8 +157,8 @@ def compare(
     Returns:
         The result, as from ``check``.
     """
-    shape = found.shape
-    flat = np.ascontiguousarray(found).reshape(-1)
+    shape = actual.shape
+    flat = np.ascontiguousarray(actual).reshape(-1)
     wanted = np.broadcast_to(reference, shape).reshape(-1)
     allowed = np.broadcast_to(tolerance, shape).reshape(-1)
     exact = _is_exact(wanted)
@@ -191,13 +191,13 @@ def compare(
 
 
 def errors(
-    dtype: DType, found: Array, wanted: FloatArray, allowed: FloatArray, *, rounded_to: DType | None = None
+    dtype: DType, actual: Array, wanted: FloatArray, allowed: FloatArray, *, rounded_to: DType | None = None
 ) -> Errors:
     """Compare stored elements with their expected values.
 
     Args:
         dtype: Type of the stored bits.
-        found: The stored elements, in one dimension.
+        actual: The stored elements, in one dimension.
         wanted: Expected values. 64-bit integers are compared in the stored type.
         allowed: Absolute tolerances.
         rounded_to: Type to which the expected values were rounded; None for exact ones.
@@ -207,10 +207,10 @@ def errors(
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         exact = _is_exact(wanted)
-        values = dtype.load(found)
+        values = dtype.load(actual)
         plain = allowed.size > 0 and allowed.min() > 0.0 and allowed.max() < math.inf  # nearly always; NaN is neither
         may = allowed if plain else np.where(np.isfinite(allowed), allowed, 0.0)
-        error = _apart(found, wanted) if exact else np.abs(values - wanted)
+        error = _apart(actual, wanted) if exact else np.abs(values - wanted)
         wrong: BoolArray = ~(error <= may)  # not (error > may): NaN must be wrong
         ratio: FloatArray = error / may if plain else np.where(error == 0, 0.0, error / may)
         suspects = np.flatnonzero(wrong)
@@ -234,7 +234,7 @@ def _apart(one: Array, other: Array) -> FloatArray:
 
 
 def _at_limits(
-    dtype: DType, found: FloatArray, wanted: FloatArray, allowed: FloatArray, rounded_to: DType | None
+    dtype: DType, actual: FloatArray, wanted: FloatArray, allowed: FloatArray, rounded_to: DType | None
 ) -> Errors:
     """Compare elements that differ by more than a finite tolerance, or have none.
 
@@ -244,11 +244,11 @@ def _at_limits(
     bounded = np.isfinite(allowed)
     error = np.where(bounded, allowed, 0.0)
     least, most = (dtype.load(dtype.store(wanted + sign * error)) for sign in (-1.0, 1.0))
-    rounded = np.isfinite(wanted) & (np.isinf(found) | ~bounded) & ((found == least) | (found == most))
-    right = (np.isnan(found) & np.isnan(wanted)) | (found == wanted) | rounded
-    ratio = np.zeros(found.shape)
+    rounded = np.isfinite(wanted) & (np.isinf(actual) | ~bounded) & ((actual == least) | (actual == most))
+    right = (np.isnan(actual) & np.isnan(wanted)) | (actual == wanted) | rounded
+    ratio = np.zeros(actual.shape)
     if rounded_to is not None:
-        below = np.maximum(magnitudes(wanted, rounded_to) - np.copysign(1.0, wanted) * found, 0.0)
+        below = np.maximum(magnitudes(wanted, rounded_to) - np.copysign(1.0, wanted) * actual, 0.0)
         near = np.isinf(wanted) & bounded & (below <= allowed)
         ratio, right = np.where(near & ~right & (below > 0), below / error, 0.0), right | near
     return Errors(ratio, ~right)

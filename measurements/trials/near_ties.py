@@ -92,15 +92,15 @@ def choose(
         raise ValueError(f"the incumbent {incumbent} is not the position of an entrant")
     fastest = _fastest(times)
     slowdowns = tuple(Behind.of(t, times[fastest]) for t in times)
-    edge, places = math.log1p(tie), range(len(times))
+    edge, ranks = math.log1p(tie), range(len(times))
 
     def simplicity(i: int) -> tuple[float, bool]:
         return complexity[i], i != fastest
 
-    tied = tuple(i for i in places if slowdowns[i].centre <= edge)
-    sure = min((i for i in places if i == fastest or slowdowns[i].high <= edge), key=simplicity)
-    simpler = [i for i in places if i != fastest and simplicity(i) < simplicity(sure)]
-    faster = {i for i in places if slowdowns[i].low < -edge}
+    tied = tuple(i for i in ranks if slowdowns[i].centre <= edge)
+    sure = min((i for i in ranks if i == fastest or slowdowns[i].high <= edge), key=simplicity)
+    simpler = [i for i in ranks if i != fastest and simplicity(i) < simplicity(sure)]
+    faster = {i for i in ranks if slowdowns[i].low < -edge}
     undecided = faster.union(i for i in simpler if slowdowns[i].low <= edge < slowdowns[i].high)
     winner = min(tied, key=simplicity)
     candidates: list[int] = []
@@ -113,7 +113,7 @@ def choose(
             undecided = {*undecided, incumbent}
         if slowdowns[incumbent].low <= far:
             winner = incumbent
-    near = sorted((i for i in places if slowdowns[i].low <= 0), key=lambda i: slowdowns[i].centre)[:REFERENCES]
+    near = sorted((i for i in ranks if slowdowns[i].low <= 0), key=lambda i: slowdowns[i].centre)[:REFERENCES]
     contenders = sorted({fastest, winner, sure, *near, *undecided, *candidates})
     return WinnerChoice(winner, fastest, slowdowns, tied, tuple(sorted(undecided)), tuple(contenders))
 

@@ -48,10 +48,10 @@ class Policy:
     @classmethod
     def of(cls, text: str) -> Self:
         """Return the policy of a text. Raises ValueError for an invalid text."""
-        found = _TEXT.fullmatch(text)
-        if found is None:
+        match = _TEXT.fullmatch(text)
+        if match is None:
             raise ValueError(f"a policy is written like {Policy()}, not {text!r:.60}")
-        return cls(found[1], found[2], None if found[3] is None else int(found[3]))
+        return cls(match[1], match[2], None if match[3] is None else int(match[3]))
 
 
 DEFAULT = str(Policy())  # also for measured trials older than policies, unless with a warm L2

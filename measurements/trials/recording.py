@@ -274,8 +274,8 @@ def recorded_problems(
 
 def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
     """Return the number of recorded problems below ``folder`` (RECORDED), by device."""
-    found = sorted(Path(RECORDED if folder is None else folder).glob(f"*/*{SUFFIX}"))
-    return dict(Counter(path.parent.name for path in found))
+    paths = sorted(Path(RECORDED if folder is None else folder).glob(f"*/*{SUFFIX}"))
+    return dict(Counter(path.parent.name for path in paths))
 
 
 def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
@@ -326,7 +326,7 @@ def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
-    found = False
+    header_seen = False
     for line in lines:
         header = json.loads(line)
         if not _is_header(header):
@@ -347,9 +347,9 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
                 raise ValueError(f"its header and its trials differ in {name}")
         if recording.spaces != header["spaces"]:
             raise ValueError("its header and its trials differ in spaces")
-        found = True
+        header_seen = True
         yield recording
-    if not found:
+    if not header_seen:
         raise ValueError(_EMPTY)
 
 

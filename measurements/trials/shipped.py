@@ -42,8 +42,8 @@ class ShippedRecordings:
         if key not in self._best:
             if device not in self._devices:
                 return None
-            found = recording.find(problem.key(), device, self._folder)
-            self._best[key] = None if found is None else fastest(found)
+            records = recording.find(problem.key(), device, self._folder)
+            self._best[key] = None if records is None else fastest(records)
         return self._best[key]
 
     def problems(self, operator: str, device: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

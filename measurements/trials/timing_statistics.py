@@ -119,11 +119,11 @@ class Ratio:
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
         ratios = log_ratios(candidate, baseline)
-        found, median = signed_rank.interval(ratios, confidence), float(np.median(ratios))
-        if found is None:
+        interval, median = signed_rank.interval(ratios, confidence), float(np.median(ratios))
+        if interval is None:
             return cls(math.exp(median), 0.0, math.inf, len(ratios))
         # the centre of skewed ratios may differ from their median; the interval is extended to contain the median
-        low, high = min(found[0], median), max(found[1], median)
+        low, high = min(interval[0], median), max(interval[1], median)
         return cls(math.exp(median), math.exp(low), math.exp(high), len(ratios))
 
 

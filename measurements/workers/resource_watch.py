@@ -60,9 +60,9 @@ def _family(pid: int, file: str) -> Iterator[str]:
 class WorkerLimitExceeded(Exception):
     """A worker was killed because it exceeded a limit: "time" (CPU time), "memory" or "wall clock"."""
 
-    def __init__(self, what: Literal["time", "memory", "wall clock"]) -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, limit: Literal["time", "memory", "wall clock"]) -> None:
+        super().__init__(limit)
+        self.limit = limit
 
 
 def request_within(

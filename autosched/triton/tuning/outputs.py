@@ -113,7 +113,7 @@ def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each
     flat, known = np.zeros(size, written.values.dtype), np.zeros(size, np.bool_)
-    flat[written.places], known[written.places] = written.values, True
+    flat[written.positions], known[written.positions] = written.values, True
     laid = torch.from_numpy(flat.view(np.uint8)).view(tensor.dtype)
     shape, strides, first = tensor.shape, tensor.stride(), tensor.storage_offset()
     values = numbers_of(laid.as_strided(shape, strides, first))

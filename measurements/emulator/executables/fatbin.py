@@ -44,19 +44,19 @@ def ptx_texts(image: bytes) -> list[dict[int, str]]:
         if magic != _MAGIC:
             break
         entry, end = at + header, at + header + size
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         while entry + _ENTRY.size <= end:
             kind, _, own, payload, compressed, *_, architecture = _ENTRY.unpack_from(image, entry)
             if not own:
                 break
             if kind == _PTX:
-                found[architecture] = _text(
+                texts[architecture] = _text(
                     image[entry : entry + own], image[entry + own : entry + own + payload], compressed
                 )
             machine_code = machine_code or kind == _MACHINE_CODE
             entry += own + payload
-        if found:
-            containers.append(found)
+        if texts:
+            containers.append(texts)
         at = (end + 7) // 8 * 8
     if not containers and machine_code:
         raise FatBinaryError(

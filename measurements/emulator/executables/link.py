@@ -75,8 +75,8 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    found = re.search(r"^\s*\.version\s+(\d+)\.(\d+)", text, re.MULTILINE)
-    return tuple(map(int, found.groups())) if found else ()
+    match = re.search(r"^\s*\.version\s+(\d+)\.(\d+)", text, re.MULTILINE)
+    return tuple(map(int, match.groups())) if match else ()
 
 
 def _renumbered(text: str, number: int) -> tuple[list[str], str]:
@@ -106,20 +106,20 @@ def _statements(text: str) -> Iterator[_ModuleStatement]:
 
 
 def _is_function(text: str, start: int) -> bool:
-    return _DEFINED_FUNCTION.match(text, _behind_blanks(text, start)) is not None
+    return _DEFINED_FUNCTION.match(text, _after_blanks(text, start)) is not None
 
 
-def _behind_blanks(text: str, at: int) -> int:
-    found = SPACE.match(text, at)
-    return found.end() if found else at
+def _after_blanks(text: str, at: int) -> int:
+    match = SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _statement(text: str) -> _ModuleStatement:
-    plain = without_comments(text[_behind_blanks(text, 0) :][:4000])
-    found = _LINKAGE.match(plain)
-    assert found is not None
-    linkage = found[1].split()[0].removeprefix(".") if found[1] else ""
-    rest = plain[found.end() :]
+    plain = without_comments(text[_after_blanks(text, 0) :][:4000])
+    match = _LINKAGE.match(plain)
+    assert match is not None
+    linkage = match[1].split()[0].removeprefix(".") if match[1] else ""
+    rest = plain[match.end() :]
     if function := _FUNCTION.match(rest):
         return _ModuleStatement(text, function[1], linkage, defines=text.rstrip().endswith("}"))
     if variable := _VARIABLE.match(rest):

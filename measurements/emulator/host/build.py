@@ -129,8 +129,8 @@ def _digest_of(folder: Path) -> str:
         raise error
 
     # os.walk instead of pathlib, which takes longer than reading and hashing the files; every command waits for this.
-    places = os.walk(folder, onerror=fail)
-    files = (os.path.join(directory, name) for directory, _, names in places for name in names)
+    folders = os.walk(folder, onerror=fail)
+    files = (os.path.join(directory, name) for directory, _, names in folders for name in names)
     for file in sorted(file for file in files if file.endswith(SUFFIXES)):
         with open(file, "rb") as source:
             content = source.read()

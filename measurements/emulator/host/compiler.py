@@ -147,13 +147,13 @@ def first_error(log: str) -> str | None:
     """Return the first error of g++, clang++ or their assembler with a line number, and that line; else None."""
     lines = log.splitlines()
     for i, line in enumerate(lines):
-        found = re.match(r"(.*?:\d+(?::\d+)?): (?:(?:fatal )?error|Error): (?!error writing to )(.*)", line)
-        if found is None:
+        match = re.match(r"(.*?:\d+(?::\d+)?): (?:(?:fatal )?error|Error): (?!error writing to )(.*)", line)
+        if match is None:
             continue
         # g++ prefixes the displayed line with its number ("   12 |   text"); clang++ may not.
         shown = lines[i + 1] if i + 1 < len(lines) else ""
         code = re.sub(r"^\s*\d*\s*\|", "", shown).strip()
-        return f"{found[1]}: {found[2]}" + (f": {code}" if code else "")
+        return f"{match[1]}: {match[2]}" + (f": {code}" if code else "")
     return None
 
 
@@ -205,7 +205,7 @@ def _run(
     The compiler runs in a process group of its own, so that its child processes can be killed with it. ``scratch`` is
     the folder for its temporary files.
     """
-    places = {} if scratch is None else {"TMPDIR": str(scratch)}
+    environment = {} if scratch is None else {"TMPDIR": str(scratch)}
     try:
         process = subprocess.Popen(
             command,
@@ -214,7 +214,7 @@ def _run(
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            env={**os.environ, "LC_ALL": "C", **places},
+            env={**os.environ, "LC_ALL": "C", **environment},
             process_group=0,
         )
     except OSError as error:

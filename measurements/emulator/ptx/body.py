@@ -60,13 +60,13 @@ class Body:
         starts: list[int] = []  # starts of the open scopes
         pending = ""
         while True:
-            if found := _LINE.match(text, c.at):
-                c.at = found.end()
-                self.instruction(found[1], found[2], found[3], found[4], found[5], found[6], found.start(1))
+            if match := _LINE.match(text, c.at):
+                c.at = match.end()
+                self.instruction(match[1], match[2], match[3], match[4], match[5], match[6], match.start(1))
                 pending = ""
-            elif found := LOC.match(text, c.at):
-                c.at = found.end()
-                self.lines.enter(found)
+            elif match := LOC.match(text, c.at):
+                c.at = match.end()
+                self.lines.enter(match)
             elif self.moved():
                 continue
             elif text[c.at] == "{":
@@ -86,8 +86,8 @@ class Body:
                     )  # fmt: skip
             elif c.take(FILE):
                 continue
-            elif found := c.take(_LABEL):
-                pending = self.declare(found[1])
+            elif match := c.take(_LABEL):
+                pending = self.declare(match[1])
                 self.labels[pending] = len(self.body)
             else:
                 self.statement(pending)
@@ -145,10 +145,10 @@ class Body:
         if text.startswith("."):
             self.directive(text, label, start)
             return
-        found = _MNEMONIC.match(text)
-        if found is None:
+        match = _MNEMONIC.match(text)
+        if match is None:
             raise c.error(f"not understood: {text[:80]}", start)
-        self.instruction(text, found[1], found[2], found[3], found[4], text[found.end() :], start)
+        self.instruction(text, match[1], match[2], match[3], match[4], text[match.end() :], start)
 
     def instruction(
         self,
@@ -182,19 +182,19 @@ class Body:
             return
         if text.startswith((".pragma", ".callprototype", ".calltargets")):
             return
-        found = VARIABLE.match(text)
-        if found is None:
+        match = VARIABLE.match(text)
+        if match is None:
             raise self.cursor.error(f"not understood: {text[:80]}", start)
-        if found[1] != "reg":
-            for v in self.cursor.attempt(start, variables, found):
+        if match[1] != "reg":
+            for v in self.cursor.attempt(start, variables, match):
                 self.local_bytes += v.bytes if v.space == "local" else 0
                 if self.local_bytes > MOST_LOCAL:
                     raise self.cursor.error(f"{self.name} has more than {MOST_LOCAL:,} bytes of local memory", start)
                 self.variables.append(replace(v, name=self.declare(v.name)))
             return
-        kind = type_of(found[2])
+        kind = type_of(match[2])
         width = max(TYPE_BYTES[kind], 2) if kind != "pred" else 0
-        for name in found[3].split(","):
+        for name in match[3].split(","):
             ranged = re.fullmatch(r"\s*([%$\w]+?)<(\d+)>\s*", name)
             if ranged:
                 if len(ranged[2]) > 7 or len(self.registers) + int(ranged[2]) > MOST_REGISTERS:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"
 _DIGEST = "digest "  # the first line of bytecode; the runner skips it
-_PLACES = b"\nplaces\n"  # the runner stops reading here; one line per site follows
+_SITES = b"\nplaces\n"  # the runner stops reading here; one line per site follows
 _HERE = Path(__file__).parent
 
 
@@ -173,8 +173,8 @@ def _publish(path: Path, text: str, entry: str, started: float, module: Module |
         raise KernelCompileError("compile_error", str(error), "", time.monotonic() - started) from error
     except NotExecutable as error:
         raise KernelCompileError("unsupported", str(error), "", time.monotonic() - started) from error
-    places = "\n".join(program.places)
-    publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}".encode() + _PLACES + places.encode()))
+    positions = "\n".join(program.sites)
+    publish(path, sealed(f"{_DIGEST}{digest_of(text)}\n{program.text}".encode() + _SITES + positions.encode()))
     prune_sometimes(path.parent)
     return CompiledBytecode(path, time.monotonic() - started, False)
 
@@ -230,20 +230,20 @@ class ProgramFacts(NamedTuple):
 
 def read_program_facts(path: Path) -> ProgramFacts:
     """Return the facts that ``_publish`` wrote."""
-    head, _, places = unsealed(path.read_bytes()).partition(_PLACES)
+    head, _, positions = unsealed(path.read_bytes()).partition(_SITES)
     numbers: dict[str, int] = {}
     for line in head[:400].decode(errors="replace").splitlines():
         name, _, value = line.partition(" ")
         if name in ("static_shared", "blocks_of_sm") and value.isdecimal():
             numbers[name] = int(value)
-    texts = (line.split("\t")[1].partition(": ")[2] for line in places.decode(errors="replace").splitlines())
+    texts = (line.split("\t")[1].partition(": ")[2] for line in positions.decode(errors="replace").splitlines())
     return ProgramFacts(
         numbers.get("static_shared", 0), max(1, numbers.get("blocks_of_sm", 1)), tuple(dict.fromkeys(texts))
     )
 
 
 @lru_cache(maxsize=8)  # a verification runs a program several times, and its name identifies the content
-def read_places(path: Path) -> SitePositions:
+def read_sites(path: Path) -> SitePositions:
     """Return the positions that ``_publish`` wrote."""
-    _, _, places = unsealed(path.read_bytes()).partition(_PLACES)
-    return SitePositions(tuple(places.decode(errors="replace").split("\n")))
+    _, _, positions = unsealed(path.read_bytes()).partition(_SITES)
+    return SitePositions(tuple(positions.decode(errors="replace").split("\n")))

@@ -58,13 +58,13 @@ class Bytecode:
 
     Attributes:
         text: Bytecode for the runner.
-        places: A line per site of the report, in order, with fields separated by tabs: the displayed source line, the
+        sites: A line per site of the report, in order, with fields separated by tabs: the displayed source line, the
             PTX line with its text, and the lines into which it is inlined.
     """
 
     text: str
     entry: str
-    places: tuple[str, ...]
+    sites: tuple[str, ...]
     parameters: tuple[Variable, ...]
 
 
@@ -141,7 +141,7 @@ class _Translation:
         self.frames: dict[str, _Frame] = {}
         self.lines: list[str] = []
         self.files: dict[str, int] = {}
-        self.places: list[str] = []
+        self.sites: list[str] = []
         self.shown: dict[int, tuple[str, str, str]] = {}  # by id of the frames, which the module keeps alive
         self.code: list[tuple[Form, int, int, int, _Frame, list[str], list[str]]] = []
         self.shared: dict[str, int] = {}
@@ -183,7 +183,7 @@ class _Translation:
             *(self.function_line(self.frames[name]) for name in self.pending),
             *(f"file {name}" for name in self.files),
         ]
-        return Bytecode("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.places), parameters)
+        return Bytecode("\n".join((*head, *self.lines, *body, "")), self.entry, tuple(self.sites), parameters)
 
     # Positions ------------------------------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ class _Translation:
 
     def site(self, i: Instruction) -> int:
         """Return the site number of an instruction."""
-        site = len(self.places)
+        site = len(self.sites)
         known = self.shown.get(id(i.frames)) if i.frames else None
         if known is None:
             shown = shown_frame(i.frames, i.line)
@@ -314,7 +314,7 @@ class _Translation:
             self.shown[id(i.frames)] = known
         line, shown_text, callers_text = known
         self.lines.append(f"{line}{site}")
-        self.places.append(f"{shown_text}{i.line}: {i.text}{callers_text}")
+        self.sites.append(f"{shown_text}{i.line}: {i.text}{callers_text}")
         return site
 
     def emit(
@@ -326,11 +326,11 @@ class _Translation:
     def body(self, f: _Frame) -> None:
         """Translate the body of a function."""
         f.entry = len(self.code)
-        places: dict[int, list[str]] = {}
+        positions: dict[int, list[str]] = {}
         for label, at in f.function.labels.items():
-            places.setdefault(at, []).append(label)
+            positions.setdefault(at, []).append(label)
         for k, i in enumerate(f.function.body):
-            for label in places.get(k, ()):
+            for label in positions.get(k, ()):
                 self.labels[f.index, label] = len(self.code)
             site = self.site(i)
             guard = self.register(f, i.guard)[0] if i.guard else 0
@@ -343,12 +343,12 @@ class _Translation:
                 raise NotExecutable(
                     f"{shown_frame(i.frames, i.line)}: not supported: {reason}PTX line {i.line}: {i.text}"
                 ) from error
-        for label in places.get(len(f.function.body), ()):
+        for label in positions.get(len(f.function.body), ()):
             self.labels[f.index, label] = len(self.code)
         # A body may end without a ret.
         last = f.function.body[-1] if f.function.body else None
         if last is not None:
-            self.emit(Form("ret"), len(self.places) - 1, 0, 0, f, [], [])
+            self.emit(Form("ret"), len(self.sites) - 1, 0, 0, f, [], [])
 
     def instruction(self, f: _Frame, i: Instruction, site: int, guard: int) -> None:
         """Translate an instruction."""
@@ -525,8 +525,8 @@ def _kept(f: _Frame) -> str:
 
 def _architecture(target: str) -> int:
     """Return the number of an architecture, such as 90 for sm_90a; 0 if there is none."""
-    found = re.match(r"sm_(\d+)", target)
-    return int(found[1]) if found else 0
+    match = re.match(r"sm_(\d+)", target)
+    return int(match[1]) if match else 0
 
 
 def _f32_of_f64(bits: int) -> int:

@@ -30,36 +30,36 @@ class Cursor:
         """Return the line number of a position."""
         return bisect_right(self._line_starts, at)
 
-    def error(self, what: str, at: int | None = None) -> PtxError:
+    def error(self, problem: str, at: int | None = None) -> PtxError:
         """Return an error with the line number."""
-        return PtxError(f"PTX line {self.line(self.at if at is None else at)}: {what}")
+        return PtxError(f"PTX line {self.line(self.at if at is None else at)}: {problem}")
 
-    def attempt(self, at: int | None, read: Callable[[re.Match[str]], _T], found: re.Match[str]) -> _T:
+    def attempt(self, at: int | None, read: Callable[[re.Match[str]], _T], match: re.Match[str]) -> _T:
         """Return ``read`` of a match. Raises PtxError with the line number."""
         try:
-            return read(found)
+            return read(match)
         except PtxError as error:
             raise self.error(str(error), at) from None
 
     def skip(self) -> bool:
         """Skip blanks and comments; return whether there is more text."""
-        found = SPACE.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        match = SPACE.match(self.text, self.at)
+        self.at = match.end() if match else self.at
         return self.at < len(self.text)
 
     def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Consume the pattern's match at the current position, and return it, or None."""
-        found = pattern.match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return found
+        match = pattern.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+        return match
 
     def statement(self) -> str:
         """Return the text up to the next semicolon, without comments."""
-        found = self.take(_STATEMENT)
-        if found is None:
+        match = self.take(_STATEMENT)
+        if match is None:
             raise self.error("a statement without a semicolon")
-        return without_comments(found[0][:-1])
+        return without_comments(match[0][:-1])
 
 
 def without_comments(text: str) -> str:

@@ -31,22 +31,22 @@ def type_of(qualifiers: str) -> str:
     return next((q for q in re.findall(r"\.(\w+)", qualifiers) if q in TYPE_BYTES), "b8")
 
 
-def parameter(found: re.Match[str]) -> Variable:
+def parameter(match: re.Match[str]) -> Variable:
     """Return the parameter that PARAMETER has matched. Raises PtxError."""
-    kind = type_of(found[2])
+    kind = type_of(match[2])
     element = TYPE_BYTES[kind]
     # ``.ptr .align 16`` describes the pointed-to memory.
-    own = found[2].split(".ptr")[0]
+    own = match[2].split(".ptr")[0]
     alignment = _alignment(own, element)
-    return _checked(Variable(found[3], found[1], kind, element * _elements(found[4]), element, alignment))
+    return _checked(Variable(match[3], match[1], kind, element * _elements(match[4]), element, alignment))
 
 
-def variables(found: re.Match[str]) -> list[Variable]:
+def variables(match: re.Match[str]) -> list[Variable]:
     """Return the variables that VARIABLE has matched. Raises PtxError."""
-    kind = type_of(found[2])
+    kind = type_of(match[2])
     element = max(TYPE_BYTES[kind], 1)
-    vector = 4 if re.search(r"\.v4\b", found[2]) else 2 if re.search(r"\.v2\b", found[2]) else 1
-    declared, _, value = found[3].partition("=")
+    vector = 4 if re.search(r"\.v4\b", match[2]) else 2 if re.search(r"\.v2\b", match[2]) else 1
+    declared, _, value = match[3].partition("=")
     variables: list[Variable] = []
     initial = _initials(value)
     for one in declared.split(","):
@@ -56,8 +56,8 @@ def variables(found: re.Match[str]) -> list[Variable]:
         count = vector * _elements(name[2])
         if not count and initial:
             count = len(initial)
-        alignment = _alignment(found[2], element)
-        variables.append(_checked(Variable(name[1], found[1], kind, element * count, element, alignment, initial)))
+        alignment = _alignment(match[2], element)
+        variables.append(_checked(Variable(name[1], match[1], kind, element * count, element, alignment, initial)))
     return variables
 
 
@@ -78,10 +78,10 @@ def _initials(text: str) -> tuple[Operand, ...]:
     """Return the values after ``=``; equal ones are parsed once. Raises PtxError."""
     known: dict[str, Operand] = {}
     values: list[Operand] = []
-    for found in re.finditer(r"[^{},\s][^{},]*", text):
-        value = known.get(found[0])
+    for match in re.finditer(r"[^{},\s][^{},]*", text):
+        value = known.get(match[0])
         if value is None:
-            value = known[found[0]] = _initial(found[0])
+            value = known[match[0]] = _initial(match[0])
         values.append(value)
         if len(values) > MOST_INITIAL:
             raise PtxError(f"more than {MOST_INITIAL:,} initial values of one variable")
@@ -97,8 +97,8 @@ def _elements(extents: str) -> int:
 
 
 def _alignment(text: str, element: int) -> int:
-    found = re.search(r"\.align\s+(\d+)", text)
-    return int(found[1]) if found else max(element, 1)
+    match = re.search(r"\.align\s+(\d+)", text)
+    return int(match[1]) if match else max(element, 1)
 
 
 def _initial(text: str) -> Operand:

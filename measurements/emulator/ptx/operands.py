@@ -73,22 +73,22 @@ class OperandReader:
         operand: Operand | None = None
         if "." in part and _PART.search(part):
             return None
-        if found := _NAME.fullmatch(part):
-            name = found[1]
+        if match := _NAME.fullmatch(part):
+            name = match[1]
             operand = self._named(name)
             if name not in self._scoped:
                 self._known[part] = operand
-        elif found := _ADDRESS.fullmatch(part):
-            base = self._named(found[1])
+        elif match := _ADDRESS.fullmatch(part):
+            base = self._named(match[1])
             if isinstance(base, Register | Symbol):
-                operand = Address(base, int(found[2] + found[3]) if found[3] else 0)
-        elif found := _VECTOR.fullmatch(part):
-            items = [self._known.get(item) or self._usual(item) for item in found[1].split(",")]
+                operand = Address(base, int(match[2] + match[3]) if match[3] else 0)
+        elif match := _VECTOR.fullmatch(part):
+            items = [self._known.get(item) or self._usual(item) for item in match[1].split(",")]
             operand = Vector(tuple(item for item in items if item is not None))
             if len(operand.items) < len(items):
                 return None
-        elif found := _DECIMAL.fullmatch(part):
-            self._known[part] = operand = Number(int(found[1] + found[2]) & 2**64 - 1)
+        elif match := _DECIMAL.fullmatch(part):
+            self._known[part] = operand = Number(int(match[1] + match[2]) & 2**64 - 1)
         return operand
 
     def _named(self, token: str) -> Register | Symbol | Number:
@@ -103,11 +103,11 @@ class OperandReader:
         tokens: list[str] = []
         at, end = 0, len(text.rstrip())
         while at < end:
-            found = _TOKEN.match(text, at)
-            if found is None:
+            match = _TOKEN.match(text, at)
+            if match is None:
                 raise PtxError(f"not understood: {text[at:].strip()[:60]}")
-            tokens.append(found[1])
-            at = found.end()
+            tokens.append(match[1])
+            at = match.end()
         self._tokens, self._next = tokens, 0
         operands: list[Operand] = []
         while self._next < len(tokens):
@@ -163,8 +163,8 @@ class OperandReader:
             operand = number(token)
         elif not _NAME.fullmatch(token):
             raise PtxError(f"an operand is missing before {token!r}" if token else "an operand is missing")
-        elif (found := _PART.fullmatch(token)) and isinstance(register := self._named(found[1]), Register):
-            operand = RegisterPart(register, found[2])
+        elif (match := _PART.fullmatch(token)) and isinstance(register := self._named(match[1]), Register):
+            operand = RegisterPart(register, match[2])
         else:
             operand = self._named(token)
             if isinstance(operand, Symbol) and self._peek() in ("+", "-"):

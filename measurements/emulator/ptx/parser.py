@@ -76,11 +76,11 @@ class _PtxParser(Cursor):
         declared: list[Variable] = []
         functions: dict[str, Function] = {}
         while self.skip():
-            if found := self.take(_MODULE_LINE):
-                if found[1] == "version":
-                    version = found[2].strip()
-                elif found[1] == "target":
-                    target = found[2].split(",")[0].strip()
+            if match := self.take(_MODULE_LINE):
+                if match[1] == "version":
+                    version = match[2].strip()
+                elif match[1] == "target":
+                    target = match[2].split(",")[0].strip()
             elif self.take(FILE) or self.take(LOC):
                 continue
             elif _FUNCTION.match(self.text, self.at):
@@ -95,17 +95,17 @@ class _PtxParser(Cursor):
             else:
                 start = self.at
                 statement = self.statement()
-                found = VARIABLE.match(statement)
-                if found is None:
+                match = VARIABLE.match(statement)
+                if match is None:
                     raise self.error(f"not understood: {statement.strip()[:80]}", start)
-                declared += self.attempt(start, variables, found)
+                declared += self.attempt(start, variables, match)
         return Module(version, target, tuple(declared), functions, _BY_LLVM in self.text)
 
     def function(self) -> Function:
         """Return the next function."""
-        found = self.take(_FUNCTION)
-        assert found is not None
-        is_kernel = found[2] == "entry"
+        match = self.take(_FUNCTION)
+        assert match is not None
+        is_kernel = match[2] == "entry"
         self.skip()
         results = () if is_kernel or not self.text.startswith("(", self.at) else self.parameters()
         self.skip()
@@ -140,8 +140,8 @@ class _PtxParser(Cursor):
 
     def sizes(self, directive: re.Pattern[str], start: int, end: int) -> tuple[int, ...]:
         """Return the one to three sizes of a directive, as three; () where it is absent."""
-        found = directive.search(self.text, start, end)
-        return (*map(int, re.findall(r"\d+", found[1])), 1, 1)[:3] if found else ()
+        match = directive.search(self.text, start, end)
+        return (*map(int, re.findall(r"\d+", match[1])), 1, 1)[:3] if match else ()
 
     def parameters(self) -> tuple[Variable, ...]:
         """Return the parameters of a function."""

@@ -107,11 +107,11 @@ class CoreDevice:
     def attributes(self) -> dict[str, int]:
         """Attributes of the device by cupy's names."""
         driver = self._gpu.driver
-        found = {}
+        attributes = {}
         for name, theirs in _ATTRIBUTES.items():
             attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{theirs}")
-            found[name] = int(self._gpu.checked(driver.cuDeviceGetAttribute(attribute, self.id)))
-        return found
+            attributes[name] = int(self._gpu.checked(driver.cuDeviceGetAttribute(attribute, self.id)))
+        return attributes
 
 
 class CoreStream:

@@ -63,8 +63,8 @@ def cuda_available(gpu: int = 0) -> tuple[bool, str]:
 
     The GPU is queried once per process, in a worker.
     """
-    found = _probe(gpu)
-    return (False, found) if isinstance(found, str) else (True, f"{found['name']} answers")
+    answer = _probe(gpu)
+    return (False, answer) if isinstance(answer, str) else (True, f"{answer['name']} answers")
 
 
 def cuda_count() -> int:
@@ -72,8 +72,8 @@ def cuda_count() -> int:
 
     Returns 0 without a driver or cupy.
     """
-    found = _ask("count", 0)
-    return 0 if isinstance(found, str) else int(found["gpus"])
+    answer = _ask("count", 0)
+    return 0 if isinstance(answer, str) else int(answer["gpus"])
 
 
 def cuda_device(gpu: int = 0) -> Device:
@@ -82,10 +82,10 @@ def cuda_device(gpu: int = 0) -> Device:
     Raises:
         ValueError: There is no such GPU, or it is older than Turing.
     """
-    found = _probe(gpu)
-    if isinstance(found, str):
-        raise ValueError(found)
-    return device_row(str(found["name"]), found["attributes"], int(found["memory_bytes"]))
+    answer = _probe(gpu)
+    if isinstance(answer, str):
+        raise ValueError(answer)
+    return device_row(str(answer["name"]), answer["attributes"], int(answer["memory_bytes"]))
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def gpu_here(cp: Any) -> GpuHere:
 def _driver_version() -> str:
     """Return the driver's version from its own file, as NVML reports it, without loading NVML."""
     try:
-        found = re.search(r"\d+\.[\d.]+", Path("/proc/driver/nvidia/version").read_text("utf-8", "replace"))
+        match = re.search(r"\d+\.[\d.]+", Path("/proc/driver/nvidia/version").read_text("utf-8", "replace"))
     except OSError:
         return ""
-    return "" if found is None else found[0]
+    return "" if match is None else match[0]
 
 
 def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:

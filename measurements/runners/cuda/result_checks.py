@@ -80,8 +80,8 @@ class ResultChecks:
             The largest ratio of an error to its tolerance, the number of wrong elements, and the index of the first
             one.
         """
-        name, found = slot.operand.name, slot.array(0)
-        arguments = (found, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
+        name, result = slot.operand.name, slot.array(0)
+        arguments = (result, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
         report = self._report(entry_for(slot.operand.dtype.name), self._blocks, 1, arguments)
         worst, wrong, first = float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
         return (worst, wrong, first) if not wrong else self._decided(slot, data, worst, wrong, first)

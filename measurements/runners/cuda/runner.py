@@ -498,11 +498,11 @@ def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
     """Return the outputs of one launch, in the candidate's sizes: an array of the problem may be larger."""
     operands = {o.name: o for o in candidate.kernel.operands}
     blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
-    found = {}
+    outputs = {}
     for name, digest in outcome.answer["outputs"].items():
         flat = np.frombuffer(blobs[digest], operands[name].dtype.storage, operands[name].size)
-        found[name] = flat.reshape(operands[name].shape)
-    return found
+        outputs[name] = flat.reshape(operands[name].shape)
+    return outputs
 
 
 def _sent(candidate: Candidate, program: Compiled) -> SentKernel:

@@ -101,10 +101,10 @@ class Fleet:
             kinds = {key: device for key, (device, _) in self._kinds.items()}
         if name is None and len(kinds) > 1:
             raise FleetError(f"the cluster has {', '.join(kinds)}, which are not comparable: name one with --device")
-        found = next(iter(kinds.values())) if name is None else kinds.get(name)
-        if found is None:
+        chosen = next(iter(kinds.values())) if name is None else kinds.get(name)
+        if chosen is None:
             raise FleetError(f"the cluster has no {name}, but {', '.join(kinds)}")
-        return found
+        return chosen
 
     def gpus(self, device: Device) -> Dispatcher:
         """Return the dispatcher of the GPUs of this kind."""

@@ -64,8 +64,8 @@ class FleetRunner(PoolRunner):
     def fingerprint(self) -> dict[str, str]:
         """Return the fingerprint of any GPU that responds. Raises RunnerStopped."""
         checks = self._checking()
-        found: dict[str, str] = self._ask(lambda actor: actor.fingerprint.remote(self.device, checks))
-        return {**found, "toolchain": self._pool.toolchain}
+        fingerprint: dict[str, str] = self._ask(lambda actor: actor.fingerprint.remote(self.device, checks))
+        return {**fingerprint, "toolchain": self._pool.toolchain}
 
     def stream(self) -> PoolStream:
         """Return an empty stream. Its results raise RunnerStopped if no GPU is left."""
@@ -124,10 +124,10 @@ class FleetRunner(PoolRunner):
         if isinstance(ready, Measurement):
             return ready
         work = self._work(candidate, ready)
-        found: dict[str, Array] | Measurement = self._answer(
+        outputs: dict[str, Array] | Measurement = self._answer(
             candidate.problem, "outputs", lambda actor, *arguments: actor.outputs.remote(*arguments, work)
         ).result()
-        return found
+        return outputs
 
     def close(self) -> None:
         """End every iteration."""
@@ -152,9 +152,9 @@ class FleetRunner(PoolRunner):
             candidate.problem, "measure", lambda actor, *arguments: actor.measure.remote(*arguments, work)
         )
 
-        def done(found: Future[Any]) -> None:
+        def done(future: Future[Any]) -> None:
             try:
-                measurement, seconds = found.result()
+                measurement, seconds = future.result()
                 stream.results.put((position, measurement, seconds))
             except CancelledError:
                 stream.results.put(None)
@@ -192,7 +192,7 @@ class FleetRunner(PoolRunner):
 
         def done(answer: Future[Any]) -> None:
             try:
-                found = answer.result()
+                value = answer.result()
             except CancelledError:
                 result.cancel()
             except JobLost as error:
@@ -204,10 +204,10 @@ class FleetRunner(PoolRunner):
             except BaseException as error:
                 result.set_exception(error)
             else:
-                if isinstance(found, Missing):
-                    self._computing.submit(again, found)
+                if isinstance(value, Missing):
+                    self._computing.submit(again, value)
                 else:
-                    result.set_result(found)
+                    result.set_result(value)
 
         def again(missing: Missing) -> None:
             try:

@@ -53,9 +53,9 @@ def test_the_runner_makes_the_inputs_of_the_reference_beyond_32_bits(dtype: DTyp
     done = emulate_blocks(kernel, [0, 2], seed=5)
     assert done.ok, done.reason
     out = done.elements["out"]
-    assert out.places.tolist() == [*range(64), *range(2 * STRIDE, 2 * STRIDE + 64)]
+    assert out.positions.tolist() == [*range(64), *range(2 * STRIDE, 2 * STRIDE + 64)]
     assert out.blocks.tolist() == [0] * 64 + [2] * 64
-    expected = generated(dtype, seeds_of(kernel, 5)["x"], out.places)
+    expected = generated(dtype, seeds_of(kernel, 5)["x"], out.positions)
     assert out.values.tobytes() == expected.tobytes()
     assert np.unique(expected).size > 4
 
@@ -64,7 +64,7 @@ def test_clearing_write_records_does_not_scan_the_whole_array() -> None:
     kernel = copy_kernel(U8, WIDE, STRIDE, 2, MANY_STORES)
     done = emulate_blocks(kernel, [1], seed=5, time_limit=30)
     assert done.ok, done.reason
-    assert done.elements["out"].places.size == 64 * 40000
+    assert done.elements["out"].positions.size == 64 * 40000
 
 
 def test_constants_of_the_source_are_initialised() -> None:

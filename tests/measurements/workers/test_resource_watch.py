@@ -66,11 +66,11 @@ def test_a_worker_is_ended_at_its_limit_and_replaced(
 ) -> None:
     with pytest.raises(WorkerLimitExceeded) as exceeded:
         request_within(worker, {"does": does, "seconds": 60.0}, seconds=seconds, memory=memory)
-    assert exceeded.value.what == what
+    assert exceeded.value.limit == what
     assert request_within(worker, {"does": "nothing"}, seconds=5.0) == {"done": True}
 
 
 def test_a_process_whose_name_is_not_text_is_watched(worker: Worker) -> None:
     with pytest.raises(WorkerLimitExceeded) as exceeded:
         request_within(worker, {"does": "spin with a name of bytes"}, seconds=0.2)
-    assert exceeded.value.what == "time"
+    assert exceeded.value.limit == "time"

@@ -100,7 +100,7 @@ class CompileProcesses:
             except WorkerLimitExceeded as exceeded:
                 why = f"Triton did not compile it within {self._time_limit:g} s of CPU time"
                 return NotLaunched(
-                    Status.COMPILE_TIMEOUT, why if exceeded.what == "time" else "Triton did not finish compiling it"
+                    Status.COMPILE_TIMEOUT, why if exceeded.limit == "time" else "Triton did not finish compiling it"
                 )
             except WorkerFailed as error:
                 return NotLaunched(Status.CRASHED, f"Triton's compiler failed: {error}")

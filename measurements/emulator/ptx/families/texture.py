@@ -27,10 +27,10 @@ def _place(operand: Operand) -> tuple[Address, tuple[Operand, ...]]:
 
 
 def _geometry(i: Instruction) -> tuple[int, int]:
-    found = [q for q in i.qualifiers if q in _GEOMETRIES]
-    if len(found) != 1:
+    geometries = [q for q in i.qualifiers if q in _GEOMETRIES]
+    if len(geometries) != 1:
         raise Unsupported  # cube maps and multisampling
-    return _GEOMETRIES[found[0]]
+    return _GEOMETRIES[geometries[0]]
 
 
 def _tex(i: Instruction) -> Form:

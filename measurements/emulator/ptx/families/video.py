@@ -19,14 +19,14 @@ _SCALES = {"shr7": 7, "shr15": 15}
 
 def video_form(i: Instruction) -> Form | None:
     """Return the form; None for another instruction. Raises Unsupported."""
-    found = _NAME.fullmatch(i.opcode)
-    if found is None:
+    match = _NAME.fullmatch(i.opcode)
+    if match is None:
         return None
-    if found[1] == "mad" and not found[2]:
+    if match[1] == "mad" and not match[2]:
         return _multiply_add(i)
-    if found[1] not in _OPERATIONS:
+    if match[1] not in _OPERATIONS:
         return None
-    return _simd(i, found[1], int(found[2])) if found[2] else _scalar(i, found[1])
+    return _simd(i, match[1], int(match[2])) if match[2] else _scalar(i, match[1])
 
 
 def _common(i: Instruction, operation: str) -> tuple[list[int], list[str]]:
@@ -38,8 +38,8 @@ def _common(i: Instruction, operation: str) -> tuple[list[int], list[str]]:
     comparison = _COMPARISONS.index(rest.pop(0)) if operation == "set" else 0
     signs = [*([0] if operation == "set" else []), *(int(kind == "s32") for kind in kinds)]
     secondary = next((_SECONDARY.index(q) + 1 for q in rest if q in _SECONDARY), 0)
-    others = [q for q in rest if q not in (*_SECONDARY, "sat")]
-    return [_OPERATIONS.index(operation), comparison, *signs, secondary], others
+    unknown = [q for q in rest if q not in (*_SECONDARY, "sat")]
+    return [_OPERATIONS.index(operation), comparison, *signs, secondary], unknown
 
 
 def _saturation(i: Instruction) -> int:

@@ -105,8 +105,10 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
             _set(operation, "cublasLtMatmulDescSetAttribute", _A_SCALE_POINTER, ctypes.c_void_p(scales[1]))
             _set(operation, "cublasLtMatmulDescSetAttribute", _B_SCALE_POINTER, ctypes.c_void_p(scales[0]))
         if not chosen:  # after the scales are set, because the choice depends on them
-            found = _algorithms(library, handle, operation, (b_layout, a_layout, out_layout), best_of)
-            chosen.append(found[0] if best_of == 1 else _fastest(cp, stream, found, lambda f: launch(f, a, b, out)))
+            algorithms = _algorithms(library, handle, operation, (b_layout, a_layout, out_layout), best_of)
+            chosen.append(
+                algorithms[0] if best_of == 1 else _fastest(cp, stream, algorithms, lambda f: launch(f, a, b, out))
+            )
         launch(chosen[0], a, b, out)
 
     return multiply
@@ -121,17 +123,17 @@ def _algorithms(
         _set(preference, "cublasLtMatmulPreferenceSetAttribute", _MAX_WORKSPACE, ctypes.c_uint64(WORKSPACE))
         for alignment in _LEAST_ALIGNMENTS:
             _set(preference, "cublasLtMatmulPreferenceSetAttribute", alignment, ctypes.c_uint32(_ALIGNMENT))
-        found, returned = (_Heuristic * count)(), ctypes.c_int(0)
+        heuristics, returned = (_Heuristic * count)(), ctypes.c_int(0)
         factors, out = layouts[:2], layouts[2]
         _check(
             library.cublasLtMatmulAlgoGetHeuristic(
                 *(handle, operation, *factors, out, out, preference),
-                *(ctypes.c_int(count), found, ctypes.byref(returned)),
+                *(ctypes.c_int(count), heuristics, ctypes.byref(returned)),
             )
         )
     finally:
         library.cublasLtMatmulPreferenceDestroy(preference)
-    usable = [one for one in found[: returned.value] if one.state == 0]
+    usable = [one for one in heuristics[: returned.value] if one.state == 0]
     if not usable:
         raise CublasError("cuBLASLt has no algorithm for these types, orders and sizes")
     return usable

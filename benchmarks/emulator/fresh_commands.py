@@ -51,7 +51,7 @@ A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-1
 | exit of Python | 0.01 |
 
 `--sample` also counts the space.
-The launches and comparisons find the faults, so fewer launches, blocks or checks were not tried.
+The number of launches, blocks and checks was not reduced, because these find the faults.
 
 Changes, with the saved CPU time where it was measured:
 
@@ -61,15 +61,16 @@ Changes, with the saved CPU time where it was measured:
 - **2026-11-27**: Options that already have the right types are converted without pydantic (0.07 s).
   Templates of other operators, records, readers of kernel files, counting of spaces and importlib.metadata are not
   imported (0.08 s).
-  The emulator's runtime records each access once, is compiled with -O2, loads an input for a whole warp at once,
+  The emulator's runtime records each access once, and is compiled with -O2.
+  It loads an input for a whole warp at once,
   and computes several half-precision numbers at once (half of its time for RMS norm).
   Inputs of sampled blocks come from a 32-bit hash, and elements that blocks write are looked up in one table (0.02 s).
   The reference computes mean and variance of a layer norm once. Kernels are only generated for the sizes that run.
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
   Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only drawn once.
   The words that identify a kernel's architecture are found by word look-up instead of regular expressions.
-  Source locations of a PTX program are read once, a given schedule is checked without counting the space,
-  and seventeen frozen dataclasses were replaced by tuples.
+  Source locations of a PTX program are read once. A given schedule is checked without counting the space.
+  Seventeen frozen dataclasses were replaced by tuples.
 - **2026-11-29**: Operators, rows of devices, rich, pictures and readers of files are imported or created on first use.
   The list of operators imports no command.
   A quick verification of softmax imports 544 modules instead of 573.
@@ -234,18 +235,18 @@ def main() -> int:
         if not (arguments.before / "autosched" / "__main__.py").is_file():
             parser.error(f"{arguments.before} is not a tree of this repository: git worktree add PATH COMMIT")
         trees["before"] = arguments.before.resolve()
-    with tempfile.TemporaryDirectory(prefix="fresh-commands-") as place:
+    with tempfile.TemporaryDirectory(prefix="fresh-commands-") as folder:
         tables = []
         if "quick" in arguments.depth:
-            tables.append(quick(trees, arguments.size, arguments.repeats, Path(place)))
+            tables.append(quick(trees, arguments.size, arguments.repeats, Path(folder)))
         if "full" in arguments.depth:
-            tables.append(full(trees, arguments.size, Path(place)))
+            tables.append(full(trees, arguments.size, Path(folder)))
     load = os.getloadavg()[2]
     how = f"--size {arguments.size} --repeats {arguments.repeats}`"
     if arguments.before is not None:
         how = f"--before TREE {how}, TREE at {commit_of(arguments.before)}"
     print(
-        f"# Verifications as commands of their own\n`python -m benchmarks.emulator.fresh_commands {how}\n"
+        f"# Verifications as separate commands\n`python -m benchmarks.emulator.fresh_commands {how}\n"
         f"({datetime.now(UTC):%Y-%m-%d}, two busy cores, no GPU; x86-64, a load of {load:.0f}, "
         f"CPython {platform.python_version()}).\n"
         f"CPU seconds, user and system, of `autosched verify` for {DEVICE}, including Python's start, imports and "

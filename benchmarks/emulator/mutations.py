@@ -383,9 +383,9 @@ def report(outcomes: Sequence[Outcome]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for header in sorted({o.header for o in outcomes}):
-        mine = [o for o in outcomes if o.header == header]
-        same = sum(why.get(o) is not None for o in mine)
-        by = Counter(o.result for o in mine)
+        of_header = [o for o in outcomes if o.header == header]
+        same = sum(why.get(o) is not None for o in of_header)
+        by = Counter(o.result for o in of_header)
         row = (by["reported"], by["survived"] + by["same"] - same, same, by["unreached"], by["refused"])
         text.append(f"| `{header}` | " + " | ".join(map(str, row)) + " |")
     text += ["", "| what is wrong | reported | survived |", "|---|---|---|"]

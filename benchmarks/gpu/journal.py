@@ -42,8 +42,8 @@ class Journal:
     def trials(
         self, problem: Problem, device: str, provenance: Provenance, *, policy: str | None = None
     ) -> Sequence[Trial]:
-        wanted = (problem.key(), device, provenance)
-        same = [r for r in self.appended if (r.problem_key, r.device, r.provenance) == wanted]
+        entry = (problem.key(), device, provenance)
+        same = [r for r in self.appended if (r.problem_key, r.device, r.provenance) == entry]
         return [r for r in same if policy in (None, r.policy)]
 
     def best(self, problem: Problem, device: str, provenance: Provenance, policy: str | None = None) -> Trial | None:

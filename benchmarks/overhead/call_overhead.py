@@ -46,18 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--starts", type=int, default=7)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["AUTOSCHED_CACHE_DIR"] = str(Path(folder) / "cache")
         path = str(Path(folder) / "best.db")
         tuned(path, Matmul(**PROBLEM))
-        starts = [started(path) for _ in range(asked.starts + 1)]
-        told = {
+        starts = [started(path) for _ in range(options.starts + 1)]
+        results = {
             "load": os.getloadavg()[0],
             "starts": starts,
-            "calls": overheads(path, asked.rounds, asked.calls),
+            "calls": overheads(path, options.rounds, options.calls),
         }
-    print(json.dumps(told) if asked.json else shown(told))
+    print(json.dumps(results) if options.json else shown(results))
     return 0
 
 
@@ -80,9 +80,9 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
     from search_spaces.catalogue import template
     from search_spaces.hardware.devices import device
 
-    row, its = device("h200"), template(of)
-    schedules = its.space(problem, row).sample(64, 0)
-    generated = ((schedule, its.kernel(problem, schedule, row)) for schedule in schedules)
+    row, kernel_template = device("h200"), template(of)
+    schedules = kernel_template.space(problem, row).sample(64, 0)
+    generated = ((schedule, kernel_template.kernel(problem, schedule, row)) for schedule in schedules)
     # A kernel without workspaces, which the simulated driver does not support.
     schedule = next(
         schedule
@@ -94,9 +94,9 @@ def tuned(path: str, problem: Problem, of: str = "matmul", clustered: bool = Fal
         schedule=schedule,
         device=row.name,
         fingerprint="{}",
-        template_version=its.version,
+        template_version=kernel_template.version,
         space_version="",
-        kernel_digest=its.kernel(problem, schedule, row).digest,
+        kernel_digest=kernel_template.kernel(problem, schedule, row).digest,
         measurement=Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-3])),
         toolchain=toolchain_version(),
         driver="",
@@ -171,11 +171,13 @@ def seconds(call: Callable[[], Any], calls: int) -> float:
     return (time.thread_time() - began) / calls
 
 
-def shown(told: dict[str, Any]) -> str:
+def shown(results: dict[str, Any]) -> str:
     """Return the tables of the results page."""
     lines = ["| call | beyond a raw launch, median | between the least |", "|---|---|---|"]
-    lines += [f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in told["calls"].items()]
-    first, *cold = told["starts"]
+    lines += [
+        f"| `{name}` | {m * 1e6:.1f} us | {least * 1e6:.1f} us |" for name, (m, least) in results["calls"].items()
+    ]
+    first, *cold = results["starts"]
     walls, cpus = [wall for wall, _ in cold], [cpu for _, cpu in cold]
     lines += ["", "| start of a process | median | least | processor time, least |", "|---|---|---|---|"]
     lines.append(
@@ -183,7 +185,7 @@ def shown(told: dict[str, Any]) -> str:
         f"| {min(cpus) * 1e3:.0f} ms |"
     )
     lines.append(f"| the first of all | {first[0] * 1e3:.0f} ms | | {first[1] * 1e3:.0f} ms |")
-    return "\n".join([*lines, "", f"Load average {told['load']:.1f}."])
+    return "\n".join([*lines, "", f"Load average {results['load']:.1f}."])
 
 
 if __name__ == "__main__":

@@ -37,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sys.modules["cupy"] = None  # type: ignore[assignment] # as if it were not installed
         stand_in = compiled_stand_in(Path(folder))
         ctypes.CDLL(str(stand_in))  # before any module looks for the driver
-        times = measured(str(stand_in), Path(folder), asked.rounds, asked.calls)
-    print(json.dumps(times) if asked.json else shown(times))
+        times = measured(str(stand_in), Path(folder), options.rounds, options.calls)
+    print(json.dumps(times) if options.json else shown(times))
     return 0
 
 

@@ -106,15 +106,15 @@ class Noise:
 
     def tuned(self) -> tuple[Timing, Timing]:
         """Return the times of the entry and of its control at tuning."""
-        mine, theirs = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
-        return Timing.of(mine), Timing.of(theirs)
+        of_entry, of_control = (self.rng.choice(times, TUNED_ROUNDS).tolist() for times in (self.record, self.control))
+        return Timing.of(of_entry), Timing.of(of_control)
 
     def unsettled(self, found: TimeComparison, driver: float = 0.0) -> bool:
         """Return True if the times at tuning make ``found`` uncertain; ``driver`` is the slowdown since then."""
-        mine, theirs = self.tuned()
-        mine = Timing(*(t / (1 + driver) for t in (mine.median, mine.p25, mine.p75)), mine.count)
+        of_entry, of_control = self.tuned()
+        of_entry = Timing(*(t / (1 + driver) for t in (of_entry.median, of_entry.p25, of_entry.p75)), of_entry.count)
         assert found.control is not None
-        then = AtTuning(mine, Control("library", theirs), "")
+        then = AtTuning(of_entry, Control("library", of_control), "")
         return since(then, found.ratio, found.control, statistics.median(self.control_times), found.limit).slower
 
 

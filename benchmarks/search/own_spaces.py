@@ -104,11 +104,11 @@ def search(
     chosen = [math.inf]
     for _ in range(trials):
         began = time.process_time()
-        asked = made.ask(1)
+        proposals = made.ask(1)
         spent += time.process_time() - began
-        if not asked:
+        if not proposals:
             break
-        true = log_seconds(asked[0])
+        true = log_seconds(proposals[0])
         chosen.append(chosen[-1])
         result = Measurement(Status.LAUNCH_ERROR, Provenance.ESTIMATED, reason="does not fit on the device")
         if math.isfinite(true):
@@ -117,7 +117,7 @@ def search(
             if seconds < fastest:
                 fastest, chosen[-1] = seconds, true
         began = time.process_time()
-        made.tell(asked[0], result)
+        made.tell(proposals[0], result)
         spent += time.process_time() - began
     return chosen[1:], spent
 

@@ -38,13 +38,13 @@ def proposals(space: SearchSpace, judge: Judge, trials: int, seed: int) -> list[
     began = time.process_time()
     made = sampler(DEFAULT, space, seed=seed)
     for _ in range(trials):
-        asked = made.ask(1)
+        proposals = made.ask(1)
         own = time.process_time() - began
-        if not asked:
+        if not proposals:
             break
-        result = judge(asked[0])
+        result = judge(proposals[0])
         began = time.process_time()
-        made.tell(asked[0], result)
+        made.tell(proposals[0], result)
         spent.append(own + time.process_time() - began)
         began = time.process_time()
     return spent

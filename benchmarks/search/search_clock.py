@@ -70,8 +70,8 @@ class Searcher:
         self._sampler = sampler(name, space, seed=seed)
         self._machine = Machine(cores, costs)
         self.now = 0.0
-        self.told = 0
-        self.asked = 0
+        self.reported = 0
+        self.proposed = 0
         self.out: deque[tuple[float, Schedule]] = deque()  # time of measurement, and the candidate
 
     def propose(self, n: int) -> float:
@@ -80,7 +80,7 @@ class Searcher:
         schedules = self._sampler.ask(n)
         spent = time.process_time() - began
         self.now += spent
-        self.asked += len(schedules)
+        self.proposed += len(schedules)
         self.out += [(self._machine.finish(self.now), schedule) for schedule in schedules]
         return spent / max(len(schedules), 1)
 
@@ -94,7 +94,7 @@ class Searcher:
             done, schedule = self.out.popleft()
             measurement = self._table.measurements[schedule]
             self._sampler.tell(schedule, measurement)
-            self.told += 1
+            self.reported += 1
             timing = measurement.timing
             if timing is not None and self._table.best_seconds / timing.median >= NEAR:
                 return done
@@ -103,12 +103,12 @@ class Searcher:
 
 def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
     """Return simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
-    while made.asked < MOST:
-        room = in_flight.size(made.told) - len(made.out)
+    while made.proposed < MOST:
+        room = in_flight.size(made.reported) - len(made.out)
         if room > 0:
-            before = made.asked
+            before = made.proposed
             spent = made.propose(room)
-            in_flight.note("propose", [spent] * (made.asked - before))
+            in_flight.note("propose", [spent] * (made.proposed - before))
         if not made.out:
             break
         made.wait()
@@ -116,8 +116,8 @@ def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[floa
         in_flight.note("compile", [costs.compile])
         in_flight.note("measure", [costs.measure])
         if near is not None:
-            return near, made.told
-    return math.inf, made.told
+            return near, made.reported
+    return math.inf, made.reported
 
 
 def batches(made: Searcher, size: int) -> tuple[float, int]:
@@ -126,14 +126,14 @@ def batches(made: Searcher, size: int) -> tuple[float, int]:
     The previous batch's results are unknown at that time.
     """
     made.propose(size)
-    while made.out and made.asked < MOST:
+    while made.out and made.proposed < MOST:
         under_way = len(made.out)
         made.propose(size)
         made.now = max(made.now, made.out[under_way - 1][0])
         near = made.near()
         if near is not None:
-            return near, made.told
-    return math.inf, made.told
+            return near, made.reported
+    return math.inf, made.reported
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -135,9 +135,9 @@ def _loaded(file: str) -> tuple[Table, UnionSpace]:
 def _ours(table: Table, job: Job) -> Iterator[Schedule]:
     _, space = _loaded(job.file)
     made = sampler(job.method, space, seed=job.seed)
-    while asked := made.ask(1):
-        yield asked[0]
-        made.tell(asked[0], table.measurements[asked[0]])
+    while proposals := made.ask(1):
+        yield proposals[0]
+        made.tell(proposals[0], table.measurements[proposals[0]])
 
 
 @lru_cache(maxsize=1)
@@ -221,7 +221,7 @@ def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
         made = optuna.samplers.TPESampler(seed=job.seed, multivariate=ordinal)
     study = optuna.create_study(sampler=made)
     without_time = optuna.trial.TrialState.FAIL if ordinal else optuna.trial.TrialState.PRUNED
-    told: dict[Schedule, float | None] = {}
+    visited: set[Schedule] = set()
     for _ in range(DRAWS * job.budget):
         trial = study.ask()
         items = []
@@ -235,10 +235,10 @@ def _optuna(table: Table, job: Job) -> Iterator[Schedule]:
             study.tell(trial, state=without_time)
         else:
             study.tell(trial, measurement.timing.median)
-        if measurement is not None and schedule not in told:
-            told[schedule] = None
+        if measurement is not None and schedule not in visited:
+            visited.add(schedule)
             yield schedule
-            if len(told) == job.budget:
+            if len(visited) == job.budget:
                 return
 
 

@@ -147,19 +147,21 @@ def _against_best_peer(found: dict[str, dict[str, Searches]], budget: int) -> li
 def _write(
     path: Path,
     searches: dict[str, dict[str, list[Search]]],
-    wanted: Counter[tuple[str, str]],
+    planned: Counter[tuple[str, str]],
     repeats: int,
     budget: int,
 ) -> str:
     """Write the table, JSON and curves of finished methods, and return the table.
 
-    A method is finished if all its ``wanted`` searches are done. Files are named ``path`` with the suffix of each.
+    A method is finished if all its ``planned`` searches are done. Files are named ``path`` with the suffix of each.
     """
     from autosched.replay.curves import draw_curves
 
     found = {
         file: {
-            m: Searches(m, budget, tuple(methods[m])) for m in METHODS if len(methods.get(m, ())) == wanted[file, m] > 0
+            m: Searches(m, budget, tuple(methods[m]))
+            for m in METHODS
+            if len(methods.get(m, ())) == planned[file, m] > 0
         }
         for file, methods in searches.items()
     }
@@ -206,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"search_quality: {error}", file=sys.stderr)
         return 2
     found: dict[str, dict[str, list[Search]]] = {_name(str(f)): {} for f in files}
-    wanted = Counter((_name(job.file), job.method) for job in todo)
+    planned = Counter((_name(job.file), job.method) for job in todo)
     text = ""
     # A forked worker would hang in OpenMP if this process has already used it.
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
@@ -218,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[_name(job.file)].setdefault(job.method, []).append(found_here)
             if following is None or following.method != job.method:
                 print(f"{datetime.now():%H:%M} {job.method}", file=sys.stderr, flush=True)
-                text = _write(given.results / given.name, found, wanted, given.repeats, given.budget)
+                text = _write(given.results / given.name, found, planned, given.repeats, given.budget)
     print(text)
     return 0
 

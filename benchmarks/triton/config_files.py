@@ -202,8 +202,8 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
         "",
     ]
     for format in FORMATS:
-        mine = {group: line for group, line in sorted(judged.items()) if group[0] == format}
-        if not mine:
+        of_format = {group: line for group, line in sorted(judged.items()) if group[0] == format}
+        if not of_format:
             continue
         lines += [
             f"## {_NAMES[format]}",
@@ -212,9 +212,9 @@ def page(entries: Sequence[Shipped], known: Mapping[str, Any], command: str) -> 
             f"|---|---|---|{'---:|' * (len(_HEADINGS) - 3)}",
             *(
                 f"| {kernel} | {device} | {kind} | {line.row(known)} |"
-                for (_, kernel, device, kind), line in mine.items()
+                for (_, kernel, device, kind), line in of_format.items()
             ),
-            f"| **all** | | | {_total(mine.values()).row(known)} |",
+            f"| **all** | | | {_total(of_format.values()).row(known)} |",
             "",
         ]
         if rest := [
@@ -244,7 +244,7 @@ def _listed(status: str, reason: str, found: Sequence[Shipped]) -> str:
 
 def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
     """Return the number of vLLM's bf16 configurations on Hopper, which are used most, and the time to verify them."""
-    mine = [
+    of_hopper = [
         e
         for e in entries
         if e.group[:2] == ("vllm", "experts")
@@ -253,12 +253,12 @@ def _hopper_bf16(entries: Sequence[Shipped], known: Mapping[str, Any]) -> str:
         and e.name.device is not None
         and e.name.device.arch == "sm_90a"
     ]
-    keys = {e.key for e in mine}
+    keys, configurations = {e.key for e in of_hopper}, {e.entry.config for e in of_hopper}
     done = keys & known.keys()
     minutes = sum(known[key]["seconds"] for key in done) / 60
     return (
-        f"vLLM's files for bf16 experts on Hopper have {len(mine)} entries, with {len({e.entry.config for e in mine})} "
-        f"distinct configurations, or {len(keys)} if GROUP_SIZE_M is ignored.\n"
+        f"vLLM's files for bf16 experts on Hopper have {len(of_hopper)} entries, with "
+        f"{len(configurations)} distinct configurations, or {len(keys)} if GROUP_SIZE_M is ignored.\n"
         f"{len(done)} of {len(keys)} were verified, one after another, in {minutes:.0f} minutes.\n"
         "[moe_winners.md](moe_winners.md) compares these entries with the time model's ranking."
     )

@@ -57,27 +57,27 @@ def read_rows(path: Path, gpu: str) -> list[Row]:
 
 def run(
     folder: Path,
-    wanted: Sequence[str],
-    heard: Callable[[Row], None],
+    names: Sequence[str],
+    on_row: Callable[[Row], None],
     *,
     seconds: float = math.inf,
     workers: int = 4,
     module: str = MODULE,
     python_path: Sequence[str] = (),
 ) -> None:
-    """Run the launches ``wanted`` of ``folder``; the launches of a module run consecutively in one process.
+    """Run the launches ``names`` of ``folder``; the launches of a module run consecutively in one process.
 
     Args:
         folder: Folder of kept launches.
-        wanted: Their names.
-        heard: Called with each row, from one thread at a time.
+        names: Names of the launches.
+        on_row: Called with each row, from one thread at a time.
         seconds: Time after which no further launch starts.
         workers: Number of processes.
         module: Module that the processes run.
         python_path: Adds to their ``sys.path``.
     """
-    headers = {name: header(folder, name) for name in wanted}
-    by_module = sorted(wanted, key=lambda name: (headers[name][1], name))
+    headers = {name: header(folder, name) for name in names}
+    by_module = sorted(names, key=lambda name: (headers[name][1], name))
     groups: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
     for _, group in groupby(by_module, key=lambda name: headers[name][1]):
         groups.put(list(group))
@@ -97,7 +97,7 @@ def run(
                 except WorkerClosed:
                     return
                 with telling:
-                    heard({"launch": name, "test": headers[name][0], **answer})
+                    on_row({"launch": name, "test": headers[name][0], **answer})
 
     with ExitStack() as stack:
         processes = [stack.enter_context(Worker(module, python_path=python_path)) for _ in range(workers)]
@@ -184,15 +184,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if file.tell() and not results.read_bytes().endswith(b"\n"):  # the last line was truncated by a kill
             file.write("\n")
 
-        def heard(row: Row) -> None:
+        def on_row(row: Row) -> None:
             rows.append({"gpu": gpu, **row})
             file.write(f"{json.dumps(rows[-1])}\n")
             file.flush()
 
         interrupted = False
         try:
-            wanted = [name for name in kept if name not in known]
-            run(given.folder.absolute(), wanted, heard, seconds=given.minutes * 60, workers=given.workers)
+            missing = [name for name in kept if name not in known]
+            run(given.folder.absolute(), missing, on_row, seconds=given.minutes * 60, workers=given.workers)
         except KeyboardInterrupt:
             interrupted = True
             print("benchmarks.gpu.launches: interrupted; what is done is kept", file=sys.stderr)

@@ -110,8 +110,8 @@ def _times(results: Results, part: str) -> list[str]:
     lines = []
     for key, row in results.of(part).items():
         times = row.get("microseconds")
-        told = ", ".join(f"{name} {t:.2f} us" for name, t in times.items()) if times else row["reason"]
-        lines.append(f"- {key}: {told}")
+        text = ", ".join(f"{name} {t:.2f} us" for name, t in times.items()) if times else row["reason"]
+        lines.append(f"- {key}: {text}")
     return lines
 
 
@@ -124,8 +124,8 @@ def _language(results: Results) -> list[str]:
         ours, torch = row["ours"]["autosched"], row.get("microseconds", {}).get("torch")
         cells = [f"{t:.2f} us" if t else "" for t in (ours, torch)]
         ratio = f"{ours / torch:.3f}" if ours and torch else ""
-        told = "; ".join(row[name] for name in ("torch_computes", "reason") if name in row)
-        lines.append(f"| {key} | {' | '.join(cells)} | {ratio} | {told} |")
+        text = "; ".join(row[name] for name in ("torch_computes", "reason") if name in row)
+        lines.append(f"| {key} | {' | '.join(cells)} | {ratio} | {text} |")
     return lines
 
 

@@ -218,9 +218,9 @@ def compare(session: Session) -> None:
             ratios=ratios,
             from_trials=bool(order),
         )
-        told = ", ".join(f"{row['median']:.3f} of {name}'s time" for name, row in ratios.items())
+        text = ", ".join(f"{row['median']:.3f} of {name}'s time" for name, row in ratios.items())
         time_of_best = _microseconds(None if best is None else _median(best))
-        session.say(f"{key}: {time_of_best}; {told or 'nothing to compare with'}")
+        session.say(f"{key}: {time_of_best}; {text or 'nothing to compare with'}")
 
 
 def hardware_counters(session: Session) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from autosched.samplers.base import Sampler, spread_out
-from autosched.samplers.first_choices.descent import descended, starting_points
+from autosched.samplers.first_choices.descent import STARTS, descended, starting_points
 from autosched.samplers.first_choices.model_choice import SAMPLES, SEED
 from autosched.samplers.seeded import SeededSampler
 from cost_models.estimates import Estimates
@@ -25,6 +27,11 @@ ENOUGH = 16  # number of results after which the sampler's own proposals are bet
 WINNERS = 16  # maximum number of winners in a portfolio
 _DISTANCE = 3  # number of parameters in which the model's schedules differ if possible
 _SLOWEST = 1.25  # maximum ratio of an estimate to the best one
+_MORE = 2  # factor by which the sample is enlarged for templates with a fast schedule
+_GENERATIONS, _LAST_GENERATIONS = 4, 2  # of the crossover between structures, before and after descents
+_CHILDREN = 256  # number of children per generation of the crossover between structures
+_SLOWEST_CENTRE, _NEIGHBOURS = 1.15, 256  # schedules with all neighbours: maximum ratio, and neighbours of each
+_SLOWEST_PARENT = 1.5  # maximum ratio of a parent's estimate to the best one, before descents
 
 
 def first_tried(
@@ -74,16 +81,53 @@ def _alternated(space: SearchSpace, model: Sequence[Schedule], winners: Sequence
 
 
 def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
-    """Return schedules with small estimates from a sample and from descents, the best of each structure first."""
+    """Return schedules with small estimates, the best of each structure first.
+
+    Rules tie a structure to many other parameters, and the structures between two good ones may be slow, so descents
+    rarely change it. Therefore the best schedules of different structures are crossed first. Then descents begin with
+    the best of each structure, and their results are crossed again. The neighbours of the best of each structure add
+    other numbers of stages and clusters. With few structures, descents begin anywhere.
+    """
     seen = Estimates(estimates.features, estimates.log_seconds, most=math.inf)
-    descended(space, seen, starting_points(space, SAMPLES, SEED))
-    bound = min(seen.known.values(), default=math.inf) + math.log(_SLOWEST)
+    rng = np.random.default_rng(SEED)
+    seen.log_seconds(starting_points(space, SAMPLES, SEED))
+    leaders = _leaders(_fast(seen, _SLOWEST_PARENT))
+    if len(leaders) < STARTS:
+        descended(space, seen, list(seen.known))
+    else:
+        templates = {schedule.template for schedule in leaders}
+        more = starting_points(space, _MORE * SAMPLES, SEED)
+        seen.log_seconds([schedule for schedule in more if schedule.template in templates])
+        _cross(space, seen, rng, _SLOWEST_PARENT, _GENERATIONS)
+        descended(space, seen, _leaders(_fast(seen, _SLOWEST_PARENT)))
+        _cross(space, seen, rng, _SLOWEST, _LAST_GENERATIONS)
+        for leader in _leaders(_fast(seen, _SLOWEST_CENTRE)):
+            seen.log_seconds(space.neighbours(leader, _NEIGHBOURS))
+    fast = _fast(seen, _SLOWEST)
+    return list(dict.fromkeys([*_leaders(fast), *fast]))
+
+
+def _cross(space: SearchSpace, seen: Estimates, rng: np.random.Generator, slowest: float, generations: int) -> None:
+    """Estimate children of the best schedules of different structures, for some generations."""
+    for _ in range(generations):
+        parents = _leaders(_fast(seen, slowest))
+        first, second = ([parents[int(i)] for i in rng.random(_CHILDREN) * len(parents)] for _ in range(2))
+        seen.log_seconds(space.crossover(first, second, rng))
+
+
+def _fast(seen: Estimates, slowest: float) -> list[Schedule]:
+    """Return the schedules with estimates up to ``slowest`` times the smallest one, the smallest first."""
+    bound = min(seen.known.values(), default=math.inf) + math.log(slowest)
     fast = [schedule for schedule, value in seen.known.items() if value <= bound and math.isfinite(value)]
-    fast.sort(key=seen.known.__getitem__)
-    leaders = {
-        structure(schedule): schedule for schedule in reversed(fast)
-    }  # iterates from slow to fast, so the fastest of a structure remains
-    return list(dict.fromkeys([*sorted(leaders.values(), key=seen.known.__getitem__), *fast]))
+    return sorted(fast, key=seen.known.__getitem__)
+
+
+def _leaders(fast: Sequence[Schedule]) -> list[Schedule]:
+    """Return the first schedule of each structure."""
+    leaders: dict[object, Schedule] = {}
+    for schedule in fast:
+        leaders.setdefault(structure(schedule), schedule)
+    return list(leaders.values())
 
 
 def structure(schedule: Schedule) -> tuple[str, tuple[tuple[str, Value], ...]]:

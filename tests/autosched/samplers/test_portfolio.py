@@ -9,7 +9,7 @@ from toy_searches import ok
 
 from autosched.samplers import sampler
 from autosched.samplers.base import differences
-from autosched.samplers.first_choices.portfolio import ENOUGH, NAME, SIZE, WINNERS, first_tried, portfolio
+from autosched.samplers.first_choices.portfolio import ENOUGH, NAME, SIZE, WINNERS, first_tried, portfolio, structure
 from cost_models.estimates import AnalyticEstimates, Estimates
 from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import device
@@ -94,3 +94,16 @@ def test_the_models_best_are_of_several_structures() -> None:
     templates = templates_for(problem, H100)
     chosen = portfolio(templates.space(problem, H100), AnalyticEstimates(problem, templates, H100), ())[:16]
     assert len({(s["tile_m"], s["tile_n"], s["tile_k"]) for s in chosen}) >= 6
+
+
+def test_descents_begin_at_structures_that_none_would_reach() -> None:
+    problem = Matmul(4096, 6144, 4096, a="bf16")
+    templates = templates_for(problem, H100)
+    space, estimates = templates.space(problem, H100), AnalyticEstimates(problem, templates, H100)
+    considered: list[Schedule] = []
+    own = sampler("bayes", space, seed=0, estimates=estimates)
+    own.consider = considered.extend  # type: ignore[method-assign,assignment]
+    first_tried(own, space, estimates, tuple)
+    times = estimates.log_seconds(considered)
+    near = {structure(s) for s, time in zip(considered, times, strict=True) if time < times.min() + math.log(1.1)}
+    assert len(near) >= 8  # descents from the same sample alone end near 5

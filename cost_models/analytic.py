@@ -22,7 +22,7 @@ except tensor cores reach their peak.
   - After each barrier the pipes of shared memory and arithmetic refill (REFILL), unless operands stay in registers.
   - With one stage, a block waits for all of ``latency + load``, as nothing overlaps inside the block.
   - With s stages, s - 1 loads are in flight (Little's law), and only ``(latency + load) / (s - 1) - mix(all but load)``
-    is waiting time, if positive. A load issued after the arithmetic of its step (``copies_behind``) has that much less
+    is waiting time, if positive. A load issued after the arithmetic of its step (``loads_last``) has that much less
     time.
 
 A step of r blocks then takes ``max(r * b, z + b1 + (r - 1) * b * b / (b + z))``, the asymptotic and the balanced-job
@@ -98,7 +98,7 @@ BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire
 CLUSTER_START = 1000.0  # more cycles to launch the blocks of a cluster, which wait for each other at both ends. H100,
 # 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
-TURN = 420.0  # cycles in which neither of two alternating warpgroups multiplies, twice per step: alternation is
+ALTERNATION = 420.0  # cycles in which neither of two alternating warpgroups multiplies, twice per step: alternation is
 # published to raise 8,192 positions with heads of 128 from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 HIDDEN = 0.41  # share of the time of the last products of an SM that other instructions hide, if first products run
 # ahead. On an H100, running ahead shortens attention on 8,448 positions with heads of 128 from 4.02 to 3.54 ms (arXiv
@@ -343,8 +343,8 @@ def _residency(
     if (resident < 1).any():
         i = int(np.flatnonzero(resident < 1)[0])
         raise ValueError(
-            f"a block of {w.threads[i]} threads, {used[i]} registers a thread and {w.shared_bytes[i]} bytes of shared "
-            f"memory does not fit on {device.name}: choose a smaller tile or fewer stages"
+            f"a block of {w.threads[i]} threads, {used[i]} registers per thread and {w.shared_bytes[i]} bytes of "
+            f"shared memory does not fit on {device.name}: choose a smaller tile or fewer stages"
         )
     return resident, spilled
 
@@ -374,7 +374,7 @@ def _pipe_cycles(
 def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
     """Compute the stall cycles of a step's barriers and of the pipes that refill after them."""
     refill = np.where(w.refills & (w.shared_wavefronts > 0), REFILL, 0.0)
-    cycles = w.ping_pong * 2.0 * TURN
+    cycles = w.ping_pong * 2.0 * ALTERNATION
     stalled: FloatArray = w.barriers_per_iteration * (BARRIER + _warps(w, device) + refill) + cycles
     return stalled
 
@@ -401,7 +401,7 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     chain = np.where(lockstep, exposed + np.maximum(hidden, rest), chain)
     alone = np.where(w.chained, np.maximum(alone, chain), alone)
     arrival = block.latency + block.load / n
-    issued = np.where(w.copies_behind, alone, 0.0)
+    issued = np.where(w.loads_last, alone, 0.0)
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
     late = np.maximum(late, w.copying_cycles - alone)
     wait = np.where(w.stages == 1, arrival, late) + block.barriers

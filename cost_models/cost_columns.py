@@ -81,7 +81,7 @@ class CostColumns:
     longest: FloatArray
     exposed_products: FloatArray
     refills: BoolArray
-    copies_behind: BoolArray
+    loads_last: BoolArray
     chained: BoolArray
     ping_pong: BoolArray
     asynchronous: BoolArray
@@ -109,6 +109,6 @@ class CostColumns:
             refills=np.array([work.refills for work in works], dtype=np.bool_),
             chained=np.array([work.chained for work in works], dtype=np.bool_),
             ping_pong=np.array([work.ping_pong for work in works], dtype=np.bool_),
-            copies_behind=np.array([work.copies_behind for work in works], dtype=np.bool_),
+            loads_last=np.array([work.loads_last for work in works], dtype=np.bool_),
             asynchronous=np.array([unit(work.unit).asynchronous for work in works], dtype=np.bool_),
         )

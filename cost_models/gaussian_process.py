@@ -89,13 +89,13 @@ class Scale:
 class Trend:
     """Prior mean that is linear in estimates from another model, such as the time model.
 
-    The estimates ``observed`` [count] and those at the ``places`` are scaled so that the observed ones have mean 0 and
+    The estimates ``observed`` [count] and those at the ``points`` are scaled so that the observed ones have mean 0 and
     standard deviation 1. The slope of the trend is learned from the values. Its prior is ``slope`` with standard
     deviation ``deviation``. Misleading estimates get a slope near 0.
     """
 
     observed: FloatArray
-    places: FloatArray
+    points: FloatArray
     slope: float = 0.5
     deviation: float = 0.5
 
@@ -108,14 +108,14 @@ class IncrementalPosterior:
     bytes per point and observation. A ``grid`` of the same points makes it faster, but then points cannot be replaced.
     """
 
-    def __init__(self, places: npt.NDArray[np.float32], given: Hyperparameters, grid: Grid | None = None) -> None:
-        self._places = places
+    def __init__(self, points: npt.NDArray[np.float32], parameters: Hyperparameters, grid: Grid | None = None) -> None:
+        self._points = points
         self._grid = grid
-        self.hyperparameters = given
-        count = places.shape[1]
-        self._observed = np.zeros((len(places), 0), dtype=np.float32)
+        self.hyperparameters = parameters
+        count = points.shape[1]
+        self._observed = np.zeros((len(points), 0), dtype=np.float32)
         self._factor = np.zeros((0, 0), order="F")  # Fortran order, which LAPACK reads without a copy
-        self._solved = np.zeros((0, count), dtype=np.float32)  # factor^-1 covariance(observed, places)
+        self._solved = np.zeros((0, count), dtype=np.float32)  # factor^-1 covariance(observed, points)
         self._explained = np.zeros(count, dtype=np.float32)
         self._n = 0
 
@@ -131,9 +131,9 @@ class IncrementalPosterior:
         return variance
 
     @property
-    def places(self) -> npt.NDArray[np.float32]:
+    def points(self) -> npt.NDArray[np.float32]:
         """Coordinates of the positions, float32 [d, n]."""
-        return self._places
+        return self._points
 
     @property
     def solved(self) -> npt.NDArray[np.float32]:
@@ -159,11 +159,11 @@ class IncrementalPosterior:
         self._explained += (self._solved[n : n + k] ** 2).sum(axis=0)
         self._factor, self._n = factor, n + k
 
-    def replace(self, positions: IntArray, places: npt.NDArray[np.float32]) -> None:
+    def replace(self, positions: IntArray, points: npt.NDArray[np.float32]) -> None:
         """Replace the points at these positions of the pool by the columns [d, k]."""
         n, self._grid = self._n, None
-        self._places[:, positions] = places
-        between = covariance(self._observed[:, :n], places, self.hyperparameters).astype(np.float64)
+        self._points[:, positions] = points
+        between = covariance(self._observed[:, :n], points, self.hyperparameters).astype(np.float64)
         solved = _solve(self._factor, between)
         self._solved[:n, positions] = solved
         self._explained[positions] = (solved**2).sum(axis=0)
@@ -179,8 +179,8 @@ class IncrementalPosterior:
             rest = self.impute_pending(values - slope * trend.observed)
             weights = _solve(self._factor, np.stack([rest, trend.observed], axis=1))
             parts = (weights.T.astype(np.float32) @ self._solved[:n]).astype(np.float64)
-            mean = slope * trend.places + parts[0]
-            variance = variance + (trend.places - parts[1]) ** 2 / precision
+            mean = slope * trend.points + parts[0]
+            variance = variance + (trend.points - parts[1]) ** 2 / precision
         return Prediction(mean, np.sqrt(np.maximum(variance, 1e-12)))
 
     def fitted(self, values: FloatArray, trend: Trend | None = None) -> FloatArray:
@@ -236,8 +236,8 @@ class IncrementalPosterior:
             return np.zeros(n)
         whole = np.where(unknown, 0.0, values)
         half = _solve(self._factor, whole)
-        # A column of the inverse factor is zero above the diagonal, so rows before the first unknown value are left
-        # out.
+        # A column of the inverse factor is zero above the diagonal, so rows before the first unknown value are
+        # excluded.
         first = int(unknown.argmax())
         units = np.eye(n - first)[:, unknown[first:]]
         inverse = _solve(self._factor[first:, first:], units)
@@ -247,7 +247,7 @@ class IncrementalPosterior:
 
     def _rows(self, columns: npt.NDArray[np.float32], mixed: FloatArray, corner: FloatArray) -> npt.NDArray[np.float32]:
         if self._grid is None:
-            between = covariance(columns, self._places, self.hyperparameters)
+            between = covariance(columns, self._points, self.hyperparameters)
         else:
             between = self._grid.covariance(columns, self.hyperparameters)
         if self._n:
@@ -263,9 +263,9 @@ class IncrementalPosterior:
         if n <= room:
             return
         room = max(n, 2 * room, 32)
-        solved = np.zeros((room, self._places.shape[1]), dtype=np.float32)
+        solved = np.zeros((room, self._points.shape[1]), dtype=np.float32)
         solved[: self._n] = self._solved[: self._n]
-        observed = np.zeros((len(self._places), room), dtype=np.float32)
+        observed = np.zeros((len(self._points), room), dtype=np.float32)
         observed[:, : self._n] = self._observed[:, : self._n]
         self._solved, self._observed = solved, observed
 
@@ -286,7 +286,7 @@ def hyperparameters(
             Default: the starting points of ``settings``.
     """
     settings = settings or GaussianProcessSettings()
-    chosen = _telling(values, settings.most_rows)
+    chosen = _informative(values, settings.most_rows)
     likelihood = _Likelihood(columns[:, chosen], values[chosen], settings)
     d = len(columns)
     rng = np.random.default_rng([settings.seed, len(values)])
@@ -343,7 +343,7 @@ class _Likelihood:
         return float(value), gradient
 
 
-def _telling(values: FloatArray, most: int) -> IntArray:
+def _informative(values: FloatArray, most: int) -> IntArray:
     """Return the rows for the fit: all, or ``most`` rows, half of them the best and the others evenly from the rest."""
     n = len(values)
     if n <= most:

@@ -171,7 +171,7 @@ def launch_time(
     times = launch_times(table, device, exposed=exposed, cold=cold)
     if not np.isfinite(times.seconds[0]):
         raise ValueError(
-            f"a block of {counts.threads} threads, {_resident_bytes(table, device)[0]:.0f} registers a thread and "
+            f"a block of {counts.threads} threads, {_resident_bytes(table, device)[0]:.0f} registers per thread and "
             f"{table.shared_bytes[0]:.0f} bytes of shared memory does not fit on {device.name}"
         )
     return LaunchTime(

@@ -27,7 +27,7 @@ class PendingVariance:
 
     def __init__(self, posterior: IncrementalPosterior, positions: IntArray, most: int) -> None:
         self._hyperparameters = posterior.hyperparameters
-        self._places = posterior.places[:, positions]
+        self._points = posterior.points[:, positions]
         self._count = posterior.count
         self._solved = np.empty((self._count + most, len(positions)), dtype=np.float32)
         self._solved[: self._count] = posterior.solved[:, positions]
@@ -36,7 +36,7 @@ class PendingVariance:
     def observe(self, i: int) -> None:
         """Make the point with this number, from 0 to n - 1, pending."""
         solved = self._solved[: self._count]
-        row = covariance(self._places[:, i : i + 1], self._places, self._hyperparameters)[0] - solved[:, i] @ solved
+        row = covariance(self._points[:, i : i + 1], self._points, self._hyperparameters)[0] - solved[:, i] @ solved
         row /= math.sqrt(max(float(row[i]), 0.0) + self._hyperparameters.noise + JITTER)
         self._solved[self._count] = row
         self._count += 1

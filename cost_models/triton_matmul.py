@@ -97,7 +97,7 @@ def counts(
         # The next load takes the place of the tile that was multiplied last. With wgmma one multiplication stays in
         # flight over the barrier, and there is a buffer more; the load waits for the one before it.
         refills=not wgmma or together,
-        copies_behind=not own_buffers and config.stages > 1,
+        loads_last=not own_buffers and config.stages > 1,
         run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),
     )
     return dataclasses.replace(work, dram_bytes=_dram_bytes(problem, chip, config, work))

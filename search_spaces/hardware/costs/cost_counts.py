@@ -37,7 +37,7 @@ class CostCounts:
     chained: bool = False  # whether a step multiplies results of another product of the same step
     exposed_products: float = 1.0  # share of a chained step's math for which its warps wait, doing nothing else
     ping_pong: bool = False  # whether two warpgroups alternate: one multiplies while the other does everything else
-    copies_behind: bool = False  # whether a load is issued after the arithmetic whose operands it overwrites
+    loads_last: bool = False  # whether a load is issued after the arithmetic whose operands it overwrites
     special: float = 0.0  # warp instructions of the unit for special functions (ex2, rcp, tanh) per block, approximate
     launches: int = 1  # successive launches of the kernel; the counts above cover all of them
     alone_bytes: float = 0.0  # moved by a last block after all others are done

@@ -40,10 +40,10 @@ def test_the_counts_of_a_triton_loop(tmp_path: Path) -> None:
     (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
     config = next(c for c in ampere.configs if c.stages > 1 and c.block_m >= 64)
     mma, wgmma = counts(ampere, config), counts(hopper, config)
-    assert mma.copies_behind and mma.refills
-    assert wgmma.copies_behind and not wgmma.refills
-    assert not counts(ampere, config, own_buffers=True).copies_behind
-    early = dataclasses.replace(mma, copies_behind=False)
+    assert mma.loads_last and mma.refills
+    assert wgmma.loads_last and not wgmma.refills
+    assert not counts(ampere, config, own_buffers=True).loads_last
+    early = dataclasses.replace(mma, loads_last=False)
     assert predict(mma, ampere.device) >= predict(early, ampere.device)
 
 

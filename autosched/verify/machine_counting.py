@@ -20,8 +20,8 @@ from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.disassembly import (
     DisassemblerMissing,
     NotDisassembled,
-    Place,
     SassInstruction,
+    SourceLine,
     disassemble,
     loops,
     nvdisasm,
@@ -74,7 +74,7 @@ _PRESERVED = {
 _ARITHMETIC, _ACCESSES, _OTHER = ("f32", "f64"), ("load", "store"), "other"
 _WIDTHS = {"64": 2, "128": 4}
 
-_Kind = tuple[Place, str]
+_Kind = tuple[SourceLine, str]
 
 
 class NotMatched(ValueError):
@@ -293,7 +293,7 @@ def _jumped_over(blocks: Sequence[Sequence[SassInstruction]]) -> list[bool]:
 
 
 def _kind_of(i: SassInstruction) -> _Kind:
-    return i.place, _PRESERVED.get(i.opcode.partition(".")[0], _OTHER)
+    return i.line, _PRESERVED.get(i.opcode.partition(".")[0], _OTHER)
 
 
 def _words(opcode: str) -> int:

@@ -60,21 +60,21 @@ class NotDisassembled(ValueError):
     """nvdisasm cannot read a cubin, or the cubin does not contain the function. The message is one line."""
 
 
-Place = tuple[str, int]  # a file's name without its folder, and a line
+SourceLine = tuple[str, int]  # a file's name without its folder, and a line
 
 
 @dataclass(frozen=True)
 class SassInstruction:
     """One instruction. ``address`` is its offset in bytes from the start of its function.
 
-    ``place`` is its source line if the cubin has line information (-lineinfo).
+    ``line`` is its source line if the cubin has line information (-lineinfo).
     """
 
     address: int
     predicate: str
     opcode: str
     operands: str
-    place: Place = ("", 0)
+    line: SourceLine = ("", 0)
 
     @property
     def kind(self) -> str:

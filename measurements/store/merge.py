@@ -140,7 +140,7 @@ def _judged(
     order = _paired([*target_trials, *source_trials], source, target)
     if order is None:
         return MergeOutcome.UNCLEAR, "they were never timed alternately: tune the problem again to decide"
-    return (MergeOutcome.REPLACED if order else MergeOutcome.KEPT), "timed in turns"
+    return (MergeOutcome.REPLACED if order else MergeOutcome.KEPT), "timed alternately"
 
 
 def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | None:

@@ -1,4 +1,4 @@
-"""Select the winner among kernels that were timed in turns, and whose times are often nearly equal.
+"""Select the winner among kernels that were timed alternately, and whose times are often nearly equal.
 
 The simplest kernel within ``tie`` of the fastest wins: which of nearly equal kernels is fastest is random, but which is
 simplest is not. Kernels whose distance is close to ``tie`` remain uncertain, so further rounds time these.
@@ -26,7 +26,7 @@ REFERENCES = 4  # number of fastest kernels timed in all rounds, as distances ar
 
 
 @dataclass(frozen=True)
-class Behind:
+class Slowdown:
     """Logarithm of one kernel's time over that of the fastest, and its interval of ERRORS standard errors."""
 
     centre: float
@@ -34,8 +34,8 @@ class Behind:
     high: float
 
     @classmethod
-    def of(cls, times: Sequence[float], fastest: Sequence[float]) -> Behind:
-        """Return the distance from paired times.
+    def of(cls, times: Sequence[float], fastest: Sequence[float]) -> Slowdown:
+        """Return the slowdown from paired times.
 
         Raises ValueError for unequal or empty lists and for times that are not positive.
         """
@@ -48,14 +48,14 @@ class Behind:
 class WinnerChoice:
     """Result of the selection. ``winner``, ``fastest`` and the tie set ``tied`` are positions.
 
-    ``behind`` is the distance of every entrant from the fastest. ``undecided`` are the entrants that would win if they
-    belong to the tie set, which is uncertain, and those that may be faster than the fastest. ``clear`` is true if there
-    are none. ``contenders`` are the entrants that further rounds need.
+    ``slowdowns`` has that of every entrant relative to the fastest. ``undecided`` are the entrants that would win if
+    they belong to the tie set, which is uncertain, and those that may be faster than the fastest. ``clear`` is true
+    if there are none. ``contenders`` are the entrants that further rounds need.
     """
 
     winner: int
     fastest: int
-    behind: tuple[Behind, ...]
+    slowdowns: tuple[Slowdown, ...]
     tied: tuple[int, ...]
     undecided: tuple[int, ...]
     contenders: tuple[int, ...]
@@ -69,7 +69,7 @@ class WinnerChoice:
 def choose(
     times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
 ) -> WinnerChoice:
-    """Return the winner of entrants timed in turns: among those in the tie, the incumbent, else the simplest.
+    """Return the winner of entrants timed alternately: among those in the tie, the incumbent, else the simplest.
 
     The incumbent stays the winner until it is significantly slower by more than twice ``tie``. Otherwise the winner
     would change randomly from run to run.
@@ -91,7 +91,7 @@ def choose(
     if incumbent is not None and not 0 <= incumbent < len(times):
         raise ValueError(f"the incumbent {incumbent} is not the position of an entrant")
     fastest = _fastest(times)
-    slowdowns = tuple(Behind.of(t, times[fastest]) for t in times)
+    slowdowns = tuple(Slowdown.of(t, times[fastest]) for t in times)
     edge, ranks = math.log1p(tie), range(len(times))
 
     def simplicity(i: int) -> tuple[float, bool]:

@@ -269,7 +269,7 @@ class _TimedRounds:
         position = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
         times, simplicity = [self._times[i] for i in self.running], [complexity[i] for i in self.running]
         choice = choose(times, simplicity, TIE, position)
-        self._log_ratios |= {i: ratio.centre for i, ratio in zip(self.running, choice.behind, strict=True)}
+        self._log_ratios |= {i: ratio.centre for i, ratio in zip(self.running, choice.slowdowns, strict=True)}
         return choice
 
     def drop_implausible(self, incumbent: int | None) -> None:

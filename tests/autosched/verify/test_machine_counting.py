@@ -141,8 +141,7 @@ def test_a_division_is_counted_without_its_slow_path() -> None:
 def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
     left = code("2 BSSY B0,0x30", "2 @P0 BRA 0x30", "2 CALL.REL.NOINC 0x50", "3 NOP", "3 BRA 0x40")
     rest = [
-        SassInstruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.place)
-        for i in LOOP
+        SassInstruction(i.address + 80, i.predicate, i.opcode, i.operands.replace("0x10", "0x60"), i.line) for i in LOOP
     ]
     assert pipes([*left, *rest], RAN_LOOP)["fma"] == 64
 
@@ -150,8 +149,7 @@ def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
 def test_a_block_of_shared_lines_executes_no_more_often_than_its_surroundings() -> None:
     """The thread index is a function that is inlined before and inside a loop."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
-        SassInstruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.place)
-        for i in LOOP
+        SassInstruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.line) for i in LOOP
     )
     assert pipes(inlined, [*RAN_LOOP, *ran((9, "add.s32", 1, 640))])["alu"] == 2 + 2 * 64
 

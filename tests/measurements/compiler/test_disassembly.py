@@ -81,11 +81,11 @@ def test_instructions_have_source_lines_if_the_cubin_has_lineinfo() -> None:
     lined = compile_source(STREAM, "stream", "sm_80", Headers(()), (*OPTIONS, "-lineinfo"))
     assert plain.cubin is not None and lined.cubin is not None
     without, body = disassemble(plain.cubin, "stream"), disassemble(lined.cubin, "stream")
-    assert {i.place for i in without} == {("", 0)}
+    assert {i.line for i in without} == {("", 0)}
     assert [(i.opcode, i.operands) for i in body] == [(i.opcode, i.operands) for i in without]
     text = STREAM.splitlines()
-    barriers = {text[i.place[1] - 1].strip() for i in body if i.opcode.startswith("BAR")}
-    assert barriers == {"__syncthreads();"} and body[-1].place[0] == "kernel.cu"
+    barriers = {text[i.line[1] - 1].strip() for i in body if i.opcode.startswith("BAR")}
+    assert barriers == {"__syncthreads();"} and body[-1].line[0] == "kernel.cu"
 
 
 def test_a_failing_disassembler_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from measurements.trials import near_ties
-from measurements.trials.near_ties import Behind, choose, plausible
+from measurements.trials.near_ties import Slowdown, choose, plausible
 
 
 def noisy(centre: float, sigma: float, rounds: int, seed: int) -> list[float]:
@@ -59,7 +59,7 @@ def test_slowdowns_shared_by_a_round_cancel() -> None:
     shared = np.random.default_rng(0).choice([1.0, 1.4], 40)
     found = choose([list(1.1 * shared), list(shared), list(1.05 * shared)], [0, 1, 2])
     assert found.fastest == 1 and found.clear
-    assert [b.centre for b in found.behind] == pytest.approx([math.log(1.1), 0, math.log(1.05)])
+    assert [b.centre for b in found.slowdowns] == pytest.approx([math.log(1.1), 0, math.log(1.05)])
 
 
 def test_no_entrants_and_unequal_rounds_are_rejected() -> None:
@@ -76,11 +76,11 @@ def test_the_centre_is_scipys_trimmed_mean_with_a_calibrated_interval() -> None:
     hits = 0
     for _ in range(400):
         times = np.exp(0.02 * rng.standard_t(3, 40))
-        found = Behind.of(list(times), [1.0] * 40)
+        found = Slowdown.of(list(times), [1.0] * 40)
         assert found.centre == pytest.approx(stats.trim_mean(np.log(times), near_ties.TRIM))
         hits += found.low <= 0 <= found.high
     assert hits >= 0.985 * 400
-    assert Behind.of([1.0] * 5, [1.0] * 5).low == -math.inf
+    assert Slowdown.of([1.0] * 5, [1.0] * 5).low == -math.inf
 
 
 def test_two_clocks_do_not_make_the_centre_jump() -> None:
@@ -89,7 +89,7 @@ def test_two_clocks_do_not_make_the_centre_jump() -> None:
     for seed in range(30):
         rng = np.random.default_rng(seed)
         one, other = (rng.choice([1.0, 1.07], 400) for _ in range(2))
-        centres.append(Behind.of(list(one), list(other)).centre)
+        centres.append(Slowdown.of(list(one), list(other)).centre)
     assert np.std(centres) < 0.004
 
 

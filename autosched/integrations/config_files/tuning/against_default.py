@@ -19,7 +19,7 @@ from autosched.integrations.config_files.file_names import Format
 from autosched.integrations.config_files.files import Config
 from measurements.trials.gain import SAME, Word, ratio_of_medians, word_of
 from measurements.trials.measurement import Timing
-from measurements.trials.near_ties import Behind
+from measurements.trials.near_ties import Slowdown
 
 ESTIMATE_NOISE: dict[Format, float] = {"vllm": 0.089, "sglang": 0.109}
 ROUNDS = 10
@@ -158,7 +158,7 @@ def compare_alternately(
         for which in (0, 1) if round_number % 2 == 0 else (1, 0):
             times[which].append(measure((default, tuned)[which].config))
     timed = [_with_times(each, seconds) for each, seconds in zip((default, tuned), times, strict=True)]
-    slowdown = Behind.of(*times)
+    slowdown = Slowdown.of(*times)
     if slowdown.centre <= 0:
         return DefaultComparison(timed[0], timed[0], 1.0, (1.0, 1.0))
     return DefaultComparison(

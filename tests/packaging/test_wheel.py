@@ -100,19 +100,19 @@ def test_the_wheel_works_from_another_folder(wheel: Path, tmp_path: Path) -> Non
     elsewhere.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(installed), "AUTOSCHED_CACHE_DIR": str(tmp_path / "cache")}
 
-    def said(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-P", *arguments], cwd=elsewhere, env=environment, capture_output=True, text=True
         )
 
-    where = said("-c", "import autosched, measurements; print(autosched.__file__, measurements.__file__)")
+    where = run_python("-c", "import autosched, measurements; print(autosched.__file__, measurements.__file__)")
     assert all(place.startswith(str(installed)) for place in where.stdout.split())
-    doctor = said("-m", "autosched", "doctor")
+    doctor = run_python("-m", "autosched", "doctor")
     assert doctor.returncode in (0, 1) and "autosched" in doctor.stdout and "Traceback" not in doctor.stderr
     problem = ("softmax", "--rows", "4", "--columns", "64", "--device", "h200")
-    tuned = said("-m", "autosched", "tune", *problem, "--db", "a.db", "--trials", "1", "--no-verify")
+    tuned = run_python("-m", "autosched", "tune", *problem, "--db", "a.db", "--trials", "1", "--no-verify")
     assert tuned.returncode == 0, tuned.stderr
-    report = said("-m", "autosched", "report", "--db", "a.db", "--out", "report.html")
+    report = run_python("-m", "autosched", "report", "--db", "a.db", "--out", "report.html")
     assert report.returncode == 0, report.stderr
     assert "softmax" in (elsewhere / "report.html").read_text()
 

@@ -168,8 +168,10 @@ def _connected(torch: bool) -> socket.socket:
 def _start(path: Path, owner: str, packages: Sequence[str]) -> None:
     arguments = [sys.executable, str(Path(__file__).with_name("fork_server.py")), str(path), owner, *packages]
     environment = {name: value for name, value in os.environ.items() if name not in _OF_CHILD}
-    nowhere = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
-    pid = os.posix_spawn(sys.executable, arguments, {**environment, "OPENBLAS_NUM_THREADS": "1"}, file_actions=nowhere)
+    no_streams = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
+    pid = os.posix_spawn(
+        sys.executable, arguments, {**environment, "OPENBLAS_NUM_THREADS": "1"}, file_actions=no_streams
+    )
     while not path.exists():
         if os.waitpid(pid, os.WNOHANG)[0]:
             raise RuntimeError(f"the fork server has ended before it served: {arguments}")

@@ -32,11 +32,11 @@ class LastSkipped:
         if not config.getoption("--last-skipped"):
             return
         skipped = set(self._cache.get(KEY, [])) if self._cache else set()
-        again, others = [], []
+        selected, deselected = [], []
         for item in items:
-            (again if {item.nodeid, item.nodeid.partition("::")[0]} & skipped else others).append(item)
-        config.hook.pytest_deselected(items=others)
-        items[:] = again
+            (selected if {item.nodeid, item.nodeid.partition("::")[0]} & skipped else deselected).append(item)
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = selected
 
     def pytest_sessionfinish(self) -> None:
         if self._cache and self._keeps:

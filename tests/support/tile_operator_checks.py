@@ -39,8 +39,8 @@ def sampled(problem: TileOperator, gpu: str, count: int, seed: int = 1) -> list[
 def sampled_with(problem: TileOperator, gpu: str, count: int, **values: str) -> list[Schedule]:
     """Return some schedules of the stratum of a problem's space that has the given values, such as of ``intrinsic``."""
     space = tile_template(type(problem)).space(problem, device(gpu))
-    wanted = tuple(values[name] for name in space.stratifying)
-    ranks = next(stratum.ranks for stratum in space.strata if stratum.values == wanted)
+    stratum_values = tuple(values[name] for name in space.stratifying)
+    ranks = next(stratum.ranks for stratum in space.strata if stratum.values == stratum_values)
     drawn = draw_ranks(len(ranks), count, 1, False)
     return space.schedules(space.unrank([ranks[int(at)] for at in drawn]))
 
@@ -61,9 +61,9 @@ def kernel_of(problem: TileOperator, gpu: str, schedule: Schedule) -> GeneratedK
 def interpreted(problem: TileOperator, seed: int) -> bool:
     """Return True if the interpreter of tile programs agrees with the reference within its own bound."""
     inputs = problem.random_inputs(seed)
-    wanted = problem.reference(inputs)
+    reference = problem.reference(inputs)
     values, bounds = problem.interpreted(inputs)
-    for name, value in wanted.items():
+    for name, value in reference.items():
         found, bound = values[name].reshape(value.shape), bounds[name].reshape(value.shape)
         with np.errstate(invalid="ignore"):
             near = np.abs(found - value) <= bound

@@ -71,7 +71,7 @@ def attention(kind: str = "f16", **changes: int | str) -> Values:
     } | changes  # fmt: skip
 
 
-def made(place: str | Program) -> Program:
+def program_at(place: str | Program) -> Program:
     return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
 
 

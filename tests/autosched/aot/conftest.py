@@ -50,10 +50,10 @@ class Export:
         return next(e["problem"] for e in entries if json.loads(e["provenance"]["problem"]) == problem.to_json())
 
 
-def chosen(problem: Problem, name: str, of: str, **wanted: int | str) -> Schedule:
+def chosen(problem: Problem, name: str, of: str, **values: int | str) -> Schedule:
     """Return the first schedule of a fixed sample that has these values."""
     space = template(name).space(problem, device(of))
-    return next(s for s in space.sample(4000, 0) if all(s[parameter] == value for parameter, value in wanted.items()))
+    return next(s for s in space.sample(4000, 0) if all(s[parameter] == value for parameter, value in values.items()))
 
 
 @pytest.fixture(scope="session")

@@ -84,7 +84,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
 
 
 @cache
-def made(name: str) -> tuple[Matmul, GeneratedKernel]:
+def generated_case(name: str) -> tuple[Matmul, GeneratedKernel]:
     chip, problem, kind, values = CASES[name]
     return problem, generate(problem, Schedule.from_json(kind, values), device(chip))
 
@@ -94,7 +94,7 @@ def made(name: str) -> tuple[Matmul, GeneratedKernel]:
 @pytest.mark.parametrize("name", representative(CASES, *list(CASES)[:4]))
 def test_kernels_compile_and_match_the_reference(name: str, nightly: bool) -> None:
     """Compile for the device, and emulate the PTX with random and with provoking inputs."""
-    problem, kernel = made(name)
+    problem, kernel = generated_case(name)
     result = shared_pool().compile(kernel, device(CASES[name][0]).arch)
     assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
     stress = [case.inputs for case in problem.stress_inputs(1)]
@@ -150,7 +150,7 @@ FAULTS = (
     "fault", representative(FAULTS, *(fault.name for fault in FAULTS[:2])), ids=lambda fault: fault.name
 )
 def test_planted_faults_are_found(fault: Fault) -> None:
-    problem, kernel = made(fault.case)
+    problem, kernel = generated_case(fault.case)
     wrong = dataclasses.replace(kernel, headers=edited(kernel.headers, fault.header, fault.old, fault.new))
     inputs = problem.random_inputs(0)
     run = emulate(wrong, inputs)

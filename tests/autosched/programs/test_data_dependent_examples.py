@@ -29,7 +29,7 @@ SIZES = {
 Inputs = Mapping[str, FloatArray]
 
 
-def made(name: str) -> ProgramProblem:
+def example_problem(name: str) -> ProgramProblem:
     return problem(load_program(str(EXAMPLES / f"{name}.py")), **SIZES[name])
 
 
@@ -99,7 +99,7 @@ REFERENCES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_the_interpreter_matches_numpy(name: str) -> None:
-    p = made(name)
+    p = example_problem(name)
     for seed in range(3):
         (values,), (bounds,) = (tuple(of.values()) for of in p.expected(p.random_inputs(seed)))
         assert np.all(np.abs(values - REFERENCES[name](loaded(p, seed))) <= bounds)
@@ -107,7 +107,7 @@ def test_the_interpreter_matches_numpy(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "gpu"), spread(itertools.product(SIZES, ("a100", "h100", "t4", "b200")), 6))
 def test_sampled_schedules(name: str, gpu: str, nightly: bool) -> None:
-    p, target = made(name), device(gpu)
+    p, target = example_problem(name), device(gpu)
     own = template(p.program)
     assert own.why_not(p, target) is None
     for schedule in own.space(p, target).sample(3 if nightly else 1, 1):
@@ -125,7 +125,7 @@ def test_examples_are_short(name: str) -> None:
 
 @pytest.mark.parametrize("name", representative(SIZES, "decode_small_pages", "variable_length"))
 def test_edges_of_lengths_offsets_experts_and_pages(name: str) -> None:
-    p, a100 = made(name), device("a100")
+    p, a100 = example_problem(name), device("a100")
     own, scalars = template(p.program), scalar_inputs(p.usual_trace())
     kernel = own.kernel(p, own.space(p, a100).sample(1, 4)[0], a100)
     tried = set[tuple[str, str]]()

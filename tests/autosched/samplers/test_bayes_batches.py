@@ -36,7 +36,7 @@ def seconds(schedule: Schedule) -> float:
     return 1e-5 * (1 + 0.1 * apart + 0.02 * (schedule["order"] == "row") + 0.01 * schedule.integer("hint"))
 
 
-def made() -> BayesSampler:
+def new_sampler() -> BayesSampler:
     guesses = Estimates(SPACE.encode, lambda s: np.log([seconds(one) * (1 + one.integer("x") / 256) for one in s]))
     return BayesSampler(SPACE, 3, estimates=guesses, settings=SETTINGS)
 
@@ -55,7 +55,7 @@ def searched(sampler: BayesSampler, batches: int) -> list[list[Schedule]]:
 
 
 def test_every_other_proposal_is_of_a_compiled_module_with_a_fast_schedule() -> None:
-    first, *others = searched(made(), 6)
+    first, *others = searched(new_sampler(), 6)
     compiled = {module(schedule) for schedule in first}
     for batch in others:
         siblings = [schedule for schedule in batch if module(schedule) in compiled]
@@ -67,12 +67,12 @@ def test_every_other_proposal_is_of_a_compiled_module_with_a_fast_schedule() -> 
 
 
 def test_batches_repeat() -> None:
-    assert searched(made(), 4) == searched(made(), 4)
+    assert searched(new_sampler(), 4) == searched(new_sampler(), 4)
 
 
 def test_considered_schedules_are_candidates() -> None:
     best = min(SPACE.sample(10**4, 0), key=seconds)
-    sampler = made()
+    sampler = new_sampler()
     sampler.consider([best])
     for schedule in SPACE.sample(40, 5):
         if schedule != best:

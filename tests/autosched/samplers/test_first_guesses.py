@@ -24,11 +24,11 @@ from search_spaces.templates.template import TemplateSet
 class TestAdvised:
     ADVICE = TOY.sample(3, 99)
 
-    def made(self) -> SeededSampler:
+    def new_sampler(self) -> SeededSampler:
         return SeededSampler(BayesSampler(TOY, 1, estimates=toy_estimates(), settings=WHOLE), self.ADVICE, "somebody")
 
     def test_advice_follows_the_first_proposal_one_by_one_or_in_a_batch(self) -> None:
-        single, batch = self.made(), self.made()
+        single, batch = self.new_sampler(), self.new_sampler()
         one_by_one = [s for _ in range(6) for s in single.ask(1)]
         assert one_by_one[1:4] == self.ADVICE == batch.ask(6)[1:4]
         assert [single.proposer(s) for s in one_by_one] == ["bayes", *["somebody"] * 3, "bayes", "bayes"]
@@ -43,12 +43,12 @@ class TestAdvised:
         assert made.proposer(first) == "bayes"
 
     def test_a_later_run_begins_with_the_remaining_advice(self) -> None:
-        made = self.made()
+        made = self.new_sampler()
         made.tell(self.ADVICE[0], ok(1e-6))
         assert made.ask(2) == self.ADVICE[1:]
 
     def test_the_expected_gain_is_finite_for_the_samplers_proposals(self) -> None:
-        made = self.made()
+        made = self.new_sampler()
         for schedule in made.ask(8):
             assert made.expected_gain == math.inf or schedule not in self.ADVICE
             made.tell(schedule, ok(seconds(schedule)))

@@ -18,7 +18,7 @@ def numbers(*shape: int, dtype: Any = None, seed: int = 0) -> Any:
     return made.to(dtype or torch.bfloat16).requires_grad_()
 
 
-def wanted(logits: Any, weights: Any) -> Any:
+def reference_loss(logits: Any, weights: Any) -> Any:
     label = torch.tensor(LABEL)
     return (torch.nn.functional.cross_entropy(logits, label, reduction="none") * weights).sum()
 
@@ -32,7 +32,7 @@ def test_the_gradient_of_logits(dtype: str) -> None:
     loss, _ = torch.ops.autosched.cross_entropy(logits, torch.tensor(LABEL, dtype=torch.int32))
     (loss * weights).sum().backward()
     precise = logits.detach().double().requires_grad_()
-    wanted(precise, weights).backward()
+    reference_loss(precise, weights).backward()
     torch.testing.assert_close(logits.grad.double(), precise.grad, rtol=1e-2, atol=1e-4)
 
 
@@ -45,7 +45,7 @@ def test_the_gradients_of_a_linear_layer(rows: int, monkeypatch: pytest.MonkeyPa
     loss, _ = torch.ops.autosched.linear_cross_entropy(x, w, torch.tensor(LABEL, dtype=torch.int32))
     (loss * weights).sum().backward()
     precise = [tensor.detach().double().requires_grad_() for tensor in (x, w)]
-    wanted(precise[0] @ precise[1].T, weights).backward()
+    reference_loss(precise[0] @ precise[1].T, weights).backward()
     for found, exact in zip((x, w), precise, strict=True):
         assert found.grad.dtype == torch.bfloat16
         torch.testing.assert_close(found.grad.double(), exact.grad, rtol=2e-2, atol=2e-2)

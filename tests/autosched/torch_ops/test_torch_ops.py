@@ -45,21 +45,21 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def drawn(*shape: int, kind: Any = torch.float32, seed: int = 0) -> Any:
+def random_tensor(*shape: int, kind: Any = torch.float32, seed: int = 0) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(kind)
 
 
 CALLS: list[tuple[str, tuple[Any, ...]]] = [
-    ("matmul", (drawn(8, 16), drawn(16, 4))),
-    ("matmul", (drawn(2, 8, 16, kind=torch.float16), drawn(16, 4, kind=torch.float16), None, "gelu")),
+    ("matmul", (random_tensor(8, 16), random_tensor(16, 4))),
+    ("matmul", (random_tensor(2, 8, 16, kind=torch.float16), random_tensor(16, 4, kind=torch.float16), None, "gelu")),
     ("matmul", (torch.ones(8, 16, dtype=torch.int8), torch.ones(16, 4, dtype=torch.int8))),
-    ("matvec", (drawn(3, 16), drawn(5, 16))),
-    ("softmax", (drawn(3, 16),)),
-    ("rmsnorm", (drawn(3, 16, kind=torch.bfloat16), drawn(16, kind=torch.bfloat16), 1e-6)),
-    ("layernorm", (drawn(3, 16), drawn(16), drawn(16))),
-    ("reduce", (drawn(3, 16), "argmax")),
-    ("reduce", (drawn(3, 16), "sum", 0)),
-    ("transpose", (drawn(2, 3, 4),)),
+    ("matvec", (random_tensor(3, 16), random_tensor(5, 16))),
+    ("softmax", (random_tensor(3, 16),)),
+    ("rmsnorm", (random_tensor(3, 16, kind=torch.bfloat16), random_tensor(16, kind=torch.bfloat16), 1e-6)),
+    ("layernorm", (random_tensor(3, 16), random_tensor(16), random_tensor(16))),
+    ("reduce", (random_tensor(3, 16), "argmax")),
+    ("reduce", (random_tensor(3, 16), "sum", 0)),
+    ("transpose", (random_tensor(2, 3, 4),)),
 ]
 
 
@@ -87,7 +87,7 @@ def test_a_gpu_call_runs_our_function(name: str, arguments: tuple[Any, ...], mon
 
 
 def test_results_agree_with_torch() -> None:
-    a, b, bias = drawn(8, 16), drawn(16, 4, seed=1), drawn(4, seed=2)
+    a, b, bias = random_tensor(8, 16), random_tensor(16, 4, seed=1), random_tensor(4, seed=2)
     gelu = torch.nn.functional.gelu(a @ b + bias)
     torch.testing.assert_close(ours.matmul(a, b, bias, activation="gelu"), gelu)
     torch.testing.assert_close(ours.reduce(a, kind="max", axis=0), a.amax(0))
@@ -99,7 +99,11 @@ def test_results_agree_with_torch() -> None:
 
 def test_gradients_agree_with_the_formula() -> None:
     def leaves() -> list[Any]:
-        return [drawn(4, 8).requires_grad_(), drawn(8, 6, seed=1).requires_grad_(), drawn(6, seed=2).requires_grad_()]
+        return [
+            random_tensor(4, 8).requires_grad_(),
+            random_tensor(8, 6, seed=1).requires_grad_(),
+            random_tensor(6, seed=2).requires_grad_(),
+        ]
 
     mine, theirs = leaves(), leaves()
     ours.matmul(*mine, activation="silu").square().sum().backward()
@@ -107,7 +111,7 @@ def test_gradients_agree_with_the_formula() -> None:
     torch.nn.functional.silu(a @ b + bias).square().sum().backward()
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one.grad, other.grad)
-    x, weight = drawn(4, 8).requires_grad_(), drawn(8)
+    x, weight = random_tensor(4, 8).requires_grad_(), random_tensor(8)
     ours.rmsnorm(x, weight).sum().backward()
     assert x.grad is not None and weight.grad is None
 
@@ -116,15 +120,15 @@ def test_compiled_code_calls_the_operators() -> None:
     def block(x: Any, w: Any) -> Any:
         return ours.softmax(ours.matmul(x, w) * 2)
 
-    x, w = drawn(8, 16), drawn(16, 16, seed=1)
+    x, w = random_tensor(8, 16), random_tensor(16, 16, seed=1)
     compiled = torch.compile(block, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x, w), block(x, w))
 
 
 def test_the_emulator_runs_the_chosen_kernels(database: Path) -> None:
-    x, w, bias = (drawn(*shape, kind=torch.bfloat16, seed=3) for shape in ((64, 64), (64, 64), (64,)))
-    rows = drawn(4, 64, kind=torch.float16)
-    few, weight = drawn(4, 64, kind=torch.bfloat16), drawn(64, kind=torch.bfloat16)
+    x, w, bias = (random_tensor(*shape, kind=torch.bfloat16, seed=3) for shape in ((64, 64), (64, 64), (64,)))
+    rows = random_tensor(4, 64, kind=torch.float16)
+    few, weight = random_tensor(4, 64, kind=torch.bfloat16), random_tensor(64, kind=torch.bfloat16)
     with ours.emulated(database):
         product = ours.matmul(x, w.T, bias)
         soft = ours.softmax(rows)
@@ -133,13 +137,13 @@ def test_the_emulator_runs_the_chosen_kernels(database: Path) -> None:
     torch.testing.assert_close(soft, ours.softmax(rows), rtol=1e-2, atol=1e-4)
     torch.testing.assert_close(normed, ours.rmsnorm(few, weight, eps=1e-6), rtol=2e-2, atol=2e-2)
     with ours.emulated(database), pytest.raises(ValueError, match="dense"):
-        ours.softmax(drawn(8, 64)[:, ::2])
+        ours.softmax(random_tensor(8, 64)[:, ::2])
 
 
 def test_patch_runs_tuned_calls_and_reports_why_others_are_not(database: Path) -> None:
     layer = torch.nn.Linear(64, 64, dtype=torch.bfloat16)
-    x = drawn(64, 64, kind=torch.bfloat16)
-    rows = drawn(4, 64, kind=torch.float16)
+    x = random_tensor(64, 64, kind=torch.bfloat16)
+    rows = random_tensor(4, 64, kind=torch.float16)
     wanted = layer(x)
     try:
         with ours.patch(database, "h200") as calls:
@@ -147,10 +151,10 @@ def test_patch_runs_tuned_calls_and_reports_why_others_are_not(database: Path) -
                 torch.testing.assert_close(layer(x), wanted, rtol=2e-2, atol=2e-2)
             torch.nn.functional.softmax(rows, -1)
             torch.softmax(rows, 0)
-            torch.mm(drawn(8, 8), drawn(8, 8))
-            torch.mm(drawn(8, 8), drawn(8, 8), out=torch.empty(8, 8))
-            torch.matmul(drawn(8), drawn(8))
-            assert (drawn(8, 8) + 1).shape == (8, 8)
+            torch.mm(random_tensor(8, 8), random_tensor(8, 8))
+            torch.mm(random_tensor(8, 8), random_tensor(8, 8), out=torch.empty(8, 8))
+            torch.matmul(random_tensor(8), random_tensor(8))
+            assert (random_tensor(8, 8) + 1).shape == (8, 8)
     finally:
         functions.use(None)
     assert calls.hits[LINEAR.key()] == 3

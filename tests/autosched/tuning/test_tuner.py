@@ -204,13 +204,13 @@ class TestResume:
         assert len(set(keys)) == len(keys) == 32
 
     def test_a_stopped_run_resumes_identically(self, tmp_path: Path) -> None:
-        def made() -> Sampler:
+        def new_sampler() -> Sampler:
             return sampler("random", SPACE, seed=5)
 
         with Store.open(tmp_path / "whole") as whole, Store.open(tmp_path / "parts") as parts:
-            tuned(whole, 32, made=made(), out=1)
-            tuned(parts, 12, made=made(), out=1)
-            tuned(parts, 20, made=made(), out=1)
+            tuned(whole, 32, made=new_sampler(), out=1)
+            tuned(parts, 12, made=new_sampler(), out=1)
+            tuned(parts, 20, made=new_sampler(), out=1)
             assert [r.schedule for r in whole.trials()] == [r.schedule for r in parts.trials()]
 
     def test_the_model_is_restored_with_the_trials(self, store: Store) -> None:
@@ -224,15 +224,15 @@ class TestResume:
             trained.append(len(rows))
             return Flat()
 
-        def made() -> Sampler:
+        def new_sampler() -> Sampler:
             return EvolutionSampler(
                 SPACE, 1, fit=fit, settings=EvolutionSettings(warmup=6, population=16, generations=1)
             )
 
-        tuned(store, 40, made=made())
+        tuned(store, 40, made=new_sampler())
         assert trained and trained[-1] >= 10, "the model was trained on all except the last batches"
         trained.clear()
-        tuned(store, 4, made=made())
+        tuned(store, 4, made=new_sampler())
         assert trained[0] >= 28, "the first proposals of the second run come from a model of the first run's trials"
 
     def test_earlier_trials_are_counted_and_their_best_is_shown_first(self, store: Store) -> None:

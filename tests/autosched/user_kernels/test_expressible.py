@@ -214,7 +214,7 @@ def test_inputs_from_functions_and_files_of_the_wrong_kind(tmp_path: Path) -> No
     def ramp(n: int, seed: int) -> Any:
         return np.arange(n) + seed
 
-    def given(fill: Any) -> KernelSpec:
+    def kernel_with_fill(fill: Any) -> KernelSpec:
         return constant_kernel(array("coefficients", "constant", shape="4", fill=fill), name="poly_fill")
 
     problem = constant_kernel(array("coefficients", "constant", shape="n", fill={"python": ramp})).problem()
@@ -225,10 +225,10 @@ def test_inputs_from_functions_and_files_of_the_wrong_kind(tmp_path: Path) -> No
     (tmp_path / "short.npy").write_bytes(b"\x93NUMPY")
     for name, said in (("five", r"has the shape \(5,\)"), ("texts", "not numbers"), ("short", "not a .npy file")):
         with pytest.raises(KernelFileError, match=said):
-            given({"file": str(tmp_path / f"{name}.npy")}).problem().random_inputs(0)
+            kernel_with_fill({"file": str(tmp_path / f"{name}.npy")}).problem().random_inputs(0)
     with pytest.raises(KernelFileError, match="float64 numbers that f32 cannot represent"):
-        given({"array": np.array([1e300, 0, 0, 0])}).problem().random_inputs(0)
-    given({"file": str(tmp_path / "fine.npy")}).problem().random_inputs(0)
+        kernel_with_fill({"array": np.array([1e300, 0, 0, 0])}).problem().random_inputs(0)
+    kernel_with_fill({"file": str(tmp_path / "fine.npy")}).problem().random_inputs(0)
 
 
 def test_an_entry_may_be_in_an_included_source_file(tmp_path: Path) -> None:

@@ -142,21 +142,25 @@ def test_check_accepts_a_current_verification(database: Path) -> None:
 def test_verify_compares_renews_and_stores_verifications(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["verify", "softmax", "--rows", "4", "--columns", "40", "--db", str(database), "--sample", "1", "--json"]
 
-    def said() -> object:
+    def stored_result() -> object:
         assert main(command) == 0
         return json.loads(capsys.readouterr().out)["candidates"][0]["stored_verification"]
 
     before = verification_of(database)
-    assert said() == {"before": "", "now": "holds", "why": ""} and verification_of(database) == before
+    assert stored_result() == {"before": "", "now": "holds", "why": ""} and verification_of(database) == before
     changed(database, ptx="0" * 64)
-    assert said() == {"before": "its kernel now compiles to different PTX", "now": "renewed", "why": ""}
+    assert stored_result() == {
+        "before": "its kernel now compiles to different PTX",
+        "now": "renewed",
+        "why": "",
+    }
     assert verification_of(database)["ptx"] == before["ptx"] and verification_of(database)["depth"] == "quick"
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET verification = NULL")
-    assert said() == {"before": stored.ABSENT, "now": "stored", "why": ""}
+    assert stored_result() == {"before": stored.ABSENT, "now": "stored", "why": ""}
     with Store.open(database) as store, store.writing() as connection:
         connection.exec_driver_sql("UPDATE trials SET kernel_digest = 'other', verification = NULL")
-    now = said()
+    now = stored_result()
     assert isinstance(now, dict) and now["now"] == "not stored" and "has changed" in now["why"]
 
 

@@ -161,15 +161,15 @@ def test_compilers_and_the_gpu_work_at_the_same_time() -> None:
 def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> None:
     table, costs = read_table(folder / "small.json.gz"), Costs(compile=1.0, measure=0.1)
 
-    def made() -> Searcher:
+    def new_searcher() -> Searcher:
         return Searcher(table, table.space(), "random", cores, costs, 0)
 
-    alone, evaluations = search_clock.stream(made(), InFlightLimit(most=1), costs)
+    alone, evaluations = search_clock.stream(new_searcher(), InFlightLimit(most=1), costs)
     assert alone == pytest.approx(1.1 * evaluations, rel=0.1) and evaluations <= 60
-    several, same = search_clock.stream(made(), InFlightLimit(compilers=cores), costs)
+    several, same = search_clock.stream(new_searcher(), InFlightLimit(compilers=cores), costs)
     assert same == evaluations  # random draws do not depend on known results
     assert several < alone / min(cores, 5) * 1.5
-    by_four, told = search_clock.batches(made(), 4)
+    by_four, told = search_clock.batches(new_searcher(), 4)
     assert told == evaluations and by_four >= several * 0.9
 
 

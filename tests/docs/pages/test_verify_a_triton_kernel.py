@@ -23,7 +23,7 @@ FAULTS, REPORT = re.findall(r"```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
 MASK = "mask=i <= columns"
 
 
-def shown(expected: str, printed: list[str]) -> bool:
+def is_printed(expected: str, printed: list[str]) -> bool:
     """Return True if a line was printed, ``...`` standing for any text."""
     pattern = ".*".join(re.escape(part) for part in expected.split("..."))
     return any(re.search(pattern, line) for line in printed)
@@ -37,14 +37,14 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     assert main(["verify", "softmax.py", "--device", "h100"]) == 1
     printed = capsys.readouterr().out.splitlines()
     for line in FAULTS.splitlines():
-        assert shown(line, printed), (line, printed)
+        assert is_printed(line, printed), (line, printed)
 
     path.write_text(PROGRAM.replace(MASK, "mask=i < columns"))
     assert main(["verify", "softmax.py", "--device", "h100"]) == 0
     printed = capsys.readouterr().out.splitlines()
     for line in REPORT.splitlines():
         expected = re.sub(r"\d+ exact, .* not supported", "...", line)  # output differs between versions of Triton
-        assert shown(expected, printed), (line, printed)
+        assert is_printed(expected, printed), (line, printed)
 
     monkeypatch.syspath_prepend(tmp_path)
     program = tmp_path / "in_python.py"

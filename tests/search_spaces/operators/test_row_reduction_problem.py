@@ -66,19 +66,19 @@ def test_a_single_column_has_no_variance() -> None:
 
 
 def test_options_of_the_command_line_make_the_problems() -> None:
-    def made(name: str, **given: object) -> object:
+    def problem_of(name: str, **given: object) -> object:
         row = operator(name)
         return row.make(**{o.field: o.default for o in row.options} | {"rows": 3, "columns": 4} | given)
 
-    assert made("softmax", dtype="bf16") == Softmax(3, 4, dtype="bf16", out="bf16") == Softmax(3, 4, dtype="bf16")
-    assert made("softmax", out="f32") == Softmax(3, 4, out="f32")
-    assert made("rmsnorm", eps=1e-6) == RmsNorm(3, 4, eps=1e-6)
-    assert made("layernorm") == LayerNorm(3, 4, eps=1e-5)
-    assert made("reduce", kind="argmax", dtype="f32") == Reduce(3, 4, dtype="f32", out="u32", kind="argmax")
+    assert problem_of("softmax", dtype="bf16") == Softmax(3, 4, dtype="bf16", out="bf16") == Softmax(3, 4, dtype="bf16")
+    assert problem_of("softmax", out="f32") == Softmax(3, 4, out="f32")
+    assert problem_of("rmsnorm", eps=1e-6) == RmsNorm(3, 4, eps=1e-6)
+    assert problem_of("layernorm") == LayerNorm(3, 4, eps=1e-5)
+    assert problem_of("reduce", kind="argmax", dtype="f32") == Reduce(3, 4, dtype="f32", out="u32", kind="argmax")
     assert Reduce(3, 4, kind="argmax").out == "u32"
-    assert made("reduce", axis="column", reduction_size=3) == Reduce(3, 4, axis="column", reduction_size=3)
+    assert problem_of("reduce", axis="column", reduction_size=3) == Reduce(3, 4, axis="column", reduction_size=3)
     with pytest.raises(ValueError, match="eps must be a number, not 'small'"):
-        made("rmsnorm", eps="small")
+        problem_of("rmsnorm", eps="small")
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,13 @@ def set_twice(p: Builder, x: Array, out: Array) -> None:
     p.store(state, p.window(out, (i, 0), (32, 8)))
 
 
-def made(function: Callable[[Builder, Array, Array], None]) -> Program:
+def as_program(function: Callable[[Builder, Array, Array], None]) -> Program:
     return program(x=Input("m n", "f32"), out=Output("m n", "f32"))(function)
 
 
 @pytest.mark.parametrize("function", [both_axes, converted_column, set_twice])
 def test_every_schedule_is_right(function: Callable[[Builder, Array, Array], None]) -> None:
-    p = problem(made(function), m=96, n=8)
+    p = problem(as_program(function), m=96, n=8)
     inference = choices_of(p).first
     for id_, spread in inference.natural.items():
         assert spread.shape == inference.definitions[id_].result.shape

@@ -234,15 +234,15 @@ class Function:
         first = slots.data.offset
         rows = slots.data.memory[first : first + int(copies) * int(stride)].reshape(int(copies), int(stride))
         inside, behind = rows[:, : int(size)], rows[:, int(size) :]
-        wanted = {1: expected.host().reshape(-1).view(np.uint8), 2: 0}.get(int(mode))
-        wrong = np.zeros(1) if wanted is None else inside != wanted
+        correct = {1: expected.host().reshape(-1).view(np.uint8), 2: 0}.get(int(mode))
+        wrong = np.zeros(1) if correct is None else inside != correct
         report.host()[0] += np.uint64(wrong.sum())
         report.host()[2] += np.uint64((behind != int(guard)).sum())
 
-    def check_output(self, found, wanted, allowed, count, report):
+    def check_output(self, found, expected, allowed, count, report):
         limit = allowed.host().reshape(-1)
         with np.errstate(invalid="ignore"):
-            error = np.abs(found.host().astype(np.float64) - wanted.host()).reshape(-1)
+            error = np.abs(found.host().astype(np.float64) - expected.host()).reshape(-1)
             bad = ~(error <= limit) | ((error > 0) & np.isinf(limit))
             ratio = np.nan_to_num(error / limit, nan=np.inf)
         answer = report.host()

@@ -61,8 +61,8 @@ class ForeignKernel:
         if not done.ok:
             return done, False
         arrays = [k for k, a in enumerate(given) if isinstance(a, np.ndarray)]
-        mine = done.arrays[arrays.index(self.output)]
-        return done, bool(np.allclose(mine, self.expected(given), rtol=1e-4, atol=1e-4))
+        output = done.arrays[arrays.index(self.output)]
+        return done, bool(np.allclose(output, self.expected(given), rtol=1e-4, atol=1e-4))
 
     def broken(self, fault: tuple[str, str, str]) -> str:
         _, old, new = fault

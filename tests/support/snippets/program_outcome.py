@@ -18,9 +18,9 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, inputs: Mapping[str, Arr
     run = emulate(kernel, inputs, time_limit=60.0)
     if run.status != "ok":
         return str(run.status)
-    wanted, bounds = p.expected(inputs)
+    expected, bounds = p.expected(inputs)
     types = {o.name: o.dtype for o in p.operands()}
-    for name, values in wanted.items():
+    for name, values in expected.items():
         found = types[name].load(run.outputs[name])
         with np.errstate(invalid="ignore"):
             near = np.abs(found - values) <= bounds[name]

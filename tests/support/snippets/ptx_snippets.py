@@ -176,9 +176,9 @@ def disagreements(snippets: Sequence[Snippet], operands: Sequence[Sequence[int]]
         wrong = []
         for given, got in zip(operands, row, strict=True):
             masked = [x & m if m > 1 else int(x != 0) for x, m in zip(given, masks, strict=False)]
-            wanted = snippet.reference(*masked) & (2 ** (8 * BYTES.get(snippet.to, 8)) - 1)
-            if int(got) != wanted:
+            expected = snippet.reference(*masked) & (2 ** (8 * BYTES.get(snippet.to, 8)) - 1)
+            if int(got) != expected:
                 shown = ", ".join(f"{x:#x}" for x in masked)
-                wrong.append(f"{snippet.text} of {shown}: {int(got):#x}, not {wanted:#x}")
+                wrong.append(f"{snippet.text} of {shown}: {int(got):#x}, not {expected:#x}")
         found += wrong[:3]
     return found

@@ -92,17 +92,17 @@ OF_IT = ["db", "threshold", "transpose", "--rows", "64", "--columns", "64", "--d
 def test_a_threshold_is_set_and_removed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(here / "a.db")
 
-    def kept() -> object:
+    def stored_threshold() -> object:
         capsys.readouterr()
         assert run([*OF_IT, "--json"]) == 0
         return json.loads(capsys.readouterr().out)["threshold"]
 
     assert run(OF_IT) == 0
-    assert "no thresholds of its own" in capsys.readouterr().out and kept() is None
+    assert "no thresholds of its own" in capsys.readouterr().out and stored_threshold() is None
     assert run([*OF_IT, "--max-slowdown", "5%", "--note", "bound by latency, noisy"]) == 0
     assert "allowed slowdown" in capsys.readouterr().out
     assert run([*OF_IT, "--floor", "2.5", "--device", "h200"]) == 0
-    assert kept() == {
+    assert stored_threshold() == {
         "max_slowdown": 0.05,
         "floor_seconds": pytest.approx(2.5e-6),
         "noise": None,
@@ -111,7 +111,7 @@ def test_a_threshold_is_set_and_removed(here: Path, capsys: pytest.CaptureFixtur
     with Store.open(here / "a.db", create=False) as store:
         (entry,) = entries(store, SlowdownLimits())
     assert isinstance(entry, CheckedEntry) and entry.limits.max_slowdown == 0.05, "check holds it to that"
-    assert run([*OF_IT, "--forget"]) == 0 and kept() is None
+    assert run([*OF_IT, "--forget"]) == 0 and stored_threshold() is None
 
 
 def test_a_threshold_of_a_users_kernel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,20 +176,20 @@ def test_invalid_input_is_rejected_in_one_line(
 def test_arrays_are_read_from_text() -> None:
     rng = np.random.default_rng(0)
 
-    def made(text: str) -> np.ndarray:  # type: ignore[type-arg]
+    def array_of(text: str) -> np.ndarray:  # type: ignore[type-arg]
         return read_argument(text, rng, "--argument")[0]  # type: ignore[no-any-return]
 
-    assert made("zeros f32[2,3]").tolist() == [[0.0] * 3] * 2
-    assert made("range i32[4]").tolist() == [0, 1, 2, 3]
-    assert made("fill=7 u8[2]").tolist() == [7, 7]
-    assert made("ones f16[2]").dtype == np.float16
-    assert made("f32[100]").std() > 0.5
-    assert [made(text) for text in ("1e30", "-inf", "0x10", "9" * 30)] == [1e30, -np.inf, 16, 10**30 - 1]
+    assert array_of("zeros f32[2,3]").tolist() == [[0.0] * 3] * 2
+    assert array_of("range i32[4]").tolist() == [0, 1, 2, 3]
+    assert array_of("fill=7 u8[2]").tolist() == [7, 7]
+    assert array_of("ones f16[2]").dtype == np.float16
+    assert array_of("f32[100]").std() > 0.5
+    assert [array_of(text) for text in ("1e30", "-inf", "0x10", "9" * 30)] == [1e30, -np.inf, 16, 10**30 - 1]
     assert read_argument("out f32[4]", rng, "--argument")[1] is True
     assert read_argument("null", rng, "--argument") == (None, False)
     assert read_argument("0x10", rng, "--argument") == (16, False)
     with pytest.raises(InputError, match="fill"):
-        made("fill=x f32[2]")
+        array_of("fill=x f32[2]")
 
 
 WAITS_FOR_THE_LAUNCH_BEFORE = (

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from random_programs import random_loops, random_program
 from random_schedules import random_start
-from wgmma_schedules import ATTENTION, CAUSAL, GEMM, H100, attention, boxes, gemm, legal, made, scaled_rows
+from wgmma_schedules import ATTENTION, CAUSAL, GEMM, H100, attention, boxes, gemm, legal, program_at, scaled_rows
 
 from autosched.programs.loading import problem
 from measurements.emulator import emulate
@@ -33,7 +33,7 @@ KERNELS = {
 
 def kernel_of(name: str) -> tuple[ProgramProblem, GeneratedKernel]:
     place, sizes, values = KERNELS[name]
-    p = problem(made(place), **sizes)
+    p = problem(program_at(place), **sizes)
     return p, template(p.program).kernel(p, legal(p, values), H100)
 
 

@@ -111,7 +111,7 @@ def gemm(**changes: int | str) -> Values:
     } | changes  # fmt: skip
 
 
-def made(place: str | Program) -> Program:
+def program_at(place: str | Program) -> Program:
     return load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
 
 
@@ -147,7 +147,7 @@ def check(p: ProgramProblem, kernel: GeneratedKernel) -> None:
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )  # fmt: skip
 def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
-    p = problem(made(place), **sizes)
+    p = problem(program_at(place), **sizes)
     schedule = filled(p, values, A100)
     assert template(p.program).space(p, A100).valid.explain(schedule) == []
     assert describe.values(p, schedule.values)
@@ -175,7 +175,7 @@ def test_sampled_schedules_are_right(seed: int) -> None:
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )
 def test_unsupported_fragment_uses_are_rejected(place: str | Program, sizes: dict[str, int], reason: str) -> None:
-    p = problem(made(place), **sizes)
+    p = problem(program_at(place), **sizes)
     valid = template(p.program).space(p, A100).valid
     told = valid.explain(Schedule.from_json(p.program.name, dict(valid.sample(1, 1)[0].values) | {"intrinsic": F16}))
     assert any(reason in str(t) for t in told), told
@@ -192,7 +192,7 @@ def test_unsupported_fragment_uses_are_rejected(place: str | Program, sizes: dic
     ],
 )
 def test_planted_faults_are_reported(old: str, new: str) -> None:
-    p = problem(made("gemm_relu.py"), m=128, n=64, k=96)
+    p = problem(program_at("gemm_relu.py"), m=128, n=64, k=96)
     kernel = template(p.program).kernel(p, filled(p, gemm(), A100), A100)
     header, texts = "autosched/tile/opaque.cuh", dict(kernel.headers.files)
     assert old in texts[header]
@@ -202,14 +202,14 @@ def test_planted_faults_are_reported(old: str, new: str) -> None:
 
 
 def test_wmma_is_pruned_in_favour_of_mma_sync() -> None:
-    p = problem(made("gemm_relu.py"), m=256, n=256, k=256)
+    p = problem(program_at("gemm_relu.py"), m=256, n=256, k=256)
     space = template(p.program).space(p, A100)
     assert {s.text("intrinsic") for s in space.valid.sample(200, 1)} == {F16, "mma_m16n8k16_f16"}
     assert {s.text("intrinsic") for s in space.sample(200, 1)} == {"mma_m16n8k16_f16"}
 
 
 def test_counts_have_the_way_through_shared_memory() -> None:
-    p = problem(made("gemm_relu.py"), m=4096, n=4096, k=4096)
+    p = problem(program_at("gemm_relu.py"), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
     names = F16, "mma_m16n8k16_f16"
     by_wmma, by_mma = (counts(p, space.config(filled(p, gemm(intrinsic=name), A100)), A100) for name in names)
@@ -234,7 +234,7 @@ def test_the_main_loop_is_the_hand_written_templates() -> None:
             "batch_mapping": "outer", **common,
         },
     )  # fmt: skip
-    p = problem(made("gemm_relu.py"), m=size, n=size, k=size)
+    p = problem(program_at("gemm_relu.py"), m=size, n=size, k=size)
     hand = Matmul(m=size, n=size, k=size, a="f16", out="f16", epilogue="bias+relu")
     kernels = (
         template(p.program).kernel(p, filled(p, gemm(**tiles, **common), A100), A100),

@@ -287,18 +287,18 @@ def test_verify_ptx_in_other_orders_and_several_times(tmp_path: Path, capsys: py
     (tmp_path / "tickets.cu").write_text(TICKETS)
     verify = ["verify", str(tmp_path / "tickets.cu"), "--argument", "out i32[3]", "--grid", "3"]
 
-    def said(*more: str) -> tuple[int, tuple[Any, ...], set[str]]:
+    def outcome_of(*more: str) -> tuple[int, tuple[Any, ...], set[str]]:
         status = main([*verify, "--block", "128", "--json", *more])
         document = json.loads(capsys.readouterr().out)
         launch = tuple(document[key] for key in ("order", "turns", "launches"))
         return status, launch, {f["kind"] for f in document["findings"]} & {"trap"}
 
-    assert said() == (1, ("ascending", 0, 1), {"trap"})  # once more in a random order
-    assert said("--perturb", "--order", "ascending") == (0, ("ascending", 0, 1), set())
-    assert said("--launches", "2", "--order", "ascending") == (1, ("ascending", 0, 2), {"trap"})
+    assert outcome_of() == (1, ("ascending", 0, 1), {"trap"})  # once more in a random order
+    assert outcome_of("--perturb", "--order", "ascending") == (0, ("ascending", 0, 1), set())
+    assert outcome_of("--launches", "2", "--order", "ascending") == (1, ("ascending", 0, 2), {"trap"})
     for order in ("descending", "interleaved"):
-        assert said("--order", order) == (1, (order, 0, 1), {"trap"})
-    assert any(said("--turns", str(seed))[0] == 1 for seed in range(1, 5))
+        assert outcome_of("--order", order) == (1, (order, 0, 1), {"trap"})
+    assert any(outcome_of("--turns", str(seed))[0] == 1 for seed in range(1, 5))
 
 
 FLAG = """extern "C" __global__ void flag(int* done) {

@@ -54,7 +54,7 @@ class Site:
     def compiled(self) -> list[str]:
         return sorted(self.log.read_text().split()) if self.log.exists() else []
 
-    def kept(self) -> list[Path]:
+    def object_files(self) -> list[Path]:
         return sorted((self.cache / "emulator").glob("*.o"))
 
 
@@ -87,13 +87,13 @@ def test_an_interrupted_build_resumes(site: Site, how: signal.Signals) -> None:
     slow = Path(f"{site.log}.slow")
     slow.touch()
     process = site.start()
-    while len(site.kept()) < 2:
+    while len(site.object_files()) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.send_signal(how)
     process.communicate(timeout=60)
     assert process.returncode != 0
-    kept = site.kept()
+    kept = site.object_files()
     assert len(kept) == 2 and all(intact(path) for path in kept)
     slow.unlink()
     site.log = site.log.with_name("log of the next")  # compilers of a killed process may still write to the first
@@ -118,7 +118,7 @@ def test_a_waiting_process_takes_over_from_a_killed_one(site: Site) -> None:
     slow = Path(f"{site.log}.slow")
     slow.touch()
     first = site.start()
-    while len(site.kept()) < 2:
+    while len(site.object_files()) < 2:
         assert first.poll() is None, first.communicate()
         time.sleep(0.01)
     second = site.start()
@@ -129,7 +129,7 @@ def test_a_waiting_process_takes_over_from_a_killed_one(site: Site) -> None:
     first.communicate(timeout=60)
     assert second.wait(60) == 0
     second.communicate()
-    assert all(intact(path) for path in site.kept()) and len(site.kept()) == 4
+    assert all(intact(path) for path in site.object_files()) and len(site.object_files()) == 4
 
 
 def test_progress_goes_to_stderr_and_only_while_something_is_compiled(site: Site) -> None:
@@ -163,7 +163,7 @@ def test_a_damaged_object_is_compiled_again(site: Site, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(build, "RUNTIME", site.runtime)
     build.runner().unlink()
-    damaged = site.kept()[0]
+    damaged = site.object_files()[0]
     damaged.write_bytes(b"?" + damaged.read_bytes()[1:])
     site.log.unlink()
     build.runner()

@@ -78,11 +78,11 @@ def test_kernels_of_each_front_end_are_verified(
     np.save(expected, np.arange(100, dtype=np.float32) + 2)
     command = ["verify", str(file), "--grid", grid, "--block", block]
 
-    def given(last: str) -> list[str]:
+    def options_of(last: str) -> list[str]:
         return [word for argument in arguments(kind, last) for word in ("-a", argument)]
 
-    assert main([*command, *given("out f32[100]"), "--expect", f"{out}={expected}"]) == 0, capsys.readouterr()
-    assert main([*command, *given("out f32[96]")]) == 1
+    assert main([*command, *options_of("out f32[100]"), "--expect", f"{out}={expected}"]) == 0, capsys.readouterr()
+    assert main([*command, *options_of("out f32[96]")]) == 1
     assert "out_of_bounds_global" in capsys.readouterr().out
 
 

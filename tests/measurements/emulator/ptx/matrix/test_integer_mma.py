@@ -71,7 +71,7 @@ ALL = [
 ]
 
 
-def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
+def random_matrix(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
     """Draw values of the type, the lowest and highest more often; a row and a column have only the lowest."""
     bits = BITS[kind]
     low = -(2 ** (bits - 1)) if kind.startswith("s") else 0
@@ -134,7 +134,7 @@ def test_every_integer_mma_matches_numpy() -> None:
     expected = []
     for mma in ALL:
         m, n, k = mma.shape
-        a, b = drawn(mma.a, (m, k), rng), drawn(mma.b, (k, n), rng)
+        a, b = random_matrix(mma.a, (m, k), rng), random_matrix(mma.b, (k, n), rng)
         c = rng.integers(-(10**6), 10**6, (m, n))
         c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums exceed 32 bits
         expected.append(mma(a, b, c))

@@ -151,7 +151,7 @@ def of_lane(mma: SparseMma, lane: int) -> tuple[list[tuple[int, int]], list[tupl
     return a, b, [(row, 2 * within + i) for row in rows for i in range(2)]
 
 
-def drawn(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Numbers:
+def random_matrix(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Numbers:
     if kind in FLOATS:
         return rng.integers(-3, 4, shape).astype(np.float64)
     low = -(2 ** (BITS[kind] - 1)) if kind.startswith("s") else 0
@@ -192,7 +192,7 @@ def test_every_sparse_mma_matches_numpy() -> None:
     words, expected = [], []
     for mma in ALL:
         columns, fields = kept_of(mma, rng)
-        kept, b = drawn(mma.a, (16, mma.k // 2), rng), drawn(mma.b, (mma.k, 8), rng)
+        kept, b = random_matrix(mma.a, (16, mma.k // 2), rng), random_matrix(mma.b, (mma.k, 8), rng)
         c = rng.integers(-50, 51, (16, 8)).astype(np.float64)
         if mma.out == "s32":
             c[0], c[-1] = MOST - 3, -MOST - 1 + 3  # sums exceed 32 bits

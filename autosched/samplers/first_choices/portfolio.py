@@ -101,7 +101,7 @@ def _best_of_model(space: SearchSpace, estimates: Estimates) -> list[Schedule]:
         _cross(space, seen, rng, _SLOWEST_PARENT, _GENERATIONS)
         descended(space, seen, _leaders(_fast(seen, _SLOWEST_PARENT)))
         _cross(space, seen, rng, _SLOWEST, _LAST_GENERATIONS)
-        for leader in _leaders(_fast(seen, _SLOWEST_CENTRE)):
+        for leader in _leaders(_fast(seen, _SLOWEST_CENTRE))[:SIZE]:
             seen.log_seconds(space.neighbours(leader, _NEIGHBOURS))
     fast = _fast(seen, _SLOWEST)
     return list(dict.fromkeys([*_leaders(fast), *fast]))

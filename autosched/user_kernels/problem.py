@@ -19,8 +19,8 @@ from autosched.user_kernels.lowering import lower, operand
 from autosched.user_kernels.user_functions import call
 from measurements.emulator import emulate
 from measurements.files.npy import open_npy
-from measurements.trials.comparison import magnitudes
-from measurements.trials.tolerance import checked_tolerance, root_mean_square
+from measurements.trials.comparison import magnitudes, root_mean_square
+from measurements.trials.tolerance import checked_tolerance
 from search_spaces.arrays import Array, FloatArray
 from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import Operand

@@ -259,6 +259,13 @@ def magnitudes(wanted: FloatArray, rounded_to: DType) -> FloatArray:
     return np.minimum(np.abs(wanted), rounded_to.overflow)
 
 
+def root_mean_square(values: FloatArray) -> float:
+    """Return the root mean square of the finite values, whose squares may overflow; 0 without any."""
+    sizes = np.abs(values[np.isfinite(values)]).astype(np.float64)
+    most = float(sizes.max(initial=0.0))
+    return most * math.sqrt(float(np.mean(np.square(sizes / most)))) if most else 0.0
+
+
 def error_text(
     name: str,
     where: tuple[int, ...],

@@ -9,10 +9,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from search_spaces.arrays import FloatArray
-
 
 class ToleranceError(ValueError):
     """An invalid tolerance. The message is one line."""
@@ -47,10 +43,3 @@ def check_tolerances(tolerances: Sequence[Any] | None) -> None:
         raise ToleranceError(f"invalid tolerance {str(tolerances)[:60]}: write (relative, absolute)")
     for value, kind in zip(tolerances, ("relative", "absolute"), strict=True):
         checked_tolerance(value, f"{kind} tolerance")
-
-
-def root_mean_square(values: FloatArray) -> float:
-    """Return the root mean square of the finite values, whose squares may overflow; 0 without any."""
-    sizes = np.abs(values[np.isfinite(values)]).astype(np.float64)
-    most = float(sizes.max(initial=0.0))
-    return most * math.sqrt(float(np.mean(np.square(sizes / most)))) if most else 0.0

@@ -13,8 +13,7 @@ from autosched.triton.tuning.compiling.candidate import CompiledCandidate
 from measurements.emulator import Emulation
 from measurements.emulator.findings import WrittenElements
 from measurements.emulator.memory import Flags
-from measurements.trials.comparison import magnitudes
-from measurements.trials.tolerance import root_mean_square
+from measurements.trials.comparison import magnitudes, root_mean_square
 from search_spaces.arrays import Array, BoolArray, FloatArray
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 

@@ -40,9 +40,16 @@ def read_json(path: str | Path, most: int, **hooks: Any) -> Any:
 
     Raises ValueError, with the reason but without the path, also for a document that is nested too deeply; and OSError.
     """
-    content = read_bounded(path, most, regular=True)
+    return parse_json(read_bounded(path, most, regular=True).decode("utf-8"), **hooks)
+
+
+def parse_json(text: str | bytes, **hooks: Any) -> Any:
+    """Return the JSON document in a text. ``hooks`` are those of ``json.loads``.
+
+    Raises ValueError, also for a document that is nested too deeply.
+    """
     try:
-        return json.loads(content.decode("utf-8"), **hooks)
+        return json.loads(text, **hooks)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

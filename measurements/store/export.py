@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from measurements.files.atomic_write import publish
+from measurements.files.bounded import parse_json
 from measurements.files.text import first_line, harmless, one_line
 from measurements.store.store import Guard, Store
 from measurements.trials.measurement import Provenance
@@ -137,7 +138,7 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
         except OSError as error:
             raise ExportError(f"{path} cannot be read ({error.strerror}): name another file") from error
         try:
-            document = json.loads(content, parse_constant=_no_number)
+            document = parse_json(content, parse_constant=_no_number)
             entries = list(_entries(document))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ExportError(f"{path} is not an export of autosched: {first_line(error)}") from error

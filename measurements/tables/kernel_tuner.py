@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from measurements.files.bounded import parse_json
 from measurements.files.text import one_line
 from measurements.tables.table import ESTIMATED, Row, Table, TableError, table_of
 from measurements.trials.measurement import Measurement, Provenance, Status, Timing
@@ -96,8 +97,8 @@ def read_cache(path: str | Path, text: str) -> Table:
 def read_t4(path: str | Path, text: str) -> Table:
     """Return the table of a T4 file with this ``text``. Raises TableError for one that is none."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         raise TableError(f"{path} is not JSON: {error}") from None
     results = document.get("results") if isinstance(document, dict) else None
     if not isinstance(results, list) or not results:

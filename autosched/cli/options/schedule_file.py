@@ -6,13 +6,12 @@ The file holds an object of parameter values, or a document with exactly one sch
 identify the template.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched.cli.terminal.errors import InputError, bad_input, listed, shortened
-from measurements.files.bounded import open_readable
+from measurements.files.bounded import open_readable, parse_json
 from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import NAMES, CompilerControls
@@ -36,7 +35,7 @@ def read(source: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
     if len(text) > _MOST_BYTES:
         raise InputError(f"{source} is too long for a schedule: give an object of parameter values")
     try:
-        schedules = _schedules(json.loads(text))
+        schedules = _schedules(parse_json(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source} is not JSON ({error}): give an object of parameter values") from error
     if len(schedules) != 1:

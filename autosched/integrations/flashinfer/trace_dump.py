@@ -7,7 +7,6 @@ program: its axes, and the shapes and types of its arrays. Axes without a value 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from autosched.dispatch.call_log import CallLogError, text_of
 from autosched.suites.logged_calls import CallReader, ProblemCounts
+from measurements.files.bounded import parse_json
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import FLOAT_DTYPES
 from search_spaces.operators.matmul import Matmul
@@ -104,9 +104,9 @@ def documents(path: Path) -> Iterator[Any]:
         text = text_of(file)
         try:
             yield from (
-                map(json.loads, filter(str.strip, text.splitlines())) if file.suffix == ".jsonl" else [json.loads(text)]
+                map(parse_json, filter(str.strip, text.splitlines())) if file.suffix == ".jsonl" else [parse_json(text)]
             )
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ValueError(f"{file} is not JSON: {' '.join(str(error).split())}") from error
 
 

@@ -69,6 +69,21 @@ def test_includes_are_read_only_if_regular(run: Run, name: str, main_function: s
     assert name in said and "not a regular file" in said
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("import", "deep.json", "--db", "a.db"), ("replay", "deep.json"), ("verify", "copy", "--schedule", "deep.json")],
+    ids=lambda c: c[0],
+)
+def test_a_deep_document_has_one_line_without_the_parsers_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("deep.json").write_text(DEEP)
+    assert main(list(command)) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and "recursion" not in error
+
+
 @pytest.mark.parametrize("kind", ["zero", "pipe", "deep", "large"])
 def test_configurations_of_a_folder(run: Run, kind: str) -> None:
     pytest.importorskip("triton")

@@ -90,8 +90,38 @@ Python does not search for reference cycles when a command ends.
 Options of files are declared in their own module, and eleven more dataclasses were replaced by tuples.
 A quick verification of softmax by `--schedule` (minimum of ten runs, at a load of 6) took 0.46 s before these changes,
 0.43 s after them, and 0.41 s in the tree of 2b5bf952.
-The tables at the top of this page compare the tree of 2b5bf952 with the tree after these changes, with all sizes 64.
-Before these changes, the medians by `--schedule` were 0.35 s in the tree of 2b5bf952 and 0.48 s in the newer one.
+
+At the end of 2026-11-29, quick verifications took 12% longer than in the tree of 2b5bf952 (median, all sizes 64).
+None of the added time came from additional checks: quick verifications make the same runs.
+CPU time of each cause in ms, at a load of 5 to 10:
+
+| cause | before | after |
+|---|---:|---:|
+| the parent process freed its objects at the end, which copied memory shared with the child (`--version`) | 45 | 37 |
+| all names in the headers were read, to leave out constants that no header names (`copy`) | 7 | 1 |
+| the check of the runner's digest held two copies of the file in memory | 6 | 2 |
+
+The third cause was as old as 2b5bf952.
+For the last two hours of that day, numpy was imported before the settings of its BLAS threads, which is fixed.
+
+Full verifications of the same schedules, with compiled kernels (all sizes 64, the smaller of two alternating runs in
+CPU seconds, at a load of 17):
+
+| full | 2b5bf952 | now |
+|---|---:|---:|
+| matmul | 0.76 | 0.72 |
+| matvec | 0.70 | 0.82 |
+| softmax | 2.66 | 2.82 |
+| layernorm | 4.58 | 4.41 |
+| rmsnorm | 1.47 | 1.61 |
+| reduce | 1.50 | 1.39 |
+| transpose | 0.53 | 0.50 |
+| copy | 0.37 | 0.37 |
+| **median** | **1.12** | **1.11** |
+
+Six more runs each of matvec have equal medians (0.95 s).
+Five more runs each of RMS norm have medians of 1.69 and 1.95 s at a load of 23.
+It makes the same 11 runs in both trees, and a profile shows no additional calls, so this difference is unexplained.
 
 Remaining costs: a module costs 0.1 ms, and each frozen dataclass 0.5 ms with Python 3.11.
 A verification needs a hundred dataclasses.
@@ -242,7 +272,8 @@ def main() -> int:
         if "full" in arguments.depth:
             tables.append(full(trees, arguments.size, Path(folder)))
     load = os.getloadavg()[2]
-    how = f"--size {arguments.size} --repeats {arguments.repeats}`"
+    depth = "" if len(arguments.depth) > 1 else f"--depth {arguments.depth[0]} "
+    how = f"{depth}--size {arguments.size} --repeats {arguments.repeats}`"
     if arguments.before is not None:
         how = f"--before TREE {how}, TREE at {commit_of(arguments.before)}"
     print(

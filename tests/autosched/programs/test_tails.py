@@ -88,7 +88,7 @@ def test_a_tail_without_masks_is_reported(place: str, monkeypatch: pytest.Monkey
     assert outcome(made, p, schedule, Order("random", seed=1)) != "ok"
 
 
-def test_a_copy_that_takes_the_last_tile_for_whole_is_reported() -> None:
+def test_a_copy_of_the_last_tile_as_a_complete_one_is_reported() -> None:
     made, p = example("gemm_relu.py", CASES["gemm_relu.py"])
     (schedule,) = peeled(made, p)
 

@@ -116,11 +116,11 @@ class TestRefusals:
             draw_distribution(WgMap((2, 2), (32, 128)), path)
         with pytest.raises(ValueError, match="the layout has rank 3"):
             draw_distribution(EXAMPLE.append((1,), (2,), (1,), (1,), (1,), (0,), (0,)), path)
-        with pytest.raises(ValueError, match=r"access \(5, 4\) must hold whole lanes of 4 elements"):
+        with pytest.raises(ValueError, match=r"access \(5, 4\) must divide the tile of 32 x 32"):
             draw_bank_map(layout, path, 4, access=(5, 4))
-        with pytest.raises(ValueError, match="takes 256 lanes of 16 bytes: a warp has 32"):
+        with pytest.raises(ValueError, match="needs 256 lanes of 16 bytes"):
             draw_bank_map(layout, path, 4, access=(32, 32))
-        with pytest.raises(ValueError, match="keeps 1 elements of 4 bytes of a line together"):
+        with pytest.raises(ValueError, match="only 4 bytes of a line"):
             draw_bank_map(SharedLayout.parse("xor", (32, 32)), path, 4, access_bytes=16)
         with pytest.raises(ValueError, match="the picture would have 65536 cells: draw a tile with at most 16384"):
             draw_bank_map(SharedLayout.parse("identity", (256, 256)), path, 4)

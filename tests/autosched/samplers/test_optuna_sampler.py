@@ -141,7 +141,7 @@ def test_negative_objectives_and_failures(direction: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["raises", "pruned", "nan", "constraint"])
-def test_failures_are_learned_apart_from_values(how: str) -> None:
+def test_failures_are_learned_separately_from_values(how: str) -> None:
     """Half of a line fails, and the best value is at the border: failures do not penalise neighbours."""
     if how == "constraint" and not hasattr(optuna.Trial, "set_constraint"):
         pytest.skip("Optuna has constraints of trials since version 5")

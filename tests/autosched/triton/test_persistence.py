@@ -241,7 +241,7 @@ def runs(*, nightly=1):
 
 
 @pytest.mark.parametrize("run", runs(nightly=2))
-def test_processes_that_start_together_choose_alike(starts, run):
+def test_processes_that_start_together_make_the_same_choices(starts, run):
     choices = together(starts, 8, 3)
     assert len(choices) == 8 and all(choice == choices[0] for choice in choices)
     lines = Counter(line.split()[1] for line in starts.log.read_text().splitlines())
@@ -286,7 +286,7 @@ def test_waiting_ends_at_the_timeout_and_the_first_choice_counts(starts):
 
 
 @pytest.mark.filterwarnings("ignore:.*another process:RuntimeWarning")
-def test_processes_that_cannot_wait_still_choose_alike(starts):
+def test_processes_that_cannot_wait_still_make_the_same_choices(starts):
     choices = together(starts, 6, 2, timeout=0.0)
     assert all(choice == choices[0] for choice in choices)
 

@@ -43,7 +43,7 @@ def test_recall_grows_with_k_and_ends_at_one(rows: list[tuple[int, int]], k: int
     assert top_k_recall(predicted, seconds, len(rows)) == 1.0
 
 
-def test_rows_predicted_alike_get_no_credit_for_their_order() -> None:
+def test_rows_with_equal_predictions_get_no_credit_for_their_order() -> None:
     assert top_k_recall([0.0] * 4, [1.0, 2.0, 3.0, 4.0], 1) == 0.25
     assert rank_correlation([0.0] * 4, [1.0, 2.0, 3.0, 4.0]) == 0.0
 

@@ -249,7 +249,7 @@ def test_sectors_of_random_requests(run: Run, test_kernel: Callable[[str], str],
         assert site.sectors_per_request == sectors / count
 
 
-def test_sites_of_template_instances_are_apart(run: Run) -> None:
+def test_sites_of_template_instances_are_separate(run: Run) -> None:
     """Two layouts accessed by one line of a template are two sites, whose conflicts are counted separately."""
     source = (
         '#include "common.cuh"\n'

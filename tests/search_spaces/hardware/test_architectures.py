@@ -60,7 +60,7 @@ def test_the_compiler_rejects_features_outside_the_table(target: str, feature: s
 @needs_nvrtc
 @pytest.mark.nightly
 @pytest.mark.parametrize(("row", "target"), TARGETS, ids=[target for _, target in TARGETS])
-def test_the_whole_table(row: Architecture, target: str) -> None:
+def test_every_row_of_the_table(row: Architecture, target: str) -> None:
     accepted = {name for name in PTX if not compiles(target, name)}
     assert accepted == row.features_of(target) - SPEED
 

@@ -46,7 +46,7 @@ def test_best_json_contains_the_whole_trial(run: Run) -> None:
     assert best["flops_per_second"] == pytest.approx(2 * 64**3 / 2e-6)
 
 
-def test_best_keeps_devices_and_provenances_apart(run: Run) -> None:
+def test_best_separates_devices_and_provenances(run: Run) -> None:
     path = database(
         Path("b.db"),
         make_trial(1e-6),

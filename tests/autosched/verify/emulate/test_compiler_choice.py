@@ -154,7 +154,7 @@ def test_a_missing_header_stays_with_nvrtc_and_names_the_option(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_nvcc_is_not_asked_if_nvrtc_compiles(
+def test_nvcc_is_not_called_if_nvrtc_compiles(
     door: Callable[..., int], nvcc_lookups: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with _stderr_of_library(door):

@@ -123,7 +123,7 @@ def test_tiles_of_two_warps() -> None:
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
-def test_parts_of_warps_that_synchronize_apart(lanes: int) -> None:
+def test_parts_of_warps_that_synchronize_separately(lanes: int) -> None:
     zeros = (np.zeros_like(X), np.zeros(128, np.int32), np.zeros(128 // lanes, np.int32))
     o, p, q, _ = run(PARTS_OF_WARPS.replace("LANES", str(lanes)), *zeros, X, outputs=(0, 1, 2))
     rows = np.sort(X.reshape(-1, 4 * lanes), axis=1)

@@ -73,7 +73,7 @@ def test_the_late_wait_of_a_merge_sort_is_found() -> None:
 
 
 @pytest.mark.nightly
-def test_files_that_were_compiled_apart_are_linked() -> None:
+def test_separately_compiled_files_are_linked() -> None:
     done = run(build("two_files", "-rdc=true", str(CORPUS / "second_file.cu")))
     assert done.stdout.splitlines()[-1] == "PASS", done.stderr
     assert done.returncode == 0 and "nothing was found in 1 launch" in done.stderr

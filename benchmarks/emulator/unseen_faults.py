@@ -69,7 +69,7 @@ TCGEN05, MMA = "kernels/tcgen05_matmul.cuh", "mma_m16n8k16_f16"
 
 FIRST: tuple[Fault, ...] = (
     # Products by mma.sync, wmma and fma
-    Fault("columns behind the last are stored", "bounds", "matmul", Matmul(1000, 1001, 512, a="f16", order_b="col"),
+    Fault("columns after the last are stored", "bounds", "matmul", Matmul(1000, 1001, 512, a="f16", order_b="col"),
           {"epilogue": "shared", "intrinsic": MMA, "stream_k": 0, "split_k": 1}, MATMUL,
           "out_row < C::m && out_col < C::n) {", "out_row < C::m && out_col <= C::n) {"),
     Fault("offsets of transposed rows in 32 bits", "sizes", "matmul", Matmul(65536, 65536, 512, a="f16"),
@@ -129,7 +129,7 @@ FIRST: tuple[Fault, ...] = (
           Matmul(8192, 2048, 512, a="e4m3", scale="row_column"), {}, "common/finish.cuh",
           "return number(scale_a + row);", "return number(scale_a + (row < 6144 ? row : row - 128));", device="rtx4090"),
     # Products by wgmma
-    Fault("row scales are read behind the last row", "bounds", "wgmma_matmul",
+    Fault("row scales are read after the last row", "bounds", "wgmma_matmul",
           Matmul(4000, 4096, 4096, a="e4m3", scale="row_column"), {"store_buffers": 0}, WGMMA,
           "ends.of_row(!partial_m || row < last ? row : last);", "ends.of_row(row);"),
     Fault("scales of blocks repeat after 16", "scales", "wgmma_matmul", Matmul(4096, 4096, 7168, a="e4m3", scale="block"),
@@ -149,7 +149,7 @@ FIRST: tuple[Fault, ...] = (
     Fault("rows of a transposed out in 32 bits", "sizes", "wgmma_matmul_transposed",
           Matmul(64, 1 << 26, 128, a="f16"), {"tiles_per_block": 1, "cluster_m": 1}, WGMMA,
           "out + (static_cast<long long>(work.batch) * C::n + col0) * C::m + row0", "out + (work.batch * C::n + col0) * C::m + row0"),
-    Fault("one column behind the last", "bounds", "wgmma_matmul", Matmul(2048, 2001, 1024, a="bf16", order_b="col"), {},
+    Fault("one column after the last", "bounds", "wgmma_matmul", Matmul(2048, 2001, 1024, a="bf16", order_b="col"), {},
           WGMMA, "if (partial_n && col0 + col >= C::n) continue;", "if (partial_n && col0 + col > C::n) continue;"),
     Fault("64 counters for all tiles", "host", "wgmma_matmul", Matmul(2048, 2048, 8192, a="bf16"),
           {"split_k": 2, "cluster_n": 2, "tiles_per_block": 1}, WGMMA,

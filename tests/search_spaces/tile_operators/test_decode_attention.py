@@ -62,8 +62,8 @@ def test_edges_of_lengths_and_pages() -> None:
 
 
 FAULTS = {
-    "queries see the positions behind their own": ("(o.queries - 1), 1)", "(o.queries - 2), 1)", "several queries"),
-    "keys behind the end are seen": ("seen = p.rows(j, bn) < length\n", "seen = p.rows(j, bn) < length + 1\n", ""),
+    "queries see the positions after their own": ("(o.queries - 1), 1)", "(o.queries - 2), 1)", "several queries"),
+    "keys after the end are seen": ("seen = p.rows(j, bn) < length\n", "seen = p.rows(j, bn) < length + 1\n", ""),
     "parts are added without their maxima": ("one[n] * fades[0] + other[n] * fades[1]", "one[n] + other[n]", ""),
     "sums are not rescaled": ("total * fade + p", "total + p", ""),
     "the table of the first sequence": ("table, sequence, j // page", "table, 0, j // page", ""),

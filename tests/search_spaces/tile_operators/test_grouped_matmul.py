@@ -182,7 +182,7 @@ FAULTS = {
     "tiles of a group leave rows out": ("(tile - begun) * bm", "(tile - begun) * (bm + 1)", "contiguous"),
     "rows of x instead of chosen ones": ("chosen = row if token is None", "chosen = row if token", "chosen rows"),
     "gate and up change places": ("halves = (0, out.shape[-1]) if", "halves = (out.shape[-1], 0) if", "silu and up"),
-    "rows behind the count are kept": (
+    "rows after the count are kept": (
         "p.rows(row, shape[0]) < p.rows(end, 1)",
         "p.rows(row, shape[0]) >= 0",
         "masked",
@@ -192,7 +192,7 @@ FAULTS = {
         "find_tile(ends, tile, bm + 1,",
         "groups of a row more",
     ),
-    "tiles behind the last one of a group": ("find_tile(ends, tile,", "find_tile(ends, tile + 1,", "contiguous"),
+    "tiles after the last one of a group": ("find_tile(ends, tile,", "find_tile(ends, tile + 1,", "contiguous"),
     "the end of the group before": ("number + at, high=m", "number, high=m", "contiguous"),
     "the first row of a group is left out": ("p.maximum(begin + (tile", "p.maximum(begin + 1 + (tile", "contiguous"),
     "a tile too few": ("(m + groups * (bm - 1), n)", "(m, n)", "contiguous"),

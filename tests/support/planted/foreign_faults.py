@@ -122,7 +122,7 @@ HEAD(const float* a, float* part, unsigned* count, float* o, int n) {
     grid=5,
     faults=(
         ("no fence before the ticket", "part[blockIdx.x] = x;\n    __threadfence();", "part[blockIdx.x] = x;"),
-        ("no fence behind the ticket", "gridDim.x - 1;\n    __threadfence();", "gridDim.x - 1;"),
+        ("no fence after the ticket", "gridDim.x - 1;\n    __threadfence();", "gridDim.x - 1;"),
         ("a fence of the block", "= x;\n    __threadfence();", "= x;\n    __threadfence_block();"),
         ("an atomic of the block", "atomicAdd(count", "atomicAdd_block(count"),
         ("the last but one", "gridDim.x - 1;", "gridDim.x - 2;"),
@@ -298,7 +298,7 @@ HEAD(const float4* a, float4* o, int tiles) {
     lambda a: a[0].sum(0)[::-1],
     faults=(
         ("waits for one group too few", "__pipeline_wait_prior(2)", "__pipeline_wait_prior(3)"),
-        ("no barrier behind the wait", "(2);\n    __syncthreads();", "(2);"),
+        ("no barrier after the wait", "(2);\n    __syncthreads();", "(2);"),
         ("no barrier before the stage is filled again", "sum.w += v.w;\n    __syncthreads();", "sum.w += v.w;"),
         (
             "a commit only where there is a copy",

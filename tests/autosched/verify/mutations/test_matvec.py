@@ -23,7 +23,7 @@ MUTATIONS = (
     Mutation("elements before a torn row", ODD, KERNEL, "if (k + e < 0 ||", "if ("),
     Mutation("a torn row's vector before its start", ODD, KERNEL, "torn && (first < 0 ||", "torn && ("),
     Mutation(
-        "a torn row's vector behind its end",
+        "a torn row's vector after its end",
         ODD,
         KERNEL,
         "(Realigned ? 2 : 1) * Access > C::k",
@@ -44,7 +44,7 @@ MUTATIONS = (
         "n0 + thread_n + j * C::lanes_n",
     ),
     Mutation(
-        "a row behind the end of another class",
+        "a row after the end of another class",
         ODD,
         KERNEL,
         "C::n - 1 - (C::n - 1 - n % C::row_classes) % C::row_classes",
@@ -79,13 +79,13 @@ MUTATIONS = (
         "rows of a fragment's result mixed up", MMA, KERNEL, "use(row, j + r / Mma::c_run, sum)", "use(row, j, sum)"
     ),
     Mutation(
-        "column behind the tile stored",
+        "column after the tile stored",
         MMA,
         KERNEL,
         "&& row >= C::tile_m) continue;",
         "&& row > C::tile_m) continue;",
     ),
-    Mutation("column behind the tile read", MMA, KERNEL, "if (row >= C::tile_m) row = C::tile_m - 1;", ""),
+    Mutation("column after the tile read", MMA, KERNEL, "if (row >= C::tile_m) row = C::tile_m - 1;", ""),
     Mutation("all columns read one row of x", MMA, KERNEL, "i * Mma::n + lane_n : i;", "i * Mma::n : i;"),
     Mutation(
         "rows of x without their pad",
@@ -94,10 +94,10 @@ MUTATIONS = (
         "unsigned(row * C::line_bytes + place *",
         "unsigned(row * C::split_elements * 2 + place *",
     ),
-    Mutation("x copied from behind the end of k", SHARED, KERNEL, "inside = k < C::k;", "inside = true;"),
+    Mutation("x copied from after the end of k", SHARED, KERNEL, "inside = k < C::k;", "inside = true;"),
     Mutation("no wait for the copy of x", SHARED, KERNEL, "ptx::cp_async_wait_group<0>();\n", ""),
     Mutation(
-        "no barrier behind the copy of x",
+        "no barrier after the copy of x",
         SHARED,
         KERNEL,
         "ptx::cp_async_wait_group<0>();\n    ptx::barrier_sync();",
@@ -110,8 +110,8 @@ MUTATIONS = (
         "unsigned(i * columns * C::line_bytes)",
         "unsigned(i * columns * 32)",
     ),
-    Mutation("row of w behind the end", SHARED, KERNEL, "whole_tiles_n || n < C::n ?", "true ?"),
-    Mutation("row of x behind the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
+    Mutation("row of w after the end", SHARED, KERNEL, "whole_tiles_n || n < C::n ?", "true ?"),
+    Mutation("row of x after the end", SHARED, KERNEL, "|| m < C::m ? m : C::m - 1;", "|| m < C::m ? m : C::m;"),
     Mutation("tail of m stored", SHARED, KERNEL, "m >= C::m) return;", "m > C::m) return;"),
     Mutation("tail of n stored", SHARED, KERNEL, "n >= C::n) return;", "n > C::n) return;"),
     Mutation(

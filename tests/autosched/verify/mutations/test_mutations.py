@@ -203,7 +203,7 @@ MUTATIONS = (
     Mutation("parts of batches mixed up", ROW_SUM, MATMUL, "(batch) * R::across + i)", "(batch) + i)"),
     Mutation("bands share a counter", ROW_SUM, MATMUL, "counters + batch * bands + band", "counters + batch * bands"),
     Mutation("a tile's part left out", ROW_SUM, MATMUL, "i < R::across; ++i", "i < R::across - 1; ++i"),
-    Mutation("results behind the last row", ROW_SUM, MATMUL, "if (keeps(kept)) ptx", "ptx"),
+    Mutation("results after the last row", ROW_SUM, MATMUL, "if (keeps(kept)) ptx", "ptx"),
     Mutation("bias shifted by one", FMA_ODD, FINISH, "(ends.bias + col)", "(ends.bias + col + 1)"),
     Mutation("row check of the copy", FMA_PADS, COPY, "major + i * major_step < ArrayMajor", "true"),
     Mutation("line tail of the copy", PIPELINED, COPY, "minor + j * minor_step < ArrayMinor", "true"),

@@ -45,7 +45,7 @@ _ISSUE = "    if (t + STAGES - 1 < tiles) load(t + STAGES - 1);\n    commit();\n
 _ARRIVE = "    wait();\n    __syncthreads();\n"
 
 PLANTED = (
-    Planted("the fence is behind the flag", SPLIT, _PUBLISH + _COUNT, _COUNT + _PUBLISH, "global_race"),
+    Planted("the fence is after the flag", SPLIT, _PUBLISH + _COUNT, _COUNT + _PUBLISH, "global_race"),
     Planted("the counter stays for the next launch", SPLIT, "  counters[row] = 0;\n", "", "workspace_not_zero"),
     Planted("sums in f16", SPLIT, "sum += value(line[i]);", "sum = rounded(sum + value(line[i]));", "wrong_result"),
     Planted("a tile is added without a load", RING, "t < tiles; ++t) {\n    wait", "t < tiles + 1; ++t) {\n    wait",
@@ -72,9 +72,9 @@ PLANTED = (
             "uninitialized_shared_read"),
     Planted("every thread counts its block", SPLIT, "  if (threadIdx.x == 0) {\n    partials",
             "  if (threadIdx.x % 64 == 0) {\n    partials", "global_race"),
-    Planted("a commit only behind a load", RING, _ISSUE, _ISSUE.replace(") load(t + STAGES - 1);\n    commit();",
+    Planted("a commit only after a load", RING, _ISSUE, _ISSUE.replace(") load(t + STAGES - 1);\n    commit();",
             ") {\n      load(t + STAGES - 1);\n      commit();\n    }"), "async_read_before_wait"),
-    Planted("waits behind the barrier", RING, _ARRIVE, "    __syncthreads();\n    wait();\n", "async_read_before_wait"),
+    Planted("waits after the barrier", RING, _ARRIVE, "    __syncthreads();\n    wait();\n", "async_read_before_wait"),
     Planted("refills what others still read", RING, _ARRIVE + _ISSUE, f"    wait();\n{_ISSUE}    __syncthreads();\n",
             "race"),
     Planted("no tail where tiles divide n", RING, "  if (column0 + threadIdx.x < COLUMNS) out",

@@ -10,9 +10,9 @@ KERNEL = "kernels/transpose.cuh"
 COPY, COPY_TAIL, COPY_KERNEL = "copy_u16_pipelined", "copy_u8_tail", "kernels/copy.cuh"
 
 MUTATIONS = (
-    Mutation("rows behind the end are loaded", TURNED, KERNEL, "tile.m + row(i) + r < C::rows;",
+    Mutation("rows after the end are loaded", TURNED, KERNEL, "tile.m + row(i) + r < C::rows;",
              "true;"),
-    Mutation("a vector behind the end is loaded", TURNED, KERNEL, "tile.n + column(j) < C::columns);",
+    Mutation("a vector after the end is loaded", TURNED, KERNEL, "tile.n + column(j) < C::columns);",
              "tile.n + column(j) <= C::columns);"),
     Mutation("row tail stored", PIPELINED, KERNEL, "|| m < C::rows);", "|| m <= C::rows);"),
     Mutation("column tail stored", ODD, KERNEL, "n < C::columns) &&\n", "n <= C::columns) &&\n"),
@@ -40,7 +40,7 @@ MUTATIONS = (
     Mutation("turned column in the wrong place", TURNED, KERNEL, "address(shared, row, column + c), blocks.turned",
              "address(shared, row, column), blocks.turned"),
     Mutation("copy without its tail", COPY_TAIL, COPY_KERNEL, "int(threadIdx.x) < tail", "int(threadIdx.x) < tail - 1"),
-    Mutation("copy behind the end", COPY_TAIL, COPY_KERNEL, "if (at < vectors) store",
+    Mutation("copy after the end", COPY_TAIL, COPY_KERNEL, "if (at < vectors) store",
              "if (at <= vectors) store"),
     Mutation("rounds of a block in one place", COPY_TAIL, COPY_KERNEL, "(blockIdx.x) * C::rounds + r;",
              "(blockIdx.x) * C::rounds;"),

@@ -19,7 +19,7 @@ PLANTED = (
         "Plan::wait(sums.full(), sums.parity);\n        " + _WAIT_SUMS.replace("parity", "parity ^ 1u"),
     ),
     Planted(
-        "no fence behind the wait for sums",
+        "no fence after the wait for sums",
         "plain",
         K.MISSING_TCGEN05_FENCE,
         _WAIT_SUMS,
@@ -41,7 +41,7 @@ PLANTED = (
         "release(empty, lane);\n",
     ),
     Planted(
-        "sums are handed back behind the first columns",
+        "sums are released after the first columns",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
         "if (first + chunk == C::tile_n) {",
@@ -90,7 +90,7 @@ PLANTED = (
         "ptx::tcgen05_load(x, from);",
     ),
     Planted(
-        "columns behind the sums",
+        "columns after the sums",
         "plain",
         K.TENSOR_MEMORY_MISUSE,
         "ptx::tcgen05_load(x, from + unsigned(first));",

@@ -13,7 +13,7 @@ PLANTED = (
         "",
     ),
     Planted(
-        "no proxy fence behind the read of an answer",
+        "no proxy fence after the read of an answer",
         "launch control",
         K.MISSING_PROXY_FENCE,
         "    ptx::fence_async_proxy();  // orders this read before the next response is written\n",
@@ -48,7 +48,7 @@ PLANTED = (
         "mbarrier_arrive_expect_tx(answer.full(), 8)",
     ),
     Planted(
-        "a tile is asked for behind the last one",
+        "a tile is requested after the last one",
         "launch control",
         K.MBARRIER_MISUSE,
         "        body(Work(next, order));\n        next = take<Who>(answer);",

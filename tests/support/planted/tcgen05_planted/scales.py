@@ -44,7 +44,7 @@ PLANTED = (
         "columns + unsigned(4 * (2 - line))",
     ),
     Planted(
-        "words of b's lines one behind another",
+        "words of b's lines one after another",
         "nvf4",
         WRONG,
         "((1 + line) * Plan::words + word) * 512",
@@ -69,7 +69,7 @@ PLANTED = (
         "pair * (Plan::scales_at + Plan::scale_bytes)",
         "pair * Plan::scales_at",
     ),
-    Planted("products behind k", "mxf8", WRONG, "step >= last_steps && work.first + t + 1 == C::tiles_k", "false"),
+    Planted("products after k", "mxf8", WRONG, "step >= last_steps && work.first + t + 1 == C::tiles_k", "false"),
     Planted("the last k-tile is cut short", "mxf8", WRONG, "step >= last_steps &&", "step + 1 >= last_steps &&"),
     Planted("ue4m3 for ue8m0", "mxf4", K.INVALID_ARGUMENT, "unsigned(Scales != 4) << 23", "0u << 23", INTRINSIC),
     Planted("ue8m0 for ue4m3", "nvf4", WRONG, "unsigned(Scales != 4) << 23", "1u << 23", INTRINSIC),

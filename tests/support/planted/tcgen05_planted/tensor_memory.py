@@ -24,7 +24,7 @@ PLANTED = (
         "      ptx::cluster_arrive();\n      ptx::cluster_wait();\n    }\n",
     ),
     Planted(
-        "freed without a fence behind the barrier",
+        "freed without a fence after the barrier",
         "plain",
         K.MISSING_TCGEN05_FENCE,
         "ptx::tcgen05_fence_after_sync();\n      ptx::tcgen05_dealloc",

@@ -4,7 +4,7 @@
 
 All clocks are simulated. The proposing process advances the clock by the CPU time that its work takes on quiet cores
 (SETUP, ESTIMATE, PROPOSAL), so a run gives the same result on any machine. A sampler that became slower per proposal
-would not be noticed, so the measured CPU time is printed beside the counted one; ``--cpu-time`` advances the clock by
+would not be noticed, so the measured CPU time is printed next to the counted one; ``--cpu-time`` advances the clock by
 it. The GPU is ``benchmarks.gpu.virtual_gpu``, with launch delays,
 a varying clock, and a power limit that lowers the clock by a fifth. Trials are timed in pairs with the incumbent by the
 code that is used on a GPU (``measurements.runners.cuda.race``). A new module takes COMPILE seconds of a core.

@@ -56,7 +56,7 @@ def test_a_round_trip_and_a_merge(here: Path, capsys: pytest.CaptureFixture[str]
     stored(here / "c.db", 1, 2e-6)
     assert run(["merge", "a.db", "--into", "c.db"]) == 0
     out = capsys.readouterr().out
-    assert "0 trials taken" in out and "unclear: " in out and "never timed alternately" in out
+    assert "0 trials added" in out and "unclear: " in out and "never timed alternately" in out
     assert run(["db", "stats", "--db", "c.db"]) == 0 and "transpose" in capsys.readouterr().out
     assert run(["db", "check", "--db", "c.db"]) == 0
     assert run(["db", "gc", "--db", "c.db", "--keep", "1", "--json"]) == 0
@@ -329,7 +329,7 @@ def test_an_invalid_schedule_never_replaces_the_best(here: Path, capsys: pytest.
     for target in ("mine.db", "new.db"):
         assert run(["merge", "theirs.db", "--into", target]) == 0
         out = capsys.readouterr().out
-        assert "0 trials taken" in out and "refused: " in out and "12345" in out
+        assert "0 trials added" in out and "refused: " in out and "12345" in out
     with Store.open(here / "mine.db", create=False) as store:
         assert store.count() == 1 and store.best(PROBLEM, "h200") is not None
     assert run(["merge", "theirs.db", "--into", "mine.db", "--json"]) == 0
@@ -352,7 +352,7 @@ def test_user_kernels_are_exported_and_imported(here: Path, capsys: pytest.Captu
     of_a_kernel_file(here / "a.db")
     assert run(["export", "--db", "a.db", "--out", "configs"]) == 0
     assert run(["import", "configs", "--db", "b.db"]) == 0
-    assert "1 trial taken" in capsys.readouterr().out
+    assert "1 trial added" in capsys.readouterr().out
     assert run(["merge", "b.db", "--into", "c.db"]) == 0
     capsys.readouterr()
     assert run(["db", "check", "--db", "c.db"]) == 0

@@ -24,8 +24,8 @@ __device__ __forceinline__ void hold_register(unsigned& x) { asm volatile("" : "
 
 // Copies an a that several iterations multiply, for one multiplication. ptxas of CUDA 12.8 to 13.0 lets the a of
 // another product overwrite such registers. It would eliminate a move, but not a permutation of bytes. Machine code of
-// CUDA 13.5 keeps the registers (test_wgmma_operands.py), so that it needs no copy.
-__device__ __forceinline__ unsigned copy_for_one(unsigned x) {
+// CUDA 13.5 keeps the registers (test_wgmma_operands.py), so that it needs no copy: x is held in place.
+__device__ __forceinline__ unsigned copy_for_one(unsigned& x) {
 #if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1305
   hold_register(x);
   return x;

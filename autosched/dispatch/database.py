@@ -166,13 +166,13 @@ class Database:
         from autosched.dispatch.generated import load_kernel
         from autosched.dispatch.kernel import RuntimeUnavailable, gpu_library
         from autosched.dispatch.packing import packed_array
-        from measurements.runners.cuda.device import gpu_here, missing_driver
+        from measurements.runners.cuda.device import current_gpu, missing_driver
         from search_spaces.tile_operators.tile_problem import TileProblem
 
         problem = _problem(problem, sizes)
         cp = gpu_library()
         try:
-            gpu = gpu_here(cp)
+            gpu = current_gpu(cp)
         except UnknownDevice as error:
             raise RuntimeUnavailable(str(error)) from error
         except Exception as error:  # cupy raises various errors without a driver or GPU

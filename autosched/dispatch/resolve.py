@@ -11,7 +11,7 @@ from measurements.compiler.cubin_cache import Compiled
 from measurements.compiler.pool import CompileCache, CompileFailure, CompilePool, NvrtcMissing, why_not_launched
 from measurements.files.cache_folder import CacheUnusable
 from measurements.files.work_folders import process_folder
-from measurements.runners.cuda.device import GpuHere
+from measurements.runners.cuda.device import CurrentGpu
 from measurements.store.store import Store
 from search_spaces.catalogue import template
 from search_spaces.launches.generated_kernel import GeneratedKernel
@@ -20,7 +20,13 @@ from search_spaces.templates.dependent import can_depend, made_dependent
 
 
 def resolve(
-    gpu: GpuHere, store: Store | None, problem: Problem, *, exact: bool, cache: ResolvedCache, dependent: bool = False
+    gpu: CurrentGpu,
+    store: Store | None,
+    problem: Problem,
+    *,
+    exact: bool,
+    cache: ResolvedCache,
+    dependent: bool = False,
 ) -> Resolved:
     """Return the result of ``look_up`` for ``problem``, compiled, and stored in ``cache``.
 

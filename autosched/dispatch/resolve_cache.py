@@ -27,7 +27,7 @@ from autosched.dispatch.provenance import KernelProvenance
 from autosched.version import VERSION
 from measurements.files.bounded import read_bounded
 from measurements.files.cache_folder import CUBINS, CacheUnusable, cache_root, publish
-from measurements.runners.cuda.device import GpuHere
+from measurements.runners.cuda.device import CurrentGpu
 from search_spaces.installed import metadata_folders
 from search_spaces.launches.launch import Launch, launch_from_json
 from search_spaces.operators.problem import Problem
@@ -75,10 +75,10 @@ class ResolvedCache:
             return self._folder is not None and self._folder.is_dir()
         return False
 
-    def _entry(self, problem: Problem, gpu: GpuHere) -> str:
+    def _entry(self, problem: Problem, gpu: CurrentGpu) -> str:
         return f"{_key(problem, gpu)}{'-dependent' if self._dependent else ''}.json"
 
-    def load(self, problem: Problem, gpu: GpuHere) -> Resolved | None:
+    def load(self, problem: Problem, gpu: CurrentGpu) -> Resolved | None:
         """Return the entry of ``problem`` on ``gpu`` if its cubin is still in the compile cache."""
         if self._folder is None:
             return None
@@ -92,7 +92,7 @@ class ResolvedCache:
                 return Resolved(launch_from_json(data["launch"]), str(path), provenance)
         return None
 
-    def store(self, problem: Problem, gpu: GpuHere, resolved: Resolved, template_module: str) -> None:
+    def store(self, problem: Problem, gpu: CurrentGpu, resolved: Resolved, template_module: str) -> None:
         """Store an entry, unless problem or template belong to another package, whose changes are not detected.
 
         Args:
@@ -138,7 +138,7 @@ def file_identity(path: str | Path) -> str:
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
-def _key(problem: Problem, gpu: GpuHere) -> str:
+def _key(problem: Problem, gpu: CurrentGpu) -> str:
     row = gpu.device
     chip = (row.name, row.arch, row.sm_count, row.memory_bytes, gpu.driver, gpu.cuda)
     text = json.dumps([_FORMAT, VERSION, problem.key(), chip, _compilers(), _code()])

@@ -155,12 +155,12 @@ class _FunctionWorker:
                     f"{label} took more than {most / (1 << 30):.2g} GiB of memory: if it needs more, "
                     f"add memory_limit = {_rounded(10 * most / (1 << 30))} (GiB) to its table"
                 ) from None
-            spent = f"took more than {seconds:.3g} s of the CPU"
+            spent = f"took more than {seconds:.3g} CPU seconds"
             if exceeded.limit == "wall clock":
                 spent = f"did not answer within {WALL_CLOCK_TIMES * seconds:.3g} s"
             raise KernelFileError(
                 f"{label} {spent}: if it needs longer, add time_limit = {_rounded(10 * seconds)} "
-                "(seconds of the CPU) to its table"
+                "(CPU seconds) to its table"
             ) from None
         except (WorkerDied, WorkerFailed) as error:
             raise KernelFileError(f"{label} ended its process without an answer: {one_line(str(error))}") from None

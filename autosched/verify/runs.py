@@ -18,7 +18,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
-LIMIT_TEXT = f"an emulated launch may take {TIME_LIMIT:.0f} s of the CPU"
+LIMIT_TEXT = f"an emulated launch may take {TIME_LIMIT:.0f} CPU seconds"
 
 Execute = Callable[..., Emulation]  # called with kernel, inputs, time_limit and order
 

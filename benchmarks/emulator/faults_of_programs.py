@@ -32,7 +32,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           "> p.rows(i + (offset - o.window), bm)", ">= p.rows(i + (offset - o.window), bm)", device="a100"),
     Fault("the window's loop begins a tile late", "bounds", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=1000, head_size=64, causal=1, window=200), {}, PROGRAM,
           "i + (offset - o.window + 1), 0) // bn * bn)", "i + (offset - o.window + bn), 0) // bn * bn)", device="a100"),
-    Fault("query heads share keys in turns", "indices", "attention", WHOLE, {}, PROGRAM, "group = head // (h // g)", "group = head % g", device="a100"),
+    Fault("query heads share keys cyclically", "indices", "attention", WHOLE, {}, PROGRAM, "group = head // (h // g)", "group = head % g", device="a100"),
     Fault("the keys of the next sequence are seen", "bounds", "attention", Attention(batch=4, heads=4, kv_heads=4, queries=1000, head_size=64, packed=1), {}, PROGRAM,
           "else p.columns(j, bn) < p.columns(last, 1)", "else p.columns(j, bn) < s", device="a100"),
     Fault("a sink weighs nothing", "values", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=500, head_size=64, sinks=1), {}, PROGRAM,

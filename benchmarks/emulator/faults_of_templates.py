@@ -52,7 +52,7 @@ OF_TEMPLATES: tuple[Fault, ...] = (
           {"epilogue": "shared"}, MATMUL, "ends.bias + col + e", "ends.bias + col % C::tile_n + e", device="a100"),
     Fault("all matrices have the scales of the first", "scales", "matmul", Matmul(512, 512, 512, batch=3, a="i8", out="f32", scale="row_column"), {},
           MATMUL, "ends = ends.of_matrix(batch);", "ends = ends.of_matrix(0);", device="a100"),
-    Fault("batches and tiles are counted in turns by one alone", "indices", "matmul", Matmul(512, 512, 512, batch=6, a="f16"),
+    Fault("the tile with an inner batch is a remainder, not a quotient", "indices", "matmul", Matmul(512, 512, 512, batch=6, a="f16"),
           {"batch_mapping": "inner"}, MATMUL, "batch_inner ? id / C::batch : id", "batch_inner ? id % (tiles * C::split_k) : id", device="a100"),
     Fault("both warps along n own the same columns", "indices", "matmul", LARGE, {"subgroups_n": (2, 4)}, MATMUL,
           "return thread / 32 % C::subgroups_n; }", "return thread / 32 / 2 % C::subgroups_n; }", device="a100"),

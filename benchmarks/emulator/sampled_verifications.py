@@ -82,7 +82,7 @@ def block_scales(i: int, rng: np.random.Generator) -> tuple[Problem, Device, Tem
     return problem, RTX5090, templates_for(problem, RTX5090, ["matmul"])
 
 
-def dealt_out(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
+def stream_k_matmuls(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
     """Draw problems of every type for TMA-filled stages on an RTX 5090, all with stream-K."""
     kinds = (*PLAIN, *BLOCK_SCALED)
     kind = kinds[i % len(kinds)]
@@ -126,7 +126,7 @@ def turing(i: int, rng: np.random.Generator) -> tuple[Problem, Device, TemplateS
 
 
 def _of_operator(operator: str, i: int, _: np.random.Generator) -> tuple[Problem, Device, TemplateSet]:
-    """Draw the problems of an operator with a tile program in turns, for an A100 and an H100."""
+    """Draw problems of an operator with a tile program, alternately for an A100 and an H100."""
     problems, on = PROBLEMS[operator], device(("a100", "h100")[i % 2])
     problem = problems[i // 2 % len(problems)]
     return problem, on, templates_for(problem, on, [operator])
@@ -138,7 +138,7 @@ LISTS: dict[str, tuple[int, Draw]] = {
     "tcgen05 on b200": (300, tensor_memory),
     "block scales on rtx5090": (100, block_scales),
     "sm_75 on t4": (100, turing),
-    STREAM_K: (100, dealt_out),
+    STREAM_K: (100, stream_k_matmuls),
     **{operator: (200, partial(_of_operator, operator)) for operator in PROBLEMS},
 }
 

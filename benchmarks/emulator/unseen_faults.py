@@ -142,7 +142,7 @@ FIRST: tuple[Fault, ...] = (
           {}, WGMMA, "const int column = work.n0 / block + q;", "const int column = work.n0 / block % 16 + q;"),
     Fault("the parity of a skipped turn stays", "orders", "wgmma_matmul", LARGE, {"ping_pong": 1}, WGMMA,
           "      parity ^= stages / unsigned(C::stages) & 1u;\n", ""),
-    Fault("four matrices in turns", "indices", "wgmma_matmul", Matmul(1024, 1024, 1024, batch=8, a="bf16"), {}, WGMMA,
+    Fault("four matrices used cyclically", "indices", "wgmma_matmul", Matmul(1024, 1024, 1024, batch=8, a="bf16"), {}, WGMMA,
           "batch = id / (of_matrix * C::split_k);", "batch = id / (of_matrix * C::split_k) % 4;"),
     Fault("one box too many is on its way", "orders", "wgmma_matmul", LARGE, {"store_buffers": (1, 2)}, WGMMA,
           "ptx::wait_stores_read<C::store_buffers - 1>();", "ptx::wait_stores_read<C::store_buffers>();"),

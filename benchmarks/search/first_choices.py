@@ -115,7 +115,7 @@ def _shown(schedule: Schedule) -> str:
     parts += [f"cluster {m}x{n}"] if m * n > 1 else []
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
     parts += [f"{schedule.integer('tiles_per_block')} tiles a block"] if schedule.integer("tiles_per_block") > 1 else []
-    parts += ["in turns"] if schedule.integer("ping_pong") else []
+    parts += ["ping-pong"] if schedule.integer("ping_pong") else []
     buffers = schedule.integer("store_buffers")
     parts += [f"TMA store of {buffers} box{'es' if buffers > 1 else ''}"] if buffers else []
     turned = "transposed " if schedule.template.endswith("transposed") else ""

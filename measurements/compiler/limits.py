@@ -62,7 +62,7 @@ def request_within(
         if exceeded.limit == "wall clock":
             why = f"not compiled within {resource_watch.WALL_CLOCK_TIMES * seconds:g} s"
         elif exceeded.limit == "time" and limits.seconds == math.inf:
-            why = f"not compiled within {seconds:g} s of the CPU"
+            why = f"not compiled within {seconds:g} CPU seconds"
         else:
             why = limits.why(exceeded.limit, times)
         raise CompilerLimitExceeded("compile_error" if exceeded.limit == "memory" else "compile_timeout", why) from None

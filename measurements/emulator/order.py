@@ -36,7 +36,7 @@ class Order:
     @property
     def name(self) -> str:
         """Name of the order for messages."""
-        return self.blocks + (f", turns of seed {self.seed}" if self.seed else "")
+        return self.blocks + (f", thread seed {self.seed}" if self.seed else "")
 
     def of(self, count: int) -> npt.NDArray[np.int64]:
         """Return the block indices 0 to ``count`` - 1 in this order."""

@@ -34,7 +34,7 @@ class CompileLimits:
         """Return the message for a compiler that exceeded ``times`` its "time" limit, or its "memory" limit."""
         if exceeded == "time":
             took, more = (
-                f"{times * self.seconds:g} s of the CPU",
+                f"{times * self.seconds:g} CPU seconds",
                 f"compile_time_limit = {10 * self.seconds:g}, in seconds",
             )
             return f"the compiler took more than {took}: if it needs more, write {more}"

@@ -1,9 +1,9 @@
 """Follow a value through the calls that pass it on.
 
 A *stop* is a function of the four packages that receives the value itself as an argument; stops are in the order of
-their first calls. A *room* is a file with a stop. All kernel templates count as one room, since a search reaches them
-through one interface, ``KernelTemplate``. The files that define the value's own classes are not rooms. A *climb* is a
-step from one stop to the next whose package lies above the first one's.
+their first calls. The files with a stop are counted. All kernel templates count as one file, since a
+search reaches them through one interface, ``KernelTemplate``. The files that define the value's own classes do not
+count. A *climb* is a step from one stop to the next whose package lies above the first one's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stop:
     function: str
 
     @property
-    def room(self) -> str:
+    def counted_file(self) -> str:
         """Return the file, or the folder of templates for every kernel template."""
         return TEMPLATES if self.file.startswith(TEMPLATES) else self.file
 
@@ -50,9 +50,9 @@ class Walk:
     stops: list[Stop] = field(default_factory=list)
 
     @property
-    def rooms(self) -> set[str]:
-        """Return the names of all rooms."""
-        return {stop.room for stop in self.stops}
+    def files(self) -> set[str]:
+        """Return the counted files."""
+        return {stop.counted_file for stop in self.stops}
 
     @property
     def climbs(self) -> list[tuple[Stop, Stop]]:
@@ -60,14 +60,14 @@ class Walk:
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:
-        """Return one line for each run of stops in the same room, and the two counts."""
+        """Return one line for each run of stops in the same file, and the two counts."""
         lines, floor = [], 0
-        for room, stay in groupby(self.stops, key=lambda stop: stop.room):
+        for file, stay in groupby(self.stops, key=lambda stop: stop.counted_file):
             stops = list(stay)
             up = "up" if floor and stops[0].floor > floor else ""
             floor = stops[0].floor
-            lines.append(f"{floor} {up:2} {room}: {', '.join(stop.function for stop in stops[:4])}")
-        return "\n".join([*lines, f"{len(self.rooms)} rooms, {len(self.climbs)} climbs"])
+            lines.append(f"{floor} {up:2} {file}: {', '.join(stop.function for stop in stops[:4])}")
+        return "\n".join([*lines, f"{len(self.files)} files, {len(self.climbs)} climbs"])
 
 
 @contextmanager

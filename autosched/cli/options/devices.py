@@ -36,17 +36,17 @@ def target(name: str | None) -> Device:
         InputError: The device is unknown.
     """
     if name is None:
-        return gpu_here() or device(DEFAULT_DEVICE)
+        return detected_gpu() or device(DEFAULT_DEVICE)
     try:
         return device(name)
     except UnknownDevice as error:
-        gpu = gpu_here()
+        gpu = detected_gpu()
         if gpu is not None and gpu.name == name.lower():
             return gpu
         raise InputError(str(error)) from error
 
 
-def gpu_here() -> Device | None:
+def detected_gpu() -> Device | None:
     """Return the GPU of this machine; None if there is none or the device table has no row for it."""
     from measurements.runners.cuda.runner import (
         cuda_available,

@@ -89,7 +89,7 @@ def cuda_device(gpu: int = 0) -> Device:
 
 
 @dataclass(frozen=True)
-class GpuHere:
+class CurrentGpu:
     """A GPU of this process: its CUDA ``number``, its row, and the versions of the driver and of the CUDA runtime.
 
     The driver's version is "" on systems other than Linux. The runtime's version is CUDA's number.
@@ -101,7 +101,7 @@ class GpuHere:
     cuda: str
 
 
-def gpu_here(cp: Any) -> GpuHere:
+def current_gpu(cp: Any) -> CurrentGpu:
     """Return the current GPU, queried in this process through the cupy module ``cp``, for programs that use the GPU.
 
     Raises UnknownDevice as ``device_row`` does, and cupy's errors without a GPU.
@@ -111,7 +111,7 @@ def gpu_here(cp: Any) -> GpuHere:
     attributes = {str(k): int(v) for k, v in device.attributes.items()}
     attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
     row = device_row(properties["name"].decode(), attributes, int(properties["totalGlobalMem"]))
-    return GpuHere(int(device.id), row, _driver_version(), str(int(runtime.runtimeGetVersion())))
+    return CurrentGpu(int(device.id), row, _driver_version(), str(int(runtime.runtimeGetVersion())))
 
 
 def _driver_version() -> str:

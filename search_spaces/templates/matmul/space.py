@@ -66,7 +66,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 @lru_cache(maxsize=2**12)
-def _why_not_dealt_out(tile: int, subgroups: int, sg_data: int) -> str | None:
+def _why_not_distributed(tile: int, subgroups: int, sg_data: int) -> str | None:
     """Return the reason why a dimension of a tile cannot be distributed to subgroups with separate parts."""
     wg_map = WgMap((subgroups, 1), (sg_data, 1))
     try:
@@ -81,7 +81,7 @@ def map_rules() -> tuple[Rule, ...]:
 
     def map_rule(axis: str) -> Rule:
         def why_not(tile: int, subgroups: int, sg_data: int) -> str | None:
-            reason = _why_not_dealt_out(tile, subgroups, sg_data)
+            reason = _why_not_distributed(tile, subgroups, sg_data)
             return reason and (
                 f"the wg_map has {subgroups} subgroups with sub-tiles of {sg_data} along {axis}, where the tile has "
                 f"{tile}: {reason}"

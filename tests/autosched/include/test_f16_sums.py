@@ -74,7 +74,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
         "h200", Matmul(40, 136, 400, acc="f16", batch=2, epilogue="bias", order_b="col"), "wgmma_matmul_transposed",
         {**WGMMA, "tile_n": 40},
     ),
-    "wgmma in turns, of two fragments": (
+    "wgmma ping-pong, of two fragments": (
         "h200", Matmul(296, 136, 264, acc="f16", epilogue="silu", order_a="col"), "wgmma_matmul",
         {**WGMMA, "tile_m": 128, "consumer_warpgroups": 2, "ping_pong": 1, "tiles_per_block": 2,
         "producer_registers": 40,

@@ -178,7 +178,7 @@ def test_each_decision_matches_the_reference(case: str) -> None:
 @needs_nvrtc
 @needs_compiler
 @pytest.mark.parametrize(
-    "case", ["persistent, with stores", "a copied by a warp, b by TMA, in turns", "by rows, in turns"]
+    "case", ["persistent, with stores", "a copied by a warp, b by TMA, ping-pong", "by rows, ping-pong"]
 )
 def test_fewer_clusters_than_described_compute_all(case: str) -> None:
     """Launch a single cluster, as on a GPU that runs fewer at a time than assumed.
@@ -197,7 +197,7 @@ def test_fewer_clusters_than_described_compute_all(case: str) -> None:
             dataclasses.replace(kernel, grid=(kernel.cluster[0] + 1, 1, 1))
 
 
-def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_dealt_out() -> None:
+def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_split() -> None:
     """With stream-K the shared tiles and the workspace depend on the number of blocks at compile time."""
     for changes, fields in CASES.values():
         _, kernel = small_kernel(changes, fields)

@@ -232,9 +232,9 @@ def test_orders_and_a_second_launch() -> None:
     names = [name for name, _ in launch.runs]
     assert names == [
         "ascending",
-        "random, turns of seed 1",
-        "descending, turns of seed 2",
-        "interleaved, turns of seed 3",
+        "random, thread seed 1",
+        "descending, thread seed 2",
+        "interleaved, thread seed 3",
         "launched twice",
     ]
     assert not launch.differing

@@ -61,7 +61,7 @@ def test_a_right_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert verify(str(path), "--device", "h100", "--full", "--", "a", "b") == 0
     out = capsys.readouterr().out
     assert "right a b" in out and "nothing was found" in out
-    assert "device: h100; 1 launches of 1 kernels" in out and "interleaved, turns of seed 3" in out
+    assert "device: h100; 1 launches of 1 kernels" in out and "interleaved, thread seed 3" in out
 
 
 def test_a_faulty_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

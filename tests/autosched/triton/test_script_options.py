@@ -53,4 +53,4 @@ def test_the_requested_order(script: str, capsys: pytest.CaptureFixture[str]) ->
     order = ("--order", "interleaved", "--turns", "3", "--perturb", "--suppress", EXPECTED)
     assert main(["verify", script, "--device", "h100", *order, "--json"]) == 0
     (launch,) = json.loads(capsys.readouterr().out)["launches"]
-    assert [run["name"] for run in launch["runs"]] == ["interleaved, turns of seed 3"]
+    assert [run["name"] for run in launch["runs"]] == ["interleaved, thread seed 3"]

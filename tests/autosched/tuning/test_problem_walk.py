@@ -13,11 +13,11 @@ from needs import needs_nvrtc
 
 import autosched
 
-MOST_ROOMS, MOST_CLIMBS = 20, 5
+MOST_FILES, MOST_CLIMBS = 20, 5
 
 
 @needs_nvrtc
-def test_the_problem_of_a_search_passes_few_rooms(tmp_path: Path) -> None:
+def test_the_problem_of_a_search_passes_few_files(tmp_path: Path) -> None:
     problem = autosched.Matmul(m=64, n=64, k=64)
     with followed(problem) as walk:
         result = autosched.tune(
@@ -25,12 +25,12 @@ def test_the_problem_of_a_search_passes_few_rooms(tmp_path: Path) -> None:
         )
     print(walk)
     assert result.verification.startswith("ok"), "the walk includes the full verification of the best"
-    assert walk.rooms >= {"autosched/tuning/tune.py", "autosched/verify/schedule_runs.py", TEMPLATES}
-    assert len(walk.rooms) <= MOST_ROOMS and len(walk.climbs) <= MOST_CLIMBS
+    assert walk.files >= {"autosched/tuning/tune.py", "autosched/verify/schedule_runs.py", TEMPLATES}
+    assert len(walk.files) <= MOST_FILES and len(walk.climbs) <= MOST_CLIMBS
 
 
 def test_a_climb_is_a_step_to_a_package_above() -> None:
     files = ("autosched/a.py", "search_spaces/templates/x/a.py", "search_spaces/templates/y/b.py", "cost_models/c.py")
     walk = Walk([Stop(file, "f") for file in (*files, "measurements/d.py", "autosched/a.py")])
-    assert walk.rooms == {"autosched/a.py", TEMPLATES, "cost_models/c.py", "measurements/d.py"}
+    assert walk.files == {"autosched/a.py", TEMPLATES, "cost_models/c.py", "measurements/d.py"}
     assert [after.file for _, after in walk.climbs] == ["cost_models/c.py", "autosched/a.py"]

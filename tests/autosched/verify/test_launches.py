@@ -86,7 +86,7 @@ def test_findings_count_once_and_later_ones_report_their_run() -> None:
     verdict = verify_launch(Launch(emulation(RACE), emulation(RACE, BEYOND)), TWO_ORDERS)
     assert verdict.status == "findings" and {f.kind for f in verdict.findings} == {RACE.kind, BEYOND.kind}
     (later,) = (f for f in verdict.findings if f.kind == BEYOND.kind)
-    assert later.message.endswith("blocks random, turns of seed 1")
+    assert later.message.endswith("blocks random, thread seed 1")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
     assert stopped.value.status == "compile_timeout"
     x = np.zeros(1, np.int32)
     done = autosched.emulate(ENDLESS, kernel="endless", arguments=(x,), grid=1, block=1)
-    assert done.status == "compile_timeout" and done.reason == "not compiled within 0.5 s of the CPU"
+    assert done.status == "compile_timeout" and done.reason == "not compiled within 0.5 CPU seconds"
     monkeypatch.undo()
     assert compile_to_ptx(SOURCE, "scale", "compute_80", HEADERS).text is not None
 
@@ -56,7 +56,7 @@ def test_a_compile_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("limits", "status", "said"),
     [
-        (CompileLimits(seconds=0.3), "compile_timeout", "took more than 0.3 s of the CPU"),
+        (CompileLimits(seconds=0.3), "compile_timeout", "took more than 0.3 CPU seconds"),
         (CompileLimits(memory=32 << 20), "compile_error", "took more than 0.031 GiB of memory"),
     ],
 )

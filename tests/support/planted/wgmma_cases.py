@@ -77,7 +77,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"tile_m": 128, "tile_n": 64, "consumer_warpgroups": 2, "producer_registers": 48, "stages": 3, **BY_THREADS},
         {"m": 131, "k": 328, "n": 136, "order_b": "row"},
     ),
-    "a copied by a warp, b by TMA, in turns": (
+    "a copied by a warp, b by TMA, ping-pong": (
         {
             "consumer_warpgroups": 2,
             "tiles_per_block": 3,
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {**FROM_REGISTERS, "tile_m": 128, "tile_n": 48, "swizzle_b": 32, "split_k": 2},
         {"m": 131, "k": 648, "order_b": "row"},
     ),
-    "a from registers, along m, in turns": (
+    "a from registers, along m, ping-pong": (
         {
             **FROM_REGISTERS,
             "consumer_warpgroups": 2,
@@ -137,7 +137,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"tile_m": 128, "tile_n": 48, "consumer_warpgroups": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
         {"m": 131, "n": 101, "k": 323, "order_a": "row", "order_b": "row"},
     ),
-    "shifted, in turns, each matrix by another": (
+    "shifted, ping-pong, each matrix by another distance": (
         {
             "tile_n": 64,
             "consumer_warpgroups": 2,
@@ -161,7 +161,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         },
         {"m": 700, "n": 92, "k": 500, "epilogue": "bias+gelu", "out": "f32"},
     ),
-    "stream-K, in turns, of clusters": (
+    "stream-K, ping-pong, in clusters": (
         {
             "consumer_warpgroups": 2,
             "tiles_per_block": 3,
@@ -206,7 +206,7 @@ TRANSPOSED: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {**FROM_REGISTERS, "tile_m": 128, "tile_n": 48, "tile_k": 32, "cluster_m": 2, "consumer_warpgroups": 2},
         {"a": "f32", "m": 150, "n": 512, "order_b": "row", "epilogue": "bias+gelu"},
     ),
-    "by rows, in turns": (
+    "by rows, ping-pong": (
         {"tiles_per_block": 3, "tile_n": 16, "ping_pong": 1, "consumer_warpgroups": 2, "cluster_m": 2},
         {"m": 5, "n": 512, "order_b": "row", "batch": 2},
     ),

@@ -48,9 +48,9 @@ PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking tur
 WHOLE = "persistent, staged whole"
 _WRITTEN = """ptx::fence_async_proxy();
       ptx::barrier_sync(barrier, 128);  // every thread has written its part of all boxes"""
-TURNED = "a copied by a warp, b by TMA, in turns"
+TURNED = "a copied by a warp, b by TMA, ping-pong"
 STREAM, STREAM_STORES = "stream-K", "stream-K, with stores"
-STREAM_TURNS = "stream-K, in turns, of clusters"
+STREAM_TURNS = "stream-K, ping-pong, in clusters"
 ALONG_M, ALONG_N, ALL = "cluster along m", "cluster along n", "all of it"
 LOST = (K.ASYNC_READ_BEFORE_WAIT, K.BARRIER_NOT_REACHED, K.SHARED_RACE, WRONG, K.MBARRIER_MISUSE, K.WGMMA_IN_FLIGHT)
 BY_WARP, MIXED, SHIFTED = "copied by a warp", "copied, beside multicast", "shifted"
@@ -120,15 +120,15 @@ FAULTS = (
     WgmmaFault("both finish the tile", STREAM, "tile.tell_stored();\n    return false;",
                "tile.tell_stored();\n    return true;",
                (K.GLOBAL_RACE, K.LOST_WRITE, WRONG), _STREAM_K),
-    WgmmaFault("nobody finishes the tile", STREAM, "+= Element<Sum>::of(other.word[i]);\n  }\n  return true;",
+    WgmmaFault("no block finishes the tile", STREAM, "+= Element<Sum>::of(other.word[i]);\n  }\n  return true;",
                "+= Element<Sum>::of(other.word[i]);\n  }\n  return false;", (K.UNWRITTEN_OUTPUT,), _STREAM_K),
-    WgmmaFault("the neighbour's place in the workspace", STREAM_STORES, "first > 0 ? worker - 1 : worker",
+    WgmmaFault("the neighbour's workspace slot", STREAM_STORES, "first > 0 ? worker - 1 : worker",
                "first > 0 ? worker : worker", (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT), _STREAM_K),
-    WgmmaFault("all share one place in the workspace", STREAM_STORES, "(work.cut * cluster + rank()) * sharing",
+    WgmmaFault("all clusters share one workspace slot", STREAM_STORES, "(work.cut * cluster + rank()) * sharing",
                "rank() * sharing", (WRONG, K.UNWRITTEN_OUTPUT), blocks="descending"),
-    WgmmaFault("blocks of a cluster share a place", STREAM_TURNS, "(work.cut * cluster + rank()) * sharing",
+    WgmmaFault("blocks of a cluster share a workspace slot", STREAM_TURNS, "(work.cut * cluster + rank()) * sharing",
                "work.cut * cluster * sharing", (K.GLOBAL_RACE, WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
-    WgmmaFault("warpgroups share a place", STREAM_STORES, "* sharing + rows;", "* sharing;",
+    WgmmaFault("warpgroups share a workspace slot", STREAM_STORES, "* sharing + rows;", "* sharing;",
                (K.GLOBAL_RACE, WRONG, K.UNWRITTEN_OUTPUT, K.LOST_WRITE)),
     WgmmaFault("whole tiles are shared", STREAM_TURNS, "if (work.tiles < C::tiles_k && !Exchange",
                "if (!Exchange", (K.WORKSPACE_NOT_ZERO, K.UNWRITTEN_OUTPUT, K.OUT_OF_BOUNDS_GLOBAL)),
@@ -157,7 +157,7 @@ FAULTS = (
     WgmmaFault("lines are not shifted", SHIFTED, "0x1111u *", "0u *", (WRONG,), _COPY),
     WgmmaFault("shifted by that of the first line", SHIFTED, "(line + pass * lines_of_pass) * int(pitch % 4)",
                "line * 0 * int(pitch % 4)", (WRONG, K.MISALIGNED_ACCESS), _COPY),
-    WgmmaFault("shifted by that of the first matrix", "shifted, in turns, each matrix by another",
+    WgmmaFault("shifted by that of the first matrix", "shifted, ping-pong, each matrix by another distance",
                "matrix * int(matrix_bytes % 4)", "0 * matrix", (WRONG, K.MISALIGNED_ACCESS), _COPY),
     WgmmaFault("the words after the lines are their own", SHIFTED, "last_of_line() ? next[i] : neighbour", "neighbour",
                (WRONG,), _COPY),
@@ -180,7 +180,7 @@ FAULTS = (
     WgmmaFault("registers of A are loaded while they are multiplied", FRAGMENTS,
                "ptx::wgmma_wait_group<C::in_flight>();", "ptx::wgmma_wait_group<1>();", (K.WGMMA_IN_FLIGHT,)),
     WgmmaFault("halves of k exchanged", FRAGMENTS, "lane / 16 * 16));", "(1 - lane / 16) * 16));", (WRONG,), _FRAGMENT),
-    WgmmaFault("rows of A along m exchanged", "a from registers, along m, in turns", "lane / 8 % 2 * 8) * 2",
+    WgmmaFault("rows of A along m exchanged", "a from registers, along m, ping-pong", "lane / 8 % 2 * 8) * 2",
                "(1 - lane / 8 % 2) * 8) * 2", (WRONG,), _FRAGMENT),
     WgmmaFault("words of A exchanged", "words of a along m", "r / 2 * 4 + lane % 4, m = row + r % 2 * 8",
                "r % 2 * 4 + lane % 4, m = row + r / 2 * 8", (WRONG,), _FRAGMENT),

@@ -16,7 +16,7 @@ import typer
 
 from autosched.cli.commands.tuning import expert_products
 from autosched.cli.options.config_files import config_files
-from autosched.cli.options.devices import DeviceOption, gpu_here, target
+from autosched.cli.options.devices import DeviceOption, detected_gpu, target
 from autosched.cli.options.problem import whole_number
 from autosched.cli.options.search import JsonOption
 from autosched.cli.terminal.console import show, stderr_console, stdout_console
@@ -79,7 +79,7 @@ def tune_moe(
     for m in rows or ():
         within("--rows", m, 1, 2**20)
     row = target(device)
-    gpu = gpu_here() if measure else None
+    gpu = detected_gpu() if measure else None
     if measure and (gpu is None or gpu.name != row.name):
         gpu_text = "no GPU responds" if gpu is None else f"that of this machine is {gpu.name}"
         raise InputError(f"--measure needs the GPU that the file is for, {row.name}, and {gpu_text}: leave it out")

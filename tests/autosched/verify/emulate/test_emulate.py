@@ -327,7 +327,7 @@ def test_verify_grades_and_suppresses_findings_and_lists_omitted_runs(
     assert "suppressed: flag.cu:2: global_race, and flag.cu:2" in out and ": all store 1\n" in out
     assert main([*verify, *suppress, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["orders"] == ["ascending", "random, turns of seed 1"] and not document["findings"]
+    assert document["orders"] == ["ascending", "random, thread seed 1"] and not document["findings"]
     assert [(f["kind"], f["grade"], f["reason"]) for f in document["suppressed"]] == [
         ("global_race", "note", "all store 1")
     ]

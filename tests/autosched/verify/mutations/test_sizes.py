@@ -79,7 +79,7 @@ REST = (
     Planted("a wgmma ends after 64 steps", WGMMA, "long k", WGMMA_MATMUL,
             "tiles = C::tiles_k - first < C::tiles_of_split",
             "tiles = C::tiles_k > 64 ? 64 : C::tiles_k - first < C::tiles_of_split"),
-    Planted("two matrices in turns", WGMMA, "far matrices", WGMMA_MATMUL,
+    Planted("two matrices alternate", WGMMA, "far matrices", WGMMA_MATMUL,
             "batch = id / (of_matrix * C::split_k);", "batch = id / (of_matrix * C::split_k) % 2;"),
     Planted("an order of 16 rows of tiles", MMA, "many rows of tiles", "common/raster.cuh",
             "first + (inside & ((1 << launch.order) - 1)),", "(first + (inside & ((1 << launch.order) - 1))) % 16,"),

@@ -131,7 +131,7 @@ def test_more_orders_find_more_faults_and_keep_the_output() -> None:
     assert run(program).returncode == 0
     done = run(program, options=("--full",))
     assert done.returncode == 1 and done.stdout == "PASS\n"
-    assert "out_of_bounds_global in count" in done.stderr and "order random, turns of seed 1" in done.stderr
+    assert "out_of_bounds_global in count" in done.stderr and "order random, thread seed 1" in done.stderr
 
 
 @pytest.mark.nightly

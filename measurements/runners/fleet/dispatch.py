@@ -25,7 +25,11 @@ _REMEMBERED = 64  # durations
 
 
 class JobLost(Exception):
-    """A job whose members were lost repeatedly, or for which no member is left. The message is one line."""
+    """No result: no member is left, or the job's members were lost (``WorkersLost``). The message is one line."""
+
+
+class WorkersLost(JobLost):
+    """MOST_LOSSES members were lost while they ran the job, which may be the cause."""
 
 
 class Pending(Protocol):
@@ -174,8 +178,8 @@ class Dispatcher:
                     finish = None
                 else:
                     last = str(error).splitlines()[0]
-                    why = f"{job.losses} workers of the cluster were lost with it, the last one by: {last}"
-                    finish = partial(job.result.set_exception, JobLost(why))
+                    why = f"{job.losses} workers of the cluster were lost while they ran it; last error: {last}"
+                    finish = partial(job.result.set_exception, WorkersLost(why))
             else:
                 if under_way:
                     self._seconds.append(now - member.since)

@@ -15,7 +15,7 @@ from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.references import References, SentArrays
 from measurements.runners.fleet.actors import Arrays, CandidateWork, Missing, SentModule, SentProblem
 from measurements.runners.fleet.cluster import Fleet, stopped
-from measurements.runners.fleet.dispatch import JobLost
+from measurements.runners.fleet.dispatch import JobLost, WorkersLost
 from measurements.runners.streams import PoolRunner, PoolStream
 from measurements.trials.measurement import Measurement, Provenance, Status
 from measurements.trials.policy import described
@@ -24,8 +24,10 @@ from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 from search_spaces.operators.problem import Problem
 
-_JUDGED = "its outputs are checked by a function of the kernel file, which only the tuning process runs: "
-"measure on one machine"
+_CHECKS_OUTPUTS = (
+    "its outputs are checked by a function of the kernel file, which only the tuning process runs: "
+    "measure on one machine"
+)
 
 
 class FleetRunner(PoolRunner):
@@ -145,7 +147,7 @@ class FleetRunner(PoolRunner):
             stream.results.put((position, module, 0.0))
             return
         if candidate.problem.checks_outputs:
-            stream.results.put((position, Measurement(Status.CRASHED, self.provenance, _JUDGED), 0.0))
+            stream.results.put((position, Measurement(Status.CRASHED, self.provenance, _CHECKS_OUTPUTS), 0.0))
             return
         work = self._work(candidate, module)
         answer = self._answer(
@@ -196,7 +198,7 @@ class FleetRunner(PoolRunner):
             except CancelledError:
                 result.cancel()
             except JobLost as error:
-                if method == "measure" and "was lost with" in str(error):  # the candidate may be the cause
+                if method == "measure" and isinstance(error, WorkersLost):  # the candidate may be the cause
                     crashed = Measurement(Status.CRASHED, self.provenance, f"the GPU's machine: {error}")
                     result.set_result((crashed, 0.0))
                 else:

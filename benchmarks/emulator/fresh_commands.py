@@ -50,8 +50,8 @@ A quick verification of RMS norm by `--schedule` takes 0.5 s of CPU time (2026-1
 | plan of the launches, inputs, float64 reference, comparison of 1.4 million elements | 0.13 |
 | exit of Python | 0.01 |
 
-`--sample` also counts the space.
-The number of launches, blocks and checks was not reduced, because these find the faults.
+With `--sample`, the command also counts the legal schedules.
+The number of launches, blocks and checks was not reduced, because they find the faults.
 
 Changes, with the saved CPU time where it was measured:
 
@@ -69,7 +69,7 @@ Changes, with the saved CPU time where it was measured:
 - **2026-11-28**: The median fell from 0.53 to 0.49 s.
   Inputs of sampled blocks are generated in pieces that fit into a cache, and random inputs are only drawn once.
   The words that identify a kernel's architecture are found by word look-up instead of regular expressions.
-  Source locations of a PTX program are read once. A given schedule is checked without counting the space.
+  Source locations of a PTX program are read once. A given schedule is checked without counting all legal schedules.
   Seventeen frozen dataclasses were replaced by tuples.
 - **2026-11-29**: Operators, rows of devices, rich, pictures and readers of files are imported or created on first use.
   The list of operators imports no command.

@@ -1,7 +1,8 @@
 """Tune published kernels, written as kernel files: ``python -m benchmarks.users_kernels.published``.
 
-Each file is tuned by estimates for one device, with every new best verified in the emulator, and the best in full. The
-page also has the error messages of rejected files.
+Each file is tuned with estimated times for one device. Every new best configuration is verified in the emulator, and
+the final one in full. ``benchmarks/results/published_kernels.md`` has the results, and the error messages of rejected
+files.
 """
 
 from __future__ import annotations
@@ -79,13 +80,15 @@ def main() -> None:
         verified += result.best is not None and result.best.verification is not None
         rows.append(row(path, result))
         print(rows[-1], flush=True)
-    more = f" --verification-seconds {given.verification_seconds:g}" if given.verification_seconds else ""
-    full = f", the best in full for {given.verification_seconds:g} s" if given.verification_seconds else ""
+    seconds = given.verification_seconds
+    more = f" --verification-seconds {seconds:g}" if seconds else ""
+    full = f", and the final one in full for at most {seconds:g} s" if seconds else ""
     today, everything = f"{datetime.now(UTC):%Y-%m-%d}", len(rows) + len(refused)
     lines = [
         "# Published kernels, written as their users would",
         f"`python -m benchmarks.users_kernels.published{more}`, {today}, NVRTC 13, two shared cores, no GPU.",
-        f"{given.trials} trials each by estimates for {given.device}, every new best verified in the emulator{full}. "
+        f"Each kernel has {given.trials} trials, with estimated times for {given.device}. "
+        f"Every new best configuration is verified in the emulator{full}.",
         "The kernels were written for this project, modelled on kernels of",
         "Kernel Tuner's examples, its benchmark hub and BAT. Their sizes are small enough to emulate all blocks. Each "
         "has a reference or a check in numpy.",

@@ -85,17 +85,17 @@ class ConfigFiles(Protocol):
         """Default batch sizes of a file."""
 
     def fits(self, folder: Path) -> bool:
-        """Return True if the files of a folder may be this project's, by their names and locations.
+        """Return True if the names and locations of a folder's configuration files are possible in this project.
 
         Raises:
-            ValueError: The folder contains no such file.
+            ValueError: The folder contains no configuration file of any project.
         """
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[Sequence[ConfigEntry], list[str]]:
         """Return each file and its entries, and a line for each file in another format.
 
         Raises:
-            ValueError: The folder contains no such file, or none for the device.
+            ValueError: The folder contains no configuration file, or none for the device.
         """
 
     def verifier(self, check: ConfigCheck, workers: int | None = None) -> ConfigVerifier:
@@ -153,7 +153,7 @@ class ConfigFiles(Protocol):
             dtype: Type of the weights, which overrides the model's quantization; "" to use the model's.
 
         Raises:
-            ValueError: The file describes no such layer.
+            ValueError: The config.json describes no usable layer with experts.
         """
 
     def write(self, folder: Path, tuned: Any) -> Path:
@@ -163,7 +163,7 @@ class ConfigFiles(Protocol):
         """Read files and folders. ``model`` is a config.json for files without a sidecar.
 
         Raises:
-            ValueError: A folder without such files, or a file without a sidecar or model.
+            ValueError: A folder contains no configuration file, or a file has neither a sidecar nor a model.
         """
 
     def trials(self, tuned: Any) -> Iterable[Trial]:
@@ -181,7 +181,7 @@ def recognised_files(folder: Path, option: str) -> ConfigFiles:
         option: Option that names the project if it cannot be recognised, for the error message.
 
     Raises:
-        ValueError: The folder contains no such file, its files fit several projects, or they are mixed.
+        ValueError: The folder contains no configuration file, or it is unclear to which project all its files belong.
     """
     projects: dict[str, ConfigFiles] = {name: CONFIG_FILES.load(name) for name in CONFIG_FILES}
     fitting = [name for name, files in projects.items() if files.fits(folder)]

@@ -44,7 +44,7 @@ def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0
 
     An operator runs the kernel that ``database`` selects for ``device``. It raises RuntimeError if the kernel has a
     finding, crashes or does not finish, NoSchedule like ``Database.look_up``, and ValueError for a problem without a
-    kernel. If the vendor's library won, it runs the formula in torch.
+    kernel. If the database selects the vendor's library, it runs the formula in torch.
 
     Args:
         database: Database of tuned schedules.
@@ -83,14 +83,14 @@ def is_emulated() -> bool:
 
 
 def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
-    """Return the kernel that the innermost ``emulated`` selects for a problem, and the time limit of a launch.
+    """Return the kernel that the innermost ``emulated`` context selects for a problem, and the context's time limit.
 
     Args:
         problem: Problem of the call.
 
     Returns:
-        The kernel, and CPU seconds per launch. The kernel is None outside ``emulated``, and if the vendor's library
-        won.
+        The kernel, and the CPU seconds that each launch may take. The kernel is None if no context is active, or if
+        the database selects the vendor's library.
     """
     setting = _stack[-1] if _stack else None
     if setting is None:

@@ -20,9 +20,10 @@ _BOUNDED_QUALIFIERS = ("approx", "full")
 class Fidelity:
     """Fidelity of all launches of a session.
 
-    ``exact`` and ``bounded`` are PTX instructions without operands. ``unsupported`` describes each unsupported feature
-    with its line. ``grids`` lists the grids of each kernel, and ``not_run`` the launches of which only some blocks ran.
-    ``sizes`` are those of ``Session.at_sizes``.
+    ``exact`` and ``bounded`` list the PTX instructions of the kernels, by opcode and qualifiers. PTX defines the
+    results of ``exact`` ones, and only an error bound for ``bounded`` ones. ``unsupported`` describes each unsupported
+    feature with its line. ``grids`` lists the grids of each kernel, and ``not_run`` the launches of which only some
+    blocks ran. ``sizes`` are those of ``Session.at_sizes``.
     """
 
     device: str

@@ -30,7 +30,7 @@ class RoleCoverage(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Coverage of a full verification, by role."""
+    """Coverage of a full verification: the runs of each role."""
 
     roles: tuple[RoleCoverage, ...]
 

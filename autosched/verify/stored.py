@@ -105,7 +105,7 @@ def brief(text: str | None) -> str:
 
 
 def coverage(text: str | None) -> Coverage | None:
-    """Return the coverage of a stored full verification, by role; None if it has none."""
+    """Return the recorded coverage of a stored full verification; None if it is not full or has no coverage."""
     entry = None if text is None else _read(text)
     if entry is None or entry.get("depth") != FULL:
         return None

@@ -194,7 +194,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
-    """Return True if a file, gzip or not, begins like a cache of Kernel Tuner's, or a T4 file."""
+    """Return True if a file begins like a Kernel Tuner cache or a T4 file. The file may be compressed by gzip."""
     with open(path, "rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     try:

@@ -59,7 +59,7 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
     """Return each file followed by its entries, and a line for each file in another format.
 
     Raises:
-        NoConfigs: There is no such file.
+        NoConfigs: The folder contains no configuration file.
         CannotCheck: No file is for the device.
     """
     files, skipped = read_folder(folder, format)

@@ -54,7 +54,7 @@ class ConfigFile:
 
 
 class NoConfigs(ValueError):
-    """A folder contains no such file. The message is one line with the remedy."""
+    """A folder contains no configuration file. The message is one line with the remedy."""
 
 
 def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[str]]:
@@ -68,7 +68,7 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
         The files, and a line for each skipped file.
 
     Raises:
-        NoConfigs: There is no such file.
+        NoConfigs: The folder contains no configuration file.
     """
     if not folder.exists():
         raise NoConfigs(f"{folder}: no such folder")
@@ -93,7 +93,7 @@ def fits(folder: Path, format: Format) -> bool:
     """Return True if the files of a folder may have this format. Files without a known format are ignored.
 
     Raises:
-        NoConfigs: The folder contains no such file.
+        NoConfigs: The folder contains no configuration file.
     """
     candidates = [_formats(file) for file in read_folder(folder, format)[0]]
     return all(format in formats for formats in candidates if formats)

@@ -35,7 +35,7 @@ def _order(plan: CopyPlan) -> tuple[float, int, int, bool, int]:
 class LayoutChoice:
     """A layout that a copy and an intrinsic both accept, with the copy, the access and their cost per tile.
 
-    ``loads`` is the traffic of reading every fragment of the tile once; ``wavefronts`` counts those of all readers.
+    ``loads`` is the traffic of one warp that reads every fragment of the tile once; ``readers`` warps do this.
     """
 
     layout: SharedLayout
@@ -66,16 +66,16 @@ def layout_choices(
 ) -> tuple[LayoutChoice, ...]:
     """Return the legal ``layouts`` that some copy and the intrinsic accept, best first.
 
-    Those with the fewest cycles lost to conflicts come first, then those with the fewest cycles, then the smallest.
+    Layouts are sorted by cycles lost to conflicts, then by total cycles, then by size.
 
     Args:
         layouts: Layouts of the region's shape.
         region: The copied region.
         intrinsic: The instruction that reads the tile.
         operand: "a" or "b".
-        threads: Threads that copy it.
+        threads: Number of threads that copy the region.
         method: Method of the copy; None for the best one.
-        readers: Warps that read the tile, by which the intrinsic's conflicts are multiplied.
+        readers: Number of warps that each read the whole tile; cycles and conflicts of all their loads count.
 
     Raises:
         ValueError: If a layout has another shape.

@@ -17,7 +17,7 @@ def resolve(trace: ir.Trace) -> ir.Trace:
 
 
 def indices(operation: ir.Operation) -> tuple[Index, ...]:
-    """Return the indices among an operation's operands, without those of operations inside it."""
+    """Return the indices that an operation itself uses, without those of operations in its body."""
     match operation:
         case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
             below = operation.rows_below if isinstance(operation, ir.StoreTile) else None

@@ -14,10 +14,10 @@ from search_spaces.spaces.parameters import Value
 
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
 PARTIALS, COUNTERS = "split_partials", "split_counters"
-PARTS = "split_parts"  # the attribute: number of blocks that share the loop
-LAUNCHES = "split_launches"  # the parameter: 1, or 2 with a second launch that combines the parts
-PARTS_OF_TILE = "parts_of_tile"  # the variable of a kernel: number of blocks that share the block's tile
-TILES = "split_tiles"  # the parameter: the tiles whose loop blocks share
+PARTS = "split_parts"  # attribute: number of blocks that share the loop
+LAUNCHES = "split_launches"  # parameter: 1, or 2 if a second launch combines the parts
+PARTS_OF_TILE = "parts_of_tile"  # variable in a kernel: number of blocks that share the block's tile
+TILES = "split_tiles"  # parameter: whether all tiles are shared by the same number of blocks, or short ones by fewer
 ALL, LONG = "all", "long"
 
 

@@ -129,7 +129,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
         doc = "launches for the split loop: with 2, a second launch combines the partial results"
         listed.append(ordinal(LAUNCHES, (1, 2), doc, before=1))
     if any(may_share_long_tiles(i) for i in choices.inferences.values()):
-        doc = "tiles whose loop blocks share: all equally, or long ones by more blocks than short ones"
+        doc = "whether the same number of blocks shares the loop of each tile, or fewer blocks share short ones"
         listed.append(categorical(TILES, (ALL, LONG), doc, before=ALL))
     if is_splittable(choices):
         listed.append(

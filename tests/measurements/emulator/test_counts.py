@@ -86,7 +86,7 @@ def test_wavefronts_of_random_requests(run: Run, test_kernel: Callable[[str], st
             units = rng.integers(0, SHARED // access_bytes, (count, 32))
         elif kind == 1:  # a stride
             units = lane * rng.integers(0, 64, (count, 1)) + rng.integers(0, 64, (count, 1))
-        elif kind == 2:  # few places: broadcasts
+        elif kind == 2:  # at most six addresses, each read by several lanes (broadcast)
             units = rng.integers(0, 6, (count, 32)) * 32
         else:  # a permutation
             units = np.stack([rng.permutation(32) for _ in range(count)])

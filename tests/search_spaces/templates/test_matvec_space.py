@@ -1,4 +1,4 @@
-"""The matvec space: schedules are lowering configs, rules one by one, proxy problems, and matmuls of few rows."""
+"""Tests of the matvec space: lowering configs of schedules, each rule, proxy problems, and matmuls with few rows."""
 
 from __future__ import annotations
 

@@ -71,7 +71,13 @@ class Mutation:
 
 
 def found_in(case: str, headers: Headers | None = None, **fields: str | int | float) -> str:
-    """Verify golden case ``case`` with other ``headers`` and ``fields`` of its problem; return "ok" or the finding."""
+    """Verify a golden case and return "ok", or the status and the reason of the failure.
+
+    Args:
+        case: Name of the golden case.
+        headers: Headers that replace the kernel's; None for the unmodified ones.
+        fields: Fields that replace those of the case's problem.
+    """
     data = json.loads((GOLDEN / f"{case}.json").read_text())
     problem = dataclasses.replace(problem_from_json(data["problem"]), **fields)
     kernel = generate(problem, Schedule.from_json(data["template"], data["schedule"]), device(data["device"]))

@@ -49,7 +49,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediate: groups that may stay in flight; -1: none, including the open one.
+// The immediate is the number of groups that may stay in flight. -1 waits for all copies, even uncommitted ones.
 void wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {

@@ -96,6 +96,6 @@ def test_narrower_floats_with_scales(kinds: tuple[str, str]) -> None:
     (of_a, a), (of_b, b) = narrow(kinds[0], rng, (16, 32)), narrow(kinds[1], rng, (32, 8))
     types = f"f32.{'.'.join(kinds)}.f32.ue8m0"
     opcode = f"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.{types}"
-    scales = ", 0x80808080, {0, 0}, 0x7e7e7e7e, {0, 0}"  # 2 and one half
+    scales = ", 0x80808080, {0, 0}, 0x7e7e7e7e, {0, 0}"  # 2.0 for a, 0.5 for b
     got = product(opcode, 32, "f32", of_a, of_b, np.zeros((16, 8), np.float32), scales)
     np.testing.assert_array_equal(got, of_sums((a @ b).astype(np.float32)))

@@ -40,6 +40,7 @@ def test_requirements_of_every_intrinsic_are_estimated(place: str, sizes: dict[s
             one = {name: column[row] for name, column in values.items()}
             needs = estimates.needs(choices.inference(one), {name: one[name] for name in plan.needs})
             extra = (int(one.get("fragment_buffers", 1)) - 1) * needs.fragments
+            extra += int(one.get("products_ahead", 0)) * needs.in_flight
             assert registers[row] == needs.registers + extra
             assert allowed[row] == (needs.why_not is None and needs.registers <= 1024)
             fitting += needs != estimates.NOTHING

@@ -147,7 +147,7 @@ def measured(jobs: int, kill: bool) -> Iterator[str]:
         name = "one node killed midway" if kill else "all nodes"
         yield (
             f"| {name} | {os.getloadavg()[0]:.1f} | {ok} of {jobs} | {seconds:.1f} s | {busy(log):.1%} "
-            f"| {lost.lost} | {lost.given_again} |"
+            f"| {lost.lost} | {lost.resubmitted} |"
         )
         fleet.close()
     finally:

@@ -47,7 +47,7 @@ from benchmarks.gpu.journal import Journal, read
 from benchmarks.gpu.problems import SAMPLED, in_turns, matmuls, of_program, others
 from benchmarks.gpu.table import line, named, table
 from cost_models.estimates import estimates_of
-from measurements.compiler.cores import cores_beside
+from measurements.compiler.cores import compile_workers
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready, emulate
 from measurements.files.text import first_line
@@ -562,7 +562,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     try:
         device = cuda_device()
-        pool = CompilePool(workers=cores_beside(1))
+        pool = CompilePool(workers=compile_workers(1))
     except (ValueError, NvrtcMissing) as error:
         print(f"benchmarks.gpu: nothing can be run: {error}", file=sys.stderr)
         return 1

@@ -18,7 +18,7 @@ from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import Headers, included
 
 _LOG = logging.getLogger(__name__)
-_OF_HOST = ("thrust/", "cub/device/")  # CUDA headers that may include host headers
+_MAY_INCLUDE_HOST = ("thrust/", "cub/device/")  # CUDA headers that may include host headers
 _ARCH = "compute_80"  # architecture for testing which compiler finds the headers
 # An error at a source line: "k.cu(3): error: ..." from nvcc, "k.cu:3:1: error: ..." from the host compiler.
 _ERROR_OF_SOURCE = re.compile(r"^\S.*?(?:\(\d+\)|:\d+:\d+): (?:fatal )?error", re.MULTILINE)
@@ -80,7 +80,7 @@ def may_lack_headers(source: str, headers: Headers) -> bool:
     texts = dict(headers.files)
     names = {name for text in (source, *texts.values()) for name in included(text)} - texts.keys()
     folders = cuda_include_folders() if names else ()
-    return any(n.startswith(_OF_HOST) or not any(Path(f, n).is_file() for f in folders) for n in names)
+    return any(n.startswith(_MAY_INCLUDE_HOST) or not any(Path(f, n).is_file() for f in folders) for n in names)
 
 
 @lru_cache(maxsize=64)  # kernel files are read more than once

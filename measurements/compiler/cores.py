@@ -10,7 +10,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cores_beside(gpus: int) -> int:
+def compile_workers(gpus: int) -> int:
     """Return the number of compiler processes to run while GPUs measure.
 
     One core is reserved for the worker of each GPU; at least one compiler runs.

@@ -33,7 +33,7 @@ def find_nvcc() -> str:
     """Return the path of nvcc. Raises NvccMissing."""
     path = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if path is None:
-        raise NvccMissing("nvcc was not found: install the CUDA toolkit, or leave out compiler")
+        raise NvccMissing("nvcc was not found: install the CUDA toolkit, or leave out the option compiler")
     return path
 
 
@@ -152,7 +152,7 @@ def _compiled(
         for header, given_text in headers.files:
             header_path = PurePosixPath(header)
             if header_path.is_absolute() or ".." in header_path.parts:
-                return None, list(entries), f"error: the header {header} leads out of the folder", 0.0
+                return None, list(entries), f"error: the header {header} is outside of the include folder", 0.0
             (folder / header_path).parent.mkdir(parents=True, exist_ok=True)
             (folder / header_path).write_text(given_text)
         (folder / PROGRAM_NAME).write_text(text)

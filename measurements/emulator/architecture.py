@@ -16,7 +16,7 @@ TURING = "sm_75"  # has kernel templates of its own
 ADA_ARCH = "compute_89"
 ORDINARY_ARCH = "compute_80"
 
-_OF_ARCH = "__CUDA_ARCH_"  # prefix of all architecture macros
+_ARCH_MACRO = "__CUDA_ARCH_"  # prefix of all architecture macros
 # Words of kernels that need sm_89: mma.sync with 8-bit floats.
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
 # Words of kernels that need sm_100a: tensor memory, and TMA copies of four rows.
@@ -38,7 +38,7 @@ def ptx_arch(kernel: GeneratedKernel) -> str:
     """
     if kernel.arch == TURING:
         return TURING.replace("sm_", "compute_")
-    if kernel.arch and _asks(kernel.source, kernel.headers):
+    if kernel.arch and _depends_on_arch(kernel.source, kernel.headers):
         return kernel.arch.replace("sm_", "compute_")
     arch = source_arch(kernel.source, kernel.headers)
     return HOPPER_ARCH if _launched_for_hopper(kernel) and arch != BLACKWELL_ARCH else arch
@@ -72,8 +72,8 @@ def source_arch(source: str, headers: Headers) -> str:
 
 
 @lru_cache(maxsize=256)
-def _asks(source: str, headers: Headers) -> bool:
-    return any(_OF_ARCH in text for text in _used(source, headers))
+def _depends_on_arch(source: str, headers: Headers) -> bool:
+    return any(_ARCH_MACRO in text for text in _used(source, headers))
 
 
 def _used(source: str, headers: Headers) -> Iterable[str]:

@@ -24,7 +24,7 @@ HARMLESS = "harmless: the launch leaves the same memory for any value"
 UNREAD = "harmless: nothing reads the memory that depends on it"
 
 
-def may_go_nowhere(done: Emulation) -> bool:
+def only_undefined_values(done: Emulation) -> bool:
     """Return True if all faults of a launch are uses of undefined values.
 
     With other faults, such as races, its result would depend on the order of execution anyway.
@@ -51,7 +51,7 @@ def without_harmless(
         ``done``, or a copy with changed grades.
     """
     repeated = map(again, POISON_PATTERNS)
-    if not may_go_nowhere(done) or not all(ends_as(done, other) and same(done, other) for other in repeated):
+    if not only_undefined_values(done) or not all(ends_alike(done, other) and same(done, other) for other in repeated):
         return done
     return as_notes(done, HARMLESS)
 
@@ -67,10 +67,10 @@ def as_notes(done: Emulation, why: str) -> Emulation:
     return done.with_findings([graded(f) for f in done.findings])
 
 
-def ends_as(done: Emulation, other: Emulation) -> bool:
+def ends_alike(done: Emulation, other: Emulation) -> bool:
     """Return True if a poisoned run ends like the original one, with the same printed text and variables.
 
     It may only have faults of undefined values.
     """
-    ended = other.status == "ok" or may_go_nowhere(other)
+    ended = other.status == "ok" or only_undefined_values(other)
     return ended and other.printed == done.printed and other.variables == done.variables

@@ -297,7 +297,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
     if events.end is None and not killed and -code not in _CRASHES:  # with exit status 0 or 2, the report is truncated
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(stderr)}" if stderr.strip() else ""
-        raise HostFailure(f"an emulated launch {how}{why}; make room in memory and on disk, and try again")
+        raise HostFailure(f"an emulated launch {how}{why}: free memory and disk space, and try again")
     status, reason = events.status(killed, code, time_limit)
     return Emulation(
         status=status,

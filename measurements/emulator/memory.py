@@ -169,7 +169,7 @@ class Memory:
             if not 0 <= position < len(launch.arguments) or isinstance(
                 launch.arguments[position], ScalarArgument | BytesArgument | LinearTexture
             ):
-                raise ValueError(f"offsets: argument {position} is not a pointer and no tensor map")
+                raise ValueError(f"offsets: argument {position} is neither a pointer nor a tensor map")
             argument = launch.arguments[position]
             operand = argument.operand if isinstance(argument, TensorMap | LinearTexture) else operands[argument.name]
             if not 0 <= offset <= operand.bytes:
@@ -178,7 +178,7 @@ class Memory:
             if name not in operands or operands[name].role != "inout":
                 raise ValueError(f"defined: {name} is not an array of role inout")
             if flags.dtype != np.bool_ or flags.shape != (operands[name].bytes,):
-                raise ValueError(f"defined: {name} needs {operands[name].bytes} flags, one a byte")
+                raise ValueError(f"defined: {name} needs {operands[name].bytes} flags, one per byte")
         for a in self.addresses:
             if a.array not in operands or a.target not in operands:
                 raise ValueError(f"addresses: {a.array} and {a.target} must both be arrays of the launch")

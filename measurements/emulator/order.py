@@ -17,7 +17,7 @@ class Order:
     """Order of blocks and threads.
 
     Attributes:
-        blocks: ascending, descending, alternating (from both ends in turn) or random: blocks run one after another, and
+        blocks: ascending, descending, alternating (from both ends) or random: blocks run one after another, and
             other blocks only continue while a block waits. interleaved: up to 16 blocks, from both ends, switch at each
             access to global memory.
         seed: If not 0, warps, lanes, their atomics and interleaved blocks run in a random order, some warps far ahead

@@ -28,9 +28,9 @@ class Suppression(NamedTuple):
         """Parse text such as ``global_race:bfs.cu:31:all threads store true``. Raises ValueError for invalid text."""
         kind, file, line, reason = (*(part.strip() for part in text.split(":", 3)), "", "", "", "")[:4]
         if not file or not reason or not (line == "*" or line.isdigit()):
-            raise ValueError(f"{text!r} suppresses nothing: {_FORM}")
+            raise ValueError(f"invalid suppression {text!r}: {_FORM}")
         if kind != "*" and kind not in set(FindingKind):
-            raise ValueError(f"{kind!r} is not a kind of finding: {_FORM}")
+            raise ValueError(f"unknown kind of finding {kind!r}: {_FORM}")
         return cls(None if kind == "*" else FindingKind(kind), file, None if line == "*" else int(line), reason)
 
     def __str__(self) -> str:

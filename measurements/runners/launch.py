@@ -87,7 +87,7 @@ class LoadedLaunch:
     def shrunk(self) -> str:
         """Return a note if the grid is smaller than described, or ""."""
         (blocks, *_), (described, *_) = self.grid, self.launch.grid
-        return f"launched {blocks} of {described} blocks: no more run at the same time" if blocks < described else ""
+        return f"launched {blocks} of {described} blocks: no more are resident at a time" if blocks < described else ""
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the function's parameters in cupy's form, followed by a tuple of those of each further function.

@@ -78,7 +78,7 @@ def stored_entry(connection: Connection, key: Mapping[str, Any]) -> IndexEntry |
     return None if row is None else _entry(row)
 
 
-def kept_of(
+def entries_of(
     connection: Connection, problem_digest: str, device: str
 ) -> dict[tuple[str, str], tuple[IndexEntry, RowMapping]]:
     """Return the entries of a problem on a device, by provenance and policy.
@@ -329,9 +329,9 @@ __all__ = [
     "Winner",
     "counted",
     "digest_of",
+    "entries_of",
     "insert",
     "keep",
-    "kept_of",
     "rank",
     "rebuild",
     "stored_entry",

@@ -39,7 +39,7 @@ class StoreDatabase:
         self._identity = None if file is None else sqlite_file.identity(file)
         self._unwritten = file is not None
         self._lock = threading.Lock()
-        self._close = weakref.finalize(self, _let_go, engine, None)
+        self._close = weakref.finalize(self, _dispose, engine, None)
         self.name = name
 
     @property
@@ -206,7 +206,7 @@ class StoreDatabase:
             if self._unwritten and self._close.detach() is not None:
                 engine = sqlite_file.writing_engine(self._file)
                 self._engines = _read_and_write(engine)
-                self._close = weakref.finalize(self, _let_go, engine, self._file)
+                self._close = weakref.finalize(self, _dispose, engine, self._file)
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
@@ -224,7 +224,7 @@ def _read_and_write(engine: Engine) -> dict[bool, Engine]:
     return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
 
 
-def _let_go(engine: Engine, written_file: Path | None) -> None:
+def _dispose(engine: Engine, written_file: Path | None) -> None:
     """Close the connections; the last writer converts an SQLite database back to a single file."""
     engine.dispose()
     if written_file is not None:

@@ -136,7 +136,7 @@ def _judged(
         if source.fingerprint != target.fingerprint:
             return MergeOutcome.UNCLEAR, "their times come from different models, recordings or tools"
         better = (source.seconds or 0) < (target.seconds or 0)
-        return (MergeOutcome.REPLACED if better else MergeOutcome.KEPT), f"{source.provenance} by the same means"
+        return (MergeOutcome.REPLACED if better else MergeOutcome.KEPT), f"{source.provenance}, same fingerprint"
     order = _paired([*target_trials, *source_trials], source, target)
     if order is None:
         return MergeOutcome.UNCLEAR, "they were never timed alternately: tune the problem again to decide"

@@ -82,7 +82,7 @@ def to_row(trial: Trial) -> dict[str, Any]:
     }
 
 
-_TOLD_APART_BY = (
+_DISTINGUISHING = (
     *("problem_digest", "device", "provenance", "schedule_digest", "kernel_digest", "created", "status", "median"),
     "final_rank",
 )
@@ -90,9 +90,9 @@ _TOLD_APART_BY = (
 
 def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
     """Return those ``rows`` that do not duplicate a trial stored after the id ``since``."""
-    columns = [TRIALS.c[name] for name in _TOLD_APART_BY]
+    columns = [TRIALS.c[name] for name in _DISTINGUISHING]
     stored = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
-    return [row for row in rows if tuple(row[name] for name in _TOLD_APART_BY) not in stored]
+    return [row for row in rows if tuple(row[name] for name in _DISTINGUISHING) not in stored]
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Trial:

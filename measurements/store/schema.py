@@ -183,12 +183,12 @@ def refuse_other(connection: Connection, name: str) -> None:
     if int(version) < SCHEMA_VERSION:
         raise StoreError(
             f"the database {name} has schema {version} of an older autosched, this one uses {SCHEMA_VERSION}: "
-            "tune into a new database, or keep using the autosched that made it"
+            "tune into a new database, or keep using the version that created it"
         )
     if not all(_has(inspector, existing, table) for table in _METADATA.tables.values()):
         raise StoreError(
             f"the database {name} lacks tables or columns of schema {version}: another version of autosched wrote it, "
-            "or it was changed; tune into a new database, or keep using the autosched that made it"
+            "or it was changed; tune into a new database, or keep using the version that created it"
         )
     strange = _strange(connection)
     if strange:

@@ -30,13 +30,13 @@ _log = logging.getLogger(__name__)
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
 _LONGEST = 500  # bytes of a path; SQLite's limit is 512 including the suffix of its journal
-_TOLD_APART = 2_000_000_000  # ns, the coarsest resolution of file times
+_TIME_RESOLUTION = 2_000_000_000  # ns, the coarsest resolution of file times
 _LEAST_FREE = 2**16  # bytes; SQLite's shared memory file alone takes half of that
 
 _ADVICE = {
     sqlite3.SQLITE_BUSY: "another process holds it, try again when that has ended",
     sqlite3.SQLITE_LOCKED: "another process holds it, try again when that has ended",
-    sqlite3.SQLITE_FULL: "make room on the disk, everything stored so far is kept",
+    sqlite3.SQLITE_FULL: "free disk space; all stored trials are kept",
     sqlite3.SQLITE_READONLY: "change its permissions, or choose another path",
     sqlite3.SQLITE_CORRUPT: "the file is damaged, restore a copy or choose another path",
     sqlite3.SQLITE_NOTADB: "the file is damaged, restore a copy or choose another path",
@@ -45,8 +45,8 @@ _SYSTEM_ADVICE = {
     errno.EACCES: "change the permissions of it and its folder, or choose another path",
     errno.EPERM: "change the permissions of it and its folder, or choose another path",
     errno.EROFS: "choose another path",
-    errno.ENOSPC: "make room on the disk",
-    errno.EDQUOT: "make room on the disk",
+    errno.ENOSPC: "free disk space",
+    errno.EDQUOT: "free disk space",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 
@@ -142,7 +142,7 @@ def settled_state(path: Path) -> tuple[int, ...] | None:
             state.append(0)
             continue
         state += (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        if time.time_ns() - status.st_mtime_ns < _TOLD_APART:
+        if time.time_ns() - status.st_mtime_ns < _TIME_RESOLUTION:
             return None
     return tuple(state)
 

@@ -111,7 +111,7 @@ class Store:
             grown, self._grown = sorted(self._grown), set()
         for problem_digest, device in grown:
             with self._database.transaction() as connection:
-                entries = best_index.kept_of(connection, problem_digest, device)
+                entries = best_index.entries_of(connection, problem_digest, device)
             for (provenance, policy), (entry, _) in entries.items():
                 if entry.ranked:
                     continue
@@ -396,7 +396,7 @@ class Store:
     def _best(self, problem_key: str, device: str, provenance: Provenance | None, policy: str | None) -> Trial | None:
         digest = digest_of(problem_key)
         with self._database.transaction() as connection:
-            entries = best_index.kept_of(connection, digest, device)
+            entries = best_index.entries_of(connection, digest, device)
             for kind in _RANKING if provenance is None else (provenance,):
                 policies = sorted({p for k, p in entries if k == kind.value}, key=lambda p: (p != DEFAULT, p))
                 for its in policies if policy is None else [p for p in policies if p == policy]:

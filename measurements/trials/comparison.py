@@ -287,14 +287,14 @@ def error_text(
         total: Number of elements.
     """
     is_whole = isinstance(value, int)
-    shown, should = told_apart(value, int(wanted) if is_whole and float(wanted).is_integer() else wanted)
+    shown, should = distinct_texts(value, int(wanted) if is_whole and float(wanted).is_integer() else wanted)
     within = "" if is_whole and allowed == 0 else f" within {allowed:.2g}"
     if math.isinf(allowed) and math.isfinite(wanted):
         within = " but its rounding error has no finite bound: the computation amplifies errors too much"
     return f"{name}{list(where)} is {shown}, should be {should}{within}; {wrong} of {total} elements are wrong"
 
 
-def told_apart(one: float | int, other: float | int) -> tuple[str, str]:
+def distinct_texts(one: float | int, other: float | int) -> tuple[str, str]:
     """Return two numbers as texts: integers exactly, floats with six digits, or with as many as distinguish them."""
     for digits in range(6, 18):
         texts = [str(v) if isinstance(v, int) else f"{v:.{digits}g}" for v in (one, other)]

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from measurements.trials.measurement import Timing
-from measurements.trials.near_ties import ERRORS
+from measurements.trials.near_ties import STANDARD_ERRORS
 from measurements.trials.timing_statistics import error_of_median
 
 Word = Literal["default", "tuned", "noise"]
@@ -43,7 +43,7 @@ def ratio_of_medians(default: Timing, tuned: Timing, estimate_noise: float) -> R
     if ratio <= 1:
         return SAME
     if default.count and tuned.count:
-        noise = ERRORS * math.hypot(error_of_median(default), error_of_median(tuned))
+        noise = STANDARD_ERRORS * math.hypot(error_of_median(default), error_of_median(tuned))
         if min(default.count, tuned.count) < 2:
             noise = math.log(ratio)  # the noise of a single time is unknown
     else:

@@ -1,7 +1,7 @@
 """Select the winner among kernels that were timed alternately, and whose times are often nearly equal.
 
 The simplest kernel within ``tie`` of the fastest wins: which of nearly equal kernels is fastest is random, but which is
-simplest is not. Kernels whose distance is close to ``tie`` remain uncertain, so further rounds time these.
+simplest is not. If a kernel's distance is close to ``tie``, it needs further rounds.
 
 The distance of two kernels is the trimmed mean of the log-ratios of their times per round, with Yuen's error estimate
 (K. K. Yuen, Biometrika 61, 1974). It is as robust to outliers as a median. If a GPU alternates between two clocks it
@@ -20,14 +20,14 @@ from measurements.trials.timing_statistics import log_ratios
 from search_spaces.arrays import FloatArray
 
 TRIM = 0.1  # fraction that is trimmed at either end
-ERRORS = 3.0  # standard errors to either side; 2 would err too often, because rounds are added until a decision
-FEWEST = 6  # minimum rounds for a decision
+STANDARD_ERRORS = 3.0  # half width of the interval; 2 would err too often, because rounds are added until a decision
+MIN_ROUNDS = 6  # minimum rounds for a decision
 REFERENCES = 4  # number of fastest kernels timed in all rounds, as distances are measured from the fastest
 
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Logarithm of one kernel's time over that of the fastest, and its interval of ERRORS standard errors."""
+    """Logarithm of one kernel's time over that of the fastest, and its interval of STANDARD_ERRORS standard errors."""
 
     centre: float
     low: float
@@ -40,17 +40,22 @@ class Slowdown:
         Raises ValueError for unequal or empty lists and for times that are not positive.
         """
         ratios = log_ratios(times, fastest)
-        centre, error = trimmed_mean(ratios), ERRORS * _error(ratios)
+        centre, error = trimmed_mean(ratios), STANDARD_ERRORS * _error(ratios)
         return cls(centre, centre - error, centre + error)
 
 
 @dataclass(frozen=True)
 class WinnerChoice:
-    """Result of the selection. ``winner``, ``fastest`` and the tie set ``tied`` are positions.
+    """Result of the selection. Entrants are named by their positions.
 
-    ``slowdowns`` has that of every entrant relative to the fastest. ``undecided`` are the entrants that would win if
-    they belong to the tie set, which is uncertain, and those that may be faster than the fastest. ``clear`` is true
-    if there are none. ``contenders`` are the entrants that further rounds need.
+    Attributes:
+        winner: Selected entrant.
+        fastest: Entrant with the shortest time.
+        slowdowns: Slowdown of each entrant relative to the fastest.
+        tied: Entrants within the tie.
+        undecided: Entrants that may still win: they may be faster than ``fastest``, or it is uncertain whether they
+            are within the tie.
+        contenders: Entrants to time in further rounds.
     """
 
     winner: int
@@ -69,7 +74,7 @@ class WinnerChoice:
 def choose(
     times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
 ) -> WinnerChoice:
-    """Return the winner of entrants timed alternately: among those in the tie, the incumbent, else the simplest.
+    """Select the winner of entrants timed alternately: the incumbent, else the simplest entrant within the tie.
 
     The incumbent stays the winner until it is significantly slower by more than twice ``tie``. Otherwise the winner
     would change randomly from run to run.
@@ -81,7 +86,7 @@ def choose(
         incumbent: Position of the previous winner, or None.
 
     Returns:
-        The winner's position, and the distance of each entrant.
+        The winner, all slowdowns, and the entrants that need further rounds.
 
     Raises:
         ValueError: No entrants, lists of different lengths, times that are not positive, or an unknown incumbent.
@@ -143,7 +148,7 @@ def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
     residuals = ratios - centres[:, np.newaxis]
     residuals -= np.median(residuals, axis=0)
     deviation = 1.4826 * float(np.median(np.abs(residuals))) * math.sqrt(rounds / (rounds - 1))  # robust to outliers
-    bound = centres[fastest] + math.log1p(tie) + ERRORS * deviation * math.sqrt(2 / rounds)
+    bound = centres[fastest] + math.log1p(tie) + STANDARD_ERRORS * deviation * math.sqrt(2 / rounds)
     return [i for i in range(entrants) if centres[i] <= bound]
 
 
@@ -165,7 +170,7 @@ def trimmed_mean(values: FloatArray) -> float:
 def _error(values: FloatArray) -> float:
     """Return the standard error of the trimmed mean, from the deviation of the winsorized values."""
     n, cut = len(values), int(TRIM * len(values))
-    if n < FEWEST:
+    if n < MIN_ROUNDS:
         return math.inf
     ordered = np.sort(values)
     winsorized = np.clip(values, ordered[cut], ordered[n - 1 - cut])

@@ -4,7 +4,7 @@ A file is gzip-compressed JSON lines. A recording is a header line with the devi
 trials, followed by one line per trial (``Trial.to_json``). A file may contain several recordings, so files can be
 joined with ``cat``. Recordings that are installed with autosched are in ``recorded/<device>/``, one file per problem:
 
-    python -m measurements.trials.recording FILE...        put the recordings of FILE there
+    python -m measurements.trials.recording FILE...        install the recordings of FILE
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def find(problem_key: str, device: str, folder: str | os.PathLike[str] | None = 
 
     Raises RecordingError for a damaged file.
     """
-    path = place(problem_key, device, folder)
+    path = path_of(problem_key, device, folder)
     if not path.is_file():
         return None
     wanted = problem_key, device
@@ -283,16 +283,16 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
     Raises RecordingError and OSError.
     """
-    by_place: dict[Path, list[Recording]] = {}
+    by_path: dict[Path, list[Recording]] = {}
     for recording in read(path):
-        by_place.setdefault(place(recording.problem_key, recording.device, folder), []).append(recording)
-    for target, new in by_place.items():
+        by_path.setdefault(path_of(recording.problem_key, recording.device, folder), []).append(recording)
+    for target, new in by_path.items():
         existing = read(target) if target.is_file() else ()
         write(target, [*existing, *(r for r in new if r not in existing)])
-    return tuple(by_place)
+    return tuple(by_path)
 
 
-def place(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
+def path_of(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
     """Return the path below ``folder`` (RECORDED) for a problem.
 
     Raises:

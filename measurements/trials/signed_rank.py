@@ -1,10 +1,10 @@
 """Wilcoxon's signed-rank statistic of paired differences: an interval for their centre, and a p-value.
 
-The test assumes that differences are symmetric about their centre. Log-ratios of alternately measured times are,
-because noise affects both alike. For normal noise it needs 1.05 times as many pairs as a mean (the sign test 1.57
-times), and it is as robust to outliers as a median. Distribution and interval are exact up to EXACT pairs; for more
-pairs the normal approximation is used (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition,
-sections 3.1 and 3.3).
+The test assumes that differences are symmetric about their centre. Log-ratios of alternately measured times
+are symmetric, because noise affects both alike. For normal noise the test needs 1.05 times as many pairs as a mean (the
+sign test 1.57 times), and it is as robust to outliers as a median. Distribution and interval are exact up to EXACT
+pairs; for more pairs the normal approximation is used (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods",
+3rd edition, sections 3.1 and 3.3).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Headers:
     Equal headers have equal ``digest``, the SHA-256 of ``encoded``.
 
     Raises:
-        ValueError: For a name that leads out of the include folder, or a duplicate.
+        ValueError: For a name outside of the include folder, or a duplicate.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -83,7 +83,7 @@ class Headers:
     def __post_init__(self) -> None:
         names = [name for name, _ in self.files]
         if names != sorted(set(names)):
-            raise ValueError("headers must be sorted by name, each name once: make them with Headers.of")
+            raise ValueError("headers must be sorted by name, without duplicates: create them with Headers.of")
         for name in names:
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or path.as_posix() != name or "\0" in name or name == ".":

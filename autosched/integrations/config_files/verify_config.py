@@ -18,7 +18,7 @@ from autosched.verify.oracle import UNVERIFIED, Comparison
 from autosched.verify.run import FAILED_LAUNCH
 from measurements.compiler.disassembly import DisassemblerMissing, NotDisassembled, disassemble, main_loop
 from measurements.files.text import one_line
-from measurements.trials.comparison import told_apart
+from measurements.trials.comparison import distinct_texts
 from search_spaces.hardware.devices import Device
 
 _PLAN = LaunchPlan(time_limit=120.0)
@@ -128,7 +128,7 @@ def _compared(launch: SmallLaunch) -> Comparison:
     if not wrong.any():
         return Comparison(worst)
     row, column = divmod(at, launch.out.shape[1])
-    value, should = told_apart(float(found[at]), float(wanted[at]))
+    value, should = distinct_texts(float(found[at]), float(wanted[at]))
     return Comparison(
         worst,
         f"element ({row}, {column}) is {value}, not {should}: "

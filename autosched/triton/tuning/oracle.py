@@ -21,7 +21,7 @@ from autosched.triton.tuning.outputs import (
 )
 from autosched.verify.oracle import UNVERIFIED, Comparison
 from measurements.emulator import Emulation
-from measurements.trials.comparison import told_apart
+from measurements.trials.comparison import distinct_texts
 from search_spaces.arrays import FloatArray
 
 
@@ -47,7 +47,7 @@ class ExpectedOutputs:
         if error <= 1:
             return error, ""
         where = ", ".join(map(str, index))
-        value, should = told_apart(actual[index].item(), expected.values[index].item())
+        value, should = distinct_texts(actual[index].item(), expected.values[index].item())
         return error, (
             f"element ({where}) of {name} is {value}, but {self.against} gives {should}: "
             f"{error:.3g} times the tolerance"

@@ -10,7 +10,7 @@ from autosched.tuning.backends.estimators import TRAINED, AnalyticEstimator, Tra
 from autosched.tuning.backends.gpus import UsableGpus, probe, wanted_device
 from autosched.tuning.backends.options import BackendOptions
 from autosched.tuning.backends.replaying import headline_reason, of_recording, of_table
-from measurements.compiler.cores import cores_beside
+from measurements.compiler.cores import compile_workers
 from measurements.compiler.nvcc import NvccMissing
 from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.runners.cuda.runner import CudaRunner
@@ -99,7 +99,7 @@ def _refuse_without_gpu(why_not: str, options: BackendOptions) -> None:
 
 
 def _measuring(device: Device, gpus: tuple[int, ...], usable: TemplateSet, options: BackendOptions) -> Backend:
-    pool = _compilers(options.workers or cores_beside(len(gpus)), usable)
+    pool = _compilers(options.workers or compile_workers(len(gpus)), usable)
     runner = CudaRunner(device, pool, gpus=gpus, options=options.timing)
     headline = f"times are MEASURED on {'the GPU' if len(gpus) == 1 else f'{len(gpus)} GPUs'} of this machine"
     line, how = runner.describe(), str(options.policy)

@@ -16,8 +16,8 @@ from measurements.emulator.effect import (
     POISON_PATTERNS,
     UNWRITTEN,
     as_notes,
-    ends_as,
-    may_go_nowhere,
+    ends_alike,
+    only_undefined_values,
     time_limit_of,
 )
 from measurements.emulator.emulator import run_job
@@ -118,7 +118,7 @@ class ExecutableLaunch:
         raw = self._emulate(*settings, time_limit, commit=commit)
         writes, state, launch, doubt = Writes.read(self._state.work / "data"), self._state, self._launch, _Doubt()
         open_ones = {(f.kind, f.file, f.line, launch.kernel, "fault") for f in raw.faults if f.kind in UNWRITTEN}
-        if may_go_nowhere(raw) and not state.heap_was_used and not open_ones <= self._report.seen:
+        if only_undefined_values(raw) and not state.heap_was_used and not open_ones <= self._report.seen:
             different = self._left_differently(raw, writes, *settings, time_limit)
             if different is not None and not different:
                 raw = as_notes(raw, HARMLESS)
@@ -200,7 +200,7 @@ class ExecutableLaunch:
         limit = time_limit_of(done, time_limit)
         for poison in POISON_PATTERNS:
             other = self._emulate(order, launches, perturb, limit, commit=False, poison=poison)
-            if not ends_as(done, other):
+            if not ends_alike(done, other):
                 return None
             differ = np.union1d(differ, writes.difference(Writes.read(self._state.work / "data")))
         return stretches(differ)

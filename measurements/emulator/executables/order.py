@@ -52,7 +52,7 @@ class CallSites:
         self._program = program
         self._known: dict[tuple[int, ...], list[tuple[str, str, int]]] = {}
 
-    def place(self, frames: tuple[int, ...], kernel: str = "") -> tuple[str, str, int]:
+    def location(self, frames: tuple[int, ...], kernel: str = "") -> tuple[str, str, int]:
         """Return function, file and line of the innermost call in the program's own code.
 
         Args:
@@ -63,7 +63,7 @@ class CallSites:
             Function, file and line; empty strings and line 0 if unknown.
         """
         if frames not in self._known:
-            self._known[frames] = list(self._places(frames))
+            self._known[frames] = list(self._locations(frames))
         name = kernel.partition("(")[0]
         for function, file, line in self._known[frames]:
             is_stub = "__device_stub__" in function or "__wrapper__" in function
@@ -77,9 +77,9 @@ class CallSites:
 
     def called_at(self, frames: tuple[int, ...], kernel: str = "") -> str:
         """Return text with the location of the innermost call in the program's own code; "" if unknown."""
-        return ", ".join(_words(*self.place(frames, kernel)))
+        return ", ".join(_words(*self.location(frames, kernel)))
 
-    def _places(self, frames: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
+    def _locations(self, frames: tuple[int, ...]) -> Iterator[tuple[str, str, int]]:
         path = shutil.which("addr2line")
         if path is None or not frames:
             return
@@ -272,8 +272,8 @@ class ExecutableOrder:
         return not raced and bool(self.order.pending(block))
 
     def node_site(self, number: int) -> tuple[str, str, int]:
-        """Return function, file and line where the program created a running node of a graph (``CallSites.place``)."""
-        return self.sites.place(self._graphs.nodes[number].frames)
+        """Return function, file and line of the call that created a running graph node (``CallSites.location``)."""
+        return self.sites.location(self._graphs.nodes[number].frames)
 
     def pending(self) -> Iterator[UsedStretch]:
         """Yield the host-accessible memory that operations use for which the host has not waited."""
@@ -291,7 +291,7 @@ class ExecutableOrder:
         in_graph = uses[0].node is not None and uses[1].node is not None and uses[0].node[0] == uses[1].node[0]
         # One call launches all nodes of a graph, so the calls that created the nodes are shown instead.
         earlier, later = (
-            self.sites.place(use.node[1] if in_graph and use.node is not None else use.frames, use.kernel)
+            self.sites.location(use.node[1] if in_graph and use.node is not None else use.frames, use.kernel)
             for use in uses
         )
         finding = Finding(

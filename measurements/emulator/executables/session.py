@@ -172,7 +172,7 @@ class ExecutableSession:
         if self.report.result.lacking:
             return ""
         all_of_it, first, end, size, _stream, frames, name = rest.split(" ", 6)
-        function, file, line = self.order.sites.place(frames_of(frames))
+        function, file, line = self.order.sites.location(frames_of(frames))
         at = where(function, file, line)
         if all_of_it == "1":
             message = f"the host{at} copies {name} ({size} bytes), of which no byte was written"

@@ -20,7 +20,7 @@ _MNEMONIC = re.compile(r"(?:@(!?)\s*([%$\w]+)\s+)?([a-z]\w*)((?:\.[\w:]+)*)\s*",
 # Fast path for an instruction on its own line, as in nearly all compiler output; equivalent to _MNEMONIC.
 _LINE = re.compile(r'\s*((?:@(!?)([%$\w]+)[ \t]+)?([a-z]\w*)((?:\.[\w:]+)*)[ \t]*([^;:"/\n]*));')
 
-_Place = tuple[int, int, int]  # file, line, column
+_Location = tuple[int, int, int]  # file, line, column
 
 
 class Body:
@@ -211,7 +211,7 @@ class _Lines:
     def __init__(self, files: dict[int, str]) -> None:
         self.frames: tuple[Frame, ...] = ()
         self._files = files
-        self._outer: dict[_Place, _Place | None] = {}
+        self._outer: dict[_Location, _Location | None] = {}
         self._known: dict[str, tuple[Frame, ...]] = {}  # by the text of .loc, valid for the current inlined position
 
     def enter(self, loc: re.Match[str]) -> None:
@@ -229,7 +229,7 @@ class _Lines:
             self._outer[here] = inlined
             self._known.clear()
         frames: list[Frame] = []
-        at: _Place | None = here
+        at: _Location | None = here
         while at is not None and len(frames) < 64:
             frames.append(Frame(self._files.get(at[0], f"file {at[0]}"), at[1]))
             at = self._outer.get(at)

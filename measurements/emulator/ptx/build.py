@@ -61,7 +61,7 @@ class CompiledBytecode(NamedTuple):
     from_cache: bool
 
 
-class Place(NamedTuple):
+class SitePosition(NamedTuple):
     """Position of an instruction in reports; ``source`` is its line, "file:line"."""
 
     source: str
@@ -201,12 +201,12 @@ class SitePositions(NamedTuple):
 
     lines: tuple[str, ...]
 
-    def get(self, site: str) -> Place | None:
+    def get(self, site: str) -> SitePosition | None:
         """Return the position of a site, or None."""
         if not site.isdecimal() or int(site) >= len(self.lines):
             return None
         source, text, *callers = self.lines[int(site)].split("\t")
-        return Place(source, f"PTX line {text}", tuple(callers))
+        return SitePosition(source, f"PTX line {text}", tuple(callers))
 
     def callers(self, site: str) -> tuple[str, ...]:
         """Return the lines into which the site is inlined."""

@@ -197,7 +197,7 @@ class LaunchTimer:
             NoGraph: A short launch cannot be captured.
             LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
         """
-        next_launch = _in_turn(launch, copies)
+        next_launch = _rotating(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
         if single >= graph_below:
             return self._launches(next_launch, single, limit)
@@ -226,9 +226,9 @@ class LaunchTimer:
         Raises:
             LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
         """
-        next_launch = _in_turn(launch, copies)
+        next_launch = _rotating(launch, copies)
         if restore is not None:
-            before = _in_turn(restore, copies)
+            before = _rotating(restore, copies)
             single = max(self._warmed_up(next_launch, limit, before), 1e-6)
             batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
             limit += 10 * batch * single
@@ -248,7 +248,7 @@ class LaunchTimer:
 
         NVML updates its numbers about ten times a second. Raises LaunchTimeout, and CUDA's errors.
         """
-        next_launch = _in_turn(launch, copies)
+        next_launch = _rotating(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
         batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MOST_QUEUED)
         limit += 10 * batch * single
@@ -340,14 +340,14 @@ def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopR
     seconds = unslowed(times, slowed)
     notes = []
     if any(slowed):
-        outcome = "are left out" if len(seconds) < len(times) else "are kept: none was not"
-        notes.append(f"{sum(slowed)} of {len(times)} repeats, slowed by {' and '.join(sorted(why))}, {outcome}")
+        outcome = "excluded" if len(seconds) < len(times) else "included, because all were slowed"
+        notes.append(f"{sum(slowed)} of {len(times)} repeats were slowed by {' and '.join(sorted(why))}: {outcome}")
     if rule.hopeless(seconds, best):
-        notes.append(f"repeated {len(seconds)} times only: over {rule.hopeless_factor:g} times slower than the best")
+        notes.append(f"repeated only {len(seconds)} times: over {rule.hopeless_factor:g} times slower than the best")
     return Repeats(seconds, timer.clock, "; ".join(notes))
 
 
-def _in_turn(launch: Callable[[int], None], copies: int) -> Work:
+def _rotating(launch: Callable[[int], None], copies: int) -> Work:
     next_index = 0
 
     def next_launch() -> None:

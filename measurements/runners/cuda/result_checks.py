@@ -59,7 +59,7 @@ class ResultChecks:
         most = 0.0
         for slot in program.slots:
             operand = slot.operand
-            # Checked by the tuning process.
+            # The tuning process checks these outputs.
             if operand.role not in ("output", "inout") or operand.name not in data.reference:
                 continue
             worst, wrong, first = self.error(slot, data)
@@ -84,10 +84,10 @@ class ResultChecks:
         arguments = (result, data.reference[name], data.tolerance[name], np.uint64(slot.operand.size))
         report = self._report(entry_for(slot.operand.dtype.name), self._blocks, 1, arguments)
         worst, wrong, first = float(report[2:3].view(np.float64)[0]), int(report[0]), int(report[1])
-        return (worst, wrong, first) if not wrong else self._decided(slot, data, worst, wrong, first)
+        return (worst, wrong, first) if not wrong else self._recheck(slot, data, worst, wrong, first)
 
-    def _decided(self, slot: Slots, data: ProblemData, worst: float, wrong: int, first: int) -> tuple[float, int, int]:
-        """Decide on elements that the kernel takes for wrong, on all of them if the first one is right."""
+    def _recheck(self, slot: Slots, data: ProblemData, worst: float, wrong: int, first: int) -> tuple[float, int, int]:
+        """Recheck on the CPU the first element that the GPU reports as wrong, and all elements if it is right."""
         name, dtype = slot.operand.name, slot.operand.dtype
         rounded_to = None if data.problem is None else data.problem.reference_dtype(name)
         arrays = [a.reshape(-1) for a in (slot.array(0), data.reference[name], data.tolerance[name])]

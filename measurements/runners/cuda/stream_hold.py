@@ -14,7 +14,7 @@ GIVES_UP_SECONDS = 0.05
 
 
 class StreamHold:
-    """``function`` is the loaded kernel ``gpu_checks.HOLD``, ``cp`` the cupy module."""
+    """``function`` is the loaded kernel ``check_kernels.HOLD``, ``cp`` the cupy module."""
 
     def __init__(self, cp: Any, function: Any) -> None:
         self._cp, self._function = cp, function

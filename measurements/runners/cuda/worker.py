@@ -107,7 +107,7 @@ class GpuWorker:
             case Compare():
                 return self._compare(request, blobs)
             case _:
-                raise ValueError(f"{type(request).__name__} is not done on a stream")
+                raise ValueError(f"{type(request).__name__} does not run on a stream")
 
     # ---- the device ----
 
@@ -248,7 +248,7 @@ class GpuWorker:
         for _ in range(_LAUNCHES_AFTER_RACE):  # so that the outputs that are checked next are the challenger's
             program.launch(0)
         self._timer.wait(_LAUNCHES_AFTER_RACE * limit)
-        reason = f"timed {len(raced.ratios)} times only: over {incumbent.rule.out_factor:g} times slower than the best"
+        reason = f"timed only {len(raced.ratios)} times: over {incumbent.rule.out_factor:g} times slower than the best"
         seconds = [incumbent.seconds * ratio for ratio in raced.ratios]
         return Repeats(seconds, self._timer.clock, reason if raced.out else "")
 

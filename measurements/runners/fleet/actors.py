@@ -199,7 +199,7 @@ class _SentReferences(References):
         return known
 
 
-class _GivenPrograms:
+class _SentPrograms:
     """Replacement of a pool of compilers, with modules that another process compiled."""
 
     def __init__(self, checks: SentModule) -> None:
@@ -307,7 +307,7 @@ class GpuActor:
             if self._runner is None:
                 self._runner = CudaRunner(
                     device,
-                    _GivenPrograms(checks),
+                    _SentPrograms(checks),
                     options=self._options.cuda,
                     worker_module=self._options.worker_module,
                     worker_env=dict(self._options.worker_env),

@@ -23,7 +23,7 @@ INSTALL = "pip install 'autosched[ray]'"
 TICK = 0.5  # seconds between checks for stragglers and lost actors
 REPLACING = 2.0  # seconds between attempts to replace lost actors
 ARRIVAL = 120.0  # seconds until the first GPU must respond
-COMPANY = 10.0  # further seconds until the others must respond
+FURTHER_ARRIVALS = 10.0  # further seconds until the others must respond
 PATIENCE = 120.0  # seconds after which a run ends if its kind of GPU has no member
 
 
@@ -75,7 +75,7 @@ class Fleet:
                 raise FleetError(f"there is no Ray cluster at {address} ({why}): see ray start --help") from error
         self._wanted_compilers = compilers
         self._arrived = threading.Condition(self._lock)
-        self._told_of: set[str] = set()
+        self._reported: set[str] = set()
         self._keeper = threading.Thread(target=self._keep, name="fleet", daemon=True)
         try:
             if self._count("GPU") < 1:
@@ -103,7 +103,7 @@ class Fleet:
             raise FleetError(f"the cluster has {', '.join(kinds)}, which are not comparable: name one with --device")
         chosen = next(iter(kinds.values())) if name is None else kinds.get(name)
         if chosen is None:
-            raise FleetError(f"the cluster has no {name}, but {', '.join(kinds)}")
+            raise FleetError(f"the cluster has no {name}: name one of {', '.join(kinds)}")
         return chosen
 
     def gpus(self, device: Device) -> Dispatcher:
@@ -155,12 +155,12 @@ class Fleet:
         with self._arrived:
             while sum(d.members for _, d in self._kinds.values()) < self._count("GPU"):
                 some = any(d.members for _, d in self._kinds.values())
-                left = began + (COMPANY if some else ARRIVAL) - time.monotonic()
+                left = began + (FURTHER_ARRIVALS if some else ARRIVAL) - time.monotonic()
                 if left <= 0 or not any(self._starting.values()):
                     break
                 self._arrived.wait(min(left, 1.0))
             if not any(d.members for _, d in self._kinds.values()):
-                why = "; ".join(sorted(self._told_of)) or f"none within {ARRIVAL:g} s"
+                why = "; ".join(sorted(self._reported)) or f"none within {ARRIVAL:g} s"
                 raise FleetError(f"no GPU of the Ray cluster at {self.address} responds: {why}")
 
     def _keep(self) -> None:
@@ -174,7 +174,7 @@ class Fleet:
                 with self._lock:
                     dispatchers = [self._compilers, *(d for _, d in self._kinds.values())]
                 for dispatcher in dispatchers:
-                    dispatcher.look_after(PATIENCE)
+                    dispatcher.check_jobs(PATIENCE)
             except Exception as error:  # the cluster itself is unavailable; jobs report that
                 self._say(f"the cluster does not respond: {str(error).splitlines()[0]}")
 
@@ -207,9 +207,10 @@ class Fleet:
                 return
         why = hello.problem
         if not why and hello.version != installed_version():
-            why = f"a node has autosched {hello.version}, and this machine {installed_version()}: install one version"
+            own = installed_version()
+            why = f"a node has autosched {hello.version}, but this machine has {own}: install the same version"
         if not why and not of_gpu and self._toolchain not in ("", hello.toolchain):
-            why = f"a node has {hello.toolchain}, and this machine {self._toolchain}: the node does not compile"
+            why = f"a node has {hello.toolchain}, but this machine has {self._toolchain}: the node compiles nothing"
         if why:
             self._say(why)
             if error is None:
@@ -227,9 +228,9 @@ class Fleet:
 
     def _say(self, line: str) -> None:
         with self._lock:
-            if line in self._told_of:
+            if line in self._reported:
                 return
-            self._told_of.add(line)
+            self._reported.add(line)
         self._on_message(line)
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Protocol
 
 IN_FLIGHT = 2  # jobs of a member: one running, one waiting
-MOST_LOSSES = 4  # a job fails after the loss of so many members that ran it, as it may be the cause
+MOST_LOSSES = 4  # a job fails once this many members were lost while they ran it
 STRAGGLING = 4.0  # multiple of the median duration after which an idle member also gets the job
 LEAST_STRAGGLING = 5.0  # seconds: shorter jobs are not duplicated
 _REMEMBERED = 64  # durations
@@ -70,7 +70,7 @@ class Dispatcher:
         self._closed = False
         self._alone_since = time.monotonic()
         self.lost = 0  # members
-        self.given_again = 0  # jobs moved to another member: after a loss, or as stragglers
+        self.resubmitted = 0  # jobs moved to another member: after a loss, or as stragglers
 
     @property
     def members(self) -> int:
@@ -102,7 +102,7 @@ class Dispatcher:
             self._fill()
         return job.result
 
-    def look_after(self, patience: float) -> None:
+    def check_jobs(self, patience: float) -> None:
         """Send stragglers also to idle members, and fail all jobs after ``patience`` seconds without a member.
 
         Must be called regularly.
@@ -118,7 +118,7 @@ class Dispatcher:
             idle = [m for m in self._members if not m.jobs]
             for member in self._members:
                 if idle and member.jobs and member.jobs[0].copies == 1 and now - member.since > limit:
-                    self.given_again += 1
+                    self.resubmitted += 1
                     self._give(idle.pop(), member.jobs[0])
         for job in given_up:
             job.result.set_exception(JobLost(f"the cluster has had no worker for {patience:g} s"))
@@ -174,7 +174,7 @@ class Dispatcher:
                 elif job.losses < MOST_LOSSES:
                     # If the job may have ended the member, it comes last; the jobs after it in the queue come first.
                     (self._waiting.append if suspect else self._waiting.appendleft)(job)
-                    self.given_again += 1
+                    self.resubmitted += 1
                     finish = None
                 else:
                     last = str(error).splitlines()[0]

@@ -19,8 +19,8 @@ from search_spaces.hardware.dtypes import BF16, F16, F32, I32, DType
 
 U = 2.0**-24
 BOOL = DType("bool", 8, 1, "bool", "bool")
-Distributions = tuple[FloatArray, ...]
-Bound = Callable[[Distributions, Distributions, FloatArray], FloatArray]
+Arguments = tuple[FloatArray, ...]
+Bound = Callable[[Arguments, Arguments, FloatArray], FloatArray]
 Types = Literal["floats", "numbers", "whole", "mixed", "compared", "truths", "chosen"]
 
 
@@ -63,44 +63,44 @@ class ElementFunction:
         return BOOL if self.types == "compared" else kinds.pop()
 
 
-def _exact(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _exact(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     return np.zeros_like(r)
 
 
-def _sum(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _sum(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     return e[0] + e[1] + U * np.abs(r)
 
 
-def _product(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _product(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     return np.abs(x[0]) * e[1] + np.abs(x[1]) * e[0] + e[0] * e[1] + U * np.abs(r)
 
 
-def _quotient(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _quotient(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     smallest = np.abs(x[1]) - e[1]
     return np.where(smallest > 0, (e[0] + np.abs(r) * e[1]) / smallest + 4 * U * np.abs(r), np.inf)
 
 
-def _root(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     bound = np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
     return np.where(x[0] < e[0], np.inf, bound)  # the argument may be negative
 
 
-def _reverse_root(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _reverse_root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     least = x[0] - e[0]
     return np.where(least > 0, 0.5 * e[0] * np.maximum(least, 1e-300) ** -1.5 + 4 * U * r, np.inf)
 
 
-def _logarithm(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _logarithm(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     least = x[0] - e[0]
     return np.where(least > 0, e[0] / np.maximum(least, 1e-300) * 1.4427 + 2 * U * np.abs(r) + 4 * U, np.inf)
 
 
-def _natural(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _natural(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     least = x[0] - e[0]
     return np.where(least > 0, e[0] / np.maximum(least, 1e-300) + 2 * U * np.abs(r) + 4 * U, np.inf)
 
 
-def _power(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _power(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     size = np.abs(x[0])
     share = np.where(size > 0, e[0] / np.maximum(size, 1e-300), np.where(e[0] > 0, np.inf, 0.0))
     turned = np.where(share < 1, -np.log1p(-np.minimum(share, 0.99)), np.inf)
@@ -123,13 +123,13 @@ _WORD, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _compared(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _compared(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     """Return 1 where errors of the operands may reverse the comparison, else 0."""
     near = ~(np.abs(x[0] - x[1]) > e[0] + e[1])
     return np.where(near & (e[0] + e[1] > 0), 1.0, 0.0)
 
 
-def _chosen(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _chosen(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     own = np.where(x[0] != 0, e[1], e[2])
     return np.where(e[0] > 0, np.abs(x[1] - x[2]) + np.maximum(e[1], e[2]), own)
 
@@ -142,11 +142,11 @@ def _select(c: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     return np.where(c != 0, x, y)
 
 
-def _largest(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _largest(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     return np.maximum(e[0], e[1])
 
 
-def _either(x: Distributions, e: Distributions, r: FloatArray) -> FloatArray:
+def _either(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     return np.maximum(e[0], e[1])
 
 

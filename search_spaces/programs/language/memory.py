@@ -38,7 +38,7 @@ def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, 
     """Check that a window consists of whole tiles of the array's order. Raises ProgramError."""
     sizes, positions = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
     if turned or any(isinstance(position, Tile | State) for position in positions):
-        fail("window", f"{array.name} is packed: its windows cannot be turned or indexed by tiles")
+        fail("window", f"{array.name} is packed: its windows cannot be transposed or indexed by tiles")
     divisors = [index_operand("window", position).divisor for position in positions]
     if any(divisor % size or extent % size for divisor, size, extent in zip(divisors, sizes, shape, strict=True)):
         fail("window", f"{array.name} is packed: windows are whole tiles of {order.rows}x{order.columns}")
@@ -234,7 +234,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         """
         target = _window_of("load", window)
         if target.array.role == "output":
-            fail("load", f"{target.array.name} is an output, which has no values before: declare it InOut")
+            fail("load", f"{target.array.name} is an output without initial values: declare it InOut")
         return self.result(
             target.shape, target.array.dtype, lambda v: ir.LoadTile(v, target, float(padding), caller()), target.map
         )

@@ -111,7 +111,7 @@ class Scalars(NamedFunctions):
             ProgramError: For another array, a size below 1, or an empty range.
         """
         if not isinstance(offsets, ir.Array):
-            fail("find_tile", f"it takes an array of the program, not {offsets!r}")
+            fail("find_tile", f"expected an array of the program, not {offsets!r}")
         if offsets.role != "input" or offsets.dtype != I32 or len(offsets.full) != 1 or offsets.dynamic is not None:
             fail("find_tile", f"{offsets.name} must be an Input of i32 with one extent of a fixed size")
         if type(size) is not int or size < 1:
@@ -119,7 +119,10 @@ class Scalars(NamedFunctions):
         _check_range("find_tile", 0, high)
         position, groups = index_operand("find_tile", tile), offsets.full[0] - 1
         if groups < 1:
-            fail("find_tile", f"{offsets.name} must have an offset more than there are groups, not {offsets.full[0]}")
+            fail(
+                "find_tile",
+                f"{offsets.name} needs at least 2 offsets, one more than groups, not {offsets.full[0]}",
+            )
         most = high // size + groups  # each group has at most one partial tile
         usual = minimum(position * size * groups // max(high, 1), groups)
         group = Index("scalar", self.new_id(), (constant(0), constant(groups), usual))

@@ -285,7 +285,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         )
 
     def convert_layout(self, value: Tile | State, map: ir.UserMap | None = None, *, shared: bool = False) -> Tile:
-        """Redistribute a value to threads as ``map`` says, or as the search decides (RFC, convert_layout).
+        """Redistribute a value to threads as ``map`` specifies, or as the search chooses (RFC, convert_layout).
 
         ``shared``: use shared memory even if registers would do (VectorExt, shared_memory_conversion).
         """
@@ -310,8 +310,8 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             fail(function, "at least one operand must be a tile")
         shape = tuple(max(t.shape[d] for t in tiles) for d in (0, 1))
         if any(t.shape[d] not in (1, shape[d]) for t in tiles for d in (0, 1)):
-            user_map_text = " and ".join(value_text(t.value) for t in tiles)
-            fail(function, f"operands must have the same shape, or extents of 1, not {user_map_text}: use p.broadcast")
+            operands_text = " and ".join(value_text(t.value) for t in tiles)
+            fail(function, f"operands must have the same shape, or extents of 1, not {operands_text}: use p.broadcast")
         of_numbers = next((t.value.dtype for t in reversed(tiles)), F32)
         if row.types == "chosen" and not any(isinstance(a, Tile) for a in read[1:]):
             of_numbers = F32

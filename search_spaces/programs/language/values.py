@@ -115,7 +115,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def constant_text(value: object) -> str:
-    """Return the text of a value that is no constant whole number, for messages."""
+    """Return the text of a value that is not a constant whole number, for messages."""
     return f"{value!r}" + (", whose value is only known at run time" if isinstance(value, Index) else "")
 
 

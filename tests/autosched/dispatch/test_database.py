@@ -299,7 +299,7 @@ class TestKernel:
         assert kernel(a, b, out=out) is out
         with cupy.cuda.Stream(9):
             assert kernel.bind(a, b, out)() is out
-        gemm = Gemm(8, 16, 32, 1, "f16", "f16", b_turned=True)
+        gemm = Gemm(8, 16, 32, 1, "f16", "f16", b_transposed=True)
         addresses = (a.data.ptr, b.data.ptr, out.data.ptr)
         assert calls == [(0, gemm, *addresses), (9, gemm, *addresses)]
         with pytest.raises(ValueError, match="a must be of type f16, not float32"):

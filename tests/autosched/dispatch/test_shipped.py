@@ -163,8 +163,8 @@ class TestBroken:
         trials = tuple(dataclasses.replace(t, problem_key=NEAR.key()) for t in recorded().trials)
         recording.write(tmp_path / "near", [Recording(trials)])
         recording.install(tmp_path / "near", tmp_path)
-        cut = recording.place(RECORDED.key(), "h100", tmp_path)
-        cut.write_bytes(recording.place(RECORDED.key(), "h100").read_bytes()[:-200])
+        cut = recording.path_of(RECORDED.key(), "h100", tmp_path)
+        cut.write_bytes(recording.path_of(RECORDED.key(), "h100").read_bytes()[:-200])
         return ShippedRecordings(tmp_path)
 
     def test_a_damaged_recording_is_skipped_with_one_line(
@@ -178,7 +178,7 @@ class TestBroken:
     def test_a_recording_without_a_header_is_skipped(
         self, tmp_path: Path, store: Store, chosen_by_the_recording: None
     ) -> None:
-        path = recording.place(RECORDED.key(), "h100", tmp_path)
+        path = recording.path_of(RECORDED.key(), "h100", tmp_path)
         path.parent.mkdir()
         for content in (b"text", b""):
             path.write_bytes(content)

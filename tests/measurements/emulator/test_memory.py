@@ -116,7 +116,7 @@ def test_an_integer_is_not_a_valid_address() -> None:
 @pytest.mark.parametrize(
     ("memory", "reason"),
     [
-        (Memory(offsets={2: 0}), "argument 2 is not a pointer"),
+        (Memory(offsets={2: 0}), "argument 2 is neither a pointer"),
         (Memory(offsets={0: 65}), "byte 65 is outside x"),
         (Memory(defined={"y": np.ones(64, bool)}), "y is not an array of role inout"),
         (Memory(defined={"x": np.ones(16, bool)}), "x needs 64 flags"),

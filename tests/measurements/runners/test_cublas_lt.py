@@ -192,7 +192,7 @@ def library_file(tmp_path_factory):
 def library(library_file, monkeypatch):
     found = SimpleNamespace(load_nvidia_dynamic_lib=lambda name: SimpleNamespace(abs_path=str(library_file)))
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", found)
-    monkeypatch.setattr(cublas_lt, "_places", {})
+    monkeypatch.setattr(cublas_lt, "_handles", {})
     cublas_lt._library.cache_clear()
     made = cublas_lt._library()
     ctypes.memset(ctypes.addressof((ctypes.c_int * 4).in_dll(made, "launches")), 0, 16)
@@ -308,7 +308,7 @@ def test_a_missing_cublas_lt_is_reported_with_its_installation(monkeypatch):
     cublas_lt._library.cache_clear()
     try:
         with pytest.raises(CublasError, match=r"was not found.*pip install nvidia-cublas"):
-            cublas_lt.lt_multiplier(CUPY, Stream(), Gemm(4, 4, 4, 1, "e4m3", "bf16", b_turned=True))
+            cublas_lt.lt_multiplier(CUPY, Stream(), Gemm(4, 4, 4, 1, "e4m3", "bf16", b_transposed=True))
     finally:
         cublas_lt._library.cache_clear()
 
@@ -320,14 +320,14 @@ def test_the_real_library_takes_every_attribute(monkeypatch):
         cublas_lt._library()
     except CublasError:
         pytest.skip("cuBLASLt is not installed")
-    monkeypatch.setattr(cublas_lt, "_place", lambda cp, stream: (ctypes.c_void_p(), SimpleNamespace(ptr=4096)))
+    monkeypatch.setattr(cublas_lt, "_handle", lambda cp, stream: (ctypes.c_void_p(), SimpleNamespace(ptr=4096)))
     for element, out, scale, in_f16 in (
         ("e4m3", "bf16", "row_column", False),
         ("e4m3", "f32", "tensor", False),
         ("i8", "i32", "none", False),
         ("f16", "f16", "none", True),
     ):
-        gemm = Gemm(64, 128, 256, 2, element, out, b_turned=True, scale=scale, in_f16=in_f16)
+        gemm = Gemm(64, 128, 256, 2, element, out, b_transposed=True, scale=scale, in_f16=in_f16)
         multiply = cublas_lt.lt_multiplier(CUPY, Stream(), gemm)
         pointers = (4096, 8192, 12288) + ((256, 512) if scale != "none" else ())
         with pytest.raises(CublasError, match="returned status"):  # there is no handle

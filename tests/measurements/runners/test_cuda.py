@@ -210,7 +210,7 @@ def test_only_much_slower_candidates_are_measured_with_fewer_repeats(make_runner
     measured = dict(make_runner().measure([candidate(f"{n}_{i}", p) for i, (n, p) in enumerate(names)]))
     assert [measured[i].timing.count for i in range(5)] == [5, 5, 5, 5, 3]
     assert measured[4].timing.median == 9e-6
-    assert [measured[i].reason for i in range(5)] == ["", "", "", "", "repeated 3 times only"]
+    assert [measured[i].reason for i in range(5)] == ["", "", "", "", "repeated only 3 times"]
 
 
 def test_problems_may_be_mixed(make_runner):

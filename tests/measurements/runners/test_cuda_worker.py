@@ -183,7 +183,8 @@ def test_a_reduced_grid_is_recorded_in_the_trial(arrays, monkeypatch):
     answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3, launch=shrinking)
     assert answer["status"] == Status.OK
     assert answer["reason"] == (
-        "launched 6 of 8 blocks: no more run at the same time; repeated 3 times only: over 3 times slower than the best"
+        "launched 6 of 8 blocks: no more are resident at a time; "
+        "repeated only 3 times: over 3 times slower than the best"
     )
 
 
@@ -191,7 +192,7 @@ def test_a_slow_kernel_is_measured_with_few_repeats_and_a_reason(arrays):
     answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3)
     assert answer["status"] == Status.OK
     assert answer["seconds"] == pytest.approx([40e-3] * 3)
-    assert answer["reason"] == "repeated 3 times only: over 3 times slower than the best"
+    assert answer["reason"] == "repeated only 3 times: over 3 times slower than the best"
     answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=14e-3)
     assert len(answer["seconds"]) >= RULE["min_repeats"]
     assert answer["reason"] == ""
@@ -226,7 +227,7 @@ def test_repeats_slowed_by_heat_are_excluded(arrays, set_reasons, word):
     answer = measure(opened(FakeCupy(time=20e-3), arrays), "right")
     assert answer["status"] == Status.OK
     left_out, all_of_them = re.fullmatch(
-        r"(\d+) of (\d+) repeats, slowed by heat, are left out", answer["reason"]
+        r"(\d+) of (\d+) repeats were slowed by heat: excluded", answer["reason"]
     ).groups()
     assert int(all_of_them) - int(left_out) == len(answer["seconds"]) >= RULE["min_repeats"]
     assert answer["clock_mhz"] == 1980.0

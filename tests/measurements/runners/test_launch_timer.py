@@ -65,7 +65,7 @@ def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
 def test_repeats_slowed_by_heat_are_excluded_but_not_by_the_power_limit() -> None:
     kernel = VirtualKernel(100e-6)
     hot = times_of(VirtualGpu(3, ((0.0, 0.2), (0.21, 0.25))), kernel)
-    assert "slowed by heat, are left out" in hot.reason
+    assert "slowed by heat: excluded" in hot.reason
     assert times_of(VirtualGpu(3), VirtualKernel(100e-6, 0.75)).reason == ""
 
 

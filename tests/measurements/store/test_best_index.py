@@ -110,8 +110,8 @@ def test_an_answer_is_remembered_until_the_file_changes(tmp_path: Path, monkeypa
         writer.append(trial(1, Status.OK, 5, "h200", "d", None, Provenance.MEASURED))
     os.utime(path, (1e9, 1e9))
     reader, read = Store.open(path, create=False), []
-    rank = best_index.kept_of
-    monkeypatch.setattr(best_index, "kept_of", lambda *a: read.append(a) or rank(*a))
+    rank = best_index.entries_of
+    monkeypatch.setattr(best_index, "entries_of", lambda *a: read.append(a) or rank(*a))
     first = reader.best(PROBLEM, "h200")
     assert first is not None and first.seconds == pytest.approx(5e-6)
     assert reader.best(PROBLEM, "h200") is reader.best(PROBLEM, "h200") is first and len(read) == 1

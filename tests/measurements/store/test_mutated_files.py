@@ -193,7 +193,7 @@ def test_recordings(whole: Path, tmp_path: Path, numbers: range) -> None:
         try:
             for one in recording.read(path):
                 assert one.trials
-                recording.place(one.problem_key, one.device, tmp_path)
+                recording.path_of(one.problem_key, one.device, tmp_path)
             loaded += 1
         except RecordingError as error:
             assert "\n" not in str(error) and str(error).isprintable(), number

@@ -410,7 +410,7 @@ class TestInvalidPaths:
 
         monkeypatch.setattr(sqlite3, "connect", limited)
         with Store.open(path) as full:
-            with pytest.raises(StoreError, match="make room on the disk"):
+            with pytest.raises(StoreError, match="disk space"):
                 for tile in range(1000):
                     full.append(make_trial(tile))
             stored = full.count()

@@ -109,7 +109,7 @@ def test_the_newest_cold_recording_of_exactly_this_problem_and_device_is_found(t
 @pytest.mark.parametrize("device", ["", "../h200", ".hidden", "a/b"])
 def test_a_device_cannot_lead_out_of_the_folder(device: str) -> None:
     with pytest.raises(RecordingError, match="folder"):
-        recording.place(PROBLEM.key(), device)
+        recording.path_of(PROBLEM.key(), device)
 
 
 def damaged(text: str) -> list[tuple[str, str]]:

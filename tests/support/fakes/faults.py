@@ -97,7 +97,7 @@ class FaultyGpu:
             answer = self._measure(request["kernel"]["launch"]["entry"])
             answer |= {"watts": WATTS} if request["power"] else {}
             if StopRule().hopeless(answer["seconds"], request["best"]):
-                answer |= {"seconds": answer["seconds"][:3], "reason": "repeated 3 times only"}
+                answer |= {"seconds": answer["seconds"][:3], "reason": "repeated only 3 times"}
             return answer
         if operation == "outputs":
             return {"status": Status.OK.value, "outputs": {}}

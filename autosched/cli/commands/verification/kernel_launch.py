@@ -31,7 +31,7 @@ from autosched.cli.terminal.findings import print_findings
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from measurements.emulator import check_ready
-from measurements.trials.comparison import errors, magnitudes, told_apart
+from measurements.trials.comparison import distinct_texts, errors, magnitudes
 from search_spaces.arrays import BoolArray
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
@@ -226,7 +226,7 @@ def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) 
     if not bad.any():
         return ""
     first = int(np.argmax(bad))
-    actual, should = told_apart(result.reshape(-1)[first].item(), reference.reshape(-1)[first].item())
+    actual, should = distinct_texts(result.reshape(-1)[first].item(), reference.reshape(-1)[first].item())
     where = f"the first is element {first}: {actual}, not {should}"
     return f"{int(bad.sum())} of {bad.size} elements differ, {where}"
 

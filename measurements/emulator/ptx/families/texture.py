@@ -21,7 +21,7 @@ def texture_form(i: Instruction) -> Form | None:
     return form(i) if form is not None else None
 
 
-def _place(operand: Operand) -> tuple[Address, tuple[Operand, ...]]:
+def _handle_and_coordinates(operand: Operand) -> tuple[Address, tuple[Operand, ...]]:
     at = address_of(operand)
     return at, at.coordinates
 
@@ -37,7 +37,7 @@ def _tex(i: Instruction) -> Form:
     """Return the form of ``tex.2d.v4.f32.f32 {r, g, b, a}, [handle, {x, y}]``; ``.level`` appends the level."""
     *_, result, coordinate = i.qualifiers
     dimensions, layered = _geometry(i)
-    at, coordinates = _place(i.operands[1])
+    at, coordinates = _handle_and_coordinates(i.operands[1])
     used = coordinates[: dimensions + layered]
     if result not in _RESULTS or coordinate not in _COORDINATES or "v4" not in i.qualifiers or "grad" in i.qualifiers:
         raise Unsupported
@@ -61,7 +61,7 @@ def _surface(i: Instruction) -> Form:
     load = i.opcode == "suld"
     kind, border = i.qualifiers[-2:]
     dimensions, layered = _geometry(i)
-    at, coordinates = _place(i.operands[1 if load else 0])
+    at, coordinates = _handle_and_coordinates(i.operands[1 if load else 0])
     used = coordinates[: dimensions + layered]
     if i.qualifiers[0] != "b" or border not in _BORDERS or len(used) != dimensions + layered:
         raise Unsupported  # sust.p
@@ -77,7 +77,7 @@ def _query(i: Instruction) -> Form:
     attribute = i.qualifiers[0]
     if attribute not in _QUERIES[:3]:
         raise Unsupported
-    at, _ = _place(i.operands[1])
+    at, _ = _handle_and_coordinates(i.operands[1])
     return Form("txq", 0, [i.operands[0]], [SourceOperand(at.base, 8)], [_QUERIES.index(attribute)])
 
 

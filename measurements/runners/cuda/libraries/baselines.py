@@ -105,15 +105,15 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
         names = ("a", "b", "out") if problem.scale == "none" else ("a", "b", "out", "scale_a", "scale_b")
         gemm = Gemm(
             *(problem.m, problem.n, problem.k, problem.batch, problem.a, problem.out),
-            a_turned=problem.order_a == "col",
-            b_turned=problem.order_b == "col",
+            a_transposed=problem.order_a == "col",
+            b_transposed=problem.order_b == "col",
             tf32=problem.a == "f32" and problem.precision == "tf32",
             scale=problem.scale,
             in_f16=problem.acc == "f16",
         )
     elif problem.operator == "matvec":
         names = ("x", "w", "out")
-        gemm = Gemm(problem.m, problem.n, problem.k, 1, problem.x, problem.out, b_turned=True)
+        gemm = Gemm(problem.m, problem.n, problem.k, 1, problem.x, problem.out, b_transposed=True)
     else:
         raise Unable(f"no vendor library computes {problem.operator}")
     _plain_product("the library", problem)

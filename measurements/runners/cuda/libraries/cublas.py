@@ -35,9 +35,9 @@ class CublasError(RuntimeError):
 class Gemm:
     """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; accumulated in f32, or ``in_f16``.
 
-    If ``a_turned``, a is stored as k x m, not m x k; if ``b_turned``, b as n x k, not k x n. ``element`` is the type of
-    a and b, ``out`` that of the result. ``tf32`` allows multiplying f32 on tensor cores. ``scale`` is the kind of f32
-    scales of 8-bit floats, as in ``Matmul``.
+    If ``a_transposed``, a is stored as k x m, not m x k; if ``b_transposed``, b as n x k, not k x n. ``element`` is the
+    type of a and b, ``out`` that of the result. ``tf32`` allows multiplying f32 on tensor cores. ``scale`` is the kind
+    of f32 scales of 8-bit floats, as in ``Matmul``.
     """
 
     m: int
@@ -46,8 +46,8 @@ class Gemm:
     batch: int
     element: str
     out: str
-    a_turned: bool = False
-    b_turned: bool = False
+    a_transposed: bool = False
+    b_transposed: bool = False
     tf32: bool = False
     scale: str = "none"
     in_f16: bool = False
@@ -70,12 +70,12 @@ def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], No
         _check(
             library.cublasGemmStridedBatchedEx(
                 handle,
-                _TRANSPOSED if gemm.b_turned else _NORMAL,
-                _TRANSPOSED if gemm.a_turned else _NORMAL,
+                _TRANSPOSED if gemm.b_transposed else _NORMAL,
+                _TRANSPOSED if gemm.a_transposed else _NORMAL,
                 *(n, m, k),
                 ctypes.byref(one),
-                *(ctypes.c_void_p(b), element, k if gemm.b_turned else n, ctypes.c_longlong(k * n)),
-                *(ctypes.c_void_p(a), element, m if gemm.a_turned else k, ctypes.c_longlong(m * k)),
+                *(ctypes.c_void_p(b), element, k if gemm.b_transposed else n, ctypes.c_longlong(k * n)),
+                *(ctypes.c_void_p(a), element, m if gemm.a_transposed else k, ctypes.c_longlong(m * k)),
                 ctypes.byref(zero),
                 *(ctypes.c_void_p(result), out, n, ctypes.c_longlong(m * n)),
                 *(gemm.batch, compute, _DEFAULT_ALGORITHM),

@@ -67,7 +67,7 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         CublasError: The library is missing, or does not support the product; also raised by the function.
     """
     library = _library()
-    handle, workspace = _place(cp, stream)
+    handle, workspace = _handle(cp, stream)
     compute, sums = _COMPUTE_TF32 if gemm.tf32 else _COMPUTE_F32, "f32"
     if gemm.element == "i8":
         compute, sums = _COMPUTE_I32, "i32"
@@ -76,16 +76,16 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
     one, zero = (ctypes.c_int32(1), ctypes.c_int32(0)) if sums == "i32" else factors(gemm)
     operation = _description(library, compute, _TYPES[sums])
     # The library is column-major: it computes out^T = b^T @ a^T of the unchanged arrays, so b is its A.
-    _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSA, ctypes.c_int32(int(gemm.b_turned)))
-    _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSB, ctypes.c_int32(int(gemm.a_turned)))
+    _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSA, ctypes.c_int32(int(gemm.b_transposed)))
+    _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSB, ctypes.c_int32(int(gemm.a_transposed)))
     if gemm.element in ("e4m3", "e5m2"):
         _set(operation, "cublasLtMatmulDescSetAttribute", _FAST_ACCUM, ctypes.c_int8(1))
     if gemm.scale == "row_column":
         for mode in (_A_SCALE_MODE, _B_SCALE_MODE):
             _set(operation, "cublasLtMatmulDescSetAttribute", mode, ctypes.c_int32(_OUTER_VECTOR))
     m, n, k = gemm.m, gemm.n, gemm.k
-    b_layout = _matrix(library, gemm.element, *((k, n) if gemm.b_turned else (n, k)), gemm.batch)
-    a_layout = _matrix(library, gemm.element, *((m, k) if gemm.a_turned else (k, m)), gemm.batch)
+    b_layout = _matrix(library, gemm.element, *((k, n) if gemm.b_transposed else (n, k)), gemm.batch)
+    a_layout = _matrix(library, gemm.element, *((m, k) if gemm.a_transposed else (k, m)), gemm.batch)
     out_layout = _matrix(library, gemm.out, n, m, gemm.batch)
     chosen: list[_Heuristic] = []
 
@@ -206,17 +206,17 @@ def _library() -> ctypes.CDLL:
     raise CublasError(f"cuBLASLt was not found ({' or '.join(_SONAMES)}): {_INSTALL}")
 
 
-_places: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # by GPU and stream: a handle, and a workspace
+_handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # by GPU and stream: a handle, and a workspace
 
 
-def _place(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
+def _handle(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
     """Return a handle and a workspace for each stream of each GPU, which exist until the process ends."""
     key = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
-    if key not in _places:
+    if key not in _handles:
         handle = ctypes.c_void_p()
         _check(_library().cublasLtCreate(ctypes.byref(handle)))
-        _places[key] = handle, cp.cuda.alloc(WORKSPACE)
-    return _places[key]
+        _handles[key] = handle, cp.cuda.alloc(WORKSPACE)
+    return _handles[key]
 
 
 def _check(status: int) -> None:

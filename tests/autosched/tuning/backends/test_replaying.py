@@ -60,7 +60,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
             )
         )
     made = Recording(tuple(trials))
-    recording.write(recording.place(PROBLEM.key(), "h200"), [made])
+    recording.write(recording.path_of(PROBLEM.key(), "h200"), [made])
     return made
 
 
@@ -102,7 +102,7 @@ def test_replay_reports_a_missing_recording(recorded: Recording) -> None:
 def test_a_damaged_recording_is_reported_with_its_path_and_a_remedy(
     recorded: Recording, tmp_path: Path, backend: str
 ) -> None:
-    path = recording.place(PROBLEM.key(), "h200")
+    path = recording.path_of(PROBLEM.key(), "h200")
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(BackendError, match="replace or delete that file, or use --backend estimate") as caught:
         tune(PROBLEM, trials=4, database=tmp_path / "a.db", device="h200", backend=backend)
@@ -112,7 +112,7 @@ def test_a_damaged_recording_is_reported_with_its_path_and_a_remedy(
 
 def test_a_recording_of_another_space_is_not_used(recorded: Recording) -> None:
     older = Recording(tuple(dataclasses.replace(r, space_version="older") for r in recorded.trials))
-    recording.write(recording.place(PROBLEM.key(), "h200"), [older])
+    recording.write(recording.path_of(PROBLEM.key(), "h200"), [older])
     with pytest.raises(BackendError, match=r"by autosched 0\.1\.0, whose schedule space was different"):
         choose(PROBLEM, BackendOptions(backend="replay"))
     with choose(PROBLEM, BackendOptions(workers=1)) as found:

@@ -186,7 +186,7 @@ def test_a_launch_ended_by_a_machine_limit_is_a_host_failure(
     limited.write_text(f'#!/bin/sh\nulimit {limit}\nexec "{runner()}" "$@"\n')
     limited.chmod(0o755)
     monkeypatch.setattr(emulator_module, "runner", lambda: limited)
-    with pytest.raises(HostFailure, match="make room") as error:
+    with pytest.raises(HostFailure, match="disk space") as error:
         emulate(kernel_of(SOURCE, ARGUMENTS), INPUTS)
     assert one_line(error.value)
 

@@ -110,7 +110,7 @@ def test_an_error_of_a_job_is_its_result() -> None:
     a.finish(fail)
     with pytest.raises(ValueError, match="no such schedule"):
         result.result()
-    assert it.members == 1 and it.given_again == 0
+    assert it.members == 1 and it.resubmitted == 0
 
 
 def test_only_a_job_that_kills_its_workers_is_abandoned() -> None:
@@ -136,11 +136,11 @@ def test_a_straggler_is_dispatched_twice_and_the_first_result_counts(monkeypatch
     slow, quick = Member("slow"), Member("quick")
     it = dispatcher(slow, quick)
     straggler, other = submit(it, "straggler"), submit(it, "other")
-    it.look_after(60)
+    it.check_jobs(60)
     assert not quick.jobs[1:], "no member is idle"
     quick.finish()
-    it.look_after(60)
-    it.look_after(60)
+    it.check_jobs(60)
+    it.check_jobs(60)
     assert [what for what, _ in quick.jobs] == ["straggler"], "once"
     quick.finish(lambda what: f"{what} of quick")
     slow.finish(lambda what: f"{what} of slow")
@@ -150,9 +150,9 @@ def test_a_straggler_is_dispatched_twice_and_the_first_result_counts(monkeypatch
 def test_jobs_are_abandoned_after_a_long_time_without_workers() -> None:
     it = dispatcher()
     result = submit(it, 1)
-    it.look_after(60)
+    it.check_jobs(60)
     assert not result.done()
-    it.look_after(-1)
+    it.check_jobs(-1)
     with pytest.raises(JobLost, match="the cluster has had no worker for"):
         result.result()
 
@@ -185,6 +185,6 @@ def test_a_cluster_without_workers_stops_a_measurement() -> None:
     runner = FleetRunner(SimpleNamespace(gpus=lambda _: it), device("h100"), None)  # type: ignore[arg-type]
     runner._checks = "compiled check kernels"
     measured = runner._answer(Matmul(m=8, n=8, k=8), "measure", lambda member, *_: member.job("candidate"))
-    it.look_after(-1)
+    it.check_jobs(-1)
     with pytest.raises(RunnerStopped):
         measured.result()

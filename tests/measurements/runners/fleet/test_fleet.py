@@ -127,7 +127,7 @@ def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_
         medians = [m.timing.median for m in (found[n] for n in range(48)) if m.timing is not None]
         assert medians == pytest.approx([(1000 + n) * 1e-9 for n in range(48)])
         dispatcher = fleet.gpus(it.device)
-        assert dispatcher.lost == 2 and dispatcher.given_again >= 2
+        assert dispatcher.lost == 2 and dispatcher.resubmitted >= 2
     finally:
         fleet.close()
 
@@ -182,7 +182,7 @@ def test_tune_searches_on_the_cluster(
         )
 
     monkeypatch.setattr(of_clusters, "FleetOptions", fake_options)
-    monkeypatch.setattr(fleet_cluster, "COMPANY", 60.0)  # so that both GPUs have joined, even on a busy machine
+    monkeypatch.setattr(fleet_cluster, "FURTHER_ARRIVALS", 60.0)  # both GPUs join, even on a busy machine
     monkeypatch.setenv("AUTOSCHED_CACHE_DIR", str(tmp_path / "cache"))  # the fake compilers write here
     problem = autosched.Softmax(rows=64, columns=512)
     result = autosched.tune(problem, trials=12, database=tmp_path / "best.db", ray=cluster.address, workers=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from measurements.trials.comparison import compare, told_apart
+from measurements.trials.comparison import compare, distinct_texts
 from search_spaces.hardware.dtypes import SCALAR_DTYPES
 
 
@@ -26,10 +26,10 @@ def test_integers_of_64_bits_keep_their_last_digit() -> None:
 
 
 def test_floats_have_at_least_six_digits_and_are_distinguishable() -> None:
-    assert told_apart(1.5, 2.25) == ("1.5", "2.25")
-    one, other = told_apart(1_048_576.0, 1_048_576.125)
+    assert distinct_texts(1.5, 2.25) == ("1.5", "2.25")
+    one, other = distinct_texts(1_048_576.0, 1_048_576.125)
     assert one != other
-    assert told_apart(float("nan"), 1.0) == ("nan", "1")
+    assert distinct_texts(float("nan"), 1.0) == ("nan", "1")
 
 
 def test_a_fraction_that_an_integer_should_be_is_not_cut() -> None:

@@ -79,7 +79,7 @@ class KernelProblem(Problem):
         return Operand(argument.name, "output", argument.dtype, _largest(self.file, argument, tuple(known.items())))
 
     @property
-    def is_reduced_unasked(self) -> bool:
+    def reduction_is_inferred(self) -> bool:
         """True if the kernel file does not define a reduced problem."""
         return not self.file.proxy
 

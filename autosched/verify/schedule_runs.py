@@ -106,7 +106,7 @@ def _runs(
         if longer is not None:
             yield from chain(*whole_runs(longer, template.kernel(longer, schedule, device), settings))
     yield from runs_of_other_sizes(template, small, schedule, device, settings)
-    if small != problem and problem.is_reduced_unasked:
+    if small != problem and problem.reduction_is_inferred:
         if settings.depth == "full":  # the kernel file does not declare the smaller problem equivalent
             yield from _unreduced_runs(problem, true, settings)
     elif small != problem or settings.depth == "full":

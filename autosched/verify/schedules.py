@@ -79,7 +79,7 @@ class ScheduleVerifier:
         The kernel may only work at those.
         """
         verdict = self._verified(schedule)
-        if verdict.ok or verdict.problem == self.problem or not self.problem.is_reduced_unasked:
+        if verdict.ok or verdict.problem == self.problem or not self.problem.reduction_is_inferred:
             return verdict
         try:
             return replace(self, template=replace(self.template, proxy=None))._verified(schedule)

@@ -220,6 +220,6 @@ def architecture(sm: int) -> Architecture:
         older = (
             "older than Turing, which CUDA 13 no longer compiles for" if sm < min(ARCHITECTURES) else "not known yet"
         )
-        raise UnknownArchitecture(f"compute capability {sm / 10} is {older}: autosched knows {known}")
+        raise UnknownArchitecture(f"compute capability {sm / 10} is {older}: autosched supports {known}")
     nearest = lower[-1]
     return dataclasses.replace(nearest, features=nearest.features_of(f"sm_{nearest.sm}"))

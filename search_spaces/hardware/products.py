@@ -16,8 +16,8 @@ from typing import NamedTuple
 # (Nsight, 40 GB model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM,
 # suits recorded matmuls best (AutoHeuristic, a100_mm). H100 SXM: at least 12.1 TB/s, which the Triton matmul of
 # 1152x2048x10112 with tiles of 64x128 moves (AutoHeuristic, h100_mm, 98 us); those recordings show no limit but the
-# port of an SM, 64 bytes per cycle, and the same is assumed for the PCIe card and for 10.x and 11.0. The smaller chips
-# have half as wide a path to each SM as A100 was thought to have: 16 bytes per cycle and SM.
+# port of an SM, 64 bytes per cycle, and the same is assumed for the PCIe card and for 10.x and 11.0. For the smaller
+# chips, 16 bytes per cycle and SM are assumed.
 
 
 class Rates(NamedTuple):
@@ -54,9 +54,10 @@ class Rates(NamedTuple):
 # Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
 # published mma.sync matmuls stop at about 65% (arXiv 2501.12084). sm_75 to sm_89 and 12.x have no wider instruction.
 # On a B200 an mma.sync matmul of 4096 cubed reaches 409 TFLOP/s where tcgen05 reaches 1326 (gau-nernst/learn-cuda 02e):
-# a quarter of the peak fits. GeForce products accumulate in f32 at half the rate of their chip, in f16 and, of i8, in
-# i32 at all of it; the others have one rate for f32 and f16 (white papers, tables of peaks). Rates of 10.0, 10.3 and
-# GeForce 12.0 were measured in cycles by others (microbench-blackwell, gb300-microbench); fp4 of 10.3 has K = 96.
+# about a quarter of the peak. GeForce products accumulate in f32 at half the rate of their chip, but in f16 (and i8 in
+# i32) at the full rate. All other products have the same rate for both accumulators (white papers, tables of peaks).
+# Rates of 10.0, 10.3 and GeForce 12.0 are cycles that other projects measured (microbench-blackwell, gb300-microbench);
+# fp4 of 10.3 has K = 96.
 RATES: dict[int, Rates] = {
     75: Rates(128, 1024, 2048, bf16=False),
     80: Rates(128, 2048, 4096, l2_bytes=36),
@@ -100,7 +101,7 @@ class GpuProduct(NamedTuple):
     Attributes:
         mhz: Boost clock.
         gb_s: Memory bandwidth in 1e9 bytes per second.
-        driver_names: Names in the driver, possibly shared with other products; SMs and memory then tell them apart.
+        driver_names: Names in the driver, possibly shared with products that have other numbers of SMs or other memory.
         tensor_mhz: Clock of the data sheet's tensor peaks, if it differs.
         unconfirmed: Figures that no source confirms.
     """

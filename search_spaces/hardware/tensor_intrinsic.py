@@ -95,12 +95,12 @@ class TensorIntrinsic:
         if self.c.layout is not None and self.c.holders != 1:
             raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
         if self.halves and (self.type_a, self.type_b) != ("f16", "f16"):
-            raise ValueError(f"{self.name}: only products of f16 are added up in f16 (PTX ISA, mma and wgmma)")
+            raise ValueError(f"{self.name}: only f16 products can be accumulated in f16 (PTX ISA, mma and wgmma)")
         for feature in (self.needs, self.until):
             if feature and feature not in FEATURES:
                 raise ValueError(f"{self.name}: unknown feature {feature!r}: use one of {', '.join(FEATURES)}")
         if self.text and not self.header:
-            raise ValueError(f"{self.name}: a text needs the name of its header")
+            raise ValueError(f"{self.name}: text needs header, the name of the file")
         if self.instructions < 1 or self.results < 1:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 

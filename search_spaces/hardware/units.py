@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from search_spaces.hardware.devices import Device
 
-# Operations of an SM's 32-bit integer multiply-adds, each two, on sm_75 to sm_90, and assumed of later ones: CUDA C++
-# Programming Guide, table "Throughput of Native Arithmetic Instructions", 64 results per cycle.
+# 32-bit integer operations per cycle and SM: 64 multiply-adds of two operations each (CUDA C++ Programming Guide, table
+# "Throughput of Native Arithmetic Instructions", sm_75 to sm_90). The same is assumed for later architectures.
 IMAD_PER_CYCLE = 128.0
 
 
@@ -54,8 +54,8 @@ WMMA_FRACTION = 0.4  # share of mma.sync's rate
 def _mma_sync_type(device: Device, operand: str) -> str:
     """Return the type that mma.sync multiplies in hardware.
 
-    For 9.0, 10.x and 11.0 NVRTC 13.5 makes mma.sync of 8-bit floats into conversions to f16 (F2FP.F16.E4M3.UNPACK) and
-    two HMMA.16816, whereas 8.9 and 12.x have QMMA.16832; i8 is IMMA.16832 on all.
+    For 9.0, 10.x and 11.0, NVRTC 13.5 compiles mma.sync of 8-bit floats to conversions to f16 (F2FP.F16.E4M3.UNPACK)
+    and two HMMA.16816. 8.9 and 12.x have QMMA.16832, and all have IMMA.16832 for i8.
     """
     converted = device.has("fp8_mma") and not device.has("native_fp8_mma")
     return "f16" if operand in ("e4m3", "e5m2") and converted else operand

@@ -118,7 +118,7 @@ def wgmma_row(kind: str, n: int, *, halves: bool = False) -> TensorIntrinsic:
         raise ValueError(f"wgmma of {kind} takes n of {steps}, not {n}")
     element_bytes = MULTIPLIED_DTYPES[STORED.get(kind, kind)].bytes
     k = K_BYTES // element_bytes
-    # PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16": eight columns after each other, rows 8 apart in them.
+    # PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16": groups of eight columns; a lane has two rows, 8 apart.
     accumulators = NestedLayout((4, 1), (1, n // 8), (2, 1), (8, 4), (1, 2), (1, 0), (4, 1))
     return TensorIntrinsic(
         unit="wgmma",

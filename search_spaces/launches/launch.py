@@ -133,10 +133,10 @@ class Launch:
         if len({a.name for a in different}) < len(different):
             raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
         if self.cooperative and self.dependent:
-            raise ValueError("a launch is either cooperative or dependent: all blocks of the former run at a time")
+            raise ValueError("a launch cannot be both cooperative and dependent: leave one of them out")
         if any(step.then or step.symbols or step.unpassed or step.grid_may_shrink for step in self.then):
             raise ValueError(
-                "a further launch has nothing but its entry, arguments, grid, block, cluster, memory and attributes"
+                "a further launch must not set then, symbols, unpassed or grid_may_shrink: set them on the first launch"
             )
         names: dict[str, Operand] = {}
         for operand in self._listed_operands():

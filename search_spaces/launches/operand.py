@@ -61,5 +61,7 @@ def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int
         wanted.append(wanted[-1] * extent)
     fits = all(n == 1 or s == w for n, s, w in zip(reversed(shape), reversed(strides), wanted, strict=False))
     if not fits or stride < columns:
-        raise ValueError(f"{name} may have a row stride of its own, but rows are dense and matrices follow each other")
+        raise ValueError(
+            f"{name} must have dense rows, and matrices without gaps between them: only its row stride may differ"
+        )
     return stride

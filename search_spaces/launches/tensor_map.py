@@ -54,7 +54,7 @@ class TensorMap:
         element_strides: Elements per dimension.
         interleave: In the layouts NC/8HWC8 and NC/16HWC16 channels form slices of 16 or 32 bytes. ``sizes`` and ``box``
             of the first dimension count adjacent slices; the dimension before the last one has slices with other
-            channels, of which a copy takes one whatever the box says (as an H100 does, undocumented).
+            channels, of which a copy takes one, regardless of the box (undocumented behaviour of an H100).
         fill: Value of reads outside of the tensor: zeros for "NONE".
 
     Raises:
@@ -133,9 +133,7 @@ class TensorMap:
                 f"tensor map {name}: interleave must be one of {', '.join(INTERLEAVE_BYTES)}, not {layout!r}"
             )
         if len(operand.shape) < 4:
-            raise ValueError(
-                f"tensor map {name}: an interleaved layout has 3 to 5 dimensions, and channels behind them"
-            )
+            raise ValueError(f"tensor map {name}: an interleaved layout has 3 to 5 dimensions, followed by channels")
         *axes, channels = operand.shape
         if channels * operand.dtype.bytes != INTERLEAVE_BYTES[layout]:
             raise ValueError(

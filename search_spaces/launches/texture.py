@@ -33,9 +33,11 @@ class LinearTexture:
     def __post_init__(self) -> None:
         shape, dtype = self.operand.shape, self.operand.dtype
         if self.channels not in (1, 2, 4) or (self.channels > 1 and shape[-1] != self.channels):
-            raise ValueError(f"a texture of {self.channels} channels needs an array whose last dimension they are")
+            raise ValueError(
+                f"a texture of {self.channels} channels needs an array whose last dimension is {self.channels}"
+            )
         if not 1 <= len(self.extent) <= 2:
-            raise ValueError(f"a texture is of one row or of rows, not of {len(self.extent)} dimensions")
+            raise ValueError(f"a texture has one or two dimensions, not {len(self.extent)}")
         if dtype.bytes > 4 or dtype.name not in _CHANNELS:
             raise ValueError(f"a texture holds floats or integers of at most 32 bits, not {dtype.name}")
         if len(self.extent) == 1 and (self.filter == "linear" or self.normalized or self.mode != "clamp"):

@@ -142,8 +142,8 @@ def to_layout(
         return Converted(values, distance, 0)
     if shared is None:
         raise ValueError(
-            "the threads of the target need elements other threads hold: give shared, the layout of the shared memory "
-            "they go through"
+            "threads of the target need elements that other threads hold: give shared, the layout of the shared memory "
+            "for the exchange"
         )
     offsets = _offsets(shared, source.shape)
     memory = np.zeros(int(offsets.max()) + 1, dtype=array.dtype)

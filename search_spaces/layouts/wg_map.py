@@ -98,12 +98,12 @@ class WgMap:
         return shape[0] // self.sg_data[0], shape[1] // self.sg_data[1]
 
     def rounds(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Sub-tiles one subgroup owns along each dimension; it owns their product in all."""
+        """Number of sub-tiles that a subgroup owns along each dimension. In total it owns their product."""
         n = self.sub_tiles(shape)
         return max(1, n[0] // self.sg_layout[0]), max(1, n[1] // self.sg_layout[1])
 
     def sharers(self, shape: Sequence[int]) -> tuple[int, int]:
-        """Subgroups along each dimension that own the same sub-tile; the product of both share it in all."""
+        """Number of subgroups along each dimension that own the same sub-tile. In total their product owns it."""
         n = self.sub_tiles(shape)
         return max(1, self.sg_layout[0] // n[0]), max(1, self.sg_layout[1] // n[1])
 

@@ -178,7 +178,7 @@ def _check_shapes(*operands: tuple[str, WgMap, Sequence[int]]) -> list[str]:
 
 def _check_derived(source: WgMap, derived: WgMap) -> list[str]:
     return [
-        f"the source has {field} {list(actual)} but the result's map derives {list(wanted)}"
+        f"the source has {field} {list(actual)} but the result's map requires {list(wanted)}"
         for field, actual, wanted in (
             ("sg_layout", source.sg_layout, derived.sg_layout),
             ("sg_data", source.sg_data, derived.sg_data),

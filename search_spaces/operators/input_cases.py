@@ -223,27 +223,31 @@ def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> Float
     return np.asarray(lines, dtype=np.float64)
 
 
-INTEGERS = InputCase("integers", "sums are exact: one missing or doubled term shows bit by bit", _integers)
+INTEGERS = InputCase("integers", "sums are exact, so a missing or doubled term changes the result", _integers)
 NEGATIVE = InputCase("negative", "a maximum that starts at zero is too large", _negative)
 MINUS_INFINITY = InputCase("minus infinity", "only -infinity is the identity of a maximum", _minus_infinity)
-ONE_FINITE = InputCase(
-    "one finite", "parts that have seen nothing but -infinity are merged with one that has seen more", _one_finite
-)
-NAN = InputCase("nan", "NaN stays in every sum and wins every maximum, argmax is the first one, as in numpy", _nan)
+ONE_FINITE = InputCase("one finite", "partial results of -infinity only are merged with a finite one", _one_finite)
+NAN = InputCase("nan", "NaN propagates through sums and maxima, and argmax is the first NaN, as in numpy", _nan)
 INFINITY = InputCase("infinity", "infinities of both signs add up to NaN", _infinity)
 TIES = InputCase("ties", "argmax is the first of equal maxima", _ties)
-ZERO = InputCase("zero", "what divides by a sum or a deviation must have added eps", _zero)
-HUGE = InputCase("one huge element", "a sum held in too narrow a type, or a term that is lost, shows", _huge)
-LARGEST = InputCase("largest finite", "finite is not infinite, and lowest finite is not the identity", _largest)
-SUBNORMAL = InputCase("subnormal", "conversions keep what lies below the normal numbers", _subnormal)
+ZERO = InputCase("zero", "without eps, a division by a sum or a deviation is a division by zero", _zero)
+HUGE = InputCase(
+    "one huge element", "accumulators of too narrow a type overflow, and a lost term changes the result", _huge
+)
+LARGEST = InputCase(
+    "largest finite", "the largest number is not infinite, and the lowest is not the identity of a maximum", _largest
+)
+SUBNORMAL = InputCase("subnormal", "conversions must keep subnormal numbers", _subnormal)
 FAR = InputCase("far from zero", "a variance as the difference of two large squares cancels", _far)
 SHIFTED = InputCase("shifted", "exponentials overflow, or all vanish, unless the maximum is subtracted", _shifted)
-RISING = InputCase("rising", "every element is a new maximum, or none is: what was added up is rescaled", _rising)
+RISING = InputCase(
+    "rising", "every element is a new maximum, or none is, so partial sums are rescaled often or never", _rising
+)
 
 APART = InputCase(
     "far apart",
-    "exponentials overflow where the maximum lacks the first or the last element, and all vanish where it has one of "
-    "another line",
+    "exponentials overflow if the maximum misses the first or the last element, and all vanish if it includes an "
+    "element of another line",
     _apart,
     everywhere=True,
 )
@@ -253,6 +257,6 @@ def around_eps(eps: float) -> InputCase:
     """Return lines whose mean square is about ``eps``."""
     return InputCase(
         "around eps",
-        "eps is half of the sum: left out, or added elsewhere, it shows",
+        "eps is half of the sum, so the result changes if it is missing or added elsewhere",
         lambda rng, count, length, dtype: np.sqrt(eps) * _normal(rng, count, length, dtype),
     )

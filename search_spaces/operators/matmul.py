@@ -101,11 +101,11 @@ class Matmul(Problem):
     )
     order_a: str = option("storage order of a", "row", choices=ORDERS)
     order_b: str = option("storage order of b; by default row, col for 8-bit types", "", choices=ORDERS)
-    epilogue: str = option("what follows the product", "none", choices=EPILOGUES)
-    precision: str = option("what f32 inputs may be rounded to", "tf32", choices=PRECISIONS)
+    epilogue: str = option("bias and activation after the product", "none", choices=EPILOGUES)
+    precision: str = option("precision of f32 inputs: tf32 allows rounding them", "tf32", choices=PRECISIONS)
     reduction: str = option("second output: each row's or column's sum or max", "none", choices=REDUCTIONS)
     scale: str = option("f32 scales of a and b, of 8-bit types", "none", choices=SCALES)
-    scale_order: str = option("how the scales of block-scaled types lie; by default row", "", choices=SCALE_ORDERS)
+    scale_order: str = option("layout of the scales of block-scaled types; by default row", "", choices=SCALE_ORDERS)
 
     dtype: InitVar[str] = ""
 
@@ -134,7 +134,7 @@ class Matmul(Problem):
             raise ValueError(f"a and b must have the same type, not {self.a} and {self.b}")
         accumulators = ACCUMULATORS.get(self.a, ("f32",))
         if self.acc not in accumulators:
-            why = "only products of f16 are added up in f16" if self.acc == "f16" else "it has no other accumulator"
+            why = "only f16 products can be accumulated in f16" if self.acc == "f16" else "it has no other accumulator"
             raise ValueError(f"acc must be {' or '.join(accumulators)} for {self.a}, not {self.acc!r}: {why}")
         if self.a == "i8" and self.k >= MOST_I8_K:
             raise ValueError(f"k must be under 2^17 for i8, not {self.k}: i32 would not hold the sums")
@@ -172,7 +172,7 @@ class Matmul(Problem):
         if self.scale_order not in SCALE_ORDERS:
             raise ValueError(f"scale_order must be row or tiled, not {self.scale_order!r}")
         if (self.order_a, self.order_b) != ("row", "col"):
-            raise ValueError(f"{self.a} lies along k: order_a must be row and order_b col")
+            raise ValueError(f"{self.a} must be contiguous along k: order_a must be row and order_b col")
         if self.k % blocks.block:
             raise ValueError(f"k must be a multiple of {blocks.block}, a block of {self.a}, not {self.k}")
 
@@ -549,17 +549,17 @@ class Matmul(Problem):
         zero: 4 s 2^-10 + |a @ b| 2^-10. Sums of integers up to 2^24 are exact.
 
         Tensor cores keep FP8_SUM_BITS of sums of 8-bit floats: once every 32 products they truncate a partial sum,
-        which is s on the way and |a @ b| at its end: (k / 32 + 2) 2^-13 (2 s + 2 |a @ b|). Sums of integers up to 2^13
-        are exact. Sums of i8 are always exact, and rounded once where out is a float. Scales multiply these errors, and
-        add two roundings of 2^-24 of the scaled sum, and one of it and the bias. With scales of blocks the truncated
-        sums are those of blocks, each at most 6 2^-13 6 of its own s off (its sum rarely exceeds 2 s), with the sign of
-        that sum: errors of random signs, whose squares add up to 6 2^-13 6 s.
+        which has the size s during the sum and |a @ b| at its end: (k / 32 + 2) 2^-13 (2 s + 2 |a @ b|). Sums of
+        integers up to 2^13 are exact. Sums of i8 are always exact, and rounded once if out is a float. Scales multiply
+        these errors, and add two roundings of 2^-24 of the scaled sum, and one of the sum with the bias. With block
+        scales, the sum of each block is truncated. Its error is at most 6 * 2^-13 * 6 times its own s (a sum rarely
+        exceeds 2 s), and has the sign of the sum. As these signs are random, the squares add up: 6 * 2^-13 * 6 s.
 
         Sums in f16 are rounded to nearest once for at least F16_PRODUCTS products, and when splits of k are added up: n
         = k / 8 + 16 times, by at most 2^-11 of a partial sum and 2^-25. Such errors are random, and n of them add up to
         sqrt(n) as much (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019): for random inputs with a standard deviation
         of 0.41 sqrt(n) 2^-11 s, for inputs of one sign of 0.33 sqrt(n) 2^-11 |a @ b|. Allowed is sqrt(n) 2^-11 (3 s + 2
-        |a @ b|). Nothing here comes near the worst case, with n for sqrt(n). Sums of integers up to 2^11 are exact.
+        |a @ b|). The worst case, with n instead of sqrt(n), is far larger. Sums of integers up to 2^11 are exact.
 
         The activation amplifies errors by at most 1.13; 1 + erf loses 2^-22 where erf is near -1, and silu vanishes
         where its exponential overflows; half of a subnormal number may lose its last bit. Rounding to the output adds

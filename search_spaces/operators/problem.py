@@ -250,7 +250,7 @@ class Problem(ABC):
         return ()
 
     @property
-    def is_reduced_unasked(self) -> bool:
+    def reduction_is_inferred(self) -> bool:
         """True if the reduced problem for the emulator is inferred, rather than declared."""
         return False
 

@@ -210,8 +210,8 @@ class Reduce(RowProblem):
     normalizes: ClassVar[bool] = False
 
     out: str = option("type of out; by default that of x, u32 for argmax", "", choices=(*FLOAT_DTYPES, "u32"))
-    kind: str = option("what a row or column is reduced to", "sum", choices=KINDS)
-    axis: str = option("what becomes one value: a row or a column", "row", choices=AXES)
+    kind: str = option("kind of the reduction", "sum", choices=KINDS)
+    axis: str = option("row or column: the elements that are reduced to one value", "row", choices=AXES)
     reduction_size: int = option("elements that become one value; 0: the whole axis", 0)
 
     def __post_init__(self) -> None:
@@ -433,7 +433,7 @@ class Softmax(RowProblem):
 
 @dataclass(frozen=True)
 class _Norm(RowProblem):
-    eps: float = option("what is added to the mean square before the square root", 1e-5)
+    eps: float = option("number added to the mean square before the square root", 1e-5)
     has_weight: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -582,10 +582,10 @@ class LayerNorm(_Norm):
         """Return the rounding-error bound per element of out.
 
         The mean is off by m = ``sum_growth`` 2^-24 (4 s + |sum x|) / columns with s = sqrt(sum x^2), and by a rounding
-        of its own; that moves x - mean, and the variance by its square. The variance, a sum of squares, is off by twice
-        ``sum_growth`` roundings (parts merged in one pass add as many again), of which the square root keeps half; 16
-        roundings more for the rest. If means are subnormal, each of their roundings, and that of (x - mean) * scale, is
-        up to 2^-149 regardless of their size.
+        of its own. This changes x - mean, and the variance by its square. The variance, a sum of squares, is off by up
+        to twice ``sum_growth`` roundings, because one-pass sums also merge parts; the square root halves this. Another
+        16 roundings are allowed for the rest. If means are subnormal, each of their roundings, and that of
+        (x - mean) * scale, is up to 2^-149 regardless of their size.
         """
         weight, bias = self._load(inputs, "weight"), self._load(inputs, "bias")
         mean, _, scale, norm = moments or self._moments(inputs)

@@ -64,7 +64,7 @@ class RecordedSpace(Space):
         domains = [self.parameters[column].values for column in columns]
         values = [tuple(v[code] for v, code in zip(domains, row, strict=True)) for row in codes.tolist()]
         ends = [*firsts[1:].tolist(), len(self._rows)]
-        return self._shared_out(
+        return self._with_shares(
             [
                 Stratum(self.name, combination, range(first, end))
                 for combination, first, end in zip(values, firsts.tolist(), ends, strict=True)

@@ -74,8 +74,8 @@ class _OfColumns:
         array = np.asarray(self.function(**arguments) if self._by_name else self.function(*arguments.values()))
         if array.shape != (len(columns),) or array.dtype.kind not in kinds:
             raise ValueError(
-                f"{type(self).__name__.lower()} {self.name} gave {array.dtype} {array.shape}: give {len(columns)} "
-                f"{expected}, one for each row"
+                f"{type(self).__name__.lower()} {self.name} returned {array.dtype} {array.shape}: "
+                f"return {len(columns)} {expected}, one for each row"
             )
         return array
 

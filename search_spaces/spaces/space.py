@@ -55,9 +55,10 @@ class Space:
     both; a schedule tuned for another problem has to satisfy only the former, which make up ``valid``.
 
     ``stratified_by`` names the parameter whose values divide the space into ``strata``, and ``covering`` further
-    structural parameters with rare values. Samples of a union contain equally many schedules of each value of the
-    former, and soon one of each combination of the latter. Each combination then gets samples in proportion to its
-    number of schedules, but at least LEAST_SHARE. Only the order of the ranks depends on them.
+    structural parameters with rare values. In a sample of a union, all values of ``stratified_by`` are equally
+    frequent, and each combination of values of ``covering`` occurs once early on. Further samples are distributed to
+    the combinations in proportion to their numbers of schedules, with a share of at least LEAST_SHARE each. In the
+    space itself, only the order of the ranks depends on these parameters.
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.
@@ -187,14 +188,14 @@ class Space:
         if not self.stratifying:
             return (Stratum(self.name, (), range(self.count())),) if self.count() else ()
         domains = [self._narrowed[name].values for name in self.stratifying]
-        return self._shared_out(
+        return self._with_shares(
             [
                 Stratum(self.name, tuple(values[code] for values, code in zip(domains, codes, strict=True)), ranks)
                 for codes, ranks in self._tree.ranges(self.stratifying).items()
             ]
         )
 
-    def _shared_out(self, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
+    def _with_shares(self, strata: Sequence[Stratum]) -> tuple[Stratum, ...]:
         """Return the strata with shares: for each value of ``stratified_by`` the shares of its strata add up to one."""
         if not self.covering:
             return tuple(strata)
@@ -252,7 +253,7 @@ class Space:
         raise self.why_empty()
 
     def why_empty(self) -> EmptySpace:
-        """Return the error that says which rules the most nearly legal schedule breaks, for a space without any."""
+        """Return the error for an empty space, with the rules that the most nearly legal schedule breaks."""
         rng = np.random.default_rng(0)
         sizes = [len(p.values) for p in self.parameters]
         codes = np.stack([rng.integers(0, size, DRAWN) for size in sizes], axis=1)

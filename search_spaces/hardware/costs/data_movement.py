@@ -292,15 +292,15 @@ def _percents_of_bindings(
 ) -> dict[tuple[int, int], int]:
     """Return ``conflict_percent`` for every (vector, columns) that fits the lines along ``axis``."""
     bindings = _bindings(layout.shape[1] if axis == "cols" else layout.shape[0], element_bytes, block)
-    alike = _alike(layout, element_bytes, axis) if block == 1 else layout
-    if alike != layout:
-        known = _percents_of_bindings(alike, element_bytes, axis, block)
+    equivalent = _equivalent(layout, element_bytes, axis) if block == 1 else layout
+    if equivalent != layout:
+        known = _percents_of_bindings(equivalent, element_bytes, axis, block)
         return {(vector, columns): known[vector, columns] for vector, columns, _ in bindings}
     percents = _conflict_percents(layout, element_bytes, axis, bindings)
     return {(vector, columns): percent for (vector, columns, _), percent in zip(bindings, percents, strict=True)}
 
 
-def _alike(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
+def _equivalent(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
     """Return a layout with the same percentages for single elements across ``axis``.
 
     Its number of lines is normalised, so that tiles of many sizes share one count.

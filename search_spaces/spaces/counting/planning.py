@@ -22,8 +22,8 @@ from typing import Literal
 
 ROLLOUT_ROWS = 3e4
 ROLLOUT_GAIN = 0.8  # estimates are rough, so the greedy step is only replaced by a clearly cheaper one
-GROWS = 1.5  # a join grows a table that gets longer than this times its length
-SHRINKS = 0.5  # grouping shrinks a table that gets shorter than this times its length
+GROWS = 1.5  # a join counts as growing a table above this ratio of the new to the old length
+SHRINKS = 0.5  # grouping counts as shrinking a table below this ratio of the new to the old length
 LOOKUP_WORK = 0.5  # work per row of a join that only adds a column; one that adds rows is 1
 GROUPING_WORK = 1.0  # work per row of grouping
 

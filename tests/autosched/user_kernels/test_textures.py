@@ -119,7 +119,7 @@ def test_unbound_textures_are_rejected_by_name(fetch: str, kind: str, said: str)
     ("texture", "said"),
     [
         ({"dtype": "f64"}, "at most 32 bits"),
-        ({"shape": ["height", "width", 2, 2]}, "of one row or of rows"),
+        ({"shape": ["height", "width", 2, 2]}, "one or two dimensions"),
         ({"shape": ["width"], "filter": "linear"}, "tex1Dfetch takes whole coordinates"),
         ({"mode": "wrap"}, 'the mode "wrap" needs normalized coordinates'),
         ({"filter": "cubic"}, "'cubic' is not known"),

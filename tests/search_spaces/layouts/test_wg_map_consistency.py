@@ -145,8 +145,8 @@ class TestTheRfcsOwnInconsistencies:
     def test_2_2_comment_on_the_broadcast_row(self):
         """The RFC's comment on the source tile gives sg_layout=[4, 8] and sg_data=[1, 32], which break its own rule."""
         assert check_broadcast(WgMap((4, 8), (1, 32)), APPENDIX_2["mp_c"], (256, 256), dim=0) == (
-            "the source has sg_layout [4, 8] but the result's map derives [8, 4]",
-            "the source has sg_data [1, 32] but the result's map derives [1, 64]",
+            "the source has sg_layout [4, 8] but the result's map requires [8, 4]",
+            "the source has sg_data [1, 32] but the result's map requires [1, 64]",
         )
 
     def test_2_3_breaks_the_transpose_rule(self):
@@ -190,23 +190,23 @@ class TestChecks:
 
     def test_others(self):
         assert check_reduction(WgMap((4, 8), (32, 16)), WgMap((8, 4), (1, 32)), (256, 128), 0, 32) == (
-            "the source has sg_layout [4, 8] but the result's map derives [8, 4]",
-            "the source has sg_data [32, 16] but the result's map derives [32, 32]",
+            "the source has sg_layout [4, 8] but the result's map requires [8, 4]",
+            "the source has sg_data [32, 16] but the result's map requires [32, 32]",
         )
         assert check_reduction(self.A, self.C, (256, 256), 0, 48) == (
             "reduction_size is 48 but dimension 0 has 256: it must divide",
         )
         assert check_broadcast(WgMap((8, 4), (2, 64)), self.C, (256, 256), 0, 16) == ()
         assert check_broadcast(WgMap((8, 4), (1, 64)), self.C, (256, 256), 0, 16) == (
-            "the source has sg_data [1, 64] but the result's map derives [2, 64]",
+            "the source has sg_data [1, 64] but the result's map requires [2, 64]",
         )
         assert check_broadcast(WgMap((8, 4), (1, 64)), self.C, (256, 256), 0, 64) == (
             "broadcast_size is 64 but sg_data[0] of the result is 32: it must divide, "
             "or a subgroup would need only some copies of an element",
         )
         assert check_transpose(WgMap((8, 4), (32, 64)), self.C, (256, 256)) == (
-            "the source has sg_layout [8, 4] but the result's map derives [4, 8]",
-            "the source has sg_data [32, 64] but the result's map derives [64, 32]",
+            "the source has sg_layout [8, 4] but the result's map requires [4, 8]",
+            "the source has sg_data [32, 64] but the result's map requires [64, 32]",
         )
         assert check_convert_layout(WgMap((16, 1), (16, 256)), self.C, (256, 256)) == (
             "the source has 16 subgroups but the result has 32: a workgroup has one number of subgroups",

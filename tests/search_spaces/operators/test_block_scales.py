@@ -111,7 +111,7 @@ def test_defaults_are_set_and_invalid_fields_rejected() -> None:
     assert "scale_order" not in Matmul(64, 64, 64).to_json()
     for fields, message in (
         ({"a": "mxf8", "k": 48}, "k must be a multiple of 32, a block of mxf8, not 48"),
-        ({"a": "mxf4", "order_a": "col"}, "mxf4 lies along k: order_a must be row and order_b col"),
+        ({"a": "mxf4", "order_a": "col"}, "mxf4 must be contiguous along k: order_a must be row and order_b col"),
         ({"a": "nvf4", "scale_order": "columns"}, "scale_order must be row or tiled, not 'columns'"),
         ({"a": "e4m3", "scale_order": "row"}, "scale_order is for block-scaled types, mxf8, mxf4, nvf4"),
         ({"a": "mxf8", "scale": "block"}, "scale block is for e4m3 and e5m2, not for mxf8"),

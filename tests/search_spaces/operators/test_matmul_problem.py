@@ -23,7 +23,10 @@ from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
         ({"m": 2**31}, "m"),
         ({"a": "f64", "b": "f64"}, "unknown type 'f64': use one of f16, bf16, f32"),
         ({"a": "bf16", "b": "f16"}, "same type"),
-        ({"a": "bf16", "acc": "f16"}, "acc must be f32 for bf16, not 'f16': only products of f16 are added up in f16"),
+        (
+            {"a": "bf16", "acc": "f16"},
+            "acc must be f32 for bf16, not 'f16': only f16 products can be accumulated in f16",
+        ),
         ({"a": "e4m3", "acc": "f16"}, "acc must be f32 for e4m3"),
         ({"a": "i8", "acc": "f16"}, "acc must be i32 for i8"),
         ({"acc": "i32"}, "acc must be f32 or f16 for f16, not 'i32': it has no other accumulator"),

@@ -86,13 +86,13 @@ def test_a_rule_may_be_the_reasons_that_it_gives() -> None:
 
 @pytest.mark.parametrize("result", [np.array([1]), np.array([0.5, 1.0]), np.array(3)])
 def test_an_attribute_of_the_wrong_shape_or_type_is_rejected(result: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"attribute bad gave .*: give 2 integers"):
+    with pytest.raises(ValueError, match=r"attribute bad returned .*: return 2 integers"):
         Attribute("bad", lambda tile: result).evaluate(COLUMNS)
 
 
 @pytest.mark.parametrize("result", [np.array([1, 0]), np.array([True]), np.array(True)])
 def test_a_rule_of_the_wrong_shape_or_type_is_rejected(result: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"rule bad gave .*: give 2 bools"):
+    with pytest.raises(ValueError, match=r"rule bad returned .*: return 2 bools"):
         Rule("bad", lambda tile: result, "").evaluate(COLUMNS)
 
 

@@ -127,7 +127,7 @@ FAULTS = (
           COMMON),
     Fault("whole tiles are the neighbour's, too", "whole += Workers;", "whole += Workers - 1;",
           (K.LOST_WRITE, K.GLOBAL_RACE), COMMON),
-    Fault("the tickets are not taken back", "ptx::atomic_add(tickets, -2u);", "", (K.WORKSPACE_NOT_ZERO,), COMMON),
+    Fault("the tickets are not reset", "ptx::atomic_add(tickets, -2u);", "", (K.WORKSPACE_NOT_ZERO,), COMMON),
 )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
     return TensorIntrinsic(
-        "mma", "f16", "f16", a, b, c, AlignedRows(), "" if k == 8 else "mma_k16", 1, 2, cpp, halves=True
+        "mma", "f16", "f16", a, b, c, AlignedRows(), "" if k == 8 else "mma_k16", 1, 2, cpp, f16_sums=True
     )
 
 
@@ -220,6 +220,6 @@ def intrinsics_for(
         if left in row.stored("a")
         and right in row.stored("b")
         and (tf32 or not row.rounds)
-        and row.halves == (acc == "f16")
+        and row.f16_sums == (acc == "f16")
         and not (row.until and (device is None or device.has(row.until)))
     )

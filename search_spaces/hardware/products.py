@@ -25,7 +25,7 @@ class Rates(NamedTuple):
 
     Attributes:
         f16: Rate with f32 accumulation.
-        halves: Rate of f16 with f16 accumulation, if it differs.
+        f16_f16: Rate of f16 with f16 accumulation, if it differs.
         mma_sync: Share of these rates that mma.sync reaches.
         l2_bytes: Bytes per cycle that an SM reads from L2.
     """
@@ -34,7 +34,7 @@ class Rates(NamedTuple):
     f16: float
     i8: float
     fp8: float = 0.0
-    halves: float = 0.0
+    f16_f16: float = 0.0
     mxf8: float = 0.0
     fp4: float = 0.0
     bf16: bool = True  # also tf32, at half the rate
@@ -46,9 +46,9 @@ class Rates(NamedTuple):
         """Rates in the form of ``Device.tensor_flops_per_cycle``."""
         wide = (("bf16", self.f16), ("tf32", self.f16 / 2)) if self.bf16 else ()
         fp8 = (("e4m3", self.fp8), ("e5m2", self.fp8)) if self.fp8 else ()
-        halves = (("f16_f16", self.halves),) if self.halves else ()
+        f16_f16 = (("f16_f16", self.f16_f16),) if self.f16_f16 else ()
         scaled = (("mxf8", self.mxf8), ("mxf4", self.fp4), ("nvf4", self.fp4)) if self.mxf8 else ()
-        return ("f16", self.f16), *wide, ("i8", self.i8), *fp8, *halves, *scaled
+        return ("f16", self.f16), *wide, ("i8", self.i8), *fp8, *f16_f16, *scaled
 
 
 # Hopper: mma.sync reaches on average 62.9% of the peak that wgmma reaches (arXiv 2402.13499, tensor core section), and
@@ -72,8 +72,8 @@ RATES: dict[int, Rates] = {
     121: Rates(256, 1024, 2048, 2048, mxf8=2048, fp4=4096),
 }
 GEFORCE_RATES: dict[int, Rates] = {
-    75: Rates(128, 512, 2048, halves=1024, bf16=False),
-    86: Rates(256, 512, 2048, halves=1024),
+    75: Rates(128, 512, 2048, f16_f16=1024, bf16=False),
+    86: Rates(256, 512, 2048, f16_f16=1024),
     89: Rates(256, 512, 2048, 1024, 1024),
     120: Rates(256, 512, 2048, 1024, 1024, mxf8=2048, fp4=4096),
 }

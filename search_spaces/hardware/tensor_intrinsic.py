@@ -46,7 +46,7 @@ class TensorIntrinsic:
         cpp: C++ type that implements it, with "{a}" and "{b}" for the types of the arrays.
         header: Header that declares it, if kernels do not include it anyway.
         text: Contents of that header, for another package.
-        halves: True if it accumulates in f16, two sums per register.
+        f16_sums: True if it accumulates in f16, two sums per register.
         until: Feature with which a wider instruction replaces it.
         unit_scales: True if it multiplies 8-bit floats as mxf8 with scales of one.
 
@@ -67,7 +67,7 @@ class TensorIntrinsic:
     cpp: str
     header: str = ""
     text: str = field(default="", repr=False)
-    halves: bool = False
+    f16_sums: bool = False
     until: str = ""
     unit_scales: bool = False
 
@@ -77,7 +77,7 @@ class TensorIntrinsic:
             raise ValueError(
                 f"{self.name}: fragments of {self.a.shape}, {self.b.shape} and {self.c.shape} do not fit a @ b + c"
             )
-        sums = "f16" if self.halves else "f32"
+        sums = "f16" if self.f16_sums else "f32"
         for which, fragment, kind in (("a", self.a, self.type_a), ("b", self.b, self.type_b), ("c", self.c, sums)):
             if kind not in (*FACTOR_DTYPES, *STORED):
                 known = ", ".join((*FACTOR_DTYPES, *STORED))
@@ -94,7 +94,7 @@ class TensorIntrinsic:
                 )
         if self.c.layout is not None and self.c.holders != 1:
             raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
-        if self.halves and (self.type_a, self.type_b) != ("f16", "f16"):
+        if self.f16_sums and (self.type_a, self.type_b) != ("f16", "f16"):
             raise ValueError(f"{self.name}: only f16 products can be accumulated in f16 (PTX ISA, mma and wgmma)")
         for feature in (self.needs, self.until):
             if feature and feature not in FEATURES:
@@ -106,7 +106,7 @@ class TensorIntrinsic:
 
     def __hash__(self) -> int:
         # The rows are keys of caches that every rule reads; hashing their fragments each time would be slow.
-        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b, self.halves, self.unit_scales))
+        return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b, self.f16_sums, self.unit_scales))
 
     @property
     def m(self) -> int:
@@ -152,7 +152,7 @@ class TensorIntrinsic:
                 self.unit,
                 f"m{self.m}n{self.n}k{self.numbers}",
                 *types,
-                *(("f16",) if self.halves else ()),
+                *(("f16",) if self.f16_sums else ()),
                 *(("unit_scales",) if self.unit_scales else ()),
             )
         )
@@ -160,7 +160,7 @@ class TensorIntrinsic:
     @property
     def rated_as(self) -> str:
         """Name of the rate in ``Device.tensor_rate``."""
-        return UNIT_SCALED_AS if self.unit_scales else f"{self.type_a}_f16" if self.halves else self.type_a
+        return UNIT_SCALED_AS if self.unit_scales else f"{self.type_a}_f16" if self.f16_sums else self.type_a
 
     @property
     def rounds(self) -> bool:
@@ -212,7 +212,7 @@ class TensorIntrinsic:
             -1, -2
         )  # several numbers of an element lie along k
         whole = self.type_a == "i8"
-        d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float16 if self.halves else np.float32)
+        d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float16 if self.f16_sums else np.float32)
         shapes = (self.m, self.numbers), (self.numbers, self.n), self.c.shape
         if (left.shape[-2:], right.shape[-2:], d.shape[-2:]) != shapes:
             raise ValueError(
@@ -224,7 +224,7 @@ class TensorIntrinsic:
         d = d.astype(np.float32)
         for k in range(self.numbers):
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
-        if not self.halves:
+        if not self.f16_sums:
             return d
         with np.errstate(over="ignore"):  # sums beyond 65504 become infinite
             return d.astype(np.float16)

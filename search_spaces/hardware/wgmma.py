@@ -102,11 +102,11 @@ def alignment(swizzle: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def wgmma_row(kind: str, n: int, *, halves: bool = False) -> TensorIntrinsic:
+def wgmma_row(kind: str, n: int, *, f16_sums: bool = False) -> TensorIntrinsic:
     """Return the intrinsic ``wgmma_m64n128k16_bf16`` for operands of type ``kind``, a key of N_OF.
 
-    It accumulates in f32, in i32 for i8, or with ``halves`` in f16, two sums per register (PTX ISA, "Register fragments
-    for wgmma.mma_async.m64nNk16").
+    It accumulates in f32, in i32 for i8, or with ``f16_sums`` in f16, two sums per register (PTX ISA, "Register
+    fragments for wgmma.mma_async.m64nNk16").
 
     Raises:
         ValueError: For a type or an n without an instruction.
@@ -126,12 +126,12 @@ def wgmma_row(kind: str, n: int, *, halves: bool = False) -> TensorIntrinsic:
         type_b=kind,
         a=Fragment((ROWS, k), 0),
         b=Fragment((k, n), 0),
-        c=Fragment((ROWS, n), n // 4 if halves else n // 2, accumulators, lanes=WARPGROUP),
+        c=Fragment((ROWS, n), n // 4 if f16_sums else n // 2, accumulators, lanes=WARPGROUP),
         load=SwizzledBoxes(),
         needs="wgmma",
         instructions=1,
-        results=n // 4 if halves else n // 2,
-        cpp=f"autosched::ptx::Wgmma<{{a}}, {n}{', true' if halves else ''}>",
-        header=IN_F16_HEADER if halves else "" if element_bytes == TRANSPOSED_BYTES else ALONG_K_HEADER,
-        halves=halves,
+        results=n // 4 if f16_sums else n // 2,
+        cpp=f"autosched::ptx::Wgmma<{{a}}, {n}{', true' if f16_sums else ''}>",
+        header=IN_F16_HEADER if f16_sums else "" if element_bytes == TRANSPOSED_BYTES else ALONG_K_HEADER,
+        f16_sums=f16_sums,
     )

@@ -15,7 +15,7 @@ REGISTER_BYTES = 4  # bytes of a register of A; it holds elements along k, whate
 
 def row_of(problem: Matmul, n: int) -> TensorIntrinsic:
     """Return the instruction with n columns that multiplies ``problem``. Raises ValueError for an invalid n."""
-    return wgmma_row(problem.multiplied_as, n, halves=problem.acc == "f16")
+    return wgmma_row(problem.multiplied_as, n, f16_sums=problem.acc == "f16")
 
 
 def supports(problem: Matmul, device: Device, *, through_registers: OperandSide = "a") -> str | None:

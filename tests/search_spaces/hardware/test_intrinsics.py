@@ -157,10 +157,10 @@ def test_reference_is_the_product_within_f32_rounding(row):
     if whole:
         assert d.dtype == np.int32 and (d == left @ right + c).all()
         return
-    assert d.dtype == (np.float16 if row.halves else np.float32)
+    assert d.dtype == (np.float16 if row.f16_sums else np.float32)
     c = c.astype(d.dtype).astype(np.float64)
     bound = (row.k + 1) * 2.0**-24 * (np.abs(left) @ np.abs(right) + np.abs(c))
-    bound += 2.0**-11 * np.abs(d) if row.halves else 0.0
+    bound += 2.0**-11 * np.abs(d) if row.f16_sums else 0.0
     assert (np.abs(d - (left @ right + c)) <= bound).all()
 
 

@@ -23,12 +23,12 @@ def test_accumulators_agree_with_the_ptx_isa(n: int) -> None:
 
 
 def test_f16_sums_are_packed_two_per_register_in_the_f32_layout() -> None:
-    row, wide = wgmma_row("f16", 40, halves=True), wgmma_row("f16", 40)
+    row, wide = wgmma_row("f16", 40, f16_sums=True), wgmma_row("f16", 40)
     assert (row.name, row.c.registers, row.results) == ("wgmma_m64n40k16_f16_f16", 10, 10)
     np.testing.assert_array_equal(row.c.positions, wide.c.positions)
     assert row.flops_per_cycle(device("h200")) == wide.flops_per_cycle(device("h200"))
     with pytest.raises(ValueError, match="only f16 products"):
-        wgmma_row("bf16", 40, halves=True)
+        wgmma_row("bf16", 40, f16_sums=True)
 
 
 def test_the_reference_is_a_matrix_product() -> None:

@@ -28,21 +28,21 @@ PLANTED = (
         "ptx::mbarrier_init(sums.empty(), finishing_warps);",
     ),
     Planted(
-        "barriers that the other block does not see",
+        "no fence that makes barriers visible to the other block",
         "a pair",
         K.MISSING_MBARRIER_FENCE,
         "    ptx::fence_mbarrier_init();\n",
         "",
     ),
     Planted(
-        "two rings at one place",
+        "two rings use the same barriers",
         "plain",
         K.MBARRIER_MISUSE,
         "sums_barriers_at = barriers_at + 16 * C::stages",
         "sums_barriers_at = barriers_at",
     ),
     Planted(
-        "the address of sums on a barrier",
+        "the address of sums overwrites a barrier",
         "plain",
         K.MBARRIER_MISUSE,
         "address_at = sums_barriers_at + 16 * C::sum_buffers",
@@ -57,7 +57,7 @@ PLANTED = (
     ),
     Planted("the parity never changes", "plain", K.ASYNC_READ_BEFORE_WAIT, "parity ^= 1u;\n", "parity = 1u;\n"),
     Planted(
-        "each block its own barriers",
+        "each block uses its own barriers",
         "a pair",
         K.BARRIER_NOT_REACHED,
         "pair == 1 ? address : address & 0xfeffffffu",

@@ -12,7 +12,7 @@ PLANTED = (
     # The epilogue warps.
     Planted("sums are not waited for", "plain", K.UNDEFINED_REGISTER, _WAIT_SUMS, "tile.from"),
     Planted(
-        "sums of the other parity",
+        "the other parity of sums is waited for",
         "plain",
         K.BARRIER_NOT_REACHED,
         _WAIT_SUMS,
@@ -27,14 +27,14 @@ PLANTED = (
     ),
     Planted("registers are used before they are loaded", "plain", K.MISSING_TCGEN05_WAIT, _LOADS, ";\n"),
     Planted(
-        "sums are handed back while they are loaded",
+        "sums are released while they are loaded",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
         _LOADS + "    if (first + chunk == C::tile_n) {\n      " + _RELEASE + "    }",
         "if (first + chunk == C::tile_n) {\n      " + _RELEASE + "    }\n    " + _LOADS,
     ),
     Planted(
-        "sums are handed back without a fence",
+        "sums are released without a fence",
         "several tiles",
         K.MISSING_TCGEN05_FENCE,
         _RELEASE,
@@ -48,14 +48,14 @@ PLANTED = (
         "if (first == 0) {",
     ),
     Planted(
-        "sums are never handed back",
+        "sums are never released",
         "several tiles",
         K.BARRIER_NOT_REACHED,
         "      release(empty, lane);\n",
         "",
     ),
     Planted(
-        "every lane hands sums back",
+        "every lane releases sums",
         "several tiles",
         K.BARRIER_NOT_REACHED,
         "if (lane == 0) Plan::arrive_in_first",
@@ -83,7 +83,7 @@ PLANTED = (
         "work.m0 + (warp - first_finishing_warp) * 32 + lane;",
     ),
     Planted(
-        "the first columns again",
+        "the first columns are loaded repeatedly",
         "plain",
         WRONG,
         "ptx::tcgen05_load(x, from + unsigned(first));",
@@ -136,7 +136,7 @@ PLANTED = (
         ";",
     ),
     Planted(
-        "a box too many may be on its way",
+        "the wait leaves one box too many in flight",
         "boxes",
         K.BULK_COPY_IN_FLIGHT,
         "ptx::wait_stores_read<C::store_buffers - 1>();",
@@ -144,14 +144,14 @@ PLANTED = (
     ),
     Planted("a block exits while it stores", "boxes", K.BULK_COPY_IN_FLIGHT, "ptx::wait_stores_read<0>();", ";"),
     Planted(
-        "boxes without their swizzle",
+        "boxes are not swizzled",
         "boxes",
         WRONG,
         "linear ^ ((linear >> 7 & (C::store_line / 16 - 1)) << 4)",
         "linear",
     ),
     Planted(
-        "boxes of another row",
+        "boxes are stored to other rows",
         "boxes",
         WRONG,
         "work.m0 + quarter * 32, work.batch",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tcgen05_planted.cases import WRONG, K, Planted
 
 PLANTED = (
-    Planted("a split begins at the first k-tile", "splits", WRONG, "first = split * C::tiles_of_split;", "first = 0;"),
+    Planted(
+        "every split starts at the first k-tile", "splits", WRONG, "first = split * C::tiles_of_split;", "first = 0;"
+    ),
     Planted(
         "the last split ends too early",
         "splits",
@@ -20,7 +22,13 @@ PLANTED = (
         "if (!leave_split(tile, partials, counters, shared, work)) return;",
         "leave_split(tile, partials, counters, shared, work);",
     ),
-    Planted("splits leave sums in one place", "splits", K.GLOBAL_RACE, "* C::split_k + work.split;", "* C::split_k;"),
+    Planted(
+        "all splits store sums to one workspace slot",
+        "splits",
+        K.GLOBAL_RACE,
+        "* C::split_k + work.split;",
+        "* C::split_k;",
+    ),
     Planted(
         "one split is not added",
         "splits",
@@ -29,13 +37,13 @@ PLANTED = (
         "split + 1 < C::split_k; ++split, others",
     ),
     Planted("one counter for all tiles", "splits", WRONG, "(counters + work.output_tile, shared", "(counters, shared"),
-    Planted("a part begins at the first k-tile", "stream-K", WRONG, "work.first = part.first;", "work.first = 0;"),
-    Planted("both finish a tile", "stream-K", K.GLOBAL_RACE, "if (others == nullptr) return;\n        }", "}"),
+    Planted("every part starts at the first k-tile", "stream-K", WRONG, "work.first = part.first;", "work.first = 0;"),
+    Planted("both workers finish a tile", "stream-K", K.GLOBAL_RACE, "if (others == nullptr) return;\n        }", "}"),
     Planted("the other part is not added", "stream-K", WRONG, "if constexpr (C::stream_k) add(x, others, first);", ""),
     Planted("the other part is not waited for", "stream-K", K.GLOBAL_RACE, "    two.wait_stored();\n", ""),
-    Planted("nobody says that a part is stored", "stream-K", K.DEADLOCK, "      two.tell_stored();\n", ""),
+    Planted("the flag of a stored part is not set", "stream-K", K.DEADLOCK, "      two.tell_stored();\n", ""),
     Planted(
-        "whole tiles are taken for parts",
+        "whole tiles are exchanged like parts",
         "stream-K",
         K.GLOBAL_RACE,
         "if (work.tiles < C::tiles_k) {",

@@ -215,7 +215,7 @@ class CompilePool:
         try:
             output = _output(answer)
         except (KeyError, TypeError, ValueError):
-            return CompileFailure(Status.CRASHED, f"the compiler's answer is malformed: {str(answer)[:200]}")
+            return CompileFailure(Status.CRASHED, f"the compiler's reply is malformed: {str(answer)[:200]}")
         log = output.log
         if output.cubin is None:
             return _failure(log, kernel.entry)

@@ -109,7 +109,7 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
         connection.execute(sa.select(ENTRIES.c.device).where(same_problem).order_by(*_ORDER).with_for_update()).all()
         connection.execute(ENTRIES.update().where(same_problem).values(ranked_id=None))
     entry = _locked(connection, key)
-    if entry is None and not _changed_best(connection, {**key, "operator": row["operator"], "problem": row["problem"]}):
+    if entry is None and not _created(connection, {**key, "operator": row["operator"], "problem": row["problem"]}):
         entry = _locked(connection, key)
     of_schedule = (*_matches(TRIALS, key), t.schedule_digest == row["schedule_digest"])
     count = sa.select(sa.func.count(), sa.func.count(t.median)).select_from(TRIALS).where(*of_schedule)
@@ -227,7 +227,7 @@ def _locked(connection: Connection, key: Mapping[str, Any]) -> Any:
     return connection.execute(sa.select(ENTRIES).where(*_matches(ENTRIES, key)).with_for_update()).one_or_none()
 
 
-def _changed_best(connection: Connection, row: Mapping[str, Any]) -> bool:
+def _created(connection: Connection, row: Mapping[str, Any]) -> bool:
     """Create an empty entry; return False if another process has just created it."""
     try:
         with connection.begin_nested():

@@ -99,7 +99,7 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: ""
         existing = target.entry(mine)
         known = set(map(_identity, existing))
         new = [trial for trial in trials if _identity(trial) not in known]
-        verdict, why = _judged(best, target.best_of(mine), trials, existing)
+        verdict, why = _decide(best, target.best_of(mine), trials, existing)
         if verdict is not MergeOutcome.REPLACED:
             new = [trial for trial in new if trial.status is Status.WRONG_RESULT]
         entries.append(MergedEntry(summary, verdict, why, len(new)))
@@ -123,7 +123,7 @@ def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]],
     return missing, tuple(conflicts)
 
 
-def _judged(
+def _decide(
     source: Trial | None, target: Trial | None, source_trials: Sequence[Trial], target_trials: Sequence[Trial]
 ) -> tuple[MergeOutcome, str]:
     if source is None:

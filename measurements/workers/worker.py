@@ -149,7 +149,7 @@ class Worker:
                 raise WorkerClosed(f"{self.module} is closed")
             self._working = True
             answer = self._exchange(
-                lambda deadline: channel.request(payload, blobs, deadline), timeout, "gave no answer"
+                lambda deadline: channel.request(payload, blobs, deadline), timeout, "sent no reply"
             )
             self._working = False
             if "error" in answer:

@@ -181,7 +181,7 @@ class ExecutableLaunch:
         state = self._state
         copied = not commit or not state.heap_was_used
         job = self._launch.job(
-            order, state.arena, launches=launches, perturb=perturb, copied=copied, kept=commit and copied
+            order, state.arena, launches=launches, perturb=perturb, copied=copied, list_copy=commit and copied
         )
         job += (
             f"poison {poison}\ntime_limit {time_limit!r}\nuses {int(commit)}\n"

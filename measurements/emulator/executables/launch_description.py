@@ -88,7 +88,7 @@ class LaunchDescription:
         first, count = stretch
         return any(begin <= first and first + count <= begin + size for begin, size in self.on_device)
 
-    def job(self, order: Order, arena: str, *, launches: int, perturb: bool, copied: bool, kept: bool) -> str:
+    def job(self, order: Order, arena: str, *, launches: int, perturb: bool, copied: bool, list_copy: bool) -> str:
         """Return the launch as the runner reads it (runtime/main.cpp).
 
         Args:
@@ -97,7 +97,7 @@ class LaunchDescription:
             launches: Number of back-to-back launches on the same memory.
             perturb: If True, approximate instructions have the largest error that the PTX ISA allows.
             copied: If True, the runner writes to a copy of the memory.
-            kept: If True, it returns the bytes written to the copy.
+            list_copy: If True, the runner lists the bytes that it wrote to the copy.
 
         Returns:
             The text of the job.
@@ -115,7 +115,7 @@ class LaunchDescription:
             "check 1", f"perturb {int(perturb)}", "sparse 0",
             f"order_seed {order.seed}", f"resident {order.resident}",
             f"interleaved {int(order.blocks == 'interleaved')}",
-            f"arena {arena} {ARENA_BASE} {ARENA_BYTES} {int(copied)} {int(kept)}",
+            f"arena {arena} {ARENA_BASE} {ARENA_BYTES} {int(copied)} {int(list_copy)}",
             f"heap {ARENA_BASE + ARENA_BYTES - HEAP_BYTES} {HEAP_BYTES} {numbers(self.heap)} {int(copied)}",
         ]  # fmt: skip
         if order.blocks != "ascending":

@@ -464,13 +464,13 @@ class _Translation:
 
         function = f.function
         if function.is_kernel:
-            return f"function {self.numbers[function.name]} {f.entry} {f.local_bytes} 0 0 {_kept(f)}"
+            return f"function {self.numbers[function.name]} {f.entry} {f.local_bytes} 0 0 {_saved_slots(f)}"
         for p in (*function.results, *function.parameters):
             if p.space == "reg":
                 self.register(f, p.name)
         results, parameters = [r.name for r in function.results], [p.name for p in function.parameters]
         head = f"function {self.numbers[function.name]} {f.entry} {f.local_bytes}"
-        return f"{head} {spans(results, False)} {spans(parameters, False)} {_kept(f)}"
+        return f"{head} {spans(results, False)} {spans(parameters, False)} {_saved_slots(f)}"
 
     def with_addresses(self) -> list[str]:
         """Return the functions whose addresses are stored in variables or functions of the module.
@@ -517,7 +517,7 @@ class _Translation:
         return f"relocation {variable} {offset} f {self.numbers[symbol.name]} {symbol.offset}"
 
 
-def _kept(f: _Frame) -> str:
+def _saved_slots(f: _Frame) -> str:
     """Return all registers and parameters of a function, and whether each is a register."""
     own = [f"{slot} {f.widths[n]} {int(n in f.function.registers)}" for n, slot in f.slots.items()]
     return " ".join([str(len(own)), *own])

@@ -128,7 +128,7 @@ class Supervisor:
                 return Outcome(Status.CRASHED, f"the GPU worker failed: {error}", {})
         if answer.get("poisoned"):
             self._worker.stop()
-        return self._judged(answer)
+        return self._outcome_of(answer)
 
     def close(self) -> None:
         """End the worker, from any thread."""
@@ -147,14 +147,14 @@ class Supervisor:
             return Outcome(Status.TIMEOUT, f"the inputs were not ready within {self._limits.prepare:g} s", {})
         if "missing" in answer:
             raise WorkerFailed(f"the worker still lacks {answer['missing']} after they were sent")
-        outcome = self._judged({"status": Status.OK.value, **answer})
+        outcome = self._outcome_of({"status": Status.OK.value, **answer})
         self._prepared[data] = outcome
         return outcome
 
     def _ask(self, request: Message, limit: float) -> Message:
         return self._worker.request(request, limit, request.blobs)
 
-    def _judged(self, answer: Answer) -> Outcome:
+    def _outcome_of(self, answer: Answer) -> Outcome:
         """Return the outcome in ``answer`` if it is well-formed; a worker with malformed replies is replaced."""
         try:
             _check({"seconds": [1.0], **answer})
@@ -165,7 +165,7 @@ class Supervisor:
                 raise ValueError("each entrant needs a time in every round")
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             self._worker.stop()
-            return Outcome(Status.CRASHED, f"the GPU worker's answer is malformed: {str(answer)[:200]}", {})
+            return Outcome(Status.CRASHED, f"the GPU worker's reply is malformed: {str(answer)[:200]}", {})
         return Outcome(Status(answer["status"]), one_line(answer.get("reason", "")), answer)
 
 

@@ -65,13 +65,13 @@ class FleetRunner(PoolRunner):
 
     def fingerprint(self) -> dict[str, str]:
         """Return the fingerprint of any GPU that responds. Raises RunnerStopped."""
-        checks = self._checking()
+        checks = self._check_kernels()
         fingerprint: dict[str, str] = self._ask(lambda actor: actor.fingerprint.remote(self.device, checks))
         return {**fingerprint, "toolchain": self._pool.toolchain}
 
     def stream(self) -> PoolStream:
         """Return an empty stream. Its results raise RunnerStopped if no GPU is left."""
-        self._checking()  # in this thread: replies of the cluster arrive in threads that must not block
+        self._check_kernels()  # in this thread: replies of the cluster arrive in threads that must not block
         stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._streams.discard)
         self._streams.add(stream)
         return stream
@@ -171,7 +171,7 @@ class FleetRunner(PoolRunner):
         launch = Launch(**{name: getattr(kernel, name) for name in Launch.__dataclass_fields__})
         return CandidateWork(SentProblem.of(candidate.problem), launch, SentModule.of(module))
 
-    def _checking(self) -> Any:
+    def _check_kernels(self) -> Any:
         """Return the compiled check kernels of a GPU, in the cluster's memory."""
         with self._lock:
             if self._checks is None:
@@ -187,7 +187,7 @@ class FleetRunner(PoolRunner):
         If no GPU remains, the future raises RunnerStopped.
         """
         result: Future[Any] = Future()
-        checks = self._checking()
+        checks = self._check_kernels()
 
         def ask(arrays: Any) -> None:
             self._gpus.submit(lambda actor: call(actor, self.device, checks, arrays)).add_done_callback(done)

@@ -315,7 +315,7 @@ def test_an_invalid_response_is_a_compiler_crash(tmp_path, answer):
     with answering(tmp_path, answer) as pool:
         failure = pool.compile(kernel("k"), "sm_90a")
     assert failure.status is Status.CRASHED
-    assert failure.reason.startswith("the compiler's answer is malformed: ")
+    assert failure.reason.startswith("the compiler's reply is malformed: ")
 
 
 def test_control_characters_of_logs_are_escaped_and_long_logs_truncated(tmp_path):

@@ -181,7 +181,7 @@ class TestTransport:
 
     def test_an_overrun_kills_the_worker(self, worker, folder):
         worker.start()
-        with pytest.raises(WorkerTimeout, match=r"no answer within 0\.5 s"):
+        with pytest.raises(WorkerTimeout, match=r"no reply within 0\.5 s"):
             worker.request({"what": "hang", "file": str(folder / "pid")}, 0.5)
         wait_until(lambda: not alive(int((folder / "pid").read_text())))
         assert worker.request({"what": "count"}, 10) == {"calls": 1}

@@ -119,7 +119,7 @@ def test_a_flood_on_standard_error_blocks_no_process(worker):
 
 def test_an_overrun_kills_the_whole_process_group_and_the_next_request_restarts(worker, tmp_path):
     worker.start()
-    with pytest.raises(WorkerTimeout, match=r"no answer within 0\.5 s"):
+    with pytest.raises(WorkerTimeout, match=r"no reply within 0\.5 s"):
         worker.request({"what": "hang", "file": str(tmp_path / "pids")}, 0.5)
     pids = [int(p) for p in (tmp_path / "pids").read_text().split()]
     wait_until(lambda: not any(map(alive, pids)))

@@ -259,13 +259,13 @@ class IncrementalPosterior:
         return solved
 
     def _reserve(self, n: int) -> None:
-        room = len(self._solved)
-        if n <= room:
+        capacity = len(self._solved)
+        if n <= capacity:
             return
-        room = max(n, 2 * room, 32)
-        solved = np.zeros((room, self._points.shape[1]), dtype=np.float32)
+        capacity = max(n, 2 * capacity, 32)
+        solved = np.zeros((capacity, self._points.shape[1]), dtype=np.float32)
         solved[: self._n] = self._solved[: self._n]
-        observed = np.zeros((len(self._points), room), dtype=np.float32)
+        observed = np.zeros((len(self._points), capacity), dtype=np.float32)
         observed[:, : self._n] = self._observed[:, : self._n]
         self._solved, self._observed = solved, observed
 

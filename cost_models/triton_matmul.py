@@ -170,9 +170,9 @@ def _dram_bytes(problem: Matmul, chip: Device, config: TritonConfig, work: CostC
     rows = min(band * max(1.0, wave / (band * tiles_n)), tiles_m)
     columns = min(wave / band, float(tiles_n))
     panel_a, panel_b = (element * problem.k * side for side in (config.block_m, config.block_n))
-    room = _L2_SHARE * chip.l2_bytes
-    cached_fraction = min(1.0, room / (rows * panel_a + columns * panel_b))
-    kept_b = min(1.0, room / (rows * panel_a + tiles_n * panel_b))
+    capacity = _L2_SHARE * chip.l2_bytes
+    cached_fraction = min(1.0, capacity / (rows * panel_a + columns * panel_b))
+    kept_b = min(1.0, capacity / (rows * panel_a + tiles_n * panel_b))
     pace = chip.sm_count * chip.tensor_clock_hz * chip.tensor_rate("f16") / chip.l2_bytes  # flop/s per byte of L2
     drift = min(_DRIFT * pace * (resident - 1) / resident, resident - 1.0)
     again = drift * (1 - cached_fraction) * (1 - min(1.0, resident * chip.sm_count / work.blocks))

@@ -287,8 +287,8 @@ def _exported(path: str) -> Any:
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
     """Yield the public functions of a class, and those of its base classes in the same package."""
-    room = kind.__module__.rpartition(".")[0]
-    parts = [kind, *(base for base in kind.__mro__[1:] if base.__module__.startswith(f"{room}."))]
+    package = kind.__module__.rpartition(".")[0]
+    parts = [kind, *(base for base in kind.__mro__[1:] if base.__module__.startswith(f"{package}."))]
     found = {name: value for part in reversed(parts) for name, value in vars(part).items()}
     own = dict(vars(kind))
     for name, value in {**own, **found, **own}.items():

@@ -104,10 +104,10 @@ class Searcher:
 def stream(made: Searcher, in_flight: InFlightLimit, costs: Costs) -> tuple[float, int]:
     """Return simulated seconds and evaluations until NEAR the optimum, as ``tune`` searches; infinite where never."""
     while made.proposed < MOST:
-        room = in_flight.size(made.reported) - len(made.out)
-        if room > 0:
+        free_slots = in_flight.size(made.reported) - len(made.out)
+        if free_slots > 0:
             before = made.proposed
-            spent = made.propose(room)
+            spent = made.propose(free_slots)
             in_flight.note("propose", [spent] * (made.proposed - before))
         if not made.out:
             break

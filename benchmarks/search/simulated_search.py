@@ -235,10 +235,10 @@ class Search:
         self._measured += measured
         self._now += measured if self._cpu_time else self._counted - counted
 
-    def _propose(self, room: int, number: int) -> int:
+    def _propose(self, free_slots: int, number: int) -> int:
         began = self._now
         with self._computing():
-            schedules = self._sampler.ask(room)
+            schedules = self._sampler.ask(free_slots)
             kernels = [self._task.templates.kernel(self._task.problem, s, self._task.device) for s in schedules]
             self._num_proposed += len(schedules)
         if schedules:
@@ -267,9 +267,9 @@ class Search:
         times: dict[Schedule, float] = {}
         proposed = 0
         while self._now < self._seconds - FINAL:
-            room, least = self._in_flight.room(len(times), len(self._waiting), self._sampler.batch)
-            if room >= least:
-                proposed = self._propose(room, proposed)
+            free_slots, least = self._in_flight.room(len(times), len(self._waiting), self._sampler.batch)
+            if free_slots >= least:
+                proposed = self._propose(free_slots, proposed)
             ready, _, schedule, new = heapq.heappop(self._waiting)
             before = max(self._gpu.gpu.host.now, ready)
             measured, done = self._gpu.trial(schedule, ready, new)

@@ -22,7 +22,7 @@ class Order:
             access to global memory.
         seed: If not 0, warps, lanes, their atomics and interleaved blocks run in a random order, some warps far ahead
             of others. The same seed gives the same order.
-        resident: Maximum number of running blocks (or clusters); a cooperative launch needs all.
+        resident: Maximum number of blocks (or clusters) that run at a time; a cooperative launch needs its whole grid.
     """
 
     blocks: OrderKind = "ascending"

@@ -52,11 +52,11 @@ class GeneratedKernel(Launch):
             4>" is that instantiation of a template.
         headers: Headers by content.
         compile_options: NVRTC options, one string each ("-DTILE=16"), added to those of every kernel.
-        cooperating: (count, stride): ``count`` blocks that are ``stride`` apart, which differ only in b // stride %
-            count, finish a result together.
-        chained: True if cooperating blocks may also share a result with those before them, and one with those after.
-        window: Number of consecutive groups of cooperating blocks, starting at a multiple of it, that have all inputs
-            of a result of a further output; 1 if each group has.
+        cooperating: (count, stride): Groups of ``count`` blocks, ``stride`` apart, that compute a result together.
+            Numbers b of the blocks of a group differ only in b // stride % count.
+        chained: True if a group may also share one result with the previous group, and one with the next.
+        window: Number of consecutive groups, starting at a multiple of this number, that together compute all inputs
+            of some results of each further output; 1 if each group does so alone.
         repeatable: True if the same inputs give the same bits for any order of blocks and threads.
         arch: Architecture of the launch ("sm_90a"); without one the source does not depend on it (``__CUDA_ARCH__``).
         limits: A compiler that exceeds these limits is terminated.

@@ -219,7 +219,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
         columns: Threads side by side on a line.
 
     Returns:
-        The answer; True for mappings that do not fit its lines.
+        True also for mappings that do not fit the lines.
     """
     sectors = _sectors(region, vector, columns)
     return sectors is None or sectors <= MOST_SECTORS * _fewest_sectors(region)
@@ -260,9 +260,9 @@ def conflict_percent(
         element_bytes: Bytes per element.
         axis: Axis along which lanes move vectors.
         vector: Elements between neighbouring lanes along ``axis``.
-        columns: Lanes in a row along it.
-        block: Elements between them across it. With more than one, lanes move ``vector`` pieces of ``block`` elements
-            across ``axis`` instead.
+        columns: Number of neighbouring lanes along ``axis``.
+        block: Elements between neighbouring lanes across ``axis``. If it is 1, a lane moves one vector along ``axis``;
+            otherwise it moves ``vector`` pieces of ``block`` elements across ``axis``.
     """
     columns = min(columns, WARP)
     percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))

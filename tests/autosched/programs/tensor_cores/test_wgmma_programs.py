@@ -22,7 +22,7 @@ from wgmma_schedules import (
     boxes,
     gemm,
     legal,
-    made,
+    program_at,
     scaled_rows,
     stored_transposed,
 )
@@ -62,7 +62,7 @@ from search_spaces.spaces.schedule import Schedule
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )  # fmt: skip
 def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values: Values) -> None:
-    p = problem(made(place), **sizes)
+    p = problem(program_at(place), **sizes)
     assert outcome(p, template(p.program).kernel(p, legal(p, values), H100)) == "ok"
 
 
@@ -77,7 +77,7 @@ def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values
     ],
 )
 def test_sampled_schedules_are_right(place: str, sizes: dict[str, int], nightly: bool) -> None:
-    p = problem(made(place), **sizes)
+    p = problem(program_at(place), **sizes)
     space = template(p.program).space(p, H100)
     ranks = next(s.ranks for s in space.strata if str(s.value).startswith("wgmma"))
     chosen = [ranks[i] for i in np.random.default_rng(3).integers(len(ranks), size=8 if nightly else 1)]
@@ -130,7 +130,7 @@ FAULTS = [
     ids=FAULTS,
 )  # fmt: skip
 def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> None:
-    p = problem(made(GEMM), m=128, n=64, k=384)
+    p = problem(program_at(GEMM), m=128, n=64, k=384)
     changes: dict[str, Values] = {"flying": {"filled_by": "warp", "in_flight": 1}, "split": {"split_k": 2}}
     how = changes.get(filled_by, {"filled_by": filled_by})
     kernel = template(p.program).kernel(p, legal(p, gemm(stages=2, subgroups_m=8, **how)), H100)
@@ -138,10 +138,10 @@ def test_faults_are_reported(where: str, old: str, new: str, filled_by: str) -> 
 
 
 def test_unsupported_uses_of_wgmma_are_rejected_with_a_reason() -> None:
-    p = problem(made("int4_matmul.py"), m=40, n=72, k=64, half=32, groups=2)
+    p = problem(program_at("int4_matmul.py"), m=40, n=72, k=64, half=32, groups=2)
     space = template(p.program).space(p, H100)
     assert any("computed" in v.reason for v in _violations(space, p, "boxed_products"))
-    p = problem(made(GEMM), m=128, n=70, k=134)
+    p = problem(program_at(GEMM), m=128, n=70, k=134)
     reasons = [v.reason for v in _violations(template(p.program).space(p, H100), p, "filled_by", filled_by="tma")]
     assert any("16 bytes apart" in r for r in reasons), reasons
 
@@ -178,7 +178,7 @@ def test_loops_multiply_by_wgmma(
         nvdisasm()
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
-    p = problem(made(place), **sizes)
+    p = problem(program_at(place), **sizes)
     kernel = template(p.program).kernel(p, legal(p, values), H100)
     result = shared_pool().compile(kernel, H100.arch)
     assert not isinstance(result, CompileFailure), result.reason
@@ -199,7 +199,7 @@ def test_attention_is_not_longer_than_tritons(d: int, bn: int, ping_pong: int) -
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     theirs = loops.attention_loop(128, bn, d, 8, 2, sm=90)
-    p = problem(made(ATTENTION), h=16, g=16, s=4096, d=d)
+    p = problem(program_at(ATTENTION), h=16, g=16, s=4096, d=d)
     values = attention(bn=bn, subgroups_m_1=8, subgroups_m_2=8, ping_pong=ping_pong)
     kernel = template(p.program).kernel(p, legal(p, values), H100)
     result = shared_pool().compile(kernel, H100.arch)

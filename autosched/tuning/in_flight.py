@@ -44,7 +44,7 @@ class InFlightLimit:
         least = MIN_IN_FLIGHT * self._gpus if self._compilers is None else busy
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
-    def room(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
+    def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
         """Return how many trials may be proposed now, and the minimum number for which a proposal is worthwhile.
 
         Args:

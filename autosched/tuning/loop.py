@@ -265,7 +265,7 @@ class Tuner:
 
     def _room(self) -> tuple[int, int]:
         """Return the number of schedules that may be proposed, and the minimum that makes a proposal worth its cost."""
-        available, least = self._in_flight_limit.room(self._num_reported, len(self._pending), self._sampler.batch)
+        available, least = self._in_flight_limit.free_slots(self._num_reported, len(self._pending), self._sampler.batch)
         remaining = self._plan.trials - self._num_proposed
         return min(available, remaining), max(min(least, remaining), 1)
 

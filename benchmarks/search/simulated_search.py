@@ -267,7 +267,7 @@ class Search:
         times: dict[Schedule, float] = {}
         proposed = 0
         while self._now < self._seconds - FINAL:
-            free_slots, least = self._in_flight.room(len(times), len(self._waiting), self._sampler.batch)
+            free_slots, least = self._in_flight.free_slots(len(times), len(self._waiting), self._sampler.batch)
             if free_slots >= least:
                 proposed = self._propose(free_slots, proposed)
             ready, _, schedule, new = heapq.heappop(self._waiting)

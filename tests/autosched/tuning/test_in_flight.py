@@ -51,10 +51,10 @@ def test_trials_of_compiled_modules_need_no_compiler() -> None:
 
 def test_a_batch_sampler_may_exceed_the_limit_by_one_batch() -> None:
     made = pace(8, 0.3, 0.01, 0.01)
-    assert made.room(1000, 3, 1) == (5, 1)
-    assert made.room(1000, 3, 4) == (8, 4)
-    assert InFlightLimit().room(1000, 3, 4) == (MAX_IN_FLIGHT - 3, 4)
-    assert InFlightLimit().room(0, 0, 16) == (MIN_IN_FLIGHT, MIN_IN_FLIGHT // 2)
+    assert made.free_slots(1000, 3, 1) == (5, 1)
+    assert made.free_slots(1000, 3, 4) == (8, 4)
+    assert InFlightLimit().free_slots(1000, 3, 4) == (MAX_IN_FLIGHT - 3, 4)
+    assert InFlightLimit().free_slots(0, 0, 16) == (MIN_IN_FLIGHT, MIN_IN_FLIGHT // 2)
 
 
 def test_a_few_slow_measurements_do_not_change_the_limit() -> None:

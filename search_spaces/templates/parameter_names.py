@@ -98,6 +98,7 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
         "exchange": Meaning("layout of tiles that threads exchange through shared memory"),
         "filled_by": Meaning("threads that fill the boxes of wgmma or tcgen05"),
         "ping_pong": Meaning("whether two warpgroups alternate at the tensor cores", "0 or 1"),
+        "products_ahead": Meaning("whether a loop's first product runs an iteration ahead of its last one", "0 or 1"),
     },
 }
 

@@ -284,7 +284,7 @@ class KernelFile:
 
     @property
     def derived(self) -> tuple[NamedExpression, ...]:
-        """Attributes of the file, then those of the launch."""
+        """Named expressions of parameters and sizes: ``attributes``, then ``launch``."""
         return (*self.attributes, *self.launch)
 
     @property

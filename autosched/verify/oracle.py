@@ -1,4 +1,4 @@
-"""Expected results of a launch: a float64 reference, another configuration, a task, or none."""
+"""Oracles: sources of a launch's expected outputs, such as a float64 reference or a run of another configuration."""
 
 from __future__ import annotations
 

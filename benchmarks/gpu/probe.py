@@ -67,7 +67,7 @@ AGREES = 0.25  # maximum relative difference of a derived constant from the assu
 
 @dataclass(frozen=True)
 class Mechanism:
-    """An assumption of the emulator, and the schedule of a kernel that is only correct if it is true."""
+    """An assumption of the emulator, and a problem and schedule whose kernel is correct only if it holds."""
 
     name: str
     assumed: str

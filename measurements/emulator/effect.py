@@ -27,7 +27,8 @@ UNREAD = "harmless: nothing reads the memory that depends on it"
 def only_undefined_values(done: Emulation) -> bool:
     """Return True if all faults of a launch are uses of undefined values.
 
-    With other faults, such as races, its result would depend on the order of execution anyway.
+    After other faults, such as races, runs with poisoned memory prove nothing: their results may also differ because
+    of the order of execution.
     """
     return done.status == "findings" and all(f.kind in UNWRITTEN for f in done.faults)
 

@@ -127,11 +127,12 @@ class NestedLayout:
 
         Args:
             shape: Shape of the tile; None to skip the check.
-            subgroup_size: Must equal the product of ``thread_tile``; None to skip the check.
-            subgroups: Number of subgroups. It may exceed the ids in use, or be smaller (``rounds``). None to skip the
-                check.
-            replicate_threads: ``subgroup_size`` may be a multiple of the ids in use, and the surplus threads hold
-                copies (the layout of a row's scale in a matrix fragment).
+            subgroup_size: Threads per subgroup; None to skip the check. By default it must equal the product of
+                ``thread_tile``, and thread ids must have no gaps.
+            subgroups: Number of subgroups; None to skip the check. If there are fewer than ids in use, each subgroup
+                does the work of several ids, as in ``rounds``. Surplus subgroups are allowed.
+            replicate_threads: If True, ``subgroup_size`` may be any multiple of ``threads``. The other threads then
+                hold copies. For example, several threads hold the scale of a row of a matrix fragment.
 
         Raises:
             ValueError: The layout does not fit.
@@ -337,7 +338,7 @@ class NestedLayout:
 
         Then a conversion between the layouts only renames registers.
         """
-        # Ids of both wrap modulo the least common multiple of their periods.
+        # After this many subgroups and threads, both layouts repeat.
         ids = math.lcm(self.subgroups, other.subgroups), math.lcm(self.threads, other.threads)
         mine, theirs = (np.sort(layout.numbers(*ids, replicate_threads=True), axis=-1) for layout in (self, other))
         return self.shape == other.shape and np.array_equal(mine, theirs)

@@ -72,7 +72,7 @@ def early_copies() -> Attribute:
 
 
 def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rules without which k-tiles cannot be distributed."""
+    """Return the rules that exclude stream-K together with split-K, and where it has no k-tiles to distribute."""
 
     def why_not(tile_m: int, tile_n: int, min_blocks: int, stream_k: int) -> str | None:
         if stream_k == 0:

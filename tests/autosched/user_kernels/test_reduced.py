@@ -80,7 +80,7 @@ def test_an_uneven_block_size_keeps_its_remainder() -> None:
     [
         {"proxy": {"rows": 5}},
         {"rules": ["rows > 1000", "columns > 1000"]},
-        {"grid": [64, 64]},  # a stride over the whole
+        {"grid": [64, 64]},  # a fixed grid, as for a grid-stride loop
     ],
 )
 def test_a_given_reduced_problem_is_kept(more: dict[str, Any]) -> None:

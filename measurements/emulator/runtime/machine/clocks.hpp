@@ -57,7 +57,7 @@ struct Grant {
   Epoch epoch;
 };
 
-// A set of events that have happened before: for each actor all events up to an epoch, and grants.
+// A set of past events: for each actor all events up to an epoch, and in addition the events of each grant.
 struct View {
   std::vector<Epoch> up_to;
   std::vector<Grant> grants;  // in the order of their threads

@@ -263,7 +263,7 @@ def _candidate(problem: Problem, schedule: Schedule, device: Device) -> Candidat
 
 
 def _tried(mechanism: Mechanism, runner: Measures, device: Device) -> dict[str, Any]:
-    """Return True if a mechanism's kernel is correct on the GPU."""
+    """Return a row of the report: whether the kernel of a mechanism is correct on the GPU (``holds``)."""
     row: dict[str, Any] = {"name": mechanism.name, "assumed": mechanism.assumed, "holds": None, "reason": ""}
     try:
         candidate = _candidate(mechanism.problem, schedule_of({**SMALL, **mechanism.changes}), device)

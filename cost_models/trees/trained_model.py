@@ -145,7 +145,7 @@ class TrainedModel:
     def __post_init__(self) -> None:
         names = [part.operator for part in self.operators]
         if not names or len(set(names)) < len(names):
-            raise ValueError("a model needs at least one operator, and each once")
+            raise ValueError("a model needs at least one operator, and none twice")
         if self.provenance not in ("measured", "estimated"):
             raise ValueError(f"times are measured or estimated, not {self.provenance!r:.40}")
 

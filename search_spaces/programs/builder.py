@@ -265,7 +265,7 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
     strides = {name: f"{name}_stride" for name, a in arguments.items() if a.strided}
     for name, size in strides.items():
         if size in parameters or any(size in a.sizes for a in arguments.values()):
-            raise ProgramError(f"{size} is the name of the stride of {name}: rename the other argument or extent")
+            raise ProgramError(f"the name {size} is reserved for the stride of {name}: rename the argument or extent")
     unknown = [size for size in sizes if all(size not in a.sizes for a in arguments.values())]
     if unknown:
         raise ProgramError(f"unknown dynamic size {unknown[0]}: use the name of an extent of an array")

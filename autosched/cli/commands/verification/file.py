@@ -92,4 +92,6 @@ def verify_file(
 
 def _refuse_arguments(file: str, kind: str, arguments: list[str] | None) -> None:
     if arguments:
-        raise InputError(f"{file} is {kind} and takes no arguments: leave {arguments[0]} out, or give it with -a")
+        raise InputError(
+            f"{file} is {kind} and takes no arguments after the file: omit {arguments[0]}, or pass it with -a"
+        )

@@ -246,13 +246,18 @@ def test_a_process_that_must_stop_does_not_wait_for_kernels(
 
 def emulating(parent: int) -> list[int]:
     """Return the emulator runners started by a process or by its children."""
-    pids = [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in task.read_text().split()]
+    pids = [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in proc_file(task).split()]
     return [pid for child in pids for pid in (child, *emulating(child)) if b"/runner-" in command_line(pid)]
 
 
 def command_line(pid: int) -> bytes:
-    """Return it, empty for a process that has ended since it was listed."""
+    """Return the command line of a process."""
+    return proc_file(Path(f"/proc/{pid}/cmdline"))
+
+
+def proc_file(file: Path) -> bytes:
+    """Return the contents of a file of ``/proc``; empty if its process or thread has ended since it was listed."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return file.read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""

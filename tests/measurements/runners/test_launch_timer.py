@@ -72,7 +72,7 @@ def test_repeats_slowed_by_heat_are_excluded_but_not_by_the_power_limit() -> Non
 def test_an_always_hot_gpu_is_timed_and_reported() -> None:
     found = times_of(VirtualGpu(3, ((0.0, 1e9),)), VirtualKernel(100e-6))
     assert found.seconds
-    assert "slowed by heat, are kept" in found.reason
+    assert "slowed by heat: included" in found.reason
 
 
 def test_calls_that_no_graph_takes_are_timed_without_the_host() -> None:

@@ -51,7 +51,8 @@ def certain(
     most = np.abs(values) + bounds
     if not (finite & (most > largest)).any():
         return values, bounds
-    least = np.abs(values) - bounds
+    with np.errstate(invalid="ignore"):  # infinity minus infinity, of values that are not finite
+        least = np.abs(values) - bounds
     if type_ == F32:
         beyond, perhaps = finite & (least > _LARGEST), finite & (most > _LARGEST)
     else:
@@ -294,7 +295,8 @@ def _in_any_order(
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)
-    least = np.abs(values) - bounds
+    with np.errstate(invalid="ignore"):  # infinity minus infinity, of values that are not finite
+        least = np.abs(values) - bounds
     surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # infinite in every order
     unsure = (up | down) & ~surely & ~np.isnan(values)
     return certain(type_, values, np.where(unsure & finite, np.inf, bounds), np.asarray(sure) & ~unsure)

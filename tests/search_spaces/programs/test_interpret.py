@@ -9,7 +9,7 @@ from autosched.programs.loading import load_program, problem
 from search_spaces.hardware.dtypes import BF16, F16, F32, I32, dtype_of
 from search_spaces.programs.builder import Builder, InOut, Input, program
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.bounded import applied, cast, product, reduced, scanned
+from search_spaces.programs.language.bounded import applied, cast, certain, product, reduced, scanned
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.language.interpret import interpret, rounded
 
@@ -183,3 +183,10 @@ def test_known_values_that_a_type_holds_are_not_rounded(narrow: str) -> None:
         assert np.array_equal(found, values) and not bounds.any()
     _, bounds = rounded(F16, (np.array([1.0, 1.0 + 2.0**-20]), np.array([2.0**-30, 0.0])))
     assert np.all(bounds > 0.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_values_without_a_bound_stay_next_to_overflows() -> None:
+    values, bounds = certain(F16, np.array([np.inf, 7e4, 1.0]), np.array([np.nan, 0.0, 0.5]), np.array([False] * 3))
+    np.testing.assert_array_equal(values, [np.inf, np.inf, 1.0])
+    np.testing.assert_array_equal(bounds, [np.inf, 0.0, 0.5])

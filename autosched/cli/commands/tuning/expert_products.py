@@ -50,38 +50,38 @@ def tune_layer(
         say(f"stopped; results so far are stored in {without_password(db)}")
         return ExitStatus.STOPPED
     if json:
-        kinds = {product.best.provenance.value for product in tuned if product.best is not None}
-        product = {"database": without_password(db), "device": device.name, "provenance": next(iter(kinds), None)}
-        print_json({**product, "products": [_to_json(each) for each in tuned]})
+        kinds = {result.best.provenance.value for result in tuned if result.best is not None}
+        header = {"database": without_password(db), "device": device.name, "provenance": next(iter(kinds), None)}
+        print_json({**header, "products": [_to_json(each) for each in tuned]})
     else:
         _show(tuned, device, noise)
-    return 0 if all(product.best is not None for product in tuned) else ExitStatus.NO
+    return 0 if all(result.best is not None for result in tuned) else ExitStatus.NO
 
 
 def _show(tuned: Sequence[TunedProduct], device: Device, noise: float) -> None:
     console = stdout_console()
-    kinds = " and ".join(sorted({product.best.provenance.value for product in tuned if product.best is not None}))
+    kinds = " and ".join(sorted({result.best.provenance.value for result in tuned if result.best is not None}))
     console.print(f"products of an expert on {device.name}; times are {kinds.replace('estimated', 'ESTIMATED')}")
     numbers = ("rows", "n", "k", "time", "default", "gain")
     table = formatting.table(
         *("tokens", "product", *numbers, "default / tuned / noise", "verification", "kernel"),
         right=numbers,
     )
-    for product in tuned:
-        problem, best = product.product.problem, product.best
+    for result in tuned:
+        problem, best = result.product.problem, result.best
         table.add_row(
-            ", ".join(map(str, product.product.tokens)),
-            product.product.part,
+            ", ".join(map(str, result.product.tokens)),
+            result.product.part,
             *map(str, (problem.m, problem.n, problem.k)),
             "none works" if best is None or best.seconds is None else formatting.time(best.seconds),
-            "" if product.default_seconds is None else formatting.time(product.default_seconds),
-            "" if product.ratio is None else f"x{product.ratio:.2f}",
-            product.word or "",
+            "" if result.default_seconds is None else formatting.time(result.default_seconds),
+            "" if result.ratio is None else f"x{result.ratio:.2f}",
+            result.word or "",
             "" if best is None else stored.brief(best.verification),
             "" if best is None else best.schedule.template,
         )
     show(console, table)
-    words = Counted(product.word for product in tuned)
+    words = Counted(result.word for result in tuned)
     alike = words["default"] + words["noise"]
     if alike:
         console.print(
@@ -90,16 +90,16 @@ def _show(tuned: Sequence[TunedProduct], device: Device, noise: float) -> None:
         )
 
 
-def _to_json(product: TunedProduct) -> dict[str, Any]:
-    problem, best = product.product.problem, product.best
+def _to_json(result: TunedProduct) -> dict[str, Any]:
+    problem, best = result.product.problem, result.best
     return {
-        "tokens": list(product.product.tokens),
-        "part": product.product.part,
+        "tokens": list(result.product.tokens),
+        "part": result.product.part,
         "problem": problem.to_json(),
         "best": None if best is None else formatting.trial_json(problem, best),
-        "word": product.word,
-        "default_seconds": product.default_seconds,
+        "word": result.word,
+        "default_seconds": result.default_seconds,
         "tuned_seconds": None if best is None else best.seconds,
-        "ratio": product.ratio,
-        "interval": None if product.interval is None else list(product.interval),
+        "ratio": result.ratio,
+        "interval": None if result.interval is None else list(result.interval),
     }

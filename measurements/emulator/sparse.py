@@ -250,8 +250,11 @@ def _written(operands: Sequence[Operand], data: Path) -> dict[str, WrittenElemen
         firsts, counts = take(np.int64, stretches), take(np.int64, stretches)
         size = int(counts.sum())
         values, writers = take(operands[number].dtype.storage, size), take(np.uint32, size)
-        positions = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
-        positions += np.arange(size)
+        if stretches == 1:  # usual for a large output: one array of its positions instead of three
+            positions = np.arange(firsts[0], firsts[0] + size)
+        else:
+            positions = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+            positions += np.arange(size)
         if writers.max(initial=0) == _NOBODY:
             written_positions = np.flatnonzero(writers != _NOBODY)
             positions, values, writers = (

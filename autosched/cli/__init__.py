@@ -20,15 +20,15 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    Without ``arguments``, the arguments of the process are used. Ctrl-C and the standard streams are then handled
-    before any slow import, and the command runs in a child process (``supervised``).
+    ``arguments`` defaults to the arguments of the process. With this default, handlers for Ctrl-C and the standard
+    streams are installed before any slow import, and the command runs in a child process (``supervised``).
     """
     if arguments is not None:
         return _run(arguments)
-    gc.disable()  # the collector would scan hundreds of modules during their import, in vain
+    gc.disable()  # faster: during imports, the garbage collector scans hundreds of modules and frees nothing
     interrupts.take()
     out, err = streams.take()
-    if sys.argv[1:2] == ["serve"]:  # the program replaces this process
+    if sys.argv[1:2] == ["serve"]:  # no child process: the served program replaces this process (exec)
         return _command(out, err)
     return supervised(lambda: _command(out, err))
 
@@ -38,7 +38,7 @@ def _command(out: streams.TerminalStream, err: streams.TerminalStream) -> int:
     interrupts.leave()
     out.flush()
     err.flush()
-    if "triton" not in sys.modules:  # Triton's extension prints objects that are not freed
+    if "triton" not in sys.modules:  # Triton's C++ extension prints warnings if its objects are not freed
         gc.disable()
         gc.freeze()  # skip Python's last garbage collection (15 ms); the process ends anyway
     if out.lost is None or status == ExitStatus.STOPPED:

@@ -1,4 +1,4 @@
-"""Output of ``verify``, ``run``, ``judge`` and ``check``: its options, and the functions that print and write it."""
+"""Output of ``verify``, ``run``, ``judge`` and ``check``: the options, and functions that print and write results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CommandAnswer(NamedTuple):
 
 
 def give(answer: CommandAnswer, output: Output) -> ExitStatus:
-    """Print an answer and return the exit status. Call ``write_files`` first."""
+    """Print an answer and return the command's exit status. Call ``write_files`` before this function."""
     if output.json:
         print_json(document(answer))
     else:
@@ -70,7 +70,7 @@ def give(answer: CommandAnswer, output: Output) -> ExitStatus:
 
 
 def document(answer: CommandAnswer) -> dict[str, Any]:
-    """Return the JSON document: the fields that all answers share, then those of this command."""
+    """Return the JSON document: first the fields common to all commands, then the fields of this command."""
     summary = answer.summary
     return {
         "command": summary.command,

@@ -1,4 +1,4 @@
-"""Build the command line from commands and operators, and turn users' errors into one line on stderr."""
+"""Build the command line from commands and operators, and print each user error as one line on stderr."""
 
 import errno
 import gc
@@ -25,9 +25,9 @@ from autosched.version import VERSION
 from measurements.store.errors import StoreError
 from search_spaces import catalogue
 
-# Base class of typer's usage errors, reached through BadParameter, the only one that all releases export.
+# Base class of typer's usage errors. Some releases of typer do not export it, but all export its subclass BadParameter.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-_MACHINE_ERRORS = (  # errors of the machine, which the user must fix
+_MACHINE_ERRORS = (  # errors caused by the state of the machine: reported as user errors
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -40,7 +40,7 @@ _INVALID_PATHS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG,
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # limits on open files, processes and memory
 _STATUSES = "Exit status: " + "; ".join(f"{status.value} {status.meaning}" for status in ExitStatus) + "."
 _DB_HELP = "Maintain a database."
-_EXTRAS = {  # extra of the package that installs a module, by module
+_EXTRAS = {  # module: the extra of autosched that installs this module
     "torch": "triton,torch",
     "triton": "triton,torch",
     "helion": "helion",
@@ -116,7 +116,8 @@ class _Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         names = super().list_commands(ctx)
-        first = {name: name.partition(" ")[0] for name in names}  # hidden commands have several words
+        # a hidden command's name has several words; sort by the first
+        first = {name: name.partition(" ")[0] for name in names}
         return sorted(
             names, key=lambda name: (_ORDER.index(first[name]) if first[name] in _ORDER else len(_ORDER), name)
         )
@@ -136,7 +137,7 @@ class _OperatorGroup(_Group):
     noun = "operator"
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Show an operator in usage lines and hints under the name that the user typed (the context's object)."""
+        """Resolve an operator; usage lines show the name that the user typed (``ctx.obj``), not the operator's."""
         name, command, rest = super().resolve_command(ctx, args)
         return ctx.obj or name, command, rest
 
@@ -144,16 +145,17 @@ class _OperatorGroup(_Group):
 def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
     """Build the command line, with one subcommand for every operator of ``search_spaces.catalogue.operators()``.
 
-    Building all of it takes longer than many commands run, so one command can be built alone.
+    Building every command takes longer than many commands run. ``only`` therefore builds a single command.
 
     Args:
-        only: Name of the only command to build. All are built if there is no such command.
-        operator: Name of its only operator to build. All are built if there is no such operator.
+        only: Name of the command to build. If no command has this name, all commands are built.
+        operator: Name of the operator whose subcommand is built. If no operator has this name, the subcommands of all
+            operators are built.
 
     Returns:
         The command line.
     """
-    blas.import_numpy()  # lazy: the list of commands does not need it
+    blas.import_numpy()  # not imported with this module: the list of commands does not need numpy
     app = _empty(add_completion=only not in _COMMANDS)  # makes typer parse the options before the command
     commands = _commands(app, operator)
     for add in commands.values() if only not in commands else (commands[only],):
@@ -162,7 +164,7 @@ def build(only: str | None = None, operator: str | None = None) -> typer.Typer:
 
 
 def _empty(add_completion: bool) -> typer.Typer:
-    """Build the command line without commands."""
+    """Build an empty command line, to which commands are added."""
     app = typer.Typer(
         name="autosched",
         cls=_Group,
@@ -170,19 +172,19 @@ def _empty(add_completion: bool) -> typer.Typer:
         context_settings=_SETTINGS,
         pretty_exceptions_enable=False,
         epilog=_epilog("tune"),
-        rich_markup_mode=None,  # panels cut the names of options on a narrow terminal
+        rich_markup_mode=None,  # plain help: rich's panels cut the names of options on a narrow terminal
     )
     app.callback(invoke_without_command=True)(_root)
     return app
 
 
 def outline(command: str | None = None) -> typer.Typer:
-    """Build the command line with the names and summaries of all commands, which cannot be called.
+    """Build a command line that has the names and summaries of all commands but cannot run them.
 
-    It prints the help of ``autosched`` and refuses unknown commands without importing the commands.
+    It prints the help of ``autosched`` and rejects unknown commands, and needs no import of a command.
 
     Args:
-        command: Build this command alone, with the names and summaries of its operators. Default: all commands.
+        command: The only command to include, with the names and summaries of its operators. Default: all commands.
 
     Returns:
         The command line.
@@ -254,7 +256,7 @@ _OWN = (
     "--kernel FILE [--size NAME=N] [OPTIONS]",
     "--program FILE[:NAME] --size NAME=N [--reference FILE.py:FUNCTION] [OPTIONS]",
 )
-_INSTEAD = {  # usage lines of options that replace an operator and its problem
+_INSTEAD = {  # by command: usage lines without an operator, where an option or a file defines the problem
     "space": _OWN,
     "best": (*_OWN, "[--db DB] [OPTIONS]"),
     "tune": (
@@ -269,7 +271,7 @@ _INSTEAD = {  # usage lines of options that replace an operator and its problem
 
 
 def _add_operators(app: typer.Typer, whole: str, only: str | None = None) -> None:
-    from autosched.cli.options.problem import for_operator  # lazy: the list of commands does not need it
+    from autosched.cli.options.problem import for_operator  # lazy: the list of commands does not need this import
 
     command = call_of(whole)
     group = _operator_group(app, whole, _first_line(command))
@@ -366,13 +368,13 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
     # The shell's completion runs without arguments, and also completes options of commands.
     completes = "_AUTOSCHED_COMPLETE" in os.environ
     if not completes and command in _OF_OPERATORS and set(catalogue.operator_names()).isdisjoint(arguments):
-        app = outline(command)  # no operator is named: prints help or an error
+        app = outline(command)  # no operator is named: the outline prints help or an error
     elif completes or not _COMMANDS.isdisjoint(arguments) or command in spellings.HIDDEN:
         app = build(command, operator)
     else:
         app = outline()
     if not gc.isenabled():
-        gc.freeze()  # imported modules are never garbage
+        gc.freeze()  # exclude imported modules from garbage collection: they are never freed
         gc.enable()
     return int(app(list(arguments) or ["--help"], prog_name="autosched", standalone_mode=False, obj=written) or 0)
 

@@ -1,4 +1,4 @@
-"""The function and the summary of each command, without importing it.
+"""Find the function and the summary of each command without importing the command.
 
 A command is imported when it is called. The list of commands only needs summaries, which are read from the sources:
 importing every command would take half a second.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autosched.cli.options import spellings
 
-FUNCTIONS = {  # module:function, below autosched.cli.commands
+FUNCTIONS = {  # "module:function"; the module is relative to autosched.cli.commands
     "best": "best:best",
     "check": "check:check",
     "devices": "machine.list_devices:devices",
@@ -50,7 +50,7 @@ def call_of(name: str) -> Callable[..., int]:
 
 
 def summary(name: str) -> str:
-    """Return the first line of a command's docstring. Only the packages above its module are imported."""
+    """Return the first line of a command's docstring. Parent packages are imported, but not the command's module."""
     module, _, function = FUNCTIONS[name].partition(":")
     spec = find_spec(f"autosched.cli.commands.{module}")
     source = ""
@@ -61,7 +61,7 @@ def summary(name: str) -> str:
 
 
 def _docstring(node: ast.stmt, function: str) -> str | None:
-    """Return the docstring that a statement gives a function, up to its first replacement field."""
+    """Return the docstring of ``function`` if this statement defines it; an f-string ends at its first ``{}`` field."""
     match node:
         case ast.FunctionDef(name=name) if name == function:
             return ast.get_docstring(node)

@@ -4,9 +4,9 @@
 trial has its ``provenance``, ``timing`` in seconds, ``schedule``, and also:
 
 - ``flops_per_second``
-- ``trials`` and ``ok``: number of trials of its provenance, and how many of them have a time
-- ``stale``: parts of the kernel's code that have changed since it was timed
-- ``verification_lacks``: runs missing from its full verification, with the reason
+- ``trials``: number of trials with the same provenance; ``ok``: number of these trials that have a time
+- ``stale``: parts of the kernel's code that have changed since the kernel was timed
+- ``verification_lacks``: runs that are missing from the trial's full verification, each with the reason
 - ``front`` (with several objectives): the Pareto-optimal trials (``trial_table.row``)
 """
 
@@ -48,7 +48,8 @@ _ANSWER = ("device", "time", "rate", "trials", "provenance")
 class Best:
     """Fastest schedule of one problem on one device.
 
-    It also has the number of trials of its provenance, and the parts of the kernel's code that have changed since.
+    ``trials`` and ``ok`` count the trials with the same provenance. ``stale`` names the parts of the kernel's code that
+    have changed since the schedule was timed.
     """
 
     problem: Problem
@@ -59,7 +60,7 @@ class Best:
     front: tuple[Row, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the trial, the number of trials, what has changed since, and missing runs of its verification."""
+        """Return the trial, the numbers of trials, changed parts of the kernel, and missing verification runs."""
         return {
             **formatting.trial_json(self.problem, self.trial),
             "trials": self.trials,
@@ -94,13 +95,13 @@ def best(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Show the best schedule of a problem, or of all of an operator.
+    """Show the best schedule of a problem, or of every stored problem of an operator.
 
     Without a problem, all problems in the database are shown, in a table if there are several. Times of different
-    devices and provenances are never compared: without --device there is one answer for each device, and measured
-    times take precedence over replayed times, and these over estimated times. Exit status 1: no schedule was found.
-    Exit status 2: this version cannot use the best schedule. When all problems are shown, such a schedule is left out,
-    with a line on stderr.
+    devices or provenances are never compared. Without --device, the best schedule of each device is shown. Measured
+    times take precedence over replayed times, and replayed over estimated times. Exit status 1: no schedule was found.
+    Exit status 2: this version cannot use the best schedule. When all problems are shown, an unusable schedule is only
+    reported on stderr.
     """
     if db is None:
         with bad_input():
@@ -183,7 +184,7 @@ def _by(objectives: Objectives, problem: Problem, trials: Sequence[Trial]) -> tu
 
 
 def _known(name: str) -> Device | None:
-    """Return the device called ``name``; None if the device table has no such row."""
+    """Return the device called ``name``; None if the device table has no row for it."""
     try:
         return target(name)
     except InputError:

@@ -1,4 +1,4 @@
-"""``autosched best --db DB``: every problem in a database, with its best time.
+"""``autosched best --db DB``: list every problem in a database with its best time.
 
 ``--json``: ``database`` and ``best``, a list with ``name``, ``problem``, ``device``, ``template``, ``seconds``,
 ``provenance`` and ``trials`` of each.
@@ -33,7 +33,7 @@ _MOST_NAME = 200  # characters
 
 @dataclass(frozen=True)
 class Known:
-    """Best trial of a problem on a device, and the number of trials of its provenance."""
+    """Best trial of a problem on a device, and the number of trials with the same provenance."""
 
     name: str
     trial: Trial
@@ -56,7 +56,7 @@ def best_known(
 ) -> int:
     """List every problem in a database with its device, best time and provenance.
 
-    Exit status 1 if no schedule works. To see schedules use 'best OPERATOR', 'best --kernel FILE' and the like.
+    Exit status 1 if no schedule works. To see a schedule, add its problem: 'best OPERATOR' or 'best --kernel FILE'.
     """
     with bad_input():
         db = default_database() if db is None else db
@@ -94,7 +94,7 @@ def best_known(
 
 
 def _known(store: Store, summary: ProblemSummary) -> Known | None:
-    """Return the best trial of an entry; None if all its schedules gave wrong results."""
+    """Return the best trial of an entry; None if every schedule of the entry gave wrong results."""
     trial = store.best_of(summary)
     if trial is None or trial.seconds is None:
         return None

@@ -73,7 +73,7 @@ class ConfigFolder:
 
 @dataclass(frozen=True)
 class EntryChoice:
-    """Choice of database entries to check, and the users' files that they need."""
+    """Options that choose the database entries to check, and name the user files with these entries' kernels."""
 
     kernel: Kernels = None
     program: Programs = None
@@ -94,7 +94,7 @@ class Thresholds:
     ] = 0.01
     floor: Annotated[
         float,
-        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore smaller differences, in us."),
+        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore time differences below this, in us."),
     ] = 0.5
 
 
@@ -196,13 +196,13 @@ def check(
 
     Each schedule is compared with its baseline and gets a verdict: faster, same, slower, uncertain, cannot compare,
     wrong or broken. With --static nothing is timed: the check covers compilation, resource use, and results in the
-    emulator. On a GPU, baseline and candidate run alternately, and a schedule is slower only if two processes agree.
-    Use --with-python before a compiler upgrade: every schedule is compiled in this environment and in another one, and
-    schedules that get worse there are listed, to be tuned again.
+    emulator. On a GPU, baseline and candidate are timed alternately. A schedule counts as slower only if the timings of
+    two processes agree. Use --with-python before a compiler upgrade. It compiles every schedule in this environment and
+    in that of another Python, and lists the schedules that the other compiler makes worse: tune these again.
 
-    DIR is a folder of tuned configurations that vLLM or SGLang ship; its files show which. Each entry is compiled for
-    its device by the installed Triton, must fit the device, and is verified with the kernel of the installed package.
-    If the package is missing, autosched's own version of the kernel is used. The check does not cover speed.
+    DIR is a folder of tuned configurations that vLLM or SGLang ship; the package is inferred from the files. The
+    installed Triton compiles each entry for its device. The entry must fit the device, and its kernel is verified. The
+    kernel is that of the installed package, or else autosched's own version. Speed is not checked.
 
     """
     static = static or without_gpu.with_python is not None
@@ -255,7 +255,7 @@ def check(
 
 
 def _options(entries: EntryChoice, thresholds: Thresholds, static: StaticCheck, timed: TimedCheck) -> "CheckOptions":
-    """Check the options and build the check's settings.
+    """Validate the command's options and convert them to ``CheckOptions``.
 
     Raises:
         InputError: Options contradict each other.
@@ -297,7 +297,8 @@ def _run(db: str, options: "CheckOptions", static: bool, run: "CheckRun") -> "Ch
         return check_database(db, options, static=static, on_progress=progress.advance, run=run)
 
 
-_FOR_FOLDERS = {"device", "no_emulate", "with_python"}  # options for databases that also apply to folders
+# options of database checks that also apply to folders of configurations
+_FOR_FOLDERS = {"device", "no_emulate", "with_python"}
 
 
 def _refuse_options_of_databases(ctx: typer.Context) -> None:
@@ -345,7 +346,7 @@ def _show(console: Console, report: "CheckReport") -> None:
         table = formatting.table("verdict", *times, "entry", right=times, fold=("entry",))
         for f in worst_first(report.findings):
             if f.verdict is EntryStatus.SOUND and not f.reasons:
-                continue  # among thousands of configurations, show only those that need attention
+                continue  # a folder may have thousands of configurations: show only the faulty ones
             table.add_row(f.verdict.value, *_times(f)[: len(times)], f.name)
             for reason in f.reasons:
                 table.add_row("", *("" for _ in times), f"  {reason}")

@@ -68,15 +68,15 @@ def gc(
     db: Db = "",
     keep: Annotated[
         int | None,
-        typer.Option("--keep", metavar="N", help="Also remove all but the N fastest schedules of an entry."),
+        typer.Option("--keep", metavar="N", help="Also remove each entry's schedules except the N fastest."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     json: Json = False,
 ) -> int:
-    """Remove trials that no look-up reads.
+    """Remove stored trials that are never looked up.
 
-    These are trials of kernels whose code has changed since they were timed. Their disk space is freed. The best
-    schedule of every problem is kept, and so are the trials with wrong results.
+    These are trials of kernels whose code has changed since they were timed. The disk space of removed trials is freed.
+    The best schedule of every problem is kept. Trials with wrong results are kept, too.
     """
     from measurements.store import maintenance
     from measurements.store.store import Store
@@ -146,7 +146,7 @@ def check_db(
 
 
 def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
-    """Return the reason why a trial cannot be used; "" if it can be, or if its kernel is not registered."""
+    """Return why a trial cannot be used; "" if it is usable, or if its kernel is not registered."""
     if not is_operator(summary.operator):
         return ""
     try:
@@ -157,6 +157,6 @@ def unusable_reason(store: Store, summary: ProblemSummary, trial: Trial) -> str:
 
 
 def needs(value: str, option: str, example: str) -> None:
-    """Raise InputError with an example command if a required option is missing."""
+    """Raise InputError with an example command if a required option is missing (its ``value`` is "")."""
     if not value:
         raise InputError(f"{example.partition(' --')[0]} needs {option}: autosched {example}")

@@ -34,7 +34,10 @@ _MOST_REPEATS = 1_000
 
 def replay(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A Kernel Tuner cache, a T4 file or a recording, gzip or not.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="A Kernel Tuner cache, a T4 file or a recording, optionally compressed with gzip."
+        ),
     ],
     sampler: Annotated[
         list[str] | None, typer.Option("--sampler", metavar="S", help="Sampler; may be repeated.  [default: bayes]")
@@ -63,7 +66,7 @@ def replay(
         typer.Option(
             "--to-t4",
             metavar="FILE",
-            help="Write the recording as T4 JSON, a file for each kernel template, and search nothing.",
+            help="Write the recording as T4 JSON, one file for each kernel template, and do not search.",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -86,7 +89,7 @@ def replay(
             check(name, seed)
         check_picture("--plot", plot)
         if plot is not None and to_t4 is not None:
-            raise InputError("--to-t4 runs no search, so there is nothing to --plot: give one of the two")
+            raise InputError("--to-t4 runs no search, so there is nothing to --plot: give one of these options")
         check_outputs([plot, to_t4], [file, transfer])
         table = read_table(file)
         if restriction:
@@ -107,7 +110,7 @@ def replay(
 
             trust = GuessTrust(
                 guessed=CandidatePool.whole
-            )  # estimates are table look-ups, so the whole space can be ranked
+            )  # a recorded time is a table look-up, so the whole space can be ranked
             return lambda space, number: BayesSampler(
                 space, number, estimates=estimates, settings=BayesSettings(trust=trust)
             )
@@ -139,7 +142,7 @@ def replay(
 
 
 def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
-    """Return the times of another recording to start from, and notes about it.
+    """Return the times from another recording with which the sampler starts, and notes on this recording.
 
     Raises:
         InputError: The other recording cannot be used.
@@ -160,7 +163,7 @@ def _transferred(table: Table, path: str) -> tuple[Estimates, tuple[str, ...]]:
 
 
 def _t4_files(table: Table, path: str) -> dict[str, str]:
-    """Map output files to kernel templates: ``path`` itself for a single template, else one file named after each."""
+    """Map output files to kernel templates: ``path`` for a single template, else one file per template."""
     if len(table.parameters) == 1:
         return dict.fromkeys([path], next(iter(table.parameters)))
     folder = Path(path)

@@ -41,7 +41,7 @@ def report(
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Write a database as one HTML page: the fastest schedules, why they are fast, and advice.
+    """Write a database as one HTML page: the fastest schedules, why these are fast, and advice.
 
     The page is self-contained and runs no script. It shows the progress of the search, the effect of each decision,
     where the time goes, layouts and thread maps, and failures by reason. --optuna writes the trials for Optuna's

@@ -39,7 +39,12 @@ def export(
     device: Annotated[str | None, typer.Option("--device", metavar="D", help="Only this device.")] = None,
     format: Annotated[
         str | None,
-        typer.Option("--format", metavar="NAME", help="vllm or sglang: write layers stored by tune --moe or import."),
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="vllm or sglang: write configuration files of this package, "
+            "for layers stored by tune --moe or import.",
+        ),
     ] = None,
     cubin: Annotated[
         str,
@@ -121,8 +126,9 @@ def import_(
 ) -> int:
     """Import the schedules of export files into a database.
 
-    The rules are those of merge. Configurations of vLLM and SGLang have no times: unless a sidecar gives a time, the
-    time model's is used, which is ESTIMATED. Hidden size and top-k come from the sidecar, else from --model.
+    Schedules are combined by the rules of 'autosched merge'. Configurations of vLLM and SGLang have no times: unless a
+    sidecar file gives a time, the time model's estimate is stored and marked ESTIMATED. Hidden size and top-k come from
+    the sidecar, else from --model.
     """
     from measurements.store.export import ExportError, read
     from measurements.store.store import Store
@@ -135,7 +141,7 @@ def import_(
     try:
         sources = [
             read([path]) for path in dict.fromkeys(paths)
-        ]  # one by one, because two files may contain the same entry
+        ]  # merge one file at a time, because two files may contain the same entry
         for source in sources:
             _refuse_invalid_best(source)
     except ExportError as error:
@@ -177,9 +183,10 @@ def merge(
 ) -> int:
     """Merge databases, keeping the best schedule per problem.
 
-    Entries that only one database has are copied. If both have a best schedule, measured times decide only if the two
-    schedules were timed alternately; otherwise the target keeps its own. Measured times take precedence over replayed
-    times, and these over estimated times. Differing thresholds for CI are reported, and the target's are kept.
+    Entries that only one database has are copied. If source and target both have a best schedule for a problem,
+    measured times decide only if the two schedules were timed alternately. Otherwise the target keeps its own schedule.
+    Measured times take precedence over replayed times, and replayed over estimated times. If thresholds for CI differ,
+    this is reported and the target's thresholds are kept.
     """
     from measurements.store.store import Store
 
@@ -191,7 +198,7 @@ def merge(
 
 
 def _merged(sources: Sequence[Store], target: Store) -> Merged:
-    """Merge all sources, one after the other, and return the combined result."""
+    """Merge all sources in turn, and return the combined result."""
     from measurements.store.merge import Merged
     from measurements.store.merge import merge as merge_into
 

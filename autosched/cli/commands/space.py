@@ -6,7 +6,7 @@ counting), and:
 - ``templates``: ``name``, ``version`` and ``why_not`` of each. If ``why_not`` is null, also ``raw``, ``legal``,
   ``parameters`` (``name``, ``kind``, ``values``, ``doc``) and ``rules`` (``name``, ``kind``: "valid" or "pruning",
   ``rejects``: number of raw combinations that break this rule, ``doc``)
-- ``seed`` and ``samples``: ``template`` and ``schedule`` of each. Samples of a tile program also have ``values``
+- ``seed`` and ``samples``: ``template`` and ``schedule`` of each. Each sample of a tile program also has ``values``
   (``place``, ``operation``, ``shape``, ``spread``, ``distribution``, ``registers``) and ``conversions`` (``place``,
   ``shape``, ``source``, ``target``, ``route``, ``cost``)
 - with ``--explain``: ``template``, ``schedule``, ``legal`` and ``violations`` (``rule``, ``reason``)
@@ -49,8 +49,8 @@ from search_spaces.templates.template import TemplateSet
 if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
 
-_SHOWN_VALUES = 12  # values of a parameter in the table; --json prints all
-_LEGEND = "rejects: number of combinations that break this rule, whether or not they break others"
+_SHOWN_VALUES = 12  # maximum number of a parameter's values in the table; --json prints all
+_LEGEND = "rejects: number of combinations that break this rule, including combinations that also break other rules"
 
 
 def space(  # noqa: D103  (its docstring is assigned below)
@@ -91,7 +91,7 @@ def space(  # noqa: D103  (its docstring is assigned below)
         typer.Option(
             "--pictures",
             metavar="DIR",
-            help="Draw into DIR which thread holds which elements of each value of a tile program (--program), for the "
+            help="Draw the values of a tile program (--program) into DIR: which thread holds which elements, for the "
             "first sample or the schedule of --explain.",
         ),
     ] = None,
@@ -120,7 +120,8 @@ def space(  # noqa: D103  (its docstring is assigned below)
             _draw_program(problem, schedule, pictures)
         return status
     legal = {name: s.count() for name, s in spaces.items()}
-    rejects = {name: s.rejects() if legal[name] else [] for name, s in spaces.items()}  # slow, and no help if empty
+    # slow to generate, and useless for an empty space
+    rejects = {name: s.rejects() if legal[name] else [] for name, s in spaces.items()}
     seconds = time.perf_counter() - started
     samples = usable.space(problem, where).sample(sample, seed) if sample else []
     if picture is not None:

@@ -44,7 +44,7 @@ def threshold(
     ] = None,
     floor: Annotated[
         float | None,
-        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore smaller differences, in us."),
+        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore time differences below this, in us."),
     ] = None,
     note: Annotated[str | None, typer.Option("--note", metavar="TEXT", help="Reason, as free text.")] = None,
     forget: Annotated[

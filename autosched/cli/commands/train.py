@@ -1,9 +1,10 @@
 """``autosched train``: train a cost model on databases and recordings, and report its accuracy.
 
-``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (a reason to a count), ``operators``, a list of
-``operator``, ``rows``, ``devices``, ``templates``, ``noise``, ``held_out`` and ``features``. ``held_out`` lists figures
-(``cost_models.trees.held_out.HeldOut``); an empty ``name`` stands for a whole split. ``features`` is empty without
---explain; each has ``name``, ``gain``, ``moves`` and ``larger`` (``cost_models.trees.explanation.Importance``).
+``--json``: ``out`` (the file), ``provenance``, ``rows``, ``left_out`` (maps each reason to a number of rows),
+``operators``, a list of ``operator``, ``rows``, ``devices``, ``templates``, ``noise``, ``held_out`` and ``features``.
+``held_out`` lists figures (``cost_models.trees.held_out.HeldOut``); a figure with an empty ``name`` covers its whole
+split. ``features`` is empty without --explain; each has ``name``, ``gain``, ``moves`` and ``larger``
+(``cost_models.trees.explanation.Importance``).
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     from cost_models.trees.held_out import HeldOut
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
 
-_SPLITS = {  # description of each held-out split, and the heading of its rows
+_SPLITS = {  # split: (description of the held-out times, heading of the table's rows)
     "schedules": ("other schedules of the same problems (a fifth held out at a time)", "problem"),
     "problems": ("problems not used for training (held out on every device)", "problem"),
     "families": ("shape families not used for training", "shape family"),
     "devices": ("devices not used for training", "device"),
 }
 _SHOWN = 20  # maximum number of features shown
-Features = Mapping[str, Sequence["Importance"]]  # features of each operator, the most important first
+Features = Mapping[str, Sequence["Importance"]]  # operator: its features, most important first
 _FIGURES = ("rows", "spearman", "top-1", "top-5", "top-10", "in 1 dev", "in 2 dev")
 
 
@@ -60,7 +61,7 @@ def train(
     ] = None,
     update: Annotated[
         str | None,
-        typer.Option("--update", metavar="MODEL", help="Also learn from the trials of this model."),
+        typer.Option("--update", metavar="MODEL", help="Also learn from the trials that this model was trained on."),
     ] = None,
     estimated: Annotated[
         bool, typer.Option("--estimated", help="Learn from estimated times instead of measured ones.")
@@ -70,7 +71,8 @@ def train(
         bool,
         typer.Option(
             "--explain",
-            help="Show the most important features. With --update alone: those of that model, without training.",
+            help="Show the most important features. With --update but no other times: show that model's features "
+            "without training.",
         ),
     ] = False,
     picture: Annotated[
@@ -80,9 +82,9 @@ def train(
 ) -> int:
     """Train a cost model on measured times, and report its accuracy.
 
-    The model predicts the times of untried schedules for 'tune --model'. It is evaluated on held-out problems, shapes
-    and devices. The same times give the same file. Estimated times are used only with --estimated, and the model is
-    then marked as estimated.
+    The model predicts the times of untried schedules for 'tune --model'. Its accuracy is measured on held-out problems,
+    shapes and devices. Training is deterministic: the same times give the same file. Estimated times are used only with
+    --estimated, and the model is then marked as estimated.
     """
     if picture is not None and not explain:
         raise InputError("--picture needs --explain: give both")
@@ -163,7 +165,7 @@ def _show_features(console: Console, features: Features) -> None:
     from cost_models.features import meaning
 
     for operator, importances in features.items():
-        console.print(f"{operator}: importance of features for ranking the schedules of a problem")
+        console.print(f"{operator}: features by their importance for ranking a problem's schedules")
         table = formatting.table(
             "feature", "moves", "gain", "larger is", "meaning", right=("moves", "gain"), fold=("meaning",)
         )
@@ -178,7 +180,7 @@ def _show_features(console: Console, features: Features) -> None:
 
 
 def _deciding(importances: Sequence[Importance]) -> Sequence[Importance]:
-    """Return the features to show: those with an effect, or else the first one."""
+    """Return the features to show: all with an effect, or the first feature if none has an effect."""
     return [i for i in importances[:_SHOWN] if i.moves > 0 or i.gain > 0] or importances[:1]
 
 

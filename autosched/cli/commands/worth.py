@@ -1,10 +1,10 @@
 """``autosched worth LOG``: estimate what tuning would save a program, before anything is tuned.
 
-``--json``: ``log``, ``device``, ``database`` (or null), ``today`` ("answers" or "library"), ``seconds`` (of the whole
-program), ``gain``, ``low`` and ``high`` (share of those seconds that tuning saves: the median, and the 10th and 90th
-percentiles), ``worth_it``, and ``problems``, largest gain first: ``problem``, ``count``, ``today`` (the kernel used
+``--json``: ``log``, ``device``, ``database`` (or null), ``today`` ("answers" or "library"), ``seconds`` (run time of
+the program), ``gain``, ``low`` and ``high`` (share of this time that tuning saves: median, 10th and 90th percentile),
+``worth_it``, and ``problems``, largest gain first. Each problem has ``problem``, ``count``, ``today`` (the kernel used
 now), ``seconds`` (of one call), ``measured``, ``share`` (of the program's time), ``headroom``, ``low``, ``high``, and
-``gain`` (of the program's time).
+``gain`` (share of the program's time that is saved).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class Running(StrEnum):
-    """Kernels that a program uses today; needed if its log has no times."""
+    """Kernels that a program uses now. The option is needed if the program's log has no times."""
 
     ANSWERS = "answers"
     LIBRARY = "library"
 
 
 def worth(
-    calls: Annotated[str, typer.Argument(metavar="LOG", help="Log of a program's calls: see below.")],
+    calls: Annotated[str, typer.Argument(metavar="LOG", help="Log of a program's calls, in a format listed below.")],
     db: Annotated[
         str | None,
         typer.Option("--db", metavar="DB", help="Database of earlier tuning.  [default: AUTOSCHED_DB, or none]"),
@@ -53,7 +53,8 @@ def worth(
     triton: TritonKernels = None,
     device: DeviceOption = None,
     today: Annotated[
-        Running, typer.Option("--today", help="Kernels used now: autosched's, or the vendor library's.")
+        Running,
+        typer.Option("--today", help="Kernels that the program uses now: autosched's, or the vendor library's."),
     ] = Running.ANSWERS,
     rows: RowsOption = None,
     program_seconds: Annotated[
@@ -64,10 +65,10 @@ def worth(
 ) -> int:
     """Estimate how much faster a program gets if its kernels are tuned. Nothing is measured or tuned.
 
-    LOG lists the program's calls and how often each was made. It is one of: the CSV of AUTOSCHED_CALL_LOG, with a
-    column 'seconds' if the calls were timed; the CSV of TunableOp, whose results have times; or FlashInfer's trace
-    folder. The gain is a share of the time of these calls, or of the whole program with --program-seconds. Intervals
-    cover the middle 80% of outcomes, derived from recorded searches. Exit status 1 if less than 1% would be saved.
+    LOG lists the program's calls and how often each was made. Three formats are read: the CSV of AUTOSCHED_CALL_LOG
+    (with a column 'seconds' if the calls were timed), the CSV of TunableOp, and FlashInfer's trace folder. The gain is
+    a share of the time of these calls or, with --program-seconds, of the program's run time. Intervals cover the middle
+    80% of outcomes and are derived from recorded searches. Exit status 1 if less than 1% would be saved.
     """
     from autosched.worth.headroom import CannotEstimate, Estimator
     from autosched.worth.program import ProgramPart, program_worth

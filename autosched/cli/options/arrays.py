@@ -32,7 +32,7 @@ _FILE = re.compile(r"(?P<out>out\s+)?(?P<file>\S.*\.npy)")
 def read_arguments(
     texts: Sequence[str], rng: np.random.Generator, flag: str = "--argument"
 ) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the arguments, and the positions of those that the kernel fills.
+    """Return the arguments, and the positions of the arguments that the kernel fills.
 
     Raises:
         InputError: An argument cannot be parsed or read.
@@ -47,7 +47,7 @@ def read_arguments(
 
 
 def read_argument(text: str, rng: np.random.Generator, flag: str) -> tuple[Any, bool]:
-    """Return one argument, and whether the kernel fills it.
+    """Return one argument, and True if the kernel fills it.
 
     Raises:
         InputError: The argument cannot be parsed or read.

@@ -1,4 +1,4 @@
-"""The option --device: the GPU that a command compiles for or describes."""
+"""The option --device: the GPU for which a command compiles, or which it describes."""
 
 from typing import Annotated, Any
 
@@ -47,7 +47,7 @@ def target(name: str | None) -> Device:
 
 
 def detected_gpu() -> Device | None:
-    """Return the GPU of this machine; None if there is none or the device table has no row for it."""
+    """Return the GPU of this machine; None if there is no GPU, or if the device table has no row for it."""
     from measurements.runners.cuda.runner import (
         cuda_available,
         cuda_device,

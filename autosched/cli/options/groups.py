@@ -1,4 +1,4 @@
-"""Groups of options: a dataclass declares each option once, and every command that takes the group has all of them."""
+"""Groups of options: a dataclass declares a group's options once, for every command that takes the group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 
 def grouped(command: Callable[..., int]) -> Callable[..., int]:
-    """Return ``command`` with one option for each field of the dataclasses that it takes.
+    """Wrap ``command`` so that each field of its dataclass parameters becomes a command-line option.
 
     Fields are declared like a command's parameters: ``name: Annotated[type, typer.Option(...)] = default``.
 

@@ -1,7 +1,8 @@
 """``--kernel FILE`` or ``--program FILE[:NAME]``: use the user's kernel in place of a built-in operator.
 
-The kernel is registered in the catalogue as an operator whose options are its sizes, so the same code handles it.
-``--size width=4096`` becomes ``--width 4096``. ``--set block_x=128`` fixes the value of a parameter.
+The kernel is registered in the catalogue as an operator whose options are the kernel's sizes. Commands then handle it
+like a built-in operator. ``--size width=4096`` becomes ``--width 4096``. ``--set block_x=128`` fixes the value of a
+parameter.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from collections.abc import Mapping, Sequence
 from autosched.cli.terminal.errors import InputError, bad_input, listed
 
 _OF_ONE_PROBLEM = ("--json", "--junit", "--markdown")
-INSTEAD = ("--kernel", "--program")  # options that replace an operator
+INSTEAD = ("--kernel", "--program")  # options that take the place of an operator's name on the command line
 COMMANDS = (("space",), ("tune",), ("best",), ("verify",), ("db", "threshold"))
 
 
 def expanded(arguments: Sequence[str]) -> list[list[str]]:
-    """Expand ``--kernel`` and ``--program`` into command lines with an operator.
+    """Replace ``--kernel`` and ``--program`` by an operator, which gives one or more command lines.
 
     Returns:
-        With --kernel, one command line for each problem of its file, or a single one if sizes are given or the command
-        queries a database. Otherwise the arguments unchanged.
+        With --kernel, one command line for each problem of the kernel file. If sizes are given or the command queries a
+        database, a single command line. Without these options, the unchanged arguments.
 
     Raises:
         InputError: The file cannot be used, or the kernel has no such size.
@@ -70,7 +71,7 @@ def expanded(arguments: Sequence[str]) -> list[list[str]]:
 
 
 def written(arguments: Sequence[str]) -> str | None:
-    """Return the option that replaces an operator, as in "--kernel FILE"; None if there is none.
+    """Return the option that replaces an operator, such as "--kernel FILE"; None if there is no such option.
 
     Raises:
         InputError: Such an option has no value.
@@ -106,10 +107,10 @@ def _of_program(
 
 
 def _values(assignments: Sequence[str]) -> dict[str, str]:
-    """Parse the options ``--set NAME=VALUE`` into values by parameter.
+    """Parse the options ``--set NAME=VALUE``; return a map from parameters to values.
 
     Raises:
-        InputError: A text has another form.
+        InputError: A text is not NAME=VALUE.
     """
     values = {}
     for text in assignments:

@@ -20,7 +20,8 @@ TurnsOption = Annotated[
         "--turns",
         parser=whole_number,
         metavar="S",
-        help="Seed of the order of warps, lanes and atomics, and of random blocks (0: in their order).",
+        help="Seed of a random order of warps, lanes and atomics, and of randomly ordered blocks (0: ascending "
+        "threads).",
     ),
 ]
 LaunchesOption = Annotated[

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 LINE_SECONDS = 5.0  # minimum seconds between two progress lines
 
 RowsOption = Annotated[
-    str | None, typer.Option("--rows", metavar="N,N", help="Sizes of the axes that FlashInfer's traces do not fix.")
+    str | None,
+    typer.Option(
+        "--rows", metavar="N,N", help="Sizes for axes whose size FlashInfer's traces do not fix, such as 1,16,256."
+    ),
 ]
 
 
@@ -41,12 +44,12 @@ def row_sizes(text: str | None) -> list[int]:
 
 
 def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[SuiteMember, ...]:
-    """Return the supported problems of a log. Skipped lines are counted on stderr by reason.
+    """Return the problems of a log that kernels support. Print the number of skipped lines by reason to stderr.
 
     Args:
         calls: Path of the log.
         chip: Device that the kernels are for.
-        rows: Sizes of the axes that FlashInfer's traces do not fix.
+        rows: Sizes for axes whose size FlashInfer's traces do not fix.
 
     Returns:
         The problems, with the number of calls as their weight.
@@ -76,7 +79,7 @@ def logged_problems(calls: str, chip: Device, rows: Sequence[int]) -> tuple[Suit
 
 @contextmanager
 def existing_store(db: str) -> Iterator[Store | None]:
-    """Open a database for reading within the block; None if it does not exist or cannot be read."""
+    """Open a database for reading within the block; yield None if it does not exist or cannot be read."""
     try:
         store = Store.open(db, create=False)
     except StoreError:

@@ -1,4 +1,4 @@
-"""Problem options of the command line, built from an operator's ``options``: a new operator needs no change here."""
+"""Problem options of commands, built from an operator's ``options``. A new operator needs no change in this module."""
 
 import inspect
 import sys
@@ -14,10 +14,11 @@ from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.operator import Operator, Option
 from search_spaces.operators.problem import Problem
 
-_PREFIX = "problem_"  # distinguishes problem options, such as a matmul's "out", from the command's own parameters
-_METAVAR_WIDTH = 20  # longer lists of choices go into the help text
+_PREFIX = "problem_"  # distinguishes a problem option, such as "out", from a parameter of the command
+_METAVAR_WIDTH = 20  # longest list of choices in the metavar, in characters; longer lists appear in the help text
 
-OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")  # options that are handled before a command runs
+# options that are handled before a command runs, so the command does not have them
+OF_FILES = ("--kernel", "--program", "--size", "--set", "--help")
 
 Command = Callable[..., int]
 
@@ -62,7 +63,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
             )
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [context, *(_parameter(o) for o in operator.options), *own]
-    # typer reads both: the signature for order and defaults, the annotations for types
+    # typer reads order and defaults from the signature, and types from the annotations
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     paragraphs = (operator.summary, *(inspect.getdoc(command) or "").split("\n\n"))
@@ -107,7 +108,7 @@ def real_number(text: str) -> float:
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str], str]:
-    """Return a parser for options with listed values. Types may be given in any known spelling."""
+    """Return a parser that accepts only the listed values. For data types, any known spelling is accepted."""
 
     def parse(text: str) -> str:
         if text not in choices and canonical(text) in choices:
@@ -149,7 +150,7 @@ def _parameter(option: Option) -> inspect.Parameter:
         help=option.help + (f": {metavar.replace('|', ', ')}" if len(metavar) > _METAVAR_WIDTH else "") + note,
         show_default=False,
     )
-    # the default is always None, so that a command can tell whether the option was given
+    # the default is always None, so that a command knows which options the user gave
     return inspect.Parameter(
         _PREFIX + option.name,
         inspect.Parameter.KEYWORD_ONLY,

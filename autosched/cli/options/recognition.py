@@ -1,4 +1,4 @@
-"""Recognise the kind of a file passed to ``verify``, by its content where the extension may mislead.
+"""Recognise the kind of a file passed to ``verify``, mainly by its content.
 
 Binary files are recognised by their first bytes, PTX by its directives, Python by its syntax tree and imports, kernel
 files by their table ``[kernel]``, and CUDA source by ``__global__``. If none of these matches, the extension decides:
@@ -24,7 +24,7 @@ ACCEPTED = "CUDA source, PTX, a cubin, an executable, a Python script, a tile pr
 
 _MOST_TEXT = 1 << 26  # size limit of a source file or PTX in bytes
 _MOST_PYTHON = 1 << 24
-_HEAD = 4096  # number of leading bytes by which binary files are recognised
+_HEAD = 4096  # number of bytes at the start of a file that show whether it is a binary file
 _ELF, _ELF64 = b"\x7fELF", b"\x7fELF\x02\x01"
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _ARCHIVE = b"!<arch>\n"
@@ -34,7 +34,7 @@ _ET_EXEC, _ET_DYN, _PT_INTERP = 2, 3, 3
 _CUDA_SUFFIXES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp")
 _TILE_SUFFIXES = (".mlir", ".txt")
 _KERNEL_TABLE = re.compile(r"^\s*\[kernel\]", re.MULTILINE)
-_T1_TABLE = '"KernelSpecification"'  # key of a kernel file in the format T1
+_T1_TABLE = '"KernelSpecification"'  # top-level key of a JSON kernel file in the format T1
 _TILE_MODULES = ("autosched.tile", "search_spaces.programs")
 _LAUNCHED_MODULES = ("triton", "helion")
 _KERNEL_IN_CUDA = re.compile(r"\b__global__\b")
@@ -59,7 +59,7 @@ class UserFile(NamedTuple):
         kind: Kind of the file.
         path: Path of the file.
         name: Name after the colon of FILE:NAME: a kernel, a function or a tile program; "" if there is none.
-        text: Content of CUDA source or PTX, which is read here since it may come from a pipe.
+        text: Content of CUDA source or PTX; kept because a pipe can be read only once.
     """
 
     kind: FileKind
@@ -109,7 +109,7 @@ def recognise(word: str) -> UserFile:
 
 
 def _split(word: str) -> tuple[Path, str]:
-    """Split FILE:NAME at the first colon before which the text names a file."""
+    """Split FILE:NAME at the first colon whose preceding text is the path of an existing file."""
     if not os.path.lexists(word):
         for colon in re.finditer(":", word):
             if os.path.lexists(word[: colon.start()]):
@@ -142,7 +142,7 @@ def _is_executable(head: bytes) -> bool:
             return False
         types = [struct.unpack_from("<I", head, start + k * size)[0] for k in range(count)]
     except struct.error:
-        return False  # a damaged file is reported later, when it is read
+        return False  # a truncated ELF file: the error is reported later, when the file is read
     return kind == _ET_EXEC or (kind == _ET_DYN and _PT_INTERP in types)
 
 
@@ -187,7 +187,7 @@ def _text_kind(path: Path, text: str) -> FileKind:
 
 
 def _is_toml(text: str) -> bool:
-    import tomllib  # lazy: most files are recognised before
+    import tomllib  # lazy: most files are recognised without this import
 
     try:
         tomllib.loads(text)

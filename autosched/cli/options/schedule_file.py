@@ -2,8 +2,8 @@
 
 The file holds an object of parameter values, or a document with exactly one schedule under one of these keys:
 ``schedule`` (a trial, or ``space --explain``), ``samples`` (``space --sample 1``), ``best`` (``best``, ``tune``) or
-``candidates`` (``verify``). A ``template`` next to ``schedule`` names its kernel template; without it, the parameters
-identify the template.
+``candidates`` (``verify``). A field ``template`` next to ``schedule`` names the kernel template. Without this field,
+the parameters identify the template.
 """
 
 import sys
@@ -77,7 +77,7 @@ def _content(source: str) -> bytes:
 
 
 def _schedules(data: Any, template: str | None = None) -> list[tuple[str | None, Mapping[str, Any]]]:
-    """Return every schedule in a document, with its template if named. An object without ``KEYS`` is a schedule."""
+    """Return all schedules in a document, each with its template if named. An object without ``KEYS`` is a schedule."""
     if isinstance(data, list):
         return [schedule for item in data for schedule in _schedules(item, template)]
     if not isinstance(data, dict) or not data:

@@ -14,7 +14,10 @@ from autosched.tuning.backends import BACKENDS
 DEFAULT_TRIALS = 64
 
 BackendOption = Annotated[
-    str, typer.Option("--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Source of the times.")
+    str,
+    typer.Option(
+        "--backend", parser=one_of(BACKENDS), metavar="|".join(BACKENDS), help="Source of the candidates' times."
+    ),
 ]
 SamplerOption = Annotated[
     str | None,
@@ -33,7 +36,7 @@ SecondsOption = Annotated[
     ),
 ]
 NoVerifyOption = Annotated[
-    bool, typer.Option("--no-verify", help="Without a GPU: do not verify each new best in the emulator.")
+    bool, typer.Option("--no-verify", help="Without a GPU: do not verify each new best schedule in the emulator.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

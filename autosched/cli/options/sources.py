@@ -1,4 +1,4 @@
-"""Options that name the users' kernels to which a database's problems belong."""
+"""Options that name the files of user kernels whose problems a database holds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from autosched.cli.terminal.errors import bad_input
 
 Kernels = Annotated[
     list[str] | None,
-    typer.Option("--kernel", metavar="FILE", help="Kernel file of problems in the database; may be repeated."),
+    typer.Option(
+        "--kernel", metavar="FILE", help="Kernel file that problems in the database belong to; may be repeated."
+    ),
 ]
 Programs = Annotated[
     list[str] | None,
-    typer.Option("--program", metavar="FILE[:NAME]", help="Tile program of problems in the database; may be repeated."),
+    typer.Option(
+        "--program",
+        metavar="FILE[:NAME]",
+        help="Tile program that problems in the database belong to; may be repeated.",
+    ),
 ]
 TritonKernels = Annotated[
     list[str] | None,
     typer.Option(
-        "--triton", metavar="FILE:FUNCTION", help="Triton kernel of problems in the database; may be repeated."
+        "--triton",
+        metavar="FILE:FUNCTION",
+        help="Triton kernel that problems in the database belong to; may be repeated.",
     ),
 ]
 
@@ -32,7 +40,7 @@ def register_stored(
     triton_kernels: Sequence[str] | None,
     database: str | None = None,
 ) -> None:
-    """Register the users' kernels to which a database's problems belong.
+    """Register the user kernels whose problems a database holds.
 
     Args:
         kernels: Kernel files.

@@ -1,4 +1,4 @@
-"""Map some forms of a command line to hidden commands.
+"""Replace some forms of a command line by hidden commands.
 
 These are ``tune --suite``, ``--moe`` and ``--triton``, ``verify FILE``, and ``best`` without a problem. Help does not
 list the hidden commands, and usage errors show the form that the user typed. Nothing here imports a command.
@@ -55,9 +55,9 @@ def _best(arguments: Sequence[str]) -> list[str]:
 
 
 def _verify(arguments: Sequence[str]) -> list[str]:
-    """Expand ``verify FILE`` to ``VERIFY_FILE``, or to ``--program`` or ``--kernel`` for such a file.
+    """Expand ``verify FILE`` to ``VERIFY_FILE``, or to ``verify --program FILE`` or ``verify --kernel FILE``.
 
-    The name of an operator always means the operator. Write ``./matmul`` for a file of that name.
+    A word that is an operator's name always stands for the operator. Write ``./matmul`` for a file called ``matmul``.
 
     Raises:
         InputError: ``verify`` does not accept the file.
@@ -76,7 +76,7 @@ def _verify(arguments: Sequence[str]) -> list[str]:
     if not looks_like_a_file(word):
         return list(arguments)
     if any(a.partition("=")[0] == "--task" for a in rest) or not Path(word.partition(":")[0]).is_file():
-        return [VERIFY_FILE, *arguments[1:]]  # do not read a pipe here: it can be read only once
+        return [VERIFY_FILE, *arguments[1:]]  # the file may be a pipe, which can be read only once: do not read it here
     user_file = recognise(word)
     if user_file.kind is FileKind.TILE_PROGRAM:
         return ["verify", "--program", word, *rest]

@@ -1,4 +1,4 @@
-"""Check the stored verifications of a database in ``verify --db``, and renew those that no longer apply."""
+"""For ``verify --db``: compare new verifications with the stored ones, and replace stored ones that no longer apply."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoredVerification:
 
 
 def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVerification:
-    """Store a new verification of a trial's schedule if it covers more than the stored one.
+    """Store a new verification of a trial's schedule if the stored one no longer applies or covers less.
 
     Args:
         store: Database of the trial.
@@ -41,19 +41,22 @@ def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVer
         verdict: New verification of the same schedule.
 
     Returns:
-        The state before and after.
+        The state of the stored verification before and after this call.
     """
     if verdict.kernel is None:
         return StoredVerification("", "not stored", "its kernel could not be generated")
     before = stored.stale_reason(trial.verification, verdict.kernel)
     kernel = verdict.kernel
     required = stored.order(trial.verification)
-    if required is not None and verdict.order is None:  # the new verification did not check the order of sums
+    # the trial requires an order of sums, which the new verification did not check
+    if required is not None and verdict.order is None:
         if before and stored.is_batch_invariant(trial.verification):
-            return StoredVerification(before, "not stored", "it is batch-invariant: give --batch-invariant")
+            return StoredVerification(
+                before, "not stored", "the stored schedule is batch-invariant: give --batch-invariant"
+            )
         verdict = replace(verdict, order=required, batch_invariant=stored.is_batch_invariant(trial.verification))
     if not verdict.ok:
-        return StoredVerification(before, "not stored", "it fails")
+        return StoredVerification(before, "not stored", "the schedule fails")
     if kernel.digest != trial.kernel_digest:
         return StoredVerification(
             before, "not stored", "its kernel has changed since it was timed: tune the problem again"
@@ -72,7 +75,7 @@ def keep_verification(store: Store, trial: Trial, verdict: Verdict) -> StoredVer
 
 
 def verification_lines(verifications: Sequence[StoredVerification]) -> list[str]:
-    """Return lines of text with the number of verifications by state and reason."""
+    """Return lines of text: how many verifications have each state, and why."""
     kinds = Counter((p.now, p.why or p.before) for p in verifications)
     return [
         f"stored verifications: {n} {now}" + (f" ({reason})" if reason else "") for (now, reason), n in kinds.items()

@@ -7,6 +7,8 @@ import typer
 TemplateOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--template", metavar="NAME", help="Only this kernel template; may be repeated (default: every one that can)."
+        "--template",
+        metavar="NAME",
+        help="Use only this kernel template; may be repeated (default: all that support the problem).",
     ),
 ]

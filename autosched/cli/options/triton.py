@@ -1,9 +1,9 @@
 """``--triton FILE:FUNCTION``: a Triton kernel, its search space, and a user's function that builds its calls.
 
-In ``best --triton FILE:FUNCTION`` it replaces an operator: the command shows the kernel's entries in a database.
+In ``best --triton FILE:FUNCTION`` the option replaces an operator, and the command shows the kernel's database entries.
 
-The function is registered in the catalogue. The problem is a call: the function of ``--args``, called with ``--size``,
-returns its arguments.
+The Triton function is registered in the catalogue as an operator. Its problem is one call, whose arguments are returned
+by the function of ``--args`` when called with the values of ``--size``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
     if len(locations) > 1 or len(makers) > 1:
         raise InputError("give --triton FILE:FUNCTION and --args FILE:FUNCTION exactly once")
     if size_values and not makers:
-        raise InputError("--size needs --args FILE:FUNCTION, whose function takes it")
+        raise InputError("--size needs --args FILE:FUNCTION, the function that takes the sizes")
     names, _ = extracted(rest, "--db")
     tuning = registered(locations[0], names[-1] if names else None)
     problem: list[str] = []
@@ -53,7 +53,7 @@ def expanded(arguments: Sequence[str]) -> list[str]:
         with (
             bad_input(),
             emulated("h100", check=False),
-        ):  # the problem's options describe the call, without the kernel's name
+        ):  # only to build the arguments: the problem's options describe the call, and any device will do
             make_arguments = load(makers[0], "--args")
             call = KernelCall.of(tuning.function, call_factory(make_arguments, sizes("--size", size_values), makers[0]))
             problem = ["--arguments", tuning.problem(call).arguments]
@@ -75,7 +75,7 @@ def registered(source: str, database: str | None) -> TritonTuning:
 
 
 def _recorded(db: str, operator: str) -> dict[str, list[Any]] | None:
-    """Return the parameter values in a database's trials, for a kernel that was tuned with ``--param``."""
+    """Return the parameter values that occur in a database's trials, for a kernel that was tuned with ``--param``."""
     from measurements.store.store import Store
 
     values_by_name: dict[str, dict[Any, None]] = {}
@@ -96,7 +96,8 @@ def loaded(
         source: "file.py:function".
         param: Texts "name=1,2,4" that replace the function's own search space; None or empty to keep it.
         rule: Further conditions on configurations.
-        reference: "file.py:function" that computes the expected outputs; None for the function's own, if it has one.
+        reference: "file.py:function" that computes the expected outputs; None for the reference that the function
+            declares, if any.
 
     Raises:
         InputError: Triton is missing, or a file, a name or a text cannot be used.
@@ -143,7 +144,7 @@ def sizes(flag: str, assignments: Sequence[str] | None) -> dict[str, int]:
     """Parse the options ``--size NAME=N``.
 
     Raises:
-        InputError: A text has another form.
+        InputError: A text is not NAME=N.
     """
     ranges = {}
     for text in assignments or ():

@@ -20,8 +20,8 @@ FullOption = Annotated[
     bool,
     typer.Option(
         "--full",
-        help="More runs: every order of blocks and threads, a second launch on the same memory; for a schedule also "
-        "large sizes, long loops, addresses beyond 2^32.",
+        help="Add runs: every order of blocks and threads, and a second launch on the same memory; for schedules "
+        "also large sizes, long loops and addresses beyond 2^32.",
     ),
 ]
 
@@ -38,15 +38,16 @@ class VerificationEffort:
             "--time-limit",
             parser=real_number,
             metavar="S",
-            help="CPU seconds of each launch (default 60), or of a submission (default 120); seconds of a script.",
+            help="CPU seconds for each launch (default 60) or for a submission (default 120); for a script, elapsed "
+            "seconds.",
         ),
     ] = None
     batch_invariant: Annotated[
         bool,
         typer.Option(
             "--batch-invariant",
-            help="A row must have the same bits in every batch, at every position and in every launch. A file also "
-            "needs the sizes of the batch, --size NAME=A..B.",
+            help="Require the same bits for a row in every batch, at every position and in every launch. A file also "
+            "needs the batch sizes: --size NAME=A..B.",
         ),
     ] = False
 
@@ -70,20 +71,22 @@ class Findings:
     order: OrderOption = None
     turns: TurnsOption = 0
     perturb: Annotated[
-        bool, typer.Option("--perturb", help="Give approximate functions the largest error that the PTX ISA allows.")
+        bool, typer.Option("--perturb", help="Make approximate functions as inaccurate as the PTX ISA allows.")
     ] = False
     suppress: Annotated[
         list[str] | None,
         typer.Option(
             "--suppress",
             metavar="KIND:FILE:LINE:REASON",
-            help="Expected finding to suppress, with the reason; * matches any kind or line.",
+            help="Expected finding to suppress, and why; * matches any kind or line.",
         ),
     ] = None
     fail_on: Annotated[
         str,
         typer.Option(
-            "--fail-on", metavar="GRADE", help="Lowest grade that fails the verification: fault, or note as well."
+            "--fail-on",
+            metavar="GRADE",
+            help="Lowest grade of finding that fails the verification: fault, or note (which includes faults).",
         ),
     ] = "fault"
 
@@ -103,8 +106,8 @@ class Findings:
 
         Args:
             effort: Depth. The caller applies the time limit, which is not always a limit per launch.
-            default: Plan without ``--full``.
-            full: Plan with ``--full``. An order chosen by the user then runs first.
+            default: Runs if ``--full`` is not given.
+            full: Runs if ``--full`` is given. If the user chose an order, it runs before these.
 
         Raises:
             InputError: The options cannot be used.

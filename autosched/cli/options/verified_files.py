@@ -1,4 +1,4 @@
-"""Options specific to ``verify FILE``, ``run`` and ``judge``, and the kinds of files that they apply to."""
+"""Options specific to ``verify FILE``, ``run`` and ``judge``, and the kinds of files to which each option applies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class KernelLaunch:
         typer.Option(
             "--dependent",
             metavar="all|K[,K]",
-            help="Programmatic dependent launch: the previous launch may still write these arguments, or all.",
+            help="Emulate a programmatic dependent launch: the previous launch may still write these arguments, or "
+            "all.",
         ),
     ] = ""
     shared: Annotated[
@@ -53,7 +54,7 @@ class KernelLaunch:
     ] = 0
     symbol: Annotated[
         list[str] | None,
-        typer.Option("--symbol", metavar="NAME=ARG", help="Content of a __device__ or __constant__ variable."),
+        typer.Option("--symbol", metavar="NAME=ARG", help="Initial content of a __device__ or __constant__ variable."),
     ] = None
     expect: Annotated[
         list[str] | None,
@@ -65,7 +66,8 @@ class KernelLaunch:
         str, typer.Option("--keep", metavar="FOLDER", help="Write the final content of the arrays: 0.npy, 1.npy, ...")
     ] = ""
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="OPTION", help="For the compiler: --option=-DN=4.")
+        list[str] | None,
+        typer.Option("--option", metavar="OPTION", help="Option for the compiler, as in --option=-DN=4."),
     ] = None
     seed: Annotated[int, typer.Option("--seed", parser=whole_number, metavar="S", help="Seed of random arrays.")] = 0
     launches: LaunchesOption = 1
@@ -81,7 +83,7 @@ class Script:
             "--blocks",
             metavar="N",
             min=1,
-            help="Run at most N blocks of a launch: the first, the last and some in between.",
+            help="Run at most N blocks of each launch: the first, the last and some in between.",
         ),
     ] = None
     first_config: Annotated[
@@ -111,7 +113,7 @@ class Submission:
         typer.Option("--task", metavar="FILE", help="A KernelBench file, or a KernelBot task.yml."),
     ] = ""
     no_uneven: Annotated[
-        bool, typer.Option("--no-uneven", help="Only the task's own sizes, without an additional uneven size.")
+        bool, typer.Option("--no-uneven", help="Use only the task's own sizes, without an additional uneven size.")
     ] = False
     memory_limit: Annotated[
         float,
@@ -119,7 +121,7 @@ class Submission:
             "--memory-limit",
             parser=real_number,
             metavar="GIB",
-            help="Limit on the address space of its process, in GiB.",
+            help="Limit on the address space of the submission's process, in GiB.",
         ),
     ] = 16.0
 
@@ -133,7 +135,7 @@ class Inputs:
         typer.Option(
             "--size",
             metavar="NAME=N",
-            help="Size of a submission's task; or NAME=A..B: call FILE:FUNCTION with critical values from A to B. "
+            help="Size of a submission's task. Or NAME=A..B: call FILE:FUNCTION with critical values from A to B. "
             "May be repeated.",
         ),
     ] = None
@@ -143,7 +145,8 @@ class Inputs:
             "--tolerance",
             parser=real_number,
             metavar="T",
-            help="Relative error of --expect (default 1e-5), or of a submission's output (default: by its type).",
+            help="Relative tolerance of --expect (default 1e-5), or of a submission's output (default: depends on "
+            "its type).",
         ),
     ] = None
 
@@ -165,13 +168,13 @@ class Executable:
 
     driver: Annotated[
         bool,
-        typer.Option("--driver", help="Use this if the executable loads libcuda itself, as a Python interpreter does."),
+        typer.Option("--driver", help="Needed if the executable loads libcuda itself, as a Python interpreter does."),
     ] = False
 
 
 SUBMISSION = "a submission with --task"
 _KERNEL = (FileKind.CUDA, FileKind.PTX, FileKind.BINARY)
-# Kinds of files to which the options of a group apply; ``_SINGLE`` has single options.
+# Kinds of files to which all options of a group apply. ``_SINGLE`` has the kinds for single options.
 _TAKERS: Mapping[type[Any], tuple[str, ...]] = {
     KernelLaunch: _KERNEL,
     Findings: (*_KERNEL, FileKind.EXECUTABLE, FileKind.SCRIPT, SUBMISSION),

@@ -41,7 +41,7 @@ def _console(*, stderr: bool) -> Console:
 
 
 def show_readings(console: Console, problem: Problem) -> None:
-    """Print one line for each ambiguous part of a tile program's listing, with its interpretation."""
+    """Print how each ambiguous part of a tile program's listing is interpreted."""
     for reading in readings(problem):
         console.print(reading, markup=False, style="dim")
 

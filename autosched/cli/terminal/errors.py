@@ -1,9 +1,9 @@
-"""Errors caused by the user: ``app.run`` turns each into one line on stderr and exit status 2."""
+"""Errors caused by the user. ``app.run`` prints each as one line on stderr and returns exit status 2."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# Maximum values of options. Larger ones exceed memory, or are mistakes.
+# Maximum values of options. Larger values exceed memory, or are mistakes.
 MOST_SAMPLES = 100_000
 MOST_TRIALS = 10**9
 MOST_WORKERS = 1024
@@ -16,7 +16,7 @@ class InputError(ValueError):
 
 @contextmanager
 def bad_input() -> Iterator[None]:
-    """Turn a ValueError of the enclosed code into an InputError. Enclose only code that reads user input."""
+    """Convert a ValueError of the enclosed code to an InputError. Enclose only code that reads user input."""
     try:
         yield
     except InputError:

@@ -10,7 +10,7 @@ _CAUSES, _OF_CAUSE = 20, 4  # maximum numbers of causes, and of findings per cau
 
 
 def print_findings(console: Console, emulation: Emulation, not_run: Sequence[str] = ()) -> None:
-    """Print the first finding of each cause with the lines of the others, suppressed findings and skipped runs."""
+    """Print the first finding of each cause and the lines of its others, suppressed findings and skipped runs."""
     causes = by_cause(emulation.findings)
     for cause in causes[:_CAUSES]:
         _say(console, str(cause[0]))

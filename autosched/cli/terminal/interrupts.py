@@ -2,9 +2,9 @@
 
 SIGTERM and SIGHUP, which ``timeout``, CI systems and closing terminals send, have the same effect.
 
-While modules are imported and input is read, the process ends at once. Nothing has to be cleaned up then, and an import
-could swallow a KeyboardInterrupt. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt as soon as that is safe.
-Signals within the next ``PATIENCE`` seconds count as the same one. A later signal ends the process at once; stored data
+While modules are imported and input is read, the process ends at once. Nothing has to be cleaned up at that stage, and
+an import could swallow a KeyboardInterrupt. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt as soon as that
+is safe. Further signals within ``PATIENCE`` seconds are ignored. A later signal ends the process at once; stored data
 is not lost.
 
 Python calls a handler between two instructions of the main thread. A signal that arrives just before a blocking wait
@@ -32,18 +32,19 @@ REPEAT = 0.02  # seconds until a signal that is not handled yet is sent again
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
-_WAITS = ("wait", "_wait_for_tstate_lock")  # the only functions of these modules that may be interrupted
+# functions that may be interrupted, although the rest of their modules may not
+_WAITS = ("wait", "_wait_for_tstate_lock")
 
 
 def take() -> None:
-    """From now on, end the process immediately on these signals, unless the parent process ignores them."""
+    """Install handlers that end the process immediately on Ctrl-C and similar signals. Ignored signals stay ignored."""
     for number in _SIGNALS:
         if signal.getsignal(number) in _DEFAULTS:
             signal.signal(number, _end)
 
 
 def leave() -> None:
-    """Record that the process is about to end by itself, so that a late signal does not change its exit status."""
+    """Ignore signals from now on: the process is about to end, and a late signal must not change its exit status."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -52,7 +53,7 @@ def leave() -> None:
 def raised() -> Iterator[None]:
     """Raise KeyboardInterrupt on these signals within the block, so that its work can clean up.
 
-    The block must be the last work of a command. Does nothing unless ``take`` was called.
+    The block must be the last work of a command. Without an earlier call of ``take``, signals are handled as usual.
     """
     handled = [number for number in _SIGNALS if signal.getsignal(number) is _end]
     if not handled:
@@ -105,7 +106,7 @@ def raised() -> Iterator[None]:
         if before is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        if first is None:  # from here on, ignore signals while the answer is printed
+        if first is None:  # no interrupt so far: ignore signals while the answer is printed
             leave()
 
 
@@ -123,7 +124,7 @@ def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
         while received := os.read(reading, 1):
             time.sleep(REPEAT)
             if unhandled(received[0]):
-                signal.pthread_kill(main, received[0])  # this handler is then called again
+                signal.pthread_kill(main, received[0])  # Python then calls the signal's handler again
         os.close(reading)
 
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

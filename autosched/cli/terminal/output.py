@@ -26,7 +26,7 @@ def answer(line: str) -> None:
 
 @contextmanager
 def library_log_shown() -> Iterator[None]:
-    """Within the block, show the library's log on stderr, for example that it waits for a locked database."""
+    """Within the block, show autosched's log on stderr, for example that a locked database is being waited for."""
     library, handler = logging.getLogger("measurements"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("autosched: %(message)s"))
     level = library.level

@@ -1,4 +1,4 @@
-"""Output files: checks before a command starts its work, and writing."""
+"""Check output files before a command starts its work, and write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from measurements.store.sqlite_header import is_sqlite
 
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
-    """Check that output files can be written, and that they replace no input or database. Links are followed.
+    """Check that output files can be written, and would not replace an input or a database. Links are followed.
 
     Args:
         outputs: Output files; None for options that were not given.
@@ -72,7 +72,7 @@ def write_output(output: str | Path, content: bytes) -> None:
     """Write an output file completely or not at all; devices, pipes and open files are written directly.
 
     Raises:
-        OSError: It cannot be written; the error names the file.
+        OSError: The file cannot be written. The error names the file.
     """
     path = Path(os.path.realpath(output))
     special = path.exists() and (not path.is_file() or any(_is_open_as(path, number) for number in (1, 2)))

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from autosched.tuning.result import Start
 
 PLAIN_SECONDS = 5.0  # seconds between two progress lines if stderr is not a terminal
-QUIET_SECONDS = 4.0  # seconds without a finished step after which a line reports the delay
-LIMIT_SECONDS = 15.0  # seconds without a finished step after which that line also shows the step's time limit
-LEAST_TRIALS = 16  # minimum number of trials from which a rate is computed
+QUIET_SECONDS = 4.0  # without a finished step for so many seconds, a line reports the delay
+LIMIT_SECONDS = 15.0  # without a finished step for so many seconds, that line also shows the step's time limit
+LEAST_TRIALS = 16  # minimum number of finished trials before a rate is shown
 
 
 def _redrawn(console: Console) -> bool:
@@ -33,7 +33,7 @@ def _redrawn(console: Console) -> bool:
 
 
 class _Ticker(threading.Thread):
-    """Context manager that calls ``tick`` four times in QUIET_SECONDS, so that a line is late by a quarter at most."""
+    """Context manager that calls ``tick`` every QUIET_SECONDS / 4, so a delay is reported at most that much late."""
 
     def __init__(self, tick: Callable[[], None]) -> None:
         super().__init__(daemon=True)
@@ -52,7 +52,7 @@ class _Ticker(threading.Thread):
 
 
 class Counter:
-    """Progress display that counts steps, with a changing note. Use it as a context manager.
+    """Progress display that counts steps and shows a changing note; a context manager.
 
     ``limit`` is the time limit of a step.
     """
@@ -114,22 +114,23 @@ class Counter:
 class TuneDisplay:
     """Progress display of a search: trials done, best so far, failures by reason, rate and remaining time.
 
-    The first lines go to ``answers``. The rest goes to ``messages``, which a terminal redraws. ``limit`` is the time
-    limit of a trial. Use it as a context manager.
+    The introductory lines are printed on ``answers``; progress is shown on ``messages``. ``limit`` is the time limit of
+    a trial, as text. Use the display as a context manager.
     """
 
     def __init__(self, answers: Console, messages: Console, limit: str = "") -> None:
         self._answers, self._console, self._limit = answers, messages, limit
         self._start: Start | None = None
         self._now: Tuning | None = None
-        self._first: Tuning | None = None  # excludes the time to start workers and compile the first kernels
+        # the rate is computed from the first result on, which excludes the start of workers and the first compilation
+        self._first: Tuning | None = None
         self._live: Live | None = None
         self._running = ExitStack()
         self._last_line = self._last_trial = time.monotonic()
 
     @property
     def has_started(self) -> bool:
-        """True once the search has started, so the input was valid."""
+        """True once the search has started, which means that the input was valid."""
         return self._start is not None
 
     def __enter__(self) -> Self:
@@ -191,7 +192,7 @@ class TuneDisplay:
 
     @property
     def _pace(self) -> str:
-        """Return the rate and the remaining time since the first trial; "" if there are too few trials."""
+        """Return the rate of trials since the first one and the remaining time, as text; "" after too few trials."""
         if self._now is None or self._first is None or self._now.done - self._first.done < LEAST_TRIALS:
             return ""
         rate = (self._now.done - self._first.done) / max(self._now.seconds - self._first.seconds, 1e-9)

@@ -1,4 +1,4 @@
-"""Standard streams that do not end a run if they cannot be written. The lost text is reported at the end."""
+"""Standard streams whose write errors do not end a run. The loss of output is reported at the end."""
 
 import io
 import os
@@ -36,7 +36,7 @@ class TerminalStream(io.TextIOWrapper):
 
 
 def take() -> tuple[TerminalStream, TerminalStream]:
-    """Replace ``sys.stdout`` and ``sys.stderr``, and unset COLUMNS if its width is too small.
+    """Replace ``sys.stdout`` and ``sys.stderr``, and unset COLUMNS if it is no number or too small.
 
     A closed stdin, stdout or stderr is opened on the null device for reading. Otherwise a file opened later could get
     its descriptor, and output would be written into that file.
@@ -45,7 +45,8 @@ def take() -> tuple[TerminalStream, TerminalStream]:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)  # open() uses the lowest free descriptor
+            # open() returns the lowest free descriptor, which is the closed one
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
     sys.stdout, sys.stderr = streams = _stream(sys.stdout, 1), _stream(sys.stderr, 2)

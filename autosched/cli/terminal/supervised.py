@@ -1,8 +1,8 @@
 """Execution of a command in a child process, so that exit status 0 always means that the command completed.
 
-Users' Python files run in the child. If they end it early (``os._exit``, a crash), that must not look like a success.
-The child therefore reports its status only after the command has completed. The parent removes the temporary files of
-a child that ended early.
+Users' Python files run in the child. If such a file ends the child early (``os._exit``, a crash), that must not look
+like a success. The child therefore reports its status only after the command has completed. The parent removes the
+temporary files of a child that ended early.
 """
 
 import os
@@ -22,8 +22,9 @@ _PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 def supervised(command: Callable[[], int]) -> int:
     """Run ``command`` in a child process and end with its status; return NO_ANSWER if the child ends early.
 
-    The child raises SystemExit. This process then ends without freeing its objects, which would copy the memory that
-    it shares with the child (9 ms of CPU time). On platforms without fork, it runs the command and returns its status.
+    The child raises SystemExit. The parent ends without freeing its objects: freeing would copy memory that it shares
+    with the child (9 ms of CPU time). On platforms without fork, this function runs the command itself and returns the
+    command's status.
     """
     if not hasattr(os, "fork"):
         return command()
@@ -35,7 +36,7 @@ def supervised(command: Callable[[], int]) -> int:
         _end_with(parent)
         child = os.getpid()
         status = _result_of(command)
-        if os.getpid() == child:  # a process forked by a user's file may also return here
+        if os.getpid() == child:  # a process that a user's file forked may also reach this line
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
     os.close(writing)
@@ -47,8 +48,8 @@ def supervised(command: Callable[[], int]) -> int:
     with suppress(BlockingIOError):
         reported = os.read(reading, 1)
         if reported:
-            os._exit(reported[0])  # nothing to flush: this process has written nothing
-    from measurements.files.work_folders import remove_temporary_of_killed  # lazy: only after failures
+            os._exit(reported[0])  # no flush needed: this process has written nothing
+    from measurements.files.work_folders import remove_temporary_of_killed  # lazy: needed only after failures
 
     remove_temporary_of_killed()
     if ended == ExitStatus.STOPPED:
@@ -58,7 +59,7 @@ def supervised(command: Callable[[], int]) -> int:
 
 
 def _result_of(command: Callable[[], int]) -> int:
-    """Run ``command`` and return its status. An exception is a bug: print its traceback and one line."""
+    """Run ``command`` and return its status. An exception is a bug: print the traceback and one line of explanation."""
     try:
         return command()
     except Exception as error:
@@ -68,7 +69,7 @@ def _result_of(command: Callable[[], int]) -> int:
 
 
 def _early_end(ended: int) -> str:
-    """Return the error line for a child that ended early; ``ended`` is its exit status, or minus the signal."""
+    """Return the error line for a child that ended early. ``ended`` is its exit status, or minus a signal number."""
     if ended >= 0:
         how = f"the process ended with exit status {ended}"
         cause = "a file that it runs may have called os._exit"

@@ -1,12 +1,12 @@
-"""``autosched doctor``: report what this machine has, what can run on it, and how to get the rest. It never fails.
+"""``autosched doctor``: report what is installed, what can run, and how to install what is missing.
 
-``--json`` prints ``autosched``, ``python``, ``platform`` and ``no_gpu_reason``, and also:
+The command never fails. ``--json`` prints ``autosched``, ``python``, ``platform`` and ``no_gpu_reason``, and also:
 
 - ``gpus``: ``name``, ``memory_bytes``, ``compute_capability``, ``device`` (its row in the device table), and ``note``
   (doubts about that row)
 - ``parts``: ``name``, ``version`` (null if none works) and ``note``
 - ``abilities``: ``name``, ``runs`` and ``note``
-- ``cache``: ``folder``, ``files``, ``bytes``, and ``problem`` (why it cannot be written, or "")
+- ``cache``: ``folder``, ``files``, ``bytes``, and ``problem`` (why the folder cannot be written, or "")
 """
 
 import importlib
@@ -38,7 +38,7 @@ from measurements.runners.cuda.runner import cuda_available, cuda_device
 from measurements.trials.recording import installed
 
 _GET_CUDA = "pip install 'autosched[cuda13]', or [cuda12] for drivers before 580"
-_PROBE_SECONDS = 10.0  # time limit of another program
+_PROBE_SECONDS = 10.0  # time limit of each program that is started, such as nvidia-smi
 _LIBRARIES = ("numpy", "optuna", "sqlalchemy", "xgboost")
 _EXTRAS = (  # purpose, name, and package of each extra
     ("--plot, --picture", "pictures", "matplotlib"),
@@ -53,7 +53,7 @@ class InstalledPart:
 
     Attributes:
         version: None if no version works.
-        note: Its location, or why it does not work.
+        note: Location of the part, or why it does not work.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Gpu:
     """GPU as its driver reports it.
 
     Attributes:
-        device: Name of its row in the device table; "" if no architecture describes it.
-        note: Doubts about that row, or why there is none.
+        device: Name of the GPU's row in the device table; "" if its architecture is unknown.
+        note: Doubts about that row, or why the table has no row for this GPU.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Ability:
-    """Feature of autosched, and whether it works here. ``note`` describes it, or says what is missing."""
+    """Feature of autosched, and whether it works on this machine. ``note`` describes it, or says what is missing."""
 
     name: str
     runs: bool

@@ -1,7 +1,7 @@
 """``autosched devices``: list the GPUs that schedules can be made for.
 
-``--json``: ``devices``, a list with one document for each: the fields of ``search_spaces.hardware.devices.Device``.
-``--markdown``: the same as a table for documentation.
+``--json`` prints ``devices``, a list with the fields of ``search_spaces.hardware.devices.Device`` for each GPU.
+``--markdown`` prints these fields as a table for documentation.
 """
 
 from typing import Annotated
@@ -25,7 +25,7 @@ def devices(
 ) -> int:
     """List the GPUs that --device knows, with the figures of their data sheets.
 
-    Other GPUs are described by the figures that their driver reports and by the rates of their architecture.
+    A GPU that is not listed is described by figures from its driver and by the rates of its architecture.
     """
     if json and markdown:
         raise InputError("--json and --markdown exclude each other: give one of them")

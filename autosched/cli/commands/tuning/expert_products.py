@@ -1,4 +1,4 @@
-"""``autosched tune --moe config.json --dtype nvfp4 --db best.db``: the products of an expert, tuned into a database.
+"""``autosched tune --moe config.json --dtype nvfp4 --db best.db``: tune an expert's matrix products into a database.
 
 ``--json``: ``database``, ``device``, ``provenance``, and ``products``: ``tokens`` (batch sizes), ``part``, ``problem``,
 ``best`` (null, or a trial as in ``autosched best --json``), ``word`` (default, tuned or noise; null if no schedule
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 def tune_layer(
     products: Sequence[ExpertProduct], device: Device, db: str, *, trials: int, backend: str, json: bool
 ) -> int:
-    """Tune products, and print how each compares with its default."""
+    """Tune an expert's products, and print the speedup of each over its default schedule."""
     from autosched.tuning.expert_products import tune_products
     from autosched.worth.evidence import recorded_searches
 
-    # Regret of the time model's first choice on GPUs: the model cannot rank schedules that are closer than this.
+    # Median regret of the time model's first choice on GPUs. The model cannot rank schedules whose times are closer
+    # than this.
     noise = statistics.median(search.regret for search in recorded_searches(device.name)) - 1
     try:
         with interrupts.raised(), Counter(stderr_console(), "products", len(products)) as progress:
@@ -85,7 +86,7 @@ def _show(tuned: Sequence[TunedProduct], device: Device, noise: float) -> None:
     alike = words["default"] + words["noise"]
     if alike:
         console.print(
-            f"{alike} of {len(tuned)} products gain nothing beyond noise ({100 * noise:.1f} % of estimates)",
+            f"{alike} of {len(tuned)} products have no gain above the noise ({100 * noise:.1f} % of estimates)",
             soft_wrap=True,
         )
 

@@ -4,13 +4,14 @@
 ``interrupted``, and:
 
 - ``provenance`` of every time, and ``backend``: lines that name the backend and why it was chosen
-- ``trials``: ``new``, ``ok`` and ``failures`` of this run, ``earlier`` trials, ``guessed`` (schedules whose time a
-  model predicted) and ``verified`` (schedules that were emulated)
+- ``trials``: ``new``, ``ok`` and ``failures`` count the trials of this run, ``earlier`` counts stored trials,
+``guessed`` counts schedules whose time a model predicted, and ``verified`` counts emulated schedules
 - ``seconds`` of the command
-- ``worth``: what the warm start gained, or ""
+- ``worth``: gain from the warm start as text, or ""
 - ``verification``: result of the full verification of the best schedule, or ""
-- ``objectives``: the better direction of each, and with several of them ``front``, the Pareto-optimal trials
-- ``stopped``: a reason, or ""
+- ``objectives``: maps each objective to its better direction; with several objectives also ``front``, the
+Pareto-optimal trials
+- ``stopped``: why the search ended early, or ""
 - ``remeasured``: null, or the result of the final paired timing: ``clear``, ``rounds``, ``entrants`` in
   order with their median ``seconds``, ``failed`` (``status`` and ``reason``), and ``library`` (the winner's time over
   the vendor library's, as ``median``, ``low`` and ``high``), which is null with a reason in ``why_not``
@@ -95,27 +96,28 @@ class GpuTiming:
 
 @dataclasses.dataclass(frozen=True)
 class EqualBits:
-    """Rules on the order of sums."""
+    """Options that restrict the order of sums, and so the bits of results."""
 
     same_bits_as: Annotated[
         str | None,
         typer.Option(
             "--same-bits-as",
             metavar="FILE|DB[#N]",
-            help="Search only schedules whose results are bit-identical to those of a given schedule: a JSON file, or "
-            "trial N of a database (default: the best one for this problem, else for another batch size).",
+            help="Search only schedules whose results are bit-identical to the results of a given schedule: a JSON "
+            "file, or trial N of a database (default: the best trial of this problem, else of another batch size).",
         ),
     ] = None
     batch_invariant: Annotated[
         bool,
         typer.Option(
             "--batch-invariant",
-            help="Search only schedules that give a row the same bits in every batch, at every position.",
+            help="Search only schedules whose result for a row has the same bits in every batch and at every "
+            "position in it.",
         ),
     ] = False
 
     def reference(self, problem: Problem, device: str | None, templates: Sequence[str]) -> Schedule | str | None:
-        """Return the schedule of a JSON file, or the database. Raises InputError for a file that is neither."""
+        """Return the schedule in a JSON file, or the name of a database. Raises InputError for an invalid JSON file."""
         option = self.same_bits_as
         if option is None or not option.endswith(".json"):
             return option
@@ -133,7 +135,8 @@ class ControlsOfCompiler:
         bool,
         typer.Option(
             "--compiler-controls",
-            help="Vary ptxas's register cap and optimisation level in the last tenth of the trials (CUDA 13.3).",
+            help="In the last tenth of the trials, also vary ptxas's register limit and optimisation level (CUDA "
+            "13.3).",
         ),
     ] = False
     control_files: Annotated[
@@ -155,7 +158,7 @@ class TrialFiles:
     ] = None
     t4: Annotated[
         str | None,
-        typer.Option("--t4", metavar="FILE", help="Write them as T4, the format of Kernel Tuner and others."),
+        typer.Option("--t4", metavar="FILE", help="Write the trials as T4, the format of Kernel Tuner and others."),
     ] = None
     c_header: Annotated[
         str | None,
@@ -182,7 +185,7 @@ def tune(
             "--trials",
             parser=whole_number,
             metavar="N",
-            help=f"Schedules to try (default {DEFAULT_TRIALS}; without a GPU, the model's best; all with "
+            help=f"Number of schedules to try (default {DEFAULT_TRIALS}; without a GPU, the model's best; all with "
             f"--sampler {BRUTE_FORCE}).",
         ),
     ] = None,
@@ -230,14 +233,17 @@ def tune(
         typer.Option(
             "--objective",
             metavar="NAME[:max]",
-            help="Optimise this instead of the time: a metric, registers, joules, ...; several give a Pareto front.",
+            help="Optimise this number instead of the time: a metric, registers, joules, ...; several numbers give a "
+            "Pareto front.",
         ),
     ] = None,
     bits: EqualBits,
     controls: ControlsOfCompiler,
     recording: Annotated[
         str | None,
-        typer.Option("--recording", metavar="FILE", help="With --backend replay: a Kernel Tuner cache, a T4 file, ..."),
+        typer.Option(
+            "--recording", metavar="FILE", help="With --backend replay: a Kernel Tuner cache, a T4 file or a recording."
+        ),
     ] = None,
     files: TrialFiles,
     json: JsonOption = False,
@@ -306,7 +312,7 @@ def tune(
 
 
 def _own_database() -> str:
-    """Return the database in which calls look up kernels. Raises: InputError: No database is configured."""
+    """Return the database in which calls look up kernels. Raises InputError if no database is configured."""
     try:
         return database_or_default(None)
     except (OSError, ValueError) as error:
@@ -389,11 +395,11 @@ def show_result(console: Console, result: "TuneResult", db: str) -> None:
     console.print()
     if result.interrupted:
         console.print(
-            f"stopped; all trials so far are in {without_password(db)}. Run the same command again to continue"
+            f"tuning stopped; all trials so far are in {without_password(db)}. Run the same command again to continue"
         )
         console.print()
     if result.satisfied:
-        console.print("the search ended: no further gain worth a trial is expected")
+        console.print("the search ended: the gain expected from another trial is below the limit (--min-gain)")
     if result.out_of_time:
         console.print("the search ended: time limit reached. Run the same command again to continue")
     if result.tied:

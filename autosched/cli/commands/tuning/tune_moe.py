@@ -1,9 +1,9 @@
 """``autosched tune --moe config.json``: write a configuration file for vLLM or SGLang from a model's config.json.
 
 ``--json``: ``file``, ``device``, ``kernel``, ``triton``, ``provenance``, and ``entries``: ``rows``, ``config``,
-``seconds``, ``verification``, and the comparison with the package's default: ``word`` (default, tuned or noise),
+``seconds``, ``verification``, and a comparison with the package's default: ``word`` (default, tuned or noise),
 ``default_seconds``, ``tuned_seconds``, ``ratio``, ``interval``, ``default_refused`` (why the default cannot be used).
-Layers of block-scaled types have the output of ``expert_products.py`` instead.
+For layers of block-scaled types the document is that of ``expert_products.py``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def tune_moe(
         int, typer.Option("--ranks", parser=whole_number, metavar="N", help="Number of GPUs that share each expert.")
     ] = 1,
     dtype: Annotated[
-        str, typer.Option("--dtype", metavar="TYPE", help="Such as fp8_w8a8 or nvfp4 (default: the model's).")
+        str,
+        typer.Option(
+            "--dtype", metavar="TYPE", help="Type of the layer, such as fp8_w8a8 or nvfp4 (default: the model's)."
+        ),
     ] = "",
     rows: Annotated[
         list[int] | None,
@@ -66,11 +69,11 @@ def tune_moe(
 ) -> int:
     """Write the configurations of a layer for every batch size, and a sidecar file that describes their origin.
 
-    The time model ranks the search space of vLLM's own tuner. Triton compiles the best candidates for the device, the
-    emulator verifies them, and they are ranked again by the compiled code. The fastest one is written. No GPU is used
-    and times are ESTIMATED, unless --measure is given. Batch sizes whose gain over the package's default is within the
-    noise keep the default. No server reads such files for NVFP4, MXFP4 and MXFP8 layers: with --db and without --out,
-    the best schedules of an expert's two products are stored instead, for calls of autosched.matmul.
+    The time model ranks the search space of vLLM's own tuner. Triton compiles the best candidates for the device, and
+    the emulator verifies them. The candidates are ranked again by their compiled code, and the fastest is written. No
+    GPU is used and times are ESTIMATED, unless --measure is given. A batch size keeps the package's default if the gain
+    is within the noise. For NVFP4, MXFP4 and MXFP8 layers no server reads such files. With --db and without --out, the
+    best schedules of an expert's two products are stored instead, for calls of autosched.matmul.
     """
     if not out and db is None:
         raise InputError("tune --moe needs --out: autosched tune --moe config.json --device h200 --out configs")
@@ -90,7 +93,8 @@ def tune_moe(
             products = files.expert_products(Path(moe), rows=sizes, ranks=ranks, dtype=dtype)
         if not products:
             raise InputError(
-                "tune --moe needs --out for this type of layer, whose tiles are read from a file: add --out configs"
+                "tune --moe needs --out for this type of layer, because servers read its tiles from a file: add "
+                "--out configs"
             )
         backend = "cuda" if measure else "estimate"
         return expert_products.tune_layer(products, row, db, trials=candidates, backend=backend, json=json)
@@ -144,7 +148,9 @@ def _show(tuned: TunedConfigs) -> None:
     counts = Counted(entry["word"] for entry in document["entries"])
     unchanged = counts["default"] + counts["noise"]
     if unchanged:
-        console.print(f"{unchanged} of {len(document['entries'])} batch sizes keep the default: no gain beyond noise")
+        console.print(
+            f"{unchanged} of {len(document['entries'])} batch sizes keep the default: no gain above the noise"
+        )
 
 
 def _time(seconds: float | None) -> str:

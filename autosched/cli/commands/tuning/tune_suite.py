@@ -1,8 +1,8 @@
 """``autosched tune --suite FILE``: tune many problems under one budget.
 
 ``--json``: ``suite``, ``database``, ``trials``, ``seconds``, ``out_of_time``, ``interrupted``, ``stopped`` (a reason,
-or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` of this run, ``worth`` of its
-warm start, or "", and ``best``: null, or a trial as in ``autosched best --json``.
+or ""), and ``problems``, in the order of the file: ``problem``, ``weight``, ``trials`` (of this run), ``worth`` (gain
+from the warm start as text, or "") and ``best`` (null, or a trial as in ``autosched best --json``).
 """
 
 import math
@@ -57,7 +57,8 @@ def tune_suite(
         str | None, typer.Option("--suite", metavar="FILE", help="TOML file with a table [[problem]] for each problem.")
     ] = None,
     calls: Annotated[
-        str | None, typer.Option("--from", metavar="LOG", help="Log of a program's calls: see below.")
+        str | None,
+        typer.Option("--from", metavar="LOG", help="Log of a program's calls; the formats are listed below."),
     ] = None,
     rows: RowsOption = None,
     db: Annotated[
@@ -75,7 +76,7 @@ def tune_suite(
             "--effort",
             parser=one_of(tuple(EFFORTS)),
             metavar="|".join(EFFORTS),
-            help="Preset for --trials: see below.",
+            help="Preset for --trials, described below.",
         ),
     ] = None,
     search: SearchControls,
@@ -96,11 +97,12 @@ def tune_suite(
 ) -> int:
     """Tune many problems, such as the layers of a model, under one budget.
 
-    Every [[problem]] of the file has an operator, its fields, and an optional weight: how often it is computed. Each
-    round of trials goes to the problems with the largest expected saving. --from reads problems and their counts from a
-    log of a program's calls: the CSV of AUTOSCHED_CALL_LOG or TunableOp, or FlashInfer's trace folder. --effort model
-    tries the time model's first choice of each problem; quick tries 16 schedules per problem on average, full 128. With
-    --budget alone the number of trials is unlimited. Exit status 1 if some problem has no working schedule.
+    Every [[problem]] of the file has an operator, the operator's fields, and an optional weight: how often the problem
+    is computed. Each round of trials goes to the problems with the largest expected saving. --from reads problems and
+    their counts from a log of a program's calls: the CSV of AUTOSCHED_CALL_LOG or TunableOp, or FlashInfer's trace
+    folder. --effort model tries the time model's first choice of each problem; quick tries 16 schedules per problem on
+    average, full 128. With --budget but neither --trials nor --effort, the number of trials is unlimited. Exit status 1
+    if any problem has no working schedule.
     """
     if db is None:
         raise InputError("tune --suite needs --db: autosched tune --suite layers.toml --db best.db")
@@ -198,7 +200,7 @@ def _seconds(budget: str) -> float:
 
 
 def _recorded(calls: str, chip: "Device", rows: Sequence[int], db: str) -> "tuple[SuiteMember, ...]":
-    """Return the supported problems of a log, largest expected gain first."""
+    """Return the problems of a log that kernels support, largest expected gain first."""
     from autosched.suites.prior import with_headroom
     from autosched.worth.headroom import Estimator
 

@@ -1,4 +1,4 @@
-"""``autosched tune --triton FILE:FUNCTION``: search the configurations of a Triton kernel, without a GPU.
+"""``autosched tune --triton FILE:FUNCTION``: search a Triton kernel's configurations without a GPU.
 
 ``--json`` prints the same document as ``autosched tune``.
 """
@@ -48,7 +48,9 @@ SizeOption = Annotated[
 ParamOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--param", metavar="NAME=V,V", help="Values to try for a tl.constexpr parameter, num_warps and so on."
+        "--param",
+        metavar="NAME=V,V",
+        help="Values to try for a tl.constexpr parameter, or for an option such as num_warps.",
     ),
 ]
 RuleOption = Annotated[
@@ -72,7 +74,7 @@ def tune_triton(
         typer.Option(
             "--verification-size",
             metavar="NAME=N",
-            help="Sizes to verify on: small, and not multiples of the block sizes.",
+            help="Sizes for verification: choose small sizes that are no multiples of the block sizes.",
         ),
     ] = None,
     param: ParamOption = None,
@@ -111,12 +113,12 @@ def tune_triton(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Search for the fastest configuration of a Triton kernel, without the GPU that it is for.
+    """Search for the fastest configuration of a Triton kernel; no GPU is needed.
 
     Every configuration is compiled for the device, and its time is ESTIMATED by emulating its blocks. Each new best is
-    verified against the kernel's default configuration. --from reads the sizes that autosched.triton.recording
-    collected from Triton's autotuner while a program ran: each key of the autotuner gets --trials trials, and arguments
-    are matched by name. Exit status 1 if no configuration worked.
+    verified against the kernel's default configuration. --from reads sizes that autosched.triton.recording collected
+    while a program ran with Triton's autotuner. Each key of the autotuner gets --trials trials, and its sizes are
+    passed to the function of --args by name. Exit status 1 if no configuration worked.
     """
     if args is None or db is None:
         lacks = "--args FILE:FUNCTION" if args is None else "--db best.db"

@@ -1,8 +1,8 @@
 """``autosched verify --batch-invariant FILE``: check that a row has the same bits in every batch.
 
 ``--json`` adds ``file``, ``kernel``, ``batch`` (the name of the size), ``batch_invariant``, ``status``, ``reason``,
-``runs`` (of each its ``name``, ``status`` and ``reason``) and ``causes`` (``file``, ``line`` and ``text`` of the lines
-at which the order of sums may depend on the batch).
+``runs`` (each with ``name``, ``status`` and ``reason``) and ``causes``: the source lines at which the order of sums may
+depend on the batch (each with ``file``, ``line`` and ``text``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHAPE = re.compile(r"(?P<how>.*?\s)?(?P<dtype>\w+)\[(?P<shape>[^\]]+)\]")
 
 
 def batch_size(texts: Sequence[str]) -> tuple[str, int, int]:
-    """Return the name and the range of the batch of ``--size NAME=A..B``. Raises InputError."""
+    """Parse ``--size NAME=A..B``; return the name and the range of the batch size. Raises InputError."""
     match = re.fullmatch(r"([A-Za-z_]\w*)=(\d{1,9})\.\.(\d{1,9})", texts[0]) if len(texts) == 1 else None
     if match is None or not 0 < int(match[2]) < int(match[3]):
         raise InputError("--batch-invariant needs the sizes of the batch, --size NAME=A..B, such as --size rows=1..64")
@@ -48,7 +48,7 @@ def verify_kernel_in_batches(
     Args:
         user_file: The file and the kernel's name.
         program: CUDA source or PTX.
-        launch: Arguments of the launch, by the name of the batch's size.
+        launch: Arguments and shape of the launch, which may contain the name of the batch size.
         findings: Expected findings.
         effort: Depth and time limit.
         inputs: The range of the batch size.
@@ -122,12 +122,12 @@ def verify_kernel_in_batches(
 
 
 def answer(verdict: Verdict, file: str, batch: str, output: Output) -> ExitStatus:
-    """Print whether code is batch-invariant, and return the exit status.
+    """Print whether a kernel or function is batch-invariant, and return the exit status.
 
     Args:
         verdict: The verdict, with its runs and causes.
         file: File that was verified, with the name of its kernel or function.
-        batch: Name of the batch's size.
+        batch: Name of the batch size.
         output: Where to print the answer.
     """
     first = verdict.causes[0] if verdict.causes else None
@@ -182,7 +182,9 @@ def _number(flag: str, text: str, name: str, value: int) -> int:
     except ExpressionError as error:
         raise InputError(f'invalid {flag} "{shortened(text)}": {error}') from None
     if isinstance(size, bool) or not isinstance(size, int):
-        raise InputError(f'invalid {flag} "{shortened(text)}": with {name} = {value} it is {size}, not a whole number')
+        raise InputError(
+            f'invalid {flag} "{shortened(text)}": with {name} = {value} its value is {size}, not a whole number'
+        )
     return size
 
 

@@ -1,4 +1,4 @@
-"""Turn launches and their findings into cases of an answer."""
+"""Convert launches and their findings to the cases of a command's answer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from measurements.emulator import Finding, FindingKind
 
 
 def outcome_of_launch(status: str) -> Outcome:
-    """Return the outcome for a launch's status. Unsupported PTX is uncertain."""
+    """Return the outcome that corresponds to a launch's status. Unsupported PTX gives "uncertain"."""
     return "uncertain" if status == "compile_error" else outcome_of(status)
 
 
 def launch_case(
     name: str, status: str, findings: Sequence[Finding], reason: str = "", seconds: float = 0.0, *, notes: bool = False
 ) -> CheckedCase:
-    """Return the case of one launch.
+    """Return the case that describes one launch in the answer.
 
     Args:
         name: Name of the launch.
@@ -26,11 +26,11 @@ def launch_case(
         findings: Findings of the launch.
         reason: Explanation of the status.
         seconds: Duration of the emulation.
-        notes: Count a note as a failure.
+        notes: True to count a note as a failure.
     """
     counted = [
         f for f in findings if (f.is_fault or notes) and f.kind != FindingKind.TIMEOUT
-    ]  # a timeout shows neither success nor failure
+    ]  # a timeout is no fault: the launch's status makes the outcome uncertain
     outcome = "refused" if counted else outcome_of_launch(status)
     first = counted[0] if counted else None
     return CheckedCase(
@@ -45,6 +45,6 @@ def launch_case(
 
 
 def status_of(cases: Sequence[CheckedCase]) -> ExitStatus:
-    """Return the exit status of an answer with these cases."""
+    """Return the exit status that follows from the outcomes of all cases."""
     outcomes = [case.outcome for case in cases]
     return of_verdicts(*(outcomes.count(word) for word in ("accepted", "refused", "uncertain")))

@@ -1,9 +1,10 @@
-"""``autosched run PROGRAM`` and ``verify EXECUTABLE``: run a whole CUDA program without a GPU, each launch emulated.
+"""``autosched run PROGRAM`` and ``verify EXECUTABLE``: run a CUDA program without a GPU, with emulated launches.
 
 Findings are printed on stderr as they occur, since stdout belongs to the program. ``--json`` adds ``program``,
-``status`` (the program's own), ``reason`` (of the verdict), ``launches``, ``findings`` (``kind``, ``message``,
-``kernel``, ``launch``, ``shape``, ``file``, ``line``, ``instruction``, ``callers``), ``lacking`` (features that are not
-emulated), ``seconds`` and ``emulated_seconds``. With it, the program's own output goes to stderr.
+``status`` (exit status of the program), ``reason`` (of the verdict), ``launches``, ``findings`` (``kind``, ``message``,
+``kernel``, ``launch``, ``shape``, ``file``, ``line``, ``instruction``, ``callers``), ``lacking`` (features that the
+program needs and the emulator lacks), ``seconds`` and ``emulated_seconds``. With ``--json``, the program's stdout is
+redirected to stderr.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from autosched.verify.verdict import Verdict
 from measurements.emulator.executables import ExecutableRefused, ExecutableResult, LaunchFinding
 from measurements.files.text import harmless
 
-_MARK = "========="  # prefix of compute-sanitizer, so tools that parse its output also work here
+# the prefix that compute-sanitizer prints, so that tools that parse its output can parse these lines
+_MARK = "========="
 
 
 @grouped
@@ -52,8 +54,8 @@ def run(
 
     Each of its launches is emulated, and races, bounds and barriers are checked. Options go before the program.
 
-    Compile it with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed memory work;
-    times are those of this machine's CPU.
+    Compile it with nvcc -cudart shared -lineinfo. Copies, streams, events, symbols, textures and managed memory are
+    emulated. Times that the program measures are CPU times.
     """
     return verify_executable("run", program, effort, findings, executable, undefined, output)
 
@@ -133,7 +135,7 @@ def _stdout_as_stderr(redirected: bool) -> Iterator[None]:
 
 
 def _cases(result: ExecutableResult, verdict: Verdict, program: str, notes: bool) -> tuple[CheckedCase, ...]:
-    """Return a case for each counted finding and each missing feature; if there are none, one for all launches."""
+    """Return one case for each counted finding and missing feature, or else one case for all launches."""
     cases = [
         CheckedCase(
             name=f"{f.kind} in {f.kernel}" if f.kernel else f.kind,

@@ -31,7 +31,8 @@ def verify_file(
         str,
         typer.Argument(
             metavar="FILE[:NAME]",
-            help="CUDA source, PTX, a cubin or fat binary, an executable, a Python script, with --task a submission. "
+            help="CUDA source, PTX, a cubin or fat binary, an executable, a Python script, or (with --task) a "
+            "submission. "
             "NAME: one of its kernels, or a function of a script.",
         ),
     ],
@@ -54,15 +55,15 @@ def verify_file(
     Races, accesses out of bounds, uninitialised memory, wrong barriers and masks are reported with their source lines.
 
     CUDA source, PTX and binaries with PTX: one launch is emulated, described by -a, --grid and --block. Blocks run in
-    ascending and in random order; --order or --turns choose another. A kernel with a missing wait or a counter that is
-    not reset may still give correct results in these orders: --full tries more.
+    ascending and in random order; --order and --turns choose another order. A kernel with a missing wait or a counter
+    that is not reset may still give correct results in these orders. --full tries more orders.
 
-    An executable runs with its arguments, and each of its launches is emulated. With -a, --grid or --block, one launch
-    of a kernel in it is emulated instead. A Python script runs, and each Triton launch is emulated. A submission is
-    compared with its task. A tile program or a kernel file takes the options of 'autosched verify matmul --help', and
-    --size NAME=N.
+    An executable runs with the given arguments, and each of its launches is emulated. With -a, --grid or --block, one
+    launch of one of its kernels is emulated instead. A Python script runs, and each Triton launch is emulated. A
+    submission is compared with the reference of its task. A tile program or a kernel file takes the options of
+    'autosched verify matmul --help', and --size NAME=N.
 
-    A note is a violation of the PTX ISA that is harmless in practice.
+    A note is a finding about a violation of the PTX ISA that is harmless in practice.
     """
     if submission.task:
         from autosched.cli.commands.verification.submission import verify_submission

@@ -2,8 +2,8 @@
 
 ``--json`` adds ``file``, ``kernel``, ``order``, ``turns``, ``orders`` (the name of each run), ``not_run``,
 ``launches``, ``status``, ``reason``, ``printed``, ``findings``, ``suppressed`` (findings, each with its ``reason``),
-``differences`` (by argument, from --expect), ``shared_sites``, ``global_sites`` (as in ``measurements.emulator``) and
-``seconds``.
+``differences`` (from the arrays of --expect, by argument), ``shared_sites``, ``global_sites`` (as in
+``measurements.emulator``) and ``seconds``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def verify_launch(
     if effort.batch_invariant:
         return verify_kernel_in_batches(user_file, program, launch, findings, effort, inputs, output, options)
     if inputs.size:
-        raise InputError(f"--size of {user_file.kind} is for --batch-invariant: leave it out")
+        raise InputError(f"--size of {user_file.kind} needs --batch-invariant: add --batch-invariant, or omit --size")
     values, outputs = read_arguments(launch.argument or [], rng)
     symbols = dict(_assignment("--symbol", text, rng) for text in launch.symbol or [])
     expected = {
@@ -159,7 +159,7 @@ def _named(user_file: UserFile) -> str:
 
 
 def _program(user_file: UserFile, options: Sequence[str]) -> tuple[str, bool, tuple[str, ...]]:
-    """Return the text to emulate, whether it is CUDA source, and options for its compiler.
+    """Return the source or PTX to emulate, True if it is CUDA source, and options for the compiler.
 
     Raises:
         InputError: The file cannot be compiled, or contains no PTX.
@@ -177,7 +177,7 @@ def _program(user_file: UserFile, options: Sequence[str]) -> tuple[str, bool, tu
         assert ptx is not None, "the file is binary, not text"
         return ptx, False, ()
     options = [f"-I{file.parent}", *options, *(f"-I{folder}" for folder in include_folders(text))]
-    # so that findings name lines of the user's file
+    # findings then name lines of the user's file
     return f"#line 1 {dumps(file.name, ensure_ascii=False)}\n{text}", True, tuple(options)
 
 
@@ -193,7 +193,7 @@ def _sizes(flag: str, text: str) -> tuple[int, ...]:
 
 
 def _dependent(text: str, count: int) -> bool | tuple[int, ...]:
-    """Parse ``--dependent``: True for all arguments, or the positions of arguments that may still be written."""
+    """Parse ``--dependent``: return True for "all", or the positions of arguments that may still be written."""
     if text in ("", "all"):
         return text == "all"
     parts = [part.strip() for part in text.split(",")]
@@ -221,7 +221,7 @@ def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) 
     if result is None:
         return "there is nothing to compare"
     if result.size != reference.size:
-        return f"{reference.size} elements are expected, but it has {result.size}"
+        return f"{reference.size} elements are expected, but the array has {result.size}"
     bad = _differ(result.reshape(-1), reference.reshape(-1), tolerance)
     if not bad.any():
         return ""
@@ -232,7 +232,7 @@ def _difference(result: Any, reference: np.ndarray[Any, Any], tolerance: float) 
 
 
 def _differ(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any], tolerance: float) -> BoolArray:
-    """Return a mask of the elements that differ by more than a relative and absolute tolerance."""
+    """Return a mask of the elements whose difference exceeds the tolerance, which is both relative and absolute."""
     dtype, rounded_to = (SCALAR_DTYPES.get(canonical(array.dtype)) for array in (result, reference))
     if dtype is None or rounded_to is None:  # such as complex numbers
         with np.errstate(invalid="ignore", over="ignore"):

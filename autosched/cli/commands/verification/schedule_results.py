@@ -17,23 +17,23 @@ from measurements.emulator import SharedSite
 from search_spaces.operators.problem import Problem
 
 _LEGEND = (
-    "of tolerance: largest error of an element divided by its tolerance; up to 1 passes",
+    "of tolerance: largest ratio of an element's error to its tolerance; values up to 1 pass",
     "error: largest absolute error of an element",
-    "conflicts: shared-memory wavefronts over the minimum possible",
+    "conflicts: shared-memory wavefronts divided by their minimum",
     "sectors: 32-byte sectors per global-memory request of a warp",
 )
-_SHOWN_FAILURES = 5  # number of failures shown with their schedule below the table; --json prints all
+_SHOWN_FAILURES = 5  # maximum number of failures listed with their schedule below the table; --json prints all
 _WORDS: Mapping[Outcome, str] = {"accepted": "pass", "refused": "FAIL", "uncertain": "unverified"}
 
 
 def case(problem: Problem, number: int, v: Verdict, notes: bool = False) -> CheckedCase:
-    """Return the case of one schedule.
+    """Return the case that describes one schedule in the answer.
 
     Args:
         problem: Problem that the schedule computes.
         number: Number of the schedule within the problem, from 1.
         v: Verdict on the schedule.
-        notes: Count a note as a failure.
+        notes: True to count a note as a failure.
     """
     first = next((f for f in v.findings if f.is_fault or notes), None)
     noted = v.ok and first is not None
@@ -76,7 +76,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
         console.print(line, style="dim")
     if any(v.problem != problem for v in results):
         console.print(
-            "too large to emulate whole: each was reduced to a few tiles with the same remainders", style="dim"
+            "the problem is too large to emulate: schedules ran on a few tiles with the same remainders", style="dim"
         )
     missing: dict[str, list[int]] = {}
     for i, v in enumerate(results, 1):
@@ -97,7 +97,7 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
 
 
 def word(v: Verdict) -> str:
-    """Return how the table shows a verdict."""
+    """Return the table's word for a verdict: pass, FAIL or unverified."""
     return _WORDS[v.outcome]
 
 

@@ -6,12 +6,12 @@
 ``seconds``, and:
 
 - ``error_over_tolerance`` and ``max_abs_error``: null if the kernel did not finish
-- ``runs``: each kind of inputs with its result
+- ``runs``: the result for each kind of inputs
 - ``coverage`` (full verification only): runs at the true size, with many tiles, and at addresses beyond 2^32, or why
-  there are none
+such runs are missing
 - ``stored_verification`` (with --db): state of the stored verification before and after this run
 
-All times are those of the emulation, not of a kernel on a GPU.
+All times are times of the emulation, not of a kernel on a GPU.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # imported lazily, because most verifications use no database
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
-REQUESTED_RUN = "requested"  # name of the run that the launch options describe
+REQUESTED_RUN = "requested"  # name of the additional run in the order that --order and --turns choose
 
 
 @grouped
@@ -86,7 +86,8 @@ def verify(  # noqa: D103  (its docstring is assigned below)
             "--sample",
             parser=whole_number,
             metavar="N",
-            help=f"Schedules drawn from the space (default {DEFAULT_SAMPLE}), or the N fastest of --db (default all).",
+            help=f"Number of schedules sampled from the space (default {DEFAULT_SAMPLE}), or fastest ones of --db "
+            "(default all).",
         ),
     ] = None,
     seed: Annotated[
@@ -146,7 +147,7 @@ def verify(  # noqa: D103  (its docstring is assigned below)
         work = _sampled(problem_from(operator, values), where, template, sample or DEFAULT_SAMPLE, seed)
     else:
         work = _of_database(db, operator, maybe_problem(operator, values), where, sample)
-    check_ready()  # raises an error before anything is printed if this machine cannot emulate
+    check_ready()  # if this machine cannot emulate, this raises an error before anything is printed
     started = time.monotonic()
     console = stdout_console()
     interrupted = False
@@ -166,7 +167,8 @@ def verify(  # noqa: D103  (its docstring is assigned below)
                         console.print(line)
     except KeyboardInterrupt:
         interrupted = True
-    interrupted = interrupted and len(work.results) < work.num_requested  # Ctrl-C may arrive after the last result
+    # Ctrl-C may arrive after the last result: the run is then complete
+    interrupted = interrupted and len(work.results) < work.num_requested
     seconds = time.monotonic() - started
     if not work.jobs:
         say(f"{without_password(str(db))} has no such schedule for {where.name}: tune first, or leave out --db")
@@ -184,16 +186,16 @@ def verify(  # noqa: D103  (its docstring is assigned below)
 verify.__doc__ = f"""Verify that code is correct, without a GPU.
 
 Each schedule is emulated, and every element is compared with a float64 reference within the problem's error bound.
-Inputs are random, and also NaN, infinities, ties, huge values and other special cases. Your own kernels run on several
-draws of the inputs that their file describes. Races, accesses out of bounds and bank conflicts are found too. A problem
-too large to emulate is reduced to a few tiles with the same remainders, or to the size in [proxy] of a kernel file.
---order, --turns, --launches and --perturb add runs on random inputs. {DEVICE_NOTE}
+Inputs are random numbers, and also NaN, infinities, ties, huge values and other special cases. Your own kernels run on
+several random inputs that fit the description in their file. Races, accesses out of bounds and bank conflicts are
+reported, too. A problem too large to emulate is reduced to a few tiles with the same remainders, or to the size in
+[proxy] of a kernel file. --order, --turns, --launches and --perturb add runs on random inputs. {DEVICE_NOTE}
 """
 
 
 @dataclass
 class _Work:
-    """Candidates of one command by problem, and the results of those emulated so far."""
+    """Candidates of one command by problem, and the results of the candidates emulated so far."""
 
     jobs: Sequence[tuple[Problem, Sequence[Schedule]]]
     origin: str
@@ -216,7 +218,7 @@ class _Work:
         return self.done[-1][1]
 
     def keep_verifications(self, problem: Problem) -> None:
-        """Store the verifications of a database's schedules."""
+        """Store the new verifications of the current problem if its schedules come from a database."""
         if self.store is not None:
             from autosched.cli.options.stored_verifications import keep_verification
 
@@ -240,11 +242,11 @@ class _Work:
         passed = f"all {total} pass" if total else "nothing was verified"
         failures = (f"{counts[kind]} of {total} {kind}" for kind in ("FAIL", "unverified") if counts[kind])
         verdict = ", ".join(failures) or passed
-        stopped = f"stopped before all {self.num_requested} were verified: " if interrupted else ""
+        stopped = f"stopped before all {self.num_requested} schedules were verified: " if interrupted else ""
         return f"{stopped}{verdict}, in {formatting.duration(seconds)}"
 
     def summary(self, operator: str, seconds: float, interrupted: bool, notes: bool = False) -> Summary:
-        """Return the summary of all emulated candidates. ``notes``: count a note as a failure."""
+        """Return the summary of all emulated candidates. If ``notes`` is True, a note counts as a failure."""
         cases = tuple(case(problem, k, v, notes) for problem, results in self.done for k, v in enumerate(results, 1))
         status = ExitStatus.STOPPED if interrupted else status_of(cases)
         return Summary("verify", "schedules", operator, status, self.conclusion(seconds, interrupted), cases, seconds)
@@ -274,7 +276,7 @@ class _Work:
 
 
 def _given(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
-    """Return the schedule of a file. Does not count the space."""
+    """Return the work on the single schedule of a file. The space is not counted, which would be slow."""
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedule = schedule_file.read(file, {t.name: t.space(problem, device).parameters for t in usable})
@@ -284,7 +286,7 @@ def _given(problem: Problem, device: Device, template: Sequence[str] | None, fil
 
 
 def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, count: int, seed: int) -> _Work:
-    """Return schedules drawn from the space of ``problem``."""
+    """Return the work on random schedules from the space of ``problem``."""
     with bad_input():
         usable = templates_for(problem, device, template or None)
     schedules = usable.space(problem, device).sample(count, seed)
@@ -296,7 +298,7 @@ def _sampled(problem: Problem, device: Device, template: Sequence[str] | None, c
 
 
 def _of_database(db: str, operator: Operator, problem: Problem | None, device: Device, most: int | None) -> _Work:
-    """Return a database's schedules of ``problem``, or of every problem of ``operator``."""
+    """Return the work on a database's schedules of ``problem``, or of every problem of ``operator``."""
     from measurements.store.store import Store  # lazy: imports sqlalchemy
 
     store = Store.open(db, create=False)
@@ -309,7 +311,7 @@ def _of_database(db: str, operator: Operator, problem: Problem | None, device: D
 def _stored(
     store: Store, operator: Operator, problem: Problem | None, device: Device, most: int | None
 ) -> list[tuple[Problem, list[Trial]]]:
-    """Return the working stored schedules by problem, without duplicates, fastest first within each provenance."""
+    """Return each problem's stored trials with a time, one per schedule, fastest first within each provenance."""
     from autosched.cli.options.stored import refuse_unusable
     from measurements.trials.measurement import Status
 

@@ -4,8 +4,8 @@
 unverified), ``reasons``, ``cheats`` (no_launch, output_not_written, zeros, inputs_changed, input_returned, kept_output,
 constant_output, work_left_to_torch),
 ``cases`` (each ``name``, ``launches``, ``relative_error``, ``tolerance``, ``task_accepts``, ``findings``,
-``torch_operators``), ``runs`` (the status of each, by its name), ``network`` ("none", or why the process had network
-access), ``submission``, ``task``, ``device``.
+``torch_operators``), ``runs`` (maps the name of each run to its status), ``network`` ("none", or why the process had
+network access), ``submission``, ``task``, ``device``.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def judge(
     inputs: Inputs,
     output: Output,
 ) -> int:
-    """Judge a submission for a task (verify --task).
+    """Judge a submitted Triton kernel for a task (same as verify --task).
 
-    It runs in its own process without network access. Outputs are compared with the task's reference in float64, and
-    launches are verified in the emulator. The process is not a sandbox: run third-party code in a container or a
-    virtual machine.
+    The submission runs in its own process without network access. Its outputs are compared with the task's reference in
+    float64, and its launches are verified in the emulator. The process is not a sandbox: run third-party code in a
+    container or a virtual machine.
     """
     if not task.task:
         raise InputError("judge needs --task: autosched judge submission.py --task task.yml")
@@ -139,7 +139,7 @@ def verify_submission(
 
 
 def _cases(verdict: SubmissionResult, submission: str) -> tuple[CheckedCase, ...]:
-    """Return a case for each case of the task, or one for the submission if these do not explain its verdict."""
+    """Return one result for each of the task's cases, or one for the submission if those do not explain the verdict."""
     overall = verdict.verdict.outcome
     cases = [_case(result, submission) for result in verdict.cases]
     if overall == "accepted" or any(case.outcome == overall for case in cases):

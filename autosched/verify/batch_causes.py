@@ -1,7 +1,7 @@
-"""Source lines at which the order of sums of compiled code may depend on the batch.
+"""Source lines of compiled code at which the order of floating-point sums may depend on the batch size.
 
-It finds two kinds in PTX: floating-point atomics, which add in the order in which blocks run, and branches whose
-condition depends on a parameter that the batch changes, or on the number of blocks.
+Two kinds of PTX instructions are found. Floating-point atomics add in the order in which blocks run. Branches are
+reported if their condition depends on the number of blocks, or on a parameter that differs between batches.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _STORES = (
     "membar",
     "fence",
     "cp",
-)  # opcodes without a destination register
+)  # opcodes whose first operand is not a destination register
 
 
 class BatchSources(NamedTuple):
-    """Values that differ between two launches.
+    """Values that differ between the launches of two batches.
 
     Attributes:
         parameters: Names of the kernel parameters that differ, by position.
@@ -58,7 +58,7 @@ class BatchSources(NamedTuple):
 
 
 def atomic_sums(ptx: str, kernel: str = "") -> list[Cause]:
-    """Return the lines of floating-point atomic additions in a kernel and its device functions, each once."""
+    """Return the source lines of floating-point atomic additions in a kernel and its device functions."""
     module = parse(ptx)
     causes = []
     for function in module.functions.values():
@@ -77,7 +77,9 @@ def _kernel(module: Module, name: str) -> Function:
 
 
 def batch_branches(ptx: str, kernel: str, sources: BatchSources) -> list[Cause]:
-    """Return the lines of branches that depend on the batch, each once. Loops come first, since they often accumulate.
+    """Return the source lines of branches that depend on the batch, without duplicates.
+
+    Loops come first, because loops often accumulate.
 
     Args:
         ptx: Text of the module.

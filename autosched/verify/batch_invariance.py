@@ -1,4 +1,4 @@
-"""Verify that a schedule gives a row the same bits in every batch (``batch_plan.py`` has the runs)."""
+"""Verify that a schedule computes each row with the same bits in every batch (``batch_plan.py`` plans the runs)."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class ScheduleInBatches:
 
     @property
     def repeatable(self) -> bool:
-        """True unless the kernel computes in place."""
+        """True if a second launch computes the same result, that is, if the kernel does not compute in place."""
         return not any(operand.role == "inout" for operand in self.problem.operands())
 
     def why_not(self, positions: Sequence[int]) -> str:
-        """Return the reason why the schedule cannot compute a batch of these rows; "" if it can."""
+        """Return the reason why the schedule cannot compute a batch of these rows, or "" if it can."""
         try:
             self.template.config(self._of_batch(positions), self.schedule, self.device)
         except ValueError as error:
-            return f"the schedule does not compute it: {error}"
+            return f"the schedule cannot compute this batch: {error}"
         return ""
 
     def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
@@ -85,18 +85,18 @@ def verify_batch(
     device: Device,
     settings: VerifySettings | None = None,
 ) -> Verdict:
-    """Verify that one schedule gives a row the same bits in every batch.
+    """Verify that one schedule computes each row with the same bits in every batch.
 
     Args:
         template: Generates the kernels.
-        problem: Problem to compute; of a large one, a smaller version is emulated.
+        problem: Problem to compute. If it is large, a smaller version of it is emulated.
         schedule: Schedule to verify.
-        device: GPU that kernels are generated for; it need not be present.
-        settings: Depth, seed and limits; the budget does not apply. Default: a quick verification.
+        device: GPU that kernels are generated for. It need not be installed.
+        settings: Depth, seed and limits of the verification; its time budget is ignored. Default: a quick verification.
 
     Returns:
-        The verdict: "ok", "bits_differ" with the first difference, "unsupported" for a problem without a batch, or the
-        status of a run that failed.
+        The verdict. Its status is "ok", "bits_differ" (with the first difference), "unsupported" (for a problem without
+        a batch size), or the status of a run that failed.
 
     Raises:
         HostFailure: This machine cannot run the emulator.
@@ -112,7 +112,8 @@ def verify_batch(
     order = sum_order(template, problem, schedule, device)
     plan = BatchPlan.of(rows.size, full=settings.depth == "full", seed=settings.seed)
     planned = plan.runs(ScheduleInBatches(template, small, schedule, device, settings, rows))
-    runs = list(until_failure(results(make_runs(planned))))  # no verdict without all of them
+    # the verdict needs every run, so the time budget is dropped
+    runs = list(until_failure(results(make_runs(planned))))
     last = runs[-1]
     status, reason = last.status, last.reason
     if status == "ok" and order is not None and order.batch_dependent:

@@ -1,4 +1,4 @@
-"""Verify that any CUDA or PTX kernel gives a row the same bits in every batch, from a description of its launch."""
+"""Verify that a CUDA or PTX kernel, described by its launch, computes each row with the same bits in every batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autosched.verify.verdict import BITS_DIFFER, Cause, Verdict
 from measurements.emulator import Order
 from search_spaces.arrays import Array
 
-Options = Callable[[int], EmulatedLaunchOptions]  # function of the number of rows in the batch
+Options = Callable[[int], EmulatedLaunchOptions]  # computes an argument from the number of rows in the batch
 
 
 @dataclass(eq=False)
@@ -28,10 +28,10 @@ class KernelInBatches:
 
     Attributes:
         program: CUDA source or PTX.
-        rows: Rows of the first batch; its arrays are named by their positions, "argument 0".
-        arguments: Arguments of the first batch: arrays, numbers, None, or a function of the number of rows.
-        options: Options of the launch of a batch: grid, block, outputs.
-        sources: Parameters that the batch changes, and whether it changes the grid.
+        rows: Rows of the first batch. Arrays are named by their positions, for example "argument 0".
+        arguments: Arguments of the first batch. Each is an array, a number, None, or a function of the number of rows.
+        options: Options for launching a batch: grid, block, outputs.
+        sources: Parameters whose values depend on the batch, and whether the grid depends on it.
     """
 
     program: str
@@ -43,11 +43,11 @@ class KernelInBatches:
 
     @property
     def repeatable(self) -> bool:
-        """True unless the kernel has modified an array that it does not fill, such as one that it adds to."""
+        """True unless the kernel has modified an array not declared as an output, such as one that it adds to."""
         return not self._accumulates
 
     def why_not(self, positions: Sequence[int]) -> str:
-        """Return "": the description holds for every batch."""
+        """Return "", because the description of the launch applies to every batch."""
         return ""
 
     def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
@@ -79,7 +79,7 @@ class KernelInBatches:
         ]
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
-        """Return the source lines at which the order may depend on what the failed run changed."""
+        """Return the source lines at which the order of sums may depend on the batch, as changed by the failed run."""
         text, entry, broken = ptx_of(self.program, self.options(self.rows.size))
         if broken is not None:
             return ()
@@ -99,7 +99,8 @@ def verify_kernel(subject: KernelInBatches, plan: BatchPlan) -> Verdict:
         plan: Batches, positions and orders.
 
     Returns:
-        The verdict: "ok", "bits_differ" with the first difference and its causes, or the status of a run that failed.
+        The verdict. Its status is "ok", "bits_differ" (with the first difference and its causes), or the status of a
+        run that failed.
 
     Raises:
         HostFailure: This machine cannot run the emulator.

@@ -1,7 +1,7 @@
-"""Plan of the runs that show that a row has the same bits in every batch.
+"""Plan of the runs that verify that each row has the same bits in every batch.
 
-A subject is launched on the same rows in batches of several sizes, at other positions, twice on the same memory, and
-with blocks in other orders. Every run must give each row the bits of the first one.
+The code under test computes the same rows in batches of several sizes, at other positions in the batch, in two launches
+on the same memory, and with blocks in other orders. Every run must produce the same bits for a row as the first run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Launched(NamedTuple):
     """One launch of a subject.
 
     Attributes:
-        run: Its run, whose status is that of the emulation.
+        run: The run of the launch. Its status is the status of the emulation.
         outputs: Output arrays, by name.
     """
 
@@ -39,7 +39,7 @@ class Launched(NamedTuple):
 
 
 class BatchSubject(Protocol):
-    """Code that computes the rows of a batch."""
+    """Code under test, which computes the rows of a batch."""
 
     @property
     def rows(self) -> BatchRows:
@@ -47,17 +47,17 @@ class BatchSubject(Protocol):
 
     @property
     def repeatable(self) -> bool:
-        """True if a second launch on the same memory computes the same."""
+        """True if a second launch on the same memory computes the same results."""
 
     def why_not(self, positions: Sequence[int]) -> str:
-        """Return the reason why a batch cannot be launched, in one line; "" if it can."""
+        """Return the reason in one line why a batch of these rows cannot be launched, or "" if it can."""
 
     def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
-        """Launch a batch of some rows of the first batch.
+        """Launch a batch that consists of some rows of the first batch.
 
         Args:
             name: Name of the run.
-            positions: Indices of these rows in the first batch, in the order of the new one.
+            positions: Indices of these rows in the first batch, in the order of the new batch.
             order: Order of blocks and threads.
             launches: Number of back-to-back launches on the same memory.
         """
@@ -83,7 +83,7 @@ class BatchPlan:
 
         Args:
             rows: Rows of the first batch.
-            full: If True, more sizes, positions and orders.
+            full: If True, plan more sizes, positions and orders.
             seed: Seed of the orders.
             least: Minimum number of rows of a batch.
             most: Maximum number of rows of a batch. Default: a few more than twice ``rows``.
@@ -99,7 +99,7 @@ class BatchPlan:
         return cls(tuple(s for s in able if s != rows), tuple(moved), orders if full else orders[:1])
 
     def runs(self, subject: BatchSubject) -> Iterator[PlannedRun]:
-        """Yield the named runs of a subject; each is compared with the first one."""
+        """Yield the named runs of a subject. Each later run is compared with the first one."""
         rows = subject.rows
         every = list(range(rows.size))
         outputs: dict[str, Array] = {}
@@ -114,7 +114,8 @@ class BatchPlan:
                 launched = subject.launch(name, positions, order, launches)
                 if launched.run.status != "ok":
                     break
-                shared = len(positions) == rows.size  # a sum over all rows changes with the set of rows
+                # skipped: an output summed over all rows depends on the set of rows
+                shared = len(positions) == rows.size
                 expected = {
                     n: a for n, a in rows.take(outputs, positions).items() if shared or rows.axes[n] is not None
                 }
@@ -142,6 +143,6 @@ class BatchPlan:
 
 
 def _windows(size: int, rows: int) -> list[list[int]]:
-    """Return several batches of ``size`` with different rows of the first batch: one row may agree by chance."""
+    """Return several batches of ``size`` different rows of the first batch, since one row may agree by chance."""
     count = max(1, min(WINDOWS, rows // size))
     return [[(start * rows // count + i) % rows for i in range(size)] for start in range(count)]

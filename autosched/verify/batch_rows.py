@@ -1,4 +1,4 @@
-"""Rows of a batch: where they lie in arrays, and how they are moved and compared bit by bit."""
+"""Rows of a batch: find them in arrays, move them, and compare them bit by bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BatchRows:
     """Axes of the rows of a batch.
 
     Attributes:
-        name: Name of the size along which rows are batched.
+        name: Name of the problem's batch size.
         size: Number of rows.
         axes: Axis of the rows in each array, by name; None for an array that all rows share.
         load: Converts the stored values of an array to float64, by name.
@@ -34,13 +34,13 @@ class BatchRows:
 
     @classmethod
     def of(cls, problem: Problem) -> BatchRows:
-        """Find the axes of the rows by comparing shapes with those of a problem with one row more, or one less.
+        """Find the axes of the rows by comparing array shapes with those of the problem with one row more or less.
 
         Raises:
             NoBatch: The problem has no batch size, or an array has a different number of rows.
         """
         if not problem.batch_sizes:
-            raise NoBatch(f"{problem.operator} has no size along which rows are batched")
+            raise NoBatch(f"{problem.operator} has no batch size")
         name = next(iter(problem.batch_sizes))
         size: int = getattr(problem, name)
         other = _neighbour(problem, size)
@@ -53,13 +53,13 @@ class BatchRows:
             ]
             if len(changed) > 1 or (changed and operand.shape[changed[0]] != size):
                 raise NoBatch(
-                    f"{operand.name} of shape {operand.shape} does not have one line for each of {name} = {size}"
+                    f"{operand.name} of shape {operand.shape} does not have one row for each of {name} = {size}"
                 )
             axes[operand.name] = changed[0] if changed else None
         return cls(name, size, axes, {o.name: o.dtype.load for o in problem.operands()})
 
     def take(self, arrays: Mapping[str, Array], rows: Sequence[int]) -> dict[str, Array]:
-        """Return arrays with these rows, in this order; arrays that all rows share are unchanged."""
+        """Return the arrays with only these rows, in this order. Arrays that all rows share are unchanged."""
         return {name: self._take(name, array, rows) for name, array in arrays.items() if name in self.axes}
 
     def _take(self, name: str, array: Array, rows: Sequence[int]) -> Array:
@@ -67,7 +67,7 @@ class BatchRows:
         return array if axis is None else np.ascontiguousarray(np.take(array, rows, axis=axis))
 
     def difference(self, outputs: Mapping[str, Array], expected: Mapping[str, Array]) -> str:
-        """Describe the first element of the outputs whose bits differ from those expected; "" if there is none.
+        """Describe the first output element whose bits differ from the expected bits, or return "" if none differs.
 
         NaN equals NaN. Both arguments have the same rows in the same order.
         """
@@ -90,7 +90,7 @@ class BatchRows:
 
 
 def _neighbour(problem: Problem, size: int) -> Problem:
-    """Return the problem with one row more, or one less if it already has the maximum."""
+    """Return the problem with one row more, or with one row less if it already has the maximum number of rows."""
     try:
         return problem.of_batch(size + 1)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Choice of the blocks that run if the whole launch would take too long."""
+"""Choose the blocks of a grid to emulate if emulating all of them would take too long."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from measurements.emulator import Emulation
 
-_PROBED = 8  # blocks timed to estimate the whole launch
+_PROBED = 8  # number of blocks timed to estimate the duration of all blocks
 
 
 class SampleLimits(NamedTuple):
-    """Limits of a run of some blocks.
+    """Limits that decide how many blocks of a launch are emulated.
 
     Attributes:
-        whole_seconds: Longest launch that runs whole, in CPU seconds.
+        whole_seconds: All blocks run if they take at most this many CPU seconds.
         seconds: Time limit for the blocks of one run, in CPU seconds.
         fewest: Minimum number of blocks, regardless of time.
         most: Maximum number of blocks.
@@ -29,14 +29,14 @@ class SampleLimits(NamedTuple):
     most: int
 
     def blocks(self, total: int, seconds_of_block: float) -> int | None:
-        """Return the number of blocks to run; None for all.
+        """Return the number of blocks to run, or None to run all blocks.
 
         Args:
-            total: Blocks of the grid.
+            total: Number of blocks in the grid.
             seconds_of_block: Duration of one block in CPU seconds.
 
         Returns:
-            The number, or None.
+            The number of blocks, or None.
         """
         if seconds_of_block * total <= self.whole_seconds:
             return None
@@ -44,14 +44,14 @@ class SampleLimits(NamedTuple):
 
 
 def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> float | None:
-    """Return the approximate duration of one block, without the overhead of a launch.
+    """Return the approximate time to emulate one block, without the overhead of a launch.
 
     Args:
         run: Emulates some blocks of the grid.
         total: Blocks of the grid.
 
     Returns:
-        CPU seconds, or None if blocks cannot be emulated alone.
+        CPU seconds, or None if single blocks cannot be emulated.
     """
     first = (total - 1) // 2 // _PROBED * _PROBED
     one = run((first,))
@@ -69,16 +69,16 @@ def seconds_of_block(run: Callable[[Sequence[int]], Emulation], total: int) -> f
 def chosen_blocks(grid: Sequence[int], most: int, seed: int) -> tuple[int, ...]:
     """Return the blocks to run.
 
-    They are the first and the last block, the last ones along each axis, one inside, some at powers of two from the
-    ends, and random ones.
+    These are the first and the last block, the last blocks along each axis, a block in the middle, random blocks, and
+    blocks at a distance of a power of two from the first or the last.
 
     Args:
         grid: Blocks along each axis.
-        most: Maximum number of blocks; a smaller grid is returned whole.
+        most: Maximum number of blocks. All blocks of a smaller grid are returned.
         seed: Seed of the random blocks.
 
     Returns:
-        Numbers of blocks in the grid.
+        Linear indices of blocks in the grid.
     """
     total = math.prod(grid)
     if total <= most:

@@ -1,10 +1,10 @@
-"""Verify some blocks of a user's kernel whose launch is too large to be emulated whole.
+"""Verify a sample of the blocks of a user's kernel if emulating all blocks would take too long.
 
 The blocks run at the true size, on the problem's own inputs. Their outputs are compared with the reference.
 
-This also works for sources with fixed sizes, for which there is no smaller problem. It requires a reference function
-and independent blocks: if blocks add to the same element atomically, or wait for each other, the launch is emulated
-whole.
+This also works for sources with fixed sizes, for which no smaller problem exists. The problem needs a reference
+function, and the blocks must be independent. If blocks add to the same element atomically, or wait for each other, all
+blocks are emulated.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from search_spaces.arrays import FloatArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM
 
-WHOLE_SECONDS = 10.0  # CPU seconds up to which a launch is emulated whole
+WHOLE_SECONDS = 10.0  # CPU seconds; if all blocks take no longer, all are emulated
 MOST_BYTES = 2**31  # maximum size of the inputs, which are stored in one file
-_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # smaller launches are emulated whole without timing a block first
+_SMALL_BYTES, _SMALL_THREADS = 2**22, 2**17  # all blocks of smaller launches are emulated, without timing a block first
 _SECONDS = {"quick": 4.0, "full": 20.0}  # CPU seconds for the blocks of one run
 _MOST, _FEWEST = 48, 4  # maximum and minimum number of blocks in a run
 _SEARCH_SECONDS = {"quick": 10.0, "full": 60.0}  # CPU seconds to search for blocks that write more elements
 _SEARCH_ELEMENTS, _SEARCH_BLOCKS = (
     2**24,
     2**22,
-)  # elements of a batch of the search, and blocks of a launch that can be searched
-_ATOMICS = ("atom", "red")  # atomics, by which blocks depend on each other
+)  # maximum elements written per batch of the search, and maximum blocks of a launch to search
+_ATOMICS = ("atom", "red")  # opcodes of atomics, whose use means that blocks may depend on each other
 _ENDS = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 
 
 def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: VerifySettings) -> BlocksAlone | None:
-    """Return the runs of some blocks that replace those of the whole launch.
+    """Return the runs of some blocks, which replace runs of the whole launch.
 
     Args:
         problem: Problem that the kernel computes.
@@ -59,7 +59,7 @@ def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: Veri
         settings: Depth, seed and limits.
 
     Returns:
-        The runs; None if the launch can be emulated whole, or if blocks cannot be verified alone.
+        The runs. None if all blocks can be emulated, or if some blocks cannot be verified without the others.
 
     Raises:
         HostFailure: This machine cannot run the emulator.
@@ -84,7 +84,7 @@ def blocks_alone(problem: KernelProblem, kernel: GeneratedKernel, settings: Veri
 
 @dataclass
 class BlocksAlone:
-    """Runs of some blocks, one run for each order. Every run includes the blocks at the edges; the others vary.
+    """Runs of some blocks, one run for each order. Every run includes the blocks at the edges of the grid.
 
     Attributes:
         problem: Problem that the kernel computes.
@@ -101,7 +101,7 @@ class BlocksAlone:
     conclusive: bool = True
 
     def planned(self) -> Iterator[PlannedRun]:
-        """Yield the runs while they are conclusive."""
+        """Yield the runs until one is inconclusive."""
         seed = self.settings.seed
         for i, order in enumerate(all_orders(seed) if self.settings.depth == "full" else quick_orders(seed)):
             if self.conclusive:
@@ -152,7 +152,7 @@ def _cached_reference(problem: KernelProblem, seed: int) -> tuple[dict[str, Floa
 
 @dataclass(frozen=True)
 class ReferenceOfBlocks:
-    """The oracle of some blocks: the problem's reference at the elements that they wrote.
+    """Oracle that compares the elements written by some blocks with the problem's reference.
 
     Attributes:
         problem: Provides the reference and the tolerances.
@@ -176,7 +176,7 @@ class ReferenceOfBlocks:
         wrong = _missing_of_all(self.problem, self.kernel, elements, self.blocks, self.settings)
         if wrong is None:
             return Comparison(
-                None, "no time to find out whether the blocks together write the whole output", status=UNVERIFIED
+                None, "too little time to find out whether all blocks together write the output", status=UNVERIFIED
             )
         worst, error = 0.0, 0.0
         for output in (o for o in self.kernel.operands if o.role in ("output", "inout")):
@@ -194,19 +194,21 @@ class ReferenceOfBlocks:
             )
             if not comparison.ok and not wrong:
                 at = [int(i) for i in np.unravel_index(int(written.positions[0]), output.shape)]
-                wrong = f"in the elements that the blocks wrote, the first at {output.name}{at}: {comparison.reason}"
+                wrong = (
+                    f"in the elements written by the emulated blocks, from {output.name}{at} on: {comparison.reason}"
+                )
         return Comparison(worst, wrong, error)
 
 
 def _most_written(kernel: GeneratedKernel, written: Mapping[str, WrittenElements]) -> dict[str, int]:
-    """Return, for each output that must be written, the maximum number of elements written by a block."""
+    """Return, for each output that must be written, the maximum number of elements that one block wrote."""
     outputs = [o.name for o in kernel.operands if o.role == "output"]
     counts = {name: np.unique(written[name].blocks, return_counts=True)[1] for name in outputs}
     return {name: int(of_blocks.max(initial=0)) for name, of_blocks in counts.items()}
 
 
 def _missing(kernel: GeneratedKernel, most: Mapping[str, int]) -> str:
-    """Return a reason if blocks that write at most ``most`` elements each cannot cover an output, or ""."""
+    """Return a reason if the grid cannot fill an output with at most ``most`` elements from each block, or ""."""
     grid = math.prod(kernel.grid)
     for output in (o for o in kernel.operands if o.name in most):
         if most[output.name] * grid < output.size:
@@ -224,9 +226,10 @@ def _missing_of_all(
     blocks: Sequence[int],
     settings: VerifySettings,
 ) -> str | None:
-    """Return the reason of ``_missing`` for the whole grid; None if there is no time to find it.
+    """Return a reason if the blocks of the grid cannot fill an output, "" if they can, None if time ran out.
 
-    Blocks may write different numbers of elements. Other blocks run until one writes enough, or all blocks have run.
+    Blocks may write different numbers of elements. So further blocks run until one writes enough elements, or until all
+    blocks have run.
     """
     most, grid = _most_written(kernel, written), math.prod(kernel.grid)
     if not _missing(kernel, most):
@@ -249,6 +252,6 @@ def _missing_of_all(
 
 
 def _waits_or_adds(emulation: Emulation) -> bool:
-    """Return True if blocks depend on others: they wait for values of others, or add to the same elements."""
+    """Return True if blocks depend on other blocks: they wait for values of these, or add to the same elements."""
     waits = any(finding.kind in _ENDS for finding in emulation.findings)
     return waits or any(site.instruction.startswith(_ATOMICS) for site in emulation.global_sites)

@@ -1,4 +1,4 @@
-"""Coverage of a full verification beyond a small problem: the true size, many tiles, far addresses."""
+"""Coverage of a full verification beyond a small problem: runs at the true size, with many tiles, at high addresses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 class RoleCoverage(NamedTuple):
     """Runs of one role.
 
-    ``runs`` are their names; if there are none, ``absent`` is the reason. ``left_out`` names outputs that they did not
-    compare.
+    ``runs`` lists the names of the runs. If the role has no runs, ``absent`` gives the reason. ``left_out`` names
+    outputs that these runs did not compare.
     """
 
     role: Role
@@ -23,7 +23,7 @@ class RoleCoverage(NamedTuple):
 
     @property
     def lacks(self) -> str:
-        """Short text that names missing coverage; "" if there is none."""
+        """Short text that names missing coverage, or "" if nothing is missing."""
         if not self.runs:
             return f"no {self.role} run: {self.absent or 'none was made'}"
         return f"{self.role} run: {'; '.join(self.left_out)}" if self.left_out else ""
@@ -36,7 +36,7 @@ class Coverage(NamedTuple):
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """Missing coverage, one short text each."""
+        """Missing coverage, as one short text per role."""
         return tuple(role.lacks for role in self.roles if role.lacks)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -56,7 +56,7 @@ class Coverage(NamedTuple):
             for item in data
         )
         if tuple(role.role for role in roles) != ROLES:
-            raise ValueError(f"coverage needs exactly the roles {', '.join(ROLES)}")
+            raise ValueError(f"invalid coverage: it needs exactly the roles {', '.join(ROLES)}")
         return cls(roles)
 
 

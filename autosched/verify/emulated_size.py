@@ -1,4 +1,4 @@
-"""Size limit of launches that are emulated whole, and launches on a GPU that runs fewer blocks at the same time."""
+"""Size limit up to which all blocks are emulated, and launches with fewer blocks, as on a smaller GPU."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
-# Problems up to these sizes are emulated whole; larger ones are cut to a few tiles.
+# Problems up to these limits are emulated in full. Larger problems are reduced to a few tiles.
 EMULATED_FLOPS = 2.0 * 256**3
-EMULATED_BYTES = 4 * 2**20  # maximum size of all operands together
+EMULATED_BYTES = 4 * 2**20  # maximum bytes of all operands together
 
 
 def fewer_blocks(kernel: GeneratedKernel) -> GeneratedKernel:
-    """Return ``kernel`` with two thirds of its clusters if its grid may shrink, as on a smaller GPU."""
+    """Return ``kernel`` with two thirds of its clusters, as on a smaller GPU, if its grid may shrink."""
     clusters = kernel.grid[0] // kernel.cluster[0]
     return replace(kernel, grid=kernel.grid_of(max(1, 2 * clusters // 3)))

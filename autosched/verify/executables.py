@@ -1,4 +1,4 @@
-"""Verification of a whole CUDA executable: it plans the runs of each launch and returns one verdict."""
+"""Verify a CUDA executable: plan the runs of each launch and return one verdict."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def run_planned(
     Args:
         program: The executable and its arguments.
         device: GPU that the executable detects.
-        plan: The runs of each launch. The program continues with the memory of the first run; the others run before it,
-            on a copy. All blocks run (``blocks`` and ``best_effort`` are ignored).
-        on_finding: Called immediately with each finding, and each message on a feature that is not emulated.
+        plan: Plan of the runs of each launch. Other runs precede the first run of the plan and use a copy of the
+            memory. The program continues with the memory of that first run. All blocks run (``blocks`` and
+            ``best_effort`` are ignored).
+        on_finding: Called at once with each finding, and with each message about an unsupported feature.
         driver: True if the executable loads libcuda itself.
         undefined_memory: If True, device memory is undefined until it is written.
 
@@ -41,21 +42,21 @@ def run_planned(
         The executed program, and the verdict.
 
     Raises:
-        ExecutableRefused: It cannot be run this way.
+        ExecutableRefused: The executable cannot be emulated.
         HostFailure: This machine cannot run the emulator.
     """
     options = ExecutableOptions(device, plan.suppressions, driver, undefined_memory, plan.time_limit)
 
     def verify(launch: ExecutableLaunch) -> None:
         for _ in make_runs(_runs_of(launch, plan), suppressions=plan.suppressions):
-            pass  # each run reports its findings itself
+            pass  # each run already reports its findings to on_finding
 
     result = run_executable(program, options, verify, on_finding)
     return result, verdict_of_executable(result)
 
 
 def _runs_of(launch: ExecutableLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
-    """Yield the runs of a launch. The first one of the plan is made last, because it changes the program's memory."""
+    """Yield the runs of a launch. The plan's first run is made last, because it changes the program's memory."""
     first, *later = plan.runs
     for item in (*later, first):
         yield PlannedRun(item.name, partial(_run, launch, item, plan.time_limit, commit=item is first))
@@ -69,7 +70,7 @@ def _run(launch: ExecutableLaunch, item: LaunchRun, time_limit: float, *, commit
 def verdict_of_executable(result: ExecutableResult) -> Verdict:
     """Return the verdict on an executable.
 
-    A fault takes precedence over a feature that is not emulated, and both over the exit status.
+    A fault takes precedence over an unsupported feature, and an unsupported feature over the exit status.
     """
     findings = tuple(f.finding for f in result.findings if f.finding is not None)
     emulation = Emulation("ok", {}, (), (), (), run_seconds=result.emulated_seconds).with_findings(findings)

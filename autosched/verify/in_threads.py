@@ -16,12 +16,12 @@ Result = TypeVar("Result")
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
     """Call ``function`` for each item in daemon threads.
 
-    A kernel may run for a minute, and Ctrl-C must not wait for it. If the reader stops, pending items are skipped.
-    Running calls end with the process, including the emulator's runners (PR_SET_PDEATHSIG).
+    A kernel may run for a minute, and Ctrl-C must not wait for it. If the iterator is closed, pending items are
+    skipped. Running calls, including the emulator's child processes, end with this process (PR_SET_PDEATHSIG).
 
     Args:
         function: Thread-safe function.
-        items: Its arguments.
+        items: Arguments of ``function``, one per call.
         threads: Maximum number of concurrent calls.
 
     Yields:

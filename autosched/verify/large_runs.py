@@ -1,4 +1,4 @@
-"""Runs at sizes that a few tiles cannot represent: the true size, many tiles, high addresses, long loops."""
+"""Runs that a problem of few tiles cannot replace: at the true size, with many tiles, high addresses or long loops."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-_LARGE_FLOPS = 2.0**31  # limit for some blocks at the true size
-_QUICK_FLOPS = 2.0**29  # limit for the fewest blocks at the true size in a quick verification
-_MOST_FLOPS = 2.0**33  # limit for the fewest blocks at any size, close to the time limit of a launch
-_FAR_FLOPS = 2.0**30  # limit for some blocks at far sizes
-_QUICK_LARGE_FLOPS = 2.0**25  # limit for far sizes and many tiles in a quick verification
-_WINDOW_FLOPS = 2.0**29  # limit for blocks that together complete whole rows or columns of an additional output
-_ADDRESSABLE = 2**42  # bytes of all arrays; the emulator reserves more around each
-_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # limits of a stress size that is run whole
+_LARGE_FLOPS = 2.0**31  # flops limit for sampled blocks at the true size
+_QUICK_FLOPS = 2.0**29  # flops limit for the minimum number of blocks at the true size in a quick verification
+_MOST_FLOPS = 2.0**33  # flops limit for the minimum number of blocks at any size, close to the time limit of a launch
+_FAR_FLOPS = 2.0**30  # flops limit for sampled blocks at sizes with high addresses
+_QUICK_LARGE_FLOPS = 2.0**25  # flops limit for high addresses and many tiles in a quick verification
+# flops limit for groups of blocks that together complete rows or columns of an additional output
+_WINDOW_FLOPS = 2.0**29
+_ADDRESSABLE = 2**42  # maximum bytes of all arrays; the emulator reserves additional addresses around each array
+_WHOLE_FLOPS, _WHOLE_BYTES = 16 * EMULATED_FLOPS, 16 * EMULATED_BYTES  # limits for running all blocks of a stress size
 
 
 def true_runs(
@@ -64,7 +65,7 @@ def large_runs(
     device: Device,
     settings: VerifySettings,
 ) -> Iterator[PlannedRun]:
-    """Yield runs at stress sizes; if the problem has none, skipped runs with the reason."""
+    """Yield runs at stress sizes. If the problem has no stress sizes, yield skipped runs with the reason."""
     named = False
     for run in stress_runs(template, small, schedule, device, settings):
         named = True
@@ -82,10 +83,10 @@ def cheap_large_runs(
     device: Device,
     settings: VerifySettings,
 ) -> Iterator[PlannedRun]:
-    """Yield runs at large sizes that compute very little.
+    """Yield runs at large sizes that take little time.
 
-    These are a few blocks at high addresses, and many tiles whose blocks combine results, which a few blocks at the
-    true size do not cover. Full verifications run all other sizes.
+    Some emulate a few blocks at high addresses. Others emulate many tiles whose blocks combine their results, which a
+    few blocks at the true size do not cover. The remaining large sizes are left to full verifications.
     """
     if kernel.chained:
         return
@@ -103,18 +104,19 @@ def true_size_run(
     device: Device,
     settings: VerifySettings,
 ) -> PlannedRun:
-    """Return the run of some blocks of the problem at its requested size.
+    """Return a run that emulates some blocks of the problem at its requested size.
 
     Args:
         template: Generates the kernel.
         problem: Requested problem.
-        small: Problem that is emulated whole; if it equals ``problem``, the first run already has this size.
+        small: Problem of which all blocks are emulated. If it equals ``problem``, the first run already has the true
+            size.
         schedule: Schedule to verify.
         device: The GPU.
         settings: Depth and limits; a quick verification runs a share of the blocks of a full one.
 
     Returns:
-        The run; if it is skipped, with the reason.
+        The run. A skipped run has the reason.
     """
     if small == problem:
         return PlannedRun("true size, emulated whole", None, "true size", run_by_first=True)
@@ -126,7 +128,7 @@ def true_size_run(
         and settings.depth == "quick"
         and sampled_flops(large, kernel, settings.seed, QUICK_SHARE) > _QUICK_FLOPS
     ):
-        why = "each block computes too much for a quick verification"
+        why = "emulating a block takes too long for a quick verification"
     name = "true size" if large == problem else f"true size, k of {large.to_json()['k']}"
     walked = template.walk is not None and not why_no_walk(kernel)
     make_run = None if why else partial(run_sampled, large, kernel, settings, walked)
@@ -136,7 +138,7 @@ def true_size_run(
 def at_true_size(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, seed: int, share: float = 1.0
 ) -> tuple[Problem, GeneratedKernel]:
-    """Return ``problem`` and its kernel, with a shorter k if even the minimum number of blocks would take too long.
+    """Return ``problem`` and its kernel. Shorten k if even the minimum number of blocks would take too long.
 
     Blocks of a persistent launch compute many tiles each.
 
@@ -146,7 +148,7 @@ def at_true_size(
         schedule: Schedule to verify.
         device: The GPU.
         seed: Seed of the sampled blocks, whose work is counted.
-        share: Share of the time of a full verification.
+        share: Work limit, as a share of the limit of a full verification.
 
     Returns:
         The problem with the k to run, and its kernel.
@@ -157,12 +159,12 @@ def at_true_size(
     kernel = template.kernel(problem, schedule, device)
     flops = sampled_flops(problem, kernel, seed, share)  # 0 for kernels that only move data
     most = share * (_LARGE_FLOPS / 2 if kernel.chained or kernel.grid_may_shrink else _LARGE_FLOPS)
-    if kernel.window > 1 and share == 1.0:  # blocks of whole rows or columns run together, regardless of their length
+    if kernel.window > 1 and share == 1.0:  # all blocks of a row or column of tiles run together, however many
         groups = math.prod(kernel.grid) // kernel.cooperating[0]
         flops, most = max(flops, problem.flops * 2 * kernel.window / groups), _WINDOW_FLOPS
     if flops > most:
         shorter = with_short_k(problem, schedule, most / flops)
-        with suppress(ValueError):  # raised if the schedule is invalid for that k
+        with suppress(ValueError):  # a schedule that is invalid for the shorter k keeps the full k
             return shorter, template.kernel(shorter, schedule, device)
     return problem, kernel
 
@@ -185,8 +187,8 @@ def stress_runs(
         schedule: Schedule to verify.
         device: The GPU.
         settings: Depth, seed and limits.
-        of_cases: If True, only sizes that require inputs of a certain case.
-        roles: Only sizes with one of these roles; None for all.
+        of_cases: If True, yield only sizes that require certain edge-case inputs.
+        roles: Yield only sizes with one of these roles; None for all.
 
     Yields:
         Runs; a run is skipped if ``schedule`` is invalid at that size, or arrays are too large.
@@ -206,7 +208,7 @@ def stress_runs(
                 choice = size, kernel
                 break
         if choice is None:
-            yield PlannedRun(largest.name, None, largest.role, why or "its arrays are too large to be addressed")
+            yield PlannedRun(largest.name, None, largest.role, why or "the arrays are too large to be addressed")
             continue
         size, kernel = choice
         if size.fewer_blocks:
@@ -221,7 +223,7 @@ def stress_runs(
             why = why_not_sampled(sampled, kernel, share)
             flops = sampled_flops(sampled, kernel, settings.seed, share)
             if not why and flops > _MOST_FLOPS:
-                why = f"each block computes too much: {flops / 1e9:.0f} GFLOP for the fewest blocks"
+                why = f"emulation takes too long: {flops / 1e9:.0f} GFLOP for the minimum number of blocks"
             sample = None if why else partial(run_sampled, sampled, kernel, settings)
             yield PlannedRun(size.name, sample, size.role, why, flops=flops)
 
@@ -229,7 +231,7 @@ def stress_runs(
 def _affordable(
     template: KernelTemplate, size: StressSize, kernel: GeneratedKernel, schedule: Schedule, device: Device, seed: int
 ) -> tuple[Problem, GeneratedKernel]:
-    """Return the problem and kernel of ``size``, with a shorter k if its sampled blocks would take too long."""
+    """Return the problem and kernel of ``size``. Shorten k if the sampled blocks would take too long."""
     flops = sampled_flops(size.problem, kernel, seed)
     if size.role != "far" or flops <= _FAR_FLOPS:
         return size.problem, kernel

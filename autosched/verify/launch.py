@@ -22,13 +22,13 @@ class LaunchUnderTest:
 
     Attributes:
         code: A generated kernel, or the text of a PTX module.
-        inputs: Input arrays by operand name. If only some blocks run, on arrays that may be larger than memory: a file
-            of them, or the seed that generates them (``measurements.emulator.sparse``).
-        launch: Grid, block and operands of PTX; None for a generated kernel, which has its own.
-        memory: Addresses of the arrays of a PTX launch, and which of their bytes are defined.
-        blocks: The only blocks that run; None for all. For a generated kernel this requires ``inputs`` as a file or a
-            seed.
-        read: Post-processes an emulation, for example to drop findings on barriers that the compiler added.
+        inputs: Input arrays by operand name. A launch of some blocks, whose arrays may be larger than memory, has
+            instead a file of the arrays, or a seed that generates them (``measurements.emulator.sparse``).
+        launch: Grid, block and operands of a PTX launch. None for a generated kernel, which includes them.
+        memory: Addresses of the arrays of a PTX launch, and a map of their defined bytes.
+        blocks: Blocks to run; None for all. For a generated kernel this requires ``inputs`` as a file or a seed.
+        read: Function that post-processes an emulation, for example to drop findings on barriers that the compiler
+            added.
     """
 
     code: GeneratedKernel | str
@@ -51,11 +51,12 @@ class LaunchUnderTest:
             count: If True, executed PTX instructions are counted.
 
         Returns:
-            The emulation; if ``inputs`` is a file or a seed, it has ``elements`` instead of outputs.
+            The emulation. If ``inputs`` is a file or a seed, the emulation has ``elements`` instead of outputs.
 
         Raises:
             HostFailure: This machine cannot run the emulator.
-            ValueError: Inputs do not fit the launch, or a run of some blocks is repeated or perturbed.
+            ValueError: Inputs do not fit the launch, or ``launches`` or ``perturb`` is set although only some blocks
+                run.
         """
         if not isinstance(self.inputs, Mapping):
             if launches > 1 or perturb:
@@ -72,13 +73,15 @@ class LaunchUnderTest:
         return self.read(done)
 
     def _blocks(self, inputs: InputsFile | int, order: Order, time_limit: float, *, count: bool) -> Emulation:
-        assert self.blocks is not None, "only some blocks run on arrays that are not held"
+        assert self.blocks is not None, "inputs in a file or from a seed require a selection of blocks: set blocks"
         seed, file = (inputs, None) if isinstance(inputs, int) else (0, inputs)
         if isinstance(self.code, GeneratedKernel):
             return emulate_blocks(
                 self.code, self.blocks, seed=seed, inputs=file, order=order, time_limit=time_limit, count=count
             )
-        assert self.launch is not None and file is not None, "some blocks of PTX need a launch, and inputs in a file"
+        assert self.launch is not None and file is not None, (
+            "running some blocks of PTX requires launch= and inputs in a file"
+        )
         return emulate_ptx_blocks(
             self.code, self.launch, self.blocks, file, order=order, time_limit=time_limit, count=count,
             memory=self.memory,

@@ -1,4 +1,4 @@
-"""Count the work of a launch by emulating some of its blocks at full size and on the real inputs."""
+"""Count the work of a launch by emulating some of its blocks at the true size and on the real inputs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-SECONDS = 10.0  # CPU seconds for the first block
-SOON = 0.15  # seconds; if the first block takes less, two more blocks run
-LEAST_SHARE = 0.02  # share of the grid below which blocks are ignored
+SECONDS = 10.0  # time limit for the first block, in CPU seconds
+SOON = 0.15  # if the first block takes fewer seconds than this, two more blocks run
+LEAST_SHARE = 0.02  # groups of blocks that are a smaller share of the grid are ignored
 MOST_BYTES = 2**31  # maximum size of the inputs, which are stored in one file
 _LINE_SECTORS = 4
 _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"), ("atom", "red")
@@ -35,7 +35,8 @@ _LOADS, _STORES, _ATOMICS = ("ld", "cp.async", "wmma.load"), ("st", "wmma.store"
 class CountedLaunch:
     """Executed instructions and moved bytes of a launch.
 
-    ``lines`` are counts per source line: how often warps of a block executed its PTX, averaged over runs with weights.
+    ``lines`` maps a source line to its execution count: how often warps of a block executed the line's PTX, as a
+    weighted average over runs.
     """
 
     counts: LaunchCounts
@@ -48,7 +49,7 @@ def counted(
 ) -> tuple[CountedLaunch, ...] | None:
     """Count the executed work of a schedule's launches on the problem's random inputs.
 
-    Inputs that an earlier launch of a pipeline writes are taken to be zeros.
+    Inputs written by an earlier launch of a pipeline are replaced with zeros.
 
     Args:
         template: Generates the kernel.
@@ -57,11 +58,11 @@ def counted(
         device: The GPU.
 
     Returns:
-        The counts of each launch in their order. None if the inputs have more than MOST_BYTES, if ``count_launch``
-        returns None, or if this machine cannot run the emulator.
+        The counts of each launch, in launch order. None if the inputs exceed MOST_BYTES, if ``count_launch`` returns
+        None, or if this machine cannot run the emulator.
 
     Raises:
-        ValueError: The schedule is invalid; also as ``count_launch`` and the problem's inputs raise it.
+        ValueError: The schedule is invalid, or the inputs cannot be created or do not fit the launch.
     """
     kernel, problem = template.kernel(problem, schedule, device), problem.under(schedule.values)
     if problem.min_bytes > MOST_BYTES:
@@ -74,7 +75,7 @@ def counted(
                 return None
             lines = tuple((r.share / r.blocks, r.emulation.lines) for r in runs)
             counts.append(CountedLaunch(averaged(step, runs, float(_least_bytes(step))), lines))
-    except (HostFailure, OSError):  # no compiler for the emulator, or no disk space for the inputs
+    except (HostFailure, OSError):  # the emulator has no compiler, or the disk has no space for the inputs
         return None
     return tuple(counts)
 
@@ -119,7 +120,7 @@ def counted_runs(kernel: GeneratedKernel, inputs: InputsFile) -> list[CountedRun
 
 @dataclass(frozen=True, eq=False)
 class CountedRun:
-    """A counted emulation of ``blocks`` blocks, which represent ``share`` of the grid."""
+    """An emulation of ``blocks`` blocks with counts. The blocks represent the fraction ``share`` of the grid."""
 
     share: float
     blocks: int
@@ -127,7 +128,7 @@ class CountedRun:
 
 
 def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation]) -> list[CountedRun] | None:
-    """Return runs of blocks that together represent the grid; None if a run does not end.
+    """Return runs of blocks that together represent the grid, or None if a run does not complete.
 
     ``run`` emulates the given blocks and counts executed instructions.
     """
@@ -140,7 +141,8 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
         runs.append(CountedRun(share, 1, done))
     share, block = parts[0]
     more_blocks = tuple(b for b in dict.fromkeys((block + 1, prod(grid) // 3)) if b < prod(grid) and b != block)
-    if runs[0].emulation.run_seconds < SOON and share > 0.9 and more_blocks:  # a block's work may depend on its data
+    # average several blocks, because the work may depend on data
+    if runs[0].emulation.run_seconds < SOON and share > 0.9 and more_blocks:
         more = run(more_blocks)
         if _ended(more):
             most = share * len(more_blocks) / (1 + len(more_blocks))
@@ -150,10 +152,10 @@ def sampled_runs(grid: Sequence[int], run: Callable[[Sequence[int]], Emulation])
 
 
 def _parts(grid: Sequence[int]) -> list[tuple[float, int]]:
-    """Return blocks that represent parts of the grid, with the share of each, the largest first.
+    """Return blocks that each represent a fraction of the grid, with this fraction, in descending order.
 
-    They are an inner block, and the last block along each axis, which may have less work. Parts below ``LEAST_SHARE``
-    are ignored.
+    These are an inner block, and the last block along each axis, which may have less work. Fractions below
+    ``LEAST_SHARE`` are ignored.
     """
     axes = [[((n - 1) / n, (n - 1) // 2), (1 / n, n - 1)] if n > 1 else [(1.0, 0)] for n in grid]
     parts = []
@@ -169,7 +171,7 @@ def _ended(done: Emulation) -> bool:
 
 
 def averaged(launch: Launch, runs: Sequence[CountedRun], dram_bytes: float) -> LaunchCounts:
-    """Return the average work of a block of the launch. ``dram_bytes`` is the launch's minimum DRAM traffic."""
+    """Return the average work per block of the launch. ``dram_bytes`` is the minimum DRAM traffic of the launch."""
     executed: dict[str, float] = {}
     for r in runs:
         for operation, times in r.emulation.executed:
@@ -209,5 +211,5 @@ def averaged(launch: Launch, runs: Sequence[CountedRun], dram_bytes: float) -> L
 
 
 def _least_bytes(launch: Launch) -> int:
-    """Count the bytes of each array once, and twice if it is modified in place."""
+    """Return the minimum DRAM traffic: the bytes of each array, counted twice if the array is modified in place."""
     return sum(o.bytes * (2 if o.role == "inout" else 1) for o in launch.operands if o.role != "workspace")

@@ -1,8 +1,8 @@
-"""Device limits of a launch, checked with independent tables and the instructions of its PTX.
+"""Check a launch against device limits, using tables that are independent of the schedule spaces, and its PTX.
 
-The rules of a schedule space already respect a device's limits. This check does not use them, so it detects a wrong
-rule or a wrong launch before emulation. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute
-Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
+The rules of a schedule space already respect a device's limits. This check does not use these rules, so it detects a
+wrong rule or a wrong launch before emulation. Limits: CUDA C++ Programming Guide 13.0, "Technical Specifications per
+Compute Capability". Architectures of instructions: PTX ISA, "Target ISA Notes".
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from search_spaces.launches.launch import Launch
 
 _KIB = 1024
 MOST_THREADS, MOST_BLOCKS, MOST_PORTABLE_CLUSTER = 1024, 2**31 - 1, 8
-_RESERVED = 1024  # bytes of each block's shared memory reserved by the driver, since 8.0
+_RESERVED = 1024  # bytes of shared memory that the driver reserves for each block, since compute capability 8.0
 
 
 class Limits(NamedTuple):
-    """Limits of one compute capability: bytes of shared memory, threads and blocks of an SM."""
+    """Limits of one compute capability: shared memory in bytes, threads per SM, blocks per SM."""
 
     shared_of_block: int
     shared_of_sm: int
@@ -52,7 +52,7 @@ LIMITS = {
     )
 }
 
-# Prefixes of instructions, and what supports them: a minimum compute capability, or certain targets.
+# Prefixes of instructions, with the minimum compute capability or the targets that support them.
 _INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
     (r"wgmma\.", ("sm_90a",)),
     (r"setmaxnreg\.", 90),
@@ -71,10 +71,10 @@ _INSTRUCTIONS: tuple[tuple[str, int | tuple[str, ...]], ...] = (
 
 
 def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKernel | None = None) -> str:
-    """Return the reason why ``device`` cannot run ``kernel``, in one sentence; "" if it can.
+    """Return the reason why ``device`` cannot run ``kernel``, in one sentence, or "" if it can.
 
-    ``compiled`` is the kernel whose instructions are checked, such as that of the same schedule on a smaller problem;
-    by default ``kernel`` itself. Kernels that do not compile are not checked here.
+    The instructions of ``compiled`` are checked, for example a kernel of the same schedule for a smaller problem. By
+    default, ``kernel`` itself is checked. Kernels that do not compile are not checked here.
     """
     limits = LIMITS.get(device.sm)
     if limits is None:
@@ -93,14 +93,14 @@ def why_refused(kernel: GeneratedKernel, device: Device, compiled: GeneratedKern
 
 
 def why_not_cooperative(launch: Launch, device: Device, ptx: str) -> str:
-    """Return the reason why ``device`` cannot run all blocks of ``launch`` at the same time; "" if it can.
+    """Return the reason why ``device`` cannot run all blocks of ``launch`` at the same time, or "" if it can.
 
     Registers are not counted, because ptxas decides their number.
     """
     try:
         static = read_program_facts(ptx_to_bytecode(ptx, launch.entry).path).static_shared
     except KernelCompileError:
-        return ""  # reported in more detail by the run
+        return ""  # the emulated run reports this problem in more detail
     blocks = occupancy(device, launch.threads, 0, static + launch.dynamic_shared_bytes) * device.sm_count
     if launch.blocks <= blocks:
         return ""
@@ -145,7 +145,7 @@ def _launch(kernel: GeneratedKernel, device: Device, limits: Limits, static: int
 
 def _instructions(device: Device, instructions: tuple[str, ...]) -> str:
     lacking = [(pattern, needs) for pattern, needs in _INSTRUCTIONS if not _has(device, needs)]
-    # Keep the first instruction of each opcode, without its guard predicate.
+    # Check one instruction per opcode: the first, without its guard predicate.
     plain = (i.partition(" ")[2].lstrip() if i.startswith("@") else i for i in reversed(instructions))
     for instruction in reversed({i.partition(" ")[0]: i for i in plain}.values()):
         for pattern, needs in lacking:

@@ -1,4 +1,4 @@
-"""Plan of the runs of one launch: orders of blocks and threads, a second launch, perturbed functions."""
+"""Plan of the runs of one launch: orders of blocks and threads, a second launch, perturbed approximate instructions."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ class LaunchPlan:
     """Plan for verifying a launch. Every run begins with the same memory.
 
     Attributes:
-        orders: One run for each. A program continues with the result of the first one.
-        second_launch: If True, another run launches twice on the same memory, to detect state that a launch does not
-            reset.
-        perturb: If True, approximate instructions of another run have the largest error that the PTX ISA allows.
+        orders: Orders of blocks and threads; one run for each. An executable continues with the result of the first
+            run.
+        second_launch: If True, an additional run launches twice on the same memory. This detects state that a launch
+            does not reset.
+        perturb: If True, approximate instructions have the largest error that the PTX ISA allows in an additional run.
         time_limit: CPU seconds of one launch.
-        blocks: Number of blocks that run: the first, the last and some in between, and also the blocks that these wait
-            for. Outputs of other blocks count as written, with zeros. None: all blocks run.
+        blocks: Number of blocks that run: the first, the last and some in between. Blocks that these wait for also run.
+            Outputs of other blocks are treated as written, with zeros. None: all blocks run.
         launches: Number of back-to-back launches of each run.
-        perturb_all: If True, approximate instructions have this error in every run.
+        perturb_all: If True, approximate instructions have the largest error in every run.
         suppressions: Expected findings, which do not affect the verdict.
-        best_effort: If True, the other runs are skipped if the first one takes more than half of its time limit.
+        best_effort: If True, later runs are skipped if the first run takes more than half of its time limit.
     """
 
     orders: tuple[Order, ...] = (ASCENDING,)
@@ -63,14 +64,14 @@ class LaunchPlan:
         if not self.time_limit > 0:
             raise ValueError(f"time_limit must be more than 0 s, not {self.time_limit}")
         if self.blocks is not None and self.blocks < 1:
-            raise ValueError(f"at least one block of a launch must run, not {self.blocks}")
+            raise ValueError(f"invalid number of blocks {self.blocks}: at least one block must run")
 
     def beginning_with(self, order: Order, *, alone: bool) -> LaunchPlan:
-        """Return the plan with a requested order as the first one.
+        """Return the plan with ``order`` as its first order.
 
         Args:
             order: The order.
-            alone: If True, the other orders are dropped.
+            alone: If True, all other orders are dropped.
 
         Returns:
             The new plan.
@@ -78,11 +79,11 @@ class LaunchPlan:
         return replace(self, orders=(order, *(o for o in self.orders if o != order and not alone)))
 
     def of_some_blocks(self) -> LaunchPlan:
-        """Return the plan for some blocks of a launch: each runs once, in two orders."""
+        """Return the plan for some blocks of a launch: one run in each of two orders."""
         return replace(self, orders=self.orders[:2], second_launch=False, perturb=False, launches=1, perturb_all=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan for another process."""
+        """Return the plan as JSON, to send it to another process."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("orders", "suppressions")}
         orders = [[order.blocks, order.seed] for order in self.orders]
         return {**plain, "orders": orders, "suppressions": [str(s) for s in self.suppressions]}
@@ -96,7 +97,7 @@ class LaunchPlan:
 
     @property
     def runs(self) -> tuple[LaunchRun, ...]:
-        """Runs, in order."""
+        """Runs of the plan, in order."""
         return tuple(self._runs())
 
     def _runs(self) -> Iterator[LaunchRun]:
@@ -115,7 +116,7 @@ THOROUGH = LaunchPlan(all_orders(), second_launch=True)
 
 
 def not_run(plan: LaunchPlan, num_runs: int) -> tuple[str, ...]:
-    """Return the runs that could find more, as the arguments of ``autosched.emulate`` that request them.
+    """Return omitted runs that might find more faults, as the arguments of ``autosched.emulate`` that request them.
 
     Args:
         plan: The plan of the launch.

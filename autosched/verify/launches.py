@@ -1,4 +1,4 @@
-"""Verification of one launch: make the planned runs, compare each with the oracle, and merge the findings."""
+"""Verify one launch: make the planned runs, compare the outputs of each run with the oracle, and merge the findings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from measurements.emulator import Emulation, Finding
 
 
 def ended(emulation: Emulation) -> bool:
-    """Return True if a launch has ended, with or without faults, so that it has outputs."""
+    """Return True if a launch ran to its end, with or without faults, and so has outputs."""
     return emulation.status in ("ok", "findings")
 
 
@@ -86,8 +86,8 @@ def compared(item: LaunchRun, done: Emulation, oracle: Oracle, blocks: int | Non
 def verdict_of(runs: Sequence[Run], plan: LaunchPlan) -> Verdict:
     """Return the verdict on a launch.
 
-    It has the faults and notes of all runs, once per grade, kind and line. A wrong result determines the status, else a
-    fault, else the first run that did not end.
+    It has the faults and notes of all runs, once per grade, kind and line. A wrong result determines the status.
+    Without a wrong result, a fault does; without a fault, the first run that did not end does.
 
     Args:
         runs: The completed runs, at least one.
@@ -140,7 +140,8 @@ def verdict_of_program(
         between: Findings that concern memory between launches.
 
     Returns:
-        The verdict. Its status is that of a fault, else of the first launch that is not ok, else of the output.
+        The verdict. Its status is the status of a launch with a fault. Without a fault, it is the status of the first
+        launch that is not ok, or the status of the output.
     """
     if not launches:
         return Verdict.not_launched("unsupported", "no kernel was launched")
@@ -165,7 +166,7 @@ def verdict_of_program(
 
 
 def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
-    """Return the verdict on one call of a program as a run of a plan of several calls.
+    """Convert the verdict on one call of a program to a run, for a plan with several calls.
 
     Args:
         verdict: Verdict on the call's launches and output.
@@ -182,7 +183,7 @@ def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
 
 
 def merged_findings(runs: Iterable[Run]) -> tuple[Finding, ...]:
-    """Return the findings of all runs, once per grade, kind and line; findings of later runs name their run."""
+    """Return the findings of all runs, once per grade, kind and line. Findings of later runs include the run's name."""
     merged: dict[tuple[object, ...], Finding] = {}
     for i, run in enumerate(runs):
         for f in run.emulation.findings:

@@ -1,9 +1,9 @@
-"""Instruction counts of a launch in machine code, with execution counts from a run of its PTX.
+"""Count the machine instructions of a launch, with execution counts taken from a run of its PTX.
 
-Machine code is not executed here. Its basic blocks are assumed to execute as often as their source lines: a line has as
-many loads, stores and floating-point instructions in machine code as in PTX, multiplied if ptxas has unrolled a loop.
-The counts include instructions that only machine code has: ptxas's code for divisions, f64, addresses, predicates and
-spills.
+Machine code is not executed here. Each basic block is assumed to execute as often as its source lines. A line has as
+many loads, stores and floating-point instructions in machine code as in PTX, or a multiple if ptxas has unrolled a
+loop. The counts include instructions that only machine code has: ptxas's code for divisions, f64, addresses, predicates
+and spills.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
         *("ATOM", "ATOMG", "ATOMS", "RED", "REDG", "TEX", "TLD", "TLD4", "TXD", "SULD", "SUST", "SURED", "SUATOM"),
     ),
     "constant": ("LDC",),
-    # Moves are included: ptxas assigns them to the less busy pipe.
+    # Register moves (MOV, IMAD.MOV) are counted here, because ptxas assigns them to the less busy pipe.
     "control": (
         *("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BSSY", "BSYNC", "BREAK", "BMOV", "NANOSLEEP", "YIELD", "BAR"),
         *("DEPBAR", "LDGDEPBAR", "WARPSYNC", "WARPGROUP", "SYNCS", "MEMBAR", "ERRBAR", "CCTL", "FENCE", "VOTE"),
@@ -56,11 +56,11 @@ _PIPES: dict[Pipe, tuple[str, ...]] = {
 _CONVERSIONS = ("I2F", "F2I", "F2F", "FRND")
 _PIPE_OF = {opcode: pipe for pipe, opcodes in _PIPES.items() for opcode in opcodes}
 _JUMPS = ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC")
-# Pipes whose counts are better in machine code: divisions and f64, indices, comparisons and conversions. f32 additions
-# and multiplications, sectors and bank conflicts are the same in PTX. Register moves, which PTX does not have, differ
-# between compilers and worsen the predicted ranking of the benchmark kernel pnpoly.
+# Pipes whose counts are more accurate in machine code: those of divisions, f64, indices, comparisons and conversions.
+# f32 additions and multiplications, sectors and bank conflicts are the same in PTX. Register moves, which PTX does not
+# have, differ between compilers and worsen the predicted ranking of the benchmark kernel pnpoly.
 _OF_MACHINE_CODE: tuple[Pipe, ...] = ("imad", "alu", "special", "f64")
-# PTX operations that are one instruction of a pipe.
+# PTX operations that correspond to one machine instruction of a pipe.
 _OPERATIONS: dict[Pipe, str] = {
     "fma": "fma.rn.f32", "imad": "mad.lo.s32", "alu": "and.b32", "special": "popc.b32", "f64": "fma.rn.f64",
     "control": "bra",
@@ -85,7 +85,7 @@ class NotMatched(ValueError):
 
 
 def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[LaunchCounts]:
-    """Return the counts of a program's launches: in machine code if possible, else in PTX.
+    """Return the counts of a program's launches, in machine code if possible, and otherwise in PTX.
 
     Each reason for not using machine code is logged once.
     """
@@ -102,12 +102,15 @@ def in_program(launches: Sequence[CountedLaunch], program: Compiled) -> list[Lau
 
 
 def counted_in() -> Literal["machine code", "PTX"]:
-    """Return the kind of code that is counted here. A launch whose machine code does not match is counted in PTX."""
+    """Return the code whose instructions are counted on this machine.
+
+    A launch whose machine code does not match its PTX is always counted in PTX.
+    """
     return "machine code" if why_ptx() is None else "PTX"
 
 
 def why_ptx() -> str | None:
-    """Return in one line why machine code cannot be counted here, or None."""
+    """Return the reason in one line why this machine cannot count machine code, or None."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -121,7 +124,7 @@ def _log_once(reason: str) -> None:
 
 
 def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> LaunchCounts:
-    """Return the counts of a launch with the executed instructions of its machine code.
+    """Return the counts of a launch, with machine instructions in place of PTX instructions.
 
     Args:
         launch: Launch counted in PTX.
@@ -141,13 +144,13 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> L
     for opcode, times in executed.items():
         pipes[pipe_of(opcode)] += times
     local = sum(times * _words(opcode) for opcode, times in executed.items() if opcode.startswith(("LDL", "STL")))
-    # If the source has local arrays, their accesses cannot be distinguished from spills.
+    # Spills are only counted without local arrays, because accesses to such arrays look like spills.
     has_arrays = any(_is_local(operation) for operation, _ in launch.counts.executed)
     return replace(with_pipes(launch.counts, pipes), spilled_words=None if has_arrays else local)
 
 
 def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
-    """Return the counts with the machine code's instructions of these ``pipes`` in place of the PTX's."""
+    """Return the counts with PTX instructions replaced by machine instructions in these ``pipes``."""
     assigned, unassigned = dict[str, float](), dict[str, float]()
     for operation, times in counts.executed:
         named = any(pipe not in _OPERATIONS for pipe, _ in costs(operation))
@@ -158,7 +161,7 @@ def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCount
 
 
 def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) -> dict[str, float]:
-    """Return the number of warp executions of each opcode of ``code``, whose PTX executed ``lines``.
+    """Return how often warps executed each opcode of ``code``, from the execution counts ``lines`` of its PTX.
 
     Raises NotMatched if this cannot be derived: lines are unknown, functions are called, or the amount of arithmetic
     differs too much from the PTX.
@@ -177,18 +180,19 @@ def executed_in(code: Sequence[SassInstruction], lines: Sequence[ExecutedLine]) 
 def pipe_of(opcode: str) -> Pipe:
     """Return the pipe of an instruction.
 
-    It is "control" for instructions shared by all lanes, and "alu" for all unlisted ones.
+    The pipe is "control" for instructions shared by all lanes, and "alu" for instructions that are not listed.
     """
     name, *qualifiers = opcode.split(".")
     if qualifiers and (pipe := _PIPE_OF.get(f"{name}.{qualifiers[0]}")):
         return pipe
-    if name in _CONVERSIONS and "F64" in qualifiers:  # as slow as f64 arithmetic on GPUs with slow f64
+    # counted as f64: on GPUs with slow f64 arithmetic, these take as long
+    if name in _CONVERSIONS and "F64" in qualifiers:
         return "f64"
     return _PIPE_OF.get(name) or ("control" if name.startswith("U") else "alu")
 
 
 def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
-    """Return the basic blocks: entered only at the first instruction, left only at the last."""
+    """Return the basic blocks, which are entered only at the first instruction and left only at the last."""
     starts = {i.target for i in code if i.target is not None}
     blocks: list[list[SassInstruction]] = []
     ended = True
@@ -203,7 +207,8 @@ def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction,
 def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]:
     """Drop called functions.
 
-    Such functions only handle rare operands, for example of a division: ptxas inlines the functions of the source.
+    Called functions only handle rare operands, for example of a division, because ptxas inlines the functions of the
+    source.
     """
     called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
@@ -212,7 +217,7 @@ def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]
 def _functions(code: Sequence[SassInstruction]) -> set[int]:
     """Return the addresses of called functions that end with a return.
 
-    ptxas also uses a call instruction to jump to the rest of a kernel, which ends with an exit.
+    ptxas also uses call instructions to jump to code of the kernel that ends with an exit; such targets are excluded.
     """
     called = {i.target for i in code if i.opcode.startswith("CALL") and i.target is not None}
     ends = [i for i in code if i.opcode.startswith(("RET", "EXIT")) and not i.predicate]
@@ -225,10 +230,11 @@ def _times(
 ) -> list[float]:
     """Return the number of executions of each basic block.
 
-    Raises NotMatched if none of their lines ran, or the arithmetic does not match.
+    Raises NotMatched if no source line of the blocks ran, or the arithmetic does not match.
 
-    The count of a single block comes from instructions that are equally frequent in PTX, if it has any, else from all.
-    Blocks of a loop that no branch skips execute as often as the most frequent of them, and others at most that often.
+    The count of a single block is derived from its instructions that are equally frequent in PTX, or from all its
+    instructions if it has none of these. All blocks of a loop that no branch skips get the highest count in the loop.
+    The other blocks of the loop get at most this count.
     """
     expected = Counter[_Kind]()
     for block in blocks:
@@ -268,7 +274,7 @@ def _times(
 def _upper(passes: Sequence[float]) -> float:
     """Return the 90th percentile of the counts.
 
-    Low counts are less reliable: ptxas may execute code that PTX skips, or move it out of a loop.
+    Low counts are less reliable, because ptxas may execute code that PTX skips, or move code out of a loop.
     """
     return sorted(passes)[int(0.9 * (len(passes) - 1))] if passes else 0.0
 
@@ -277,7 +283,7 @@ Span = tuple[int, int]  # length and start address of a loop, in bytes
 
 
 def _innermost_loops(blocks: Sequence[Sequence[SassInstruction]]) -> list[Span | None]:
-    """Return the innermost loop around each block; None for a block outside all loops."""
+    """Return the innermost loop that contains each block; None for a block outside all loops."""
     bodies = loops([i for block in blocks for i in block])
     spans = sorted((body[-1].address - body[0].address, body[0].address) for body in bodies)
     return [
@@ -312,14 +318,14 @@ def _ptx_words(qualifiers: Sequence[str]) -> float:
 
 
 def _is_local(operation: str) -> bool:
-    """Return True if a PTX operation accesses local memory. In PTX that is an array of the source, never a spill."""
+    """Return True if a PTX operation accesses local memory. Such an array is in the source, as PTX has no spills."""
     opcode, *qualifiers = operation.split(".")
     return opcode in ("ld", "st") and "local" in qualifiers
 
 
 @lru_cache(maxsize=4096)
 def _kinds(operation: str) -> tuple[tuple[str, float], ...]:
-    """Return the kinds of machine instructions that implement a PTX operation, with the number of each."""
+    """Return the classes of machine instructions that implement a PTX operation, with the number of each."""
     opcode, *qualifiers = operation.split(".")
     kind = qualifiers[-1] if qualifiers else ""
     if opcode in ("ld", "st") and not {"param", "local", "const"} & {*qualifiers}:

@@ -1,4 +1,4 @@
-"""Oracles: sources of a launch's expected outputs, such as a float64 reference or a run of another configuration."""
+"""Oracles, which provide a launch's expected outputs: a float64 reference, or a run of another configuration."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Comparison(NamedTuple):
     """Comparison of one run's outputs with an oracle.
 
     Attributes:
-        worst: Largest error over its tolerance; None if nothing was compared.
-        reason: The error in one line; "" if the outputs are correct.
+        worst: Largest ratio of an error to its tolerance; None if nothing was compared.
+        reason: Description of the error in one line; "" if the outputs are correct.
         max_abs_error: Largest absolute error, if known.
-        status: Status of the run if there is a reason.
-        left_out: Elements that were not compared.
+        status: Status of the run if ``reason`` is not "".
+        left_out: Description of elements that were not compared.
     """
 
     worst: float | None
@@ -31,13 +31,13 @@ class Oracle(Protocol):
     """Source of a launch's expected outputs."""
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the outputs of a run that ended without a fault."""
+        """Compare the outputs of a run that ended without a fault with the expected outputs."""
         ...
 
 
 class _NothingExpected:
     def compare(self, emulation: Emulation) -> Comparison:
-        """Return a comparison of nothing."""
+        """Return a comparison in which no output was checked."""
         return Comparison(None)
 
 

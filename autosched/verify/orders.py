@@ -1,4 +1,4 @@
-"""Orders in which a verified launch runs its blocks and threads. All plans use this list."""
+"""Orders in which a verified launch runs its blocks and threads. All verification plans take their orders from here."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from measurements.emulator import ASCENDING, Order
 
 
 def all_orders(seed: int = 0) -> tuple[Order, ...]:
-    """Return the orders of a full verification, the cheapest first.
+    """Return the orders of a full verification, starting with the fastest.
 
     Args:
         seed: Seed of the order of warps, lanes and atomics. Default: 0.
 
     Returns:
-        Ascending blocks, then random, descending and interleaved blocks with a random order of threads.
+        Ascending blocks, and random, descending and interleaved blocks, each of these three with a random order of
+        threads.
     """
     return (
         ASCENDING,
@@ -23,7 +24,7 @@ def all_orders(seed: int = 0) -> tuple[Order, ...]:
 
 
 def provoking_orders(seed: int = 0) -> tuple[Order, ...]:
-    """Return the additional orders of an executable: random and interleaved, which differ most."""
+    """Return the additional orders for executables: random and interleaved, which differ most from ascending."""
     return tuple(order for order in all_orders(seed) if order.blocks in ("random", "interleaved"))
 
 

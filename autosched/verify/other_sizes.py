@@ -1,4 +1,4 @@
-"""Runs of one kernel at other values of its dynamic sizes and scalars."""
+"""Runs of one kernel with other values of its dynamic sizes (sizes passed at launch) and scalars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from search_spaces.templates.template import KernelTemplate
 def runs_of_other_sizes(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: VerifySettings
 ) -> Iterator[PlannedRun]:
-    """Yield a run of ``schedule`` at each of the problem's other dynamic sizes and scalars, if it has any.
+    """Yield a run of ``schedule`` for each other choice of the problem's dynamic sizes and scalars.
 
     Args:
         template: Generates the kernels.
@@ -37,7 +37,7 @@ def runs_of_other_sizes(
         name = " ".join(f"{size}={value}" for size, value in (sizes | passed).items())
         try:
             kernel = template.kernel(other, schedule, device)
-        except ValueError as error:  # for example, an access is wider than this size's divisor
+        except ValueError as error:  # for example, this size is not divisible by the width of a vector access
             yield PlannedRun(name, None, absent=str(error))
             continue
         divisors = tuple(divisor_of(value) for value in sizes.values())

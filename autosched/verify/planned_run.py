@@ -1,4 +1,4 @@
-"""A planned run, and the loop that makes all runs."""
+"""A planned run of a verification, and the loop that executes all planned runs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class PlannedRun(NamedTuple):
 
     Attributes:
         name: Name, unique in its plan.
-        make: Makes the run and compares it with the oracle. Returns None if the run is inconclusive, for example
-            because its blocks depend on others. If it is None, the run is skipped.
+        make: Function that makes the run and compares its outputs with the oracle. The function returns None if the run
+            is inconclusive, for example because its blocks depend on other blocks. If ``make`` is None, the run is
+            skipped.
         role: Role of the run in a full verification; None for runs of a few tiles.
         absent: Reason why the run is skipped.
-        run_by_first: True if the first run already has this size, so that no other run is needed.
-        flops: Operations of its blocks, for runs at large sizes.
+        run_by_first: True if the plan's first run already has this size, so that this run is not needed.
+        flops: Floating-point operations of the emulated blocks, for runs at large sizes.
     """
 
     name: str
@@ -41,13 +42,13 @@ def make_runs(
     """Make runs one after another, lazily.
 
     Args:
-        planned: The runs; a generator may inspect a result before it yields the next run.
-        budget: Time in seconds after which no run except the first starts; None for no limit.
+        planned: The planned runs. A generator may depend on the result of a run to choose the next one.
+        budget: Seconds after which no further run starts; the first run always starts. None for no limit.
         suppressions: Expected findings, which do not affect the verdict.
 
     Yields:
         Each planned run with its result. The result is None if the run was skipped or is inconclusive. ``absent`` is
-        ``NO_TIME`` if there was no time for it.
+        ``NO_TIME`` if the budget did not allow the run.
 
     Raises:
         HostFailure: This machine cannot run the emulator.
@@ -67,7 +68,7 @@ def make_runs(
 
 
 def without_expected(run: Run, suppressions: Sequence[Suppression]) -> Run:
-    """Return a run without its expected findings; its status is ok if it had no others."""
+    """Return a run without its expected findings. Its status becomes ok if no other finding remains."""
     emulation = suppress(run.emulation, suppressions)
     if run.status != "findings" or emulation.status == "findings":
         return replace(run, emulation=emulation)
@@ -80,7 +81,7 @@ def results(runs: Iterable[tuple[PlannedRun, Run | None]]) -> Iterator[Run]:
 
 
 def until_failure(runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield runs up to the first one that is not ok; later ones are not made."""
+    """Yield runs up to and including the first that is not ok. Later runs are not made."""
     for run in runs:
         yield run
         if run.status != "ok":

@@ -1,4 +1,4 @@
-"""The oracle of a problem: its float64 reference, and the bits of an earlier run."""
+"""Oracle that compares outputs with a problem's float64 reference, and bit by bit with an earlier run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from search_spaces.arrays import Array, FloatArray
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-_CHUNK = 1 << 16  # elements compared at a time; they fit a CPU cache
+_CHUNK = 1 << 16  # elements compared at a time, few enough for a CPU cache
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Compares every element of a launch's outputs.
+    """Oracle that compares every element of a launch's outputs.
 
     Attributes:
         problem: Provides the reference and the tolerances.
@@ -36,7 +36,7 @@ class Reference:
     absolute: bool = False
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the outputs with the reference, then with those of the earlier run."""
+        """Compare the outputs with the reference, then with the outputs of the earlier run."""
         with blas.single_thread():
             reference, tolerance = self.problem.expected(self.inputs)
         outcome = check(
@@ -51,7 +51,7 @@ class Reference:
 
 
 def _other_bits(operands: Iterable[Operand], outputs: Mapping[str, Array], first: Mapping[str, Array]) -> str:
-    """Return a message on the first bit that differs between outputs of two orders, ignoring NaN; "" if none does."""
+    """Describe the first bit that differs between the outputs of two orders, ignoring NaN; "" if all bits are equal."""
     for operand in operands:
         if operand.role not in ("output", "inout") or operand.name not in first:
             continue
@@ -75,12 +75,12 @@ def _other_bits(operands: Iterable[Operand], outputs: Mapping[str, Array], first
 def _max_abs_error(
     operands: Iterable[Operand], reference: Mapping[str, FloatArray], outputs: Mapping[str, Array]
 ) -> float:
-    """Return the largest absolute error over all outputs; infinite for NaN, which is never correct."""
+    """Return the largest absolute error over all outputs. It is infinite if the error is NaN."""
     worst = 0.0
     for operand in operands:
         if (
             operand.role in ("output", "inout") and operand.name in reference
-        ):  # problems with their own check have no reference
+        ):  # a problem with its own check has no reference
             values = outputs[operand.name].reshape(-1)
             expected = np.broadcast_to(reference[operand.name], operand.shape).reshape(-1)
             for start in range(0, values.size, _CHUNK):

@@ -9,14 +9,15 @@ from measurements.emulator import Finding, FindingKind
 
 
 def remedy(findings: Sequence[Finding], of_unset: Callable[[str], str]) -> str:
-    """Return the remedy of the first finding with a known one, in one sentence; "" if there is none.
+    """Return the remedy, in one sentence, for the first finding that has a known remedy, or "".
 
     Args:
         findings: Findings of a launch.
-        of_unset: Remedies for arrays that the kernel reads or adds to before they are written, by array name.
+        of_unset: Function from an array's name to the remedy if the kernel reads or updates this array before it is
+            written.
 
     Returns:
-        The sentence.
+        The remedy.
     """
     for finding in findings:
         if finding.kind == FindingKind.UNINITIALIZED_GLOBAL_READ and finding.is_fault:

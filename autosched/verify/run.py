@@ -1,4 +1,4 @@
-"""One run of a verification: the emulated launch and its findings."""
+"""Result of one run of a verification: an emulated launch with its findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.short_repr import short_repr
 
 Depth = Literal["quick", "full"]
-FAILED_LAUNCH = "device_limit"  # status of a launch that the device rejects
+FAILED_LAUNCH = "device_limit"  # status of a launch that exceeds the device's limits
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,19 @@ class Run:
 
     Attributes:
         problem: Problem that the launch computes, or None.
-        cases: Kinds of its inputs.
+        cases: Names of the input cases, such as random or edge cases.
         seed: Seed of its inputs.
         order: Order of blocks and threads.
         blocks: Number of blocks that ran; None for all.
         status: "ok", "wrong_result", "device_limit", or the status of the emulation.
         reason: Reason of a failure, in one line.
-        worst: Largest error over its tolerance; None if nothing was compared.
+        worst: Largest ratio of an error to its tolerance; None if nothing was compared.
         max_abs_error: Largest absolute error on random inputs; None for other inputs.
         emulation: The emulation, usually without its arrays.
         perturbed: True if approximate instructions had the largest error that the PTX ISA allows.
-        name: Name of the run in its plan.
-        left_out: Elements that were not compared.
-        outputs: Output arrays, if later runs are compared with them bit by bit.
+        name: Name of the run in the plan.
+        left_out: Description of elements that were not compared.
+        outputs: Output arrays, kept only if later runs are compared with them bit by bit.
         launches: Number of back-to-back launches.
     """
 

@@ -1,4 +1,4 @@
-"""One emulated launch of a verification: its inputs, its order, and the comparison with the float64 reference."""
+"""Make one run of a verification: emulate a launch and compare its outputs with the float64 reference."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from search_spaces.operators.problem import Problem
 
 LIMIT_TEXT = f"an emulated launch may take {TIME_LIMIT:.0f} CPU seconds"
 
-Execute = Callable[..., Emulation]  # called with kernel, inputs, time_limit and order
+Execute = Callable[..., Emulation]  # a function of kernel, inputs, time_limit and order that runs a launch
 
 
 @dataclass(frozen=True)
 class VerifySettings:
     """Settings of a schedule's verification.
 
-    Inputs are generated from ``seed``. ``time_limit`` is the CPU seconds of one launch. No run starts after ``budget``
-    seconds (None: no limit). ``launch`` describes an additional run on the random inputs. ``suppressions`` are expected
-    findings. ``execute`` runs a whole launch. ``batch_invariant`` adds runs that show that a row has the same bits in
-    every batch.
+    Inputs are generated from ``seed``. One launch may take ``time_limit`` CPU seconds. No run except the first starts
+    after ``budget`` seconds (None: no limit). ``launch`` describes an additional run on the random inputs.
+    ``suppressions`` are expected findings. ``execute`` runs all blocks of a launch. ``batch_invariant`` adds runs that
+    verify that each row has the same bits in every batch.
     """
 
     depth: Depth = "quick"
@@ -44,12 +44,15 @@ class VerifySettings:
 
     @property
     def emulates(self) -> bool:
-        """True if ``execute`` is the emulator. Only the emulator can perturb, or launch twice on the same memory."""
+        """True if ``execute`` is the emulator.
+
+        Only the emulator can perturb approximate instructions, or launch twice on the same memory.
+        """
         return self.execute is emulate
 
 
 def stress_inputs(problem: Problem, seed: int) -> Iterator[StressInputs]:
-    """Yield the problem's inputs with edge cases. BLAS runs single-threaded meanwhile."""
+    """Yield the problem's edge-case inputs. BLAS runs with a single thread while inputs are generated."""
     sets = problem.stress_inputs(seed)
     while True:
         with blas.single_thread():
@@ -128,16 +131,16 @@ def rerun(
 
     Args:
         problem: Provides the reference.
-        kernel: Kernel to launch; one that computes in place is launched once.
+        kernel: Kernel to launch. A kernel that computes in place is launched only once.
         inputs: The inputs.
         launch: The order, and the number of launches on the same memory.
-        settings: Seed and limits; the limit is that of each launch.
+        settings: Seed and limits. The time limit applies to each launch.
         same_as: Outputs of the first run, which must be equal bit by bit; None skips this comparison.
 
     Returns:
         The run.
     """
-    # A second in-place launch computes a different problem.
+    # In place, a second launch would read the first launch's results as inputs and compute something else.
     calls = 1 if any(o.role == "inout" for o in kernel.operands) else launch.launches
     run = run_whole(
         problem, kernel, inputs, launch.order, settings, launches=calls, perturb=launch.perturb,
@@ -160,7 +163,7 @@ def run_fewer_blocks(
         settings: Limits.
 
     Returns:
-        The run, whose reason names the blocks.
+        The run. The reason of a failure states the number of blocks.
     """
     run = run_whole(problem, kernel, inputs, order, settings)
     return replace(run, reason=f"{run.reason}; with only {kernel.grid[0]} blocks" if run.reason else "")
@@ -169,7 +172,7 @@ def run_fewer_blocks(
 def run_perturbed(
     problem: Problem, kernel: GeneratedKernel, inputs: StressInputs, seed: int, settings: VerifySettings
 ) -> Run:
-    """Run with approximate functions at the largest error that the PTX ISA allows.
+    """Run a kernel whose approximate instructions have the largest error that the PTX ISA allows.
 
     Args:
         problem: Provides the reference.
@@ -189,7 +192,7 @@ def run_perturbed(
 def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, walked: bool = False) -> Run:
     """Run some blocks of a launch that is too large to be emulated whole.
 
-    ``walked`` is True if another run checks which tiles all blocks compute.
+    ``walked`` is True if another run checks the assignment of tiles to all blocks.
     """
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
     run = verify_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)
@@ -199,6 +202,6 @@ def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySetti
 
 
 def refused(problem: Problem, seed: int, reason: str) -> Run:
-    """Return the run of a launch that the device rejects, without emulating it."""
+    """Return a failed run, without emulation, for a launch that exceeds the device's limits."""
     nothing = Emulation("unsupported", {}, (), (), (), reason=reason)
     return Run(problem, (), seed, ASCENDING, None, FAILED_LAUNCH, reason, None, None, nothing)

@@ -1,4 +1,4 @@
-"""Verify some blocks of a launch that is too large to be emulated whole, against a reference of their outputs."""
+"""Verify a sample of the blocks of a large launch: compare their outputs with a reference."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from search_spaces.arrays import IntArray
 from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem, ProblemPart
 
-GENERATED = "generated integers"  # name of the inputs of sampled blocks (measurements/emulator/sparse.py)
-SAMPLED_FLOPS = 2.0**27  # limit of all sampled blocks together
-SAMPLED_BYTES = 2.0**25  # limit of the bytes moved by all sampled blocks
+GENERATED = "generated integers"  # name of the input case of sampled blocks (see measurements/emulator/sparse.py)
+SAMPLED_FLOPS = 2.0**27  # flops limit for all sampled blocks together
+SAMPLED_BYTES = 2.0**25  # limit for the bytes that all sampled blocks move
 QUICK_SHARE = 2.0**-4  # share of these limits in a quick verification
 _MOST = 48  # maximum number of groups of blocks
-_WINDOWS = 4.0  # limit for the relative cost of groups that complete results of an additional output
-_FEWEST, _HEAVY = 3, 16.0  # minimum number of blocks, unless one exceeds SAMPLED_FLOPS by this factor
-_PART_FLOPS = 2.0**31  # limit of the reference of one element; a block writes many
-_FIRST = 8  # groups of blocks with the first tiles of a matrix, which are the widest
-_MOST_TOGETHER = 32  # blocks of a launch whose blocks all combine their results and therefore must all run
+_WINDOWS = 4.0  # cost limit, relative to SAMPLED_FLOPS, for groups that complete results of an additional output
+_FEWEST, _HEAVY = 3, 16.0  # minimum number of blocks, unless one block needs more than SAMPLED_FLOPS times this factor
+_PART_FLOPS = 2.0**31  # flops limit for the reference of one element, as a block writes many elements
+_FIRST = 8  # number of first groups to run: these have full-width tiles, unlike groups at the edges
+_MOST_TOGETHER = 32  # limit for blocks that all combine their results, since all of them must then run
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.0) -> str:
-    """Return the reason why some blocks cannot be verified without the rest; "" if they can.
+    """Return the reason why some blocks cannot be verified without the remaining blocks; "" if they can.
 
-    The runner must be able to generate single elements of the inputs, and an output element must depend on few of them.
-    If all blocks of the grid combine their results, there must be time to run all.
+    The emulator must be able to generate single input elements, and an output element must depend on few of these. If
+    all blocks of the grid combine their results, emulating all of them must not take too long.
 
     Args:
-        problem: Provides the parts of its outputs.
+        problem: Defines parts of its outputs that can be computed separately.
         kernel: The launch.
         share: Share of the time of a full verification.
 
@@ -52,21 +52,26 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.
         return "a launch of a pipeline needs all outputs of the previous launches"
     together = kernel.cooperating[0] == math.prod(kernel.grid) > _MOST_TOGETHER
     if together and problem.flops > _FEWEST * SAMPLED_FLOPS:
-        return f"all {kernel.cooperating[0]} blocks combine their results, which is too much work to emulate"
+        return f"all {kernel.cooperating[0]} blocks combine their results, and emulating all of them takes too long"
     part = next(problem.parts(np.zeros(1, dtype=np.int64)), None)
     if part is None:
-        return f"{problem.operator} does not define which inputs a part of its outputs needs"
+        return f"{problem.operator} does not define which inputs an output element needs"
     if part.problem.flops > share * _PART_FLOPS:
         return f"the reference of one element takes {part.problem.flops / 1e9:.1f} GFLOP"
-    return "" if can_generate(kernel) else "sampled blocks do not support the types of its operands, or their use"
+    return (
+        ""
+        if can_generate(kernel)
+        else "sampled blocks do not support the types of the operands, or how the kernel uses the operands"
+    )
 
 
 def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> tuple[int, ...]:
     """Choose the blocks to emulate if the whole grid would take too long.
 
-    They compute the first and the last results, some at a distance of a power of two from these, and random ones,
-    within the time limit. Blocks that combine their results are chosen together, and so are neighbours in a chain.
-    Blocks a power of two apart collide if an index overflows, or an order of tiles repeats itself.
+    The blocks compute the first and the last results, results at a distance of a power of two from these, and random
+    results. Their work is limited. Blocks that combine their results are chosen together. Neighbours in a chain are
+    too. Blocks that are a power of two apart write the same results if an index overflows, or if an order of tiles
+    repeats itself.
 
     Args:
         problem: Provides the flops and bytes of a block.
@@ -75,7 +80,7 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
         share: Share of the time of a full verification.
 
     Returns:
-        Numbers of blocks in the grid, each once.
+        Linear indices of blocks in the grid, without duplicates.
     """
     count, stride = kernel.cooperating
     total = math.prod(kernel.grid)
@@ -90,7 +95,8 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
         first = [0, 1, groups - 1] if cost * share <= _HEAVY else [groups - 1]
         candidates = [*first, *(neighbour for g in candidates for neighbour in (g, g + 1))]
     chosen = list(dict.fromkeys(g for g in candidates if 0 <= g < groups))[:most]
-    if kernel.window > 1 and share == 1.0:  # complete rows or columns of out: the first, the last and one in between
+    # also run whole rows or columns of tiles: the first, the last and a random one
+    if kernel.window > 1 and share == 1.0:
         last = (groups - 1) // kernel.window
         windows = list(dict.fromkeys((last, 0, int(drawn[1]) // kernel.window)))
         if cost * kernel.window <= _WINDOWS:
@@ -101,7 +107,7 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
 
 
 def sampled_flops(problem: Problem, kernel: GeneratedKernel, seed: int, share: float = 1.0) -> float:
-    """Count the flops of all blocks that are run for ``sampled_blocks``, including the rest of their clusters.
+    """Count the flops of the blocks of ``sampled_blocks`` and of all other blocks in the same clusters.
 
     Args:
         problem: Provides the total flops.
@@ -194,22 +200,22 @@ class GeneratedReference(NamedTuple):
                 error, wrong = _compare_part(part, further.name, of_further, seeds, signed)
                 worst = max(worst, error)
             if not is_compared:
-                left_out.append(f"{further.name} is not compared: these blocks completed no result of it")
+                left_out.append(f"{further.name} is not compared: the sampled blocks completed none of its elements")
         return Comparison(worst, wrong, left_out="; ".join(left_out))
 
     def _missing(self, written: WrittenElements) -> str:
-        """Return the reason why all blocks together cannot write all of the output; "" if they can."""
+        """Return the reason why all blocks together cannot write the whole output; "" if they can."""
         most = _most_written(self.kernel, written)
         if not _missing(self.problem, self.kernel, most, self.walked):
             return ""
-        # The sampled blocks may have narrow tiles at the edges of matrices; the first blocks have wide ones.
+        # The sampled blocks may have narrow tiles at the edges of matrices, but the first blocks have wide tiles.
         first = _first_written(self.problem, self.kernel, self.seed, self.order, self.limit)
         most = max((most, *(_most_written(self.kernel, one) for one in first)))
         return _missing(self.problem, self.kernel, most, self.walked)
 
 
 def _without_ends(emulation: Emulation) -> Emulation:
-    """Drop findings on workspace that blocks which do not run, neighbours in a chain or window, would have reset."""
+    """Drop findings on workspace that is not reset, because blocks that would reset it are not in the sample."""
     if emulation.status != "findings":
         return emulation
     return emulation.with_findings([f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO])
@@ -223,7 +229,7 @@ def _block(group: int, part: int, count: int, stride: int) -> int:
 def _first_written(
     problem: Problem, kernel: GeneratedKernel, seed: int, order: Order, limit: float
 ) -> tuple[WrittenElements, ...]:
-    """Return the elements that the first groups of blocks write; empty if they do not finish."""
+    """Return the elements that the first groups of blocks write; empty if the groups do not finish."""
     count, stride = kernel.cooperating
     groups = range(min(_FIRST, math.prod(kernel.grid) // count))
     blocks = tuple(_block(group, part, count, stride) for part in range(count) for group in groups)
@@ -235,7 +241,8 @@ def _first_written(
 def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
     """Return the maximum number of elements that a group of blocks wrote."""
     count, stride = kernel.cooperating
-    # Adjacent elements usually have the same writer, so sort runs of equal writers instead of elements.
+    # Adjacent elements usually have the same writer. Sorting sequences of equal writers is faster than sorting
+    # elements.
     begins = np.flatnonzero(written.blocks[1:] != written.blocks[:-1]) + 1
     begins = np.concatenate((np.zeros(min(1, written.blocks.size), begins.dtype), begins))
     of_run = written.blocks[begins].astype(np.int64)
@@ -245,14 +252,15 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 
 
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
-    """Return a reason if the blocks cannot write the whole output with at most ``most`` elements each, or "".
+    """Return a reason if the blocks cannot fill the output with at most ``most`` elements per group of blocks, or "".
 
-    Sampled blocks of a chain may all have narrow tiles at an edge. If a walk checks the tiles, it is enough that they
-    write something.
+    Sampled blocks of a chain may all have narrow tiles at an edge. If a tile walk checks the tiles, these blocks only
+    have to write at least one element.
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
-    left_to_next = 2 if kernel.chained else 1  # a block of a chain leaves at most as much to the next one as it writes
+    # a block of a chain leaves at most as many elements to the next block as it writes
+    left_to_next = 2 if kernel.chained else 1
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""
     return (
@@ -284,13 +292,13 @@ def _compare_part(
     if comparison.ok:
         return comparison.worst, ""
     first = int(positions[is_written][0])
-    return comparison.worst, f"in the elements that the sampled blocks wrote, the first at {first}: {comparison.reason}"
+    return comparison.worst, f"in the elements written by the sampled blocks, from {first} on: {comparison.reason}"
 
 
 def _found(written: IntArray, positions: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
-    """Return the indices of ``positions`` in the ascending ``written``, and a selection of those that occur."""
+    """Return the indices of ``positions`` in the sorted ``written``, and a selection of the positions that occur."""
     first = int(np.searchsorted(written, positions[0]))
-    if np.array_equal(written[first : first + positions.size], positions):  # whole rows, the usual case
+    if np.array_equal(written[first : first + positions.size], positions):  # fast path for whole rows, the usual case
         return slice(first, first + positions.size), slice(None)
     at = np.minimum(np.searchsorted(written, positions), written.size - 1)
     matches = np.flatnonzero(written[at] == positions)

@@ -1,8 +1,8 @@
 """The runs that verify a schedule, ordered so that likely faults are found first.
 
-A quick verification is a few runs of a small problem: on random inputs, and on edge-case inputs with warps and blocks
-in random order. A full one adds inputs, orders, a second launch on the same memory, some blocks of the problem itself
-if that is too large to be emulated whole, and the same schedule at stress sizes.
+A quick verification is a few runs of a small problem, on random inputs, and on edge-case inputs with warps and blocks
+in random order. A full verification adds inputs, orders, a second launch on the same memory, and the same schedule at
+stress sizes. If not all blocks of the requested problem can be emulated, some of them are.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import KernelTemplate
 
-MOST_BYTES = 2**31  # limit for a problem without a proxy, whose arrays and reference are in memory at the same time
+# limit for a problem without a smaller version, because its arrays and its reference must fit in memory
+MOST_BYTES = 2**31
 
 
 def emulated_problem(template: KernelTemplate, problem: Problem, schedule: Schedule) -> Problem:
-    """Return ``problem`` if it is small, else a version with few tiles of ``schedule`` and the same remainders."""
+    """Return ``problem`` if it is small, or else a version with few tiles of ``schedule`` and the same remainders."""
     small = problem.flops <= EMULATED_FLOPS and problem.min_bytes <= EMULATED_BYTES
     if small or template.proxy is None:
         return problem
@@ -55,14 +56,14 @@ def runs_of_schedule(
 
     Args:
         template: Generates the kernels.
-        problem: Problem to compute; of a large one, a smaller version is emulated whole.
+        problem: Problem to compute. If it is large, a smaller version is emulated.
         schedule: Schedule to verify.
         device: GPU that kernels are generated for.
         settings: Depth, seed and limits.
         kernel: The kernel of the schedule for ``problem``.
 
     Returns:
-        The named runs, in order; none has been made yet.
+        The named runs, in order. No run has been executed yet.
 
     Raises:
         ValueError: The schedule is invalid for ``problem``.
@@ -73,7 +74,7 @@ def runs_of_schedule(
 
 
 def runs_of_kernel(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
-    """Return only the runs of ``kernel`` on the whole of ``problem``, without other sizes."""
+    """Return only the runs of all blocks of ``kernel`` for ``problem``, without runs at other sizes."""
     return chain(*whole_runs(problem, kernel, settings))
 
 
@@ -91,7 +92,7 @@ def _runs(
     if why:
         yield PlannedRun("launch limits", partial(refused, problem, settings.seed, why))
     if small == problem and not why and is_kernel_problem(problem):
-        from autosched.verify.blocks_on_inputs import blocks_alone  # lazy: imports the reader of kernel files
+        from autosched.verify.blocks_on_inputs import blocks_alone  # imported lazily: loads the reader of kernel files
 
         if (alone := blocks_alone(problem, true, settings)) is not None:
             yield from alone.planned()
@@ -107,7 +108,7 @@ def _runs(
             yield from chain(*whole_runs(longer, template.kernel(longer, schedule, device), settings))
     yield from runs_of_other_sizes(template, small, schedule, device, settings)
     if small != problem and problem.reduction_is_inferred:
-        if settings.depth == "full":  # the kernel file does not declare the smaller problem equivalent
+        if settings.depth == "full":  # since the smaller problem was only inferred, the true size must run as well
             yield from _unreduced_runs(problem, true, settings)
     elif small != problem or settings.depth == "full":
         yield from true_runs(template, problem, true, small, schedule, device, settings)
@@ -121,11 +122,13 @@ def _runs(
 
 
 def _unreduced_runs(problem: Problem, true: GeneratedKernel, settings: VerifySettings) -> Iterator[PlannedRun]:
-    """Yield runs of a user's kernel at the true size: of some blocks, or of all if some are inconclusive."""
+    """Yield runs of a user's kernel at the true size: of some blocks, or of all if these runs are inconclusive."""
     from autosched.verify.blocks_on_inputs import blocks_alone
 
     if problem.min_bytes > MOST_BYTES:
-        yield PlannedRun("true size", None, "true size", f"its arrays take {problem.min_bytes:,} bytes")
+        yield PlannedRun(
+            "true size", None, "true size", f"the arrays take {problem.min_bytes:,} bytes, too many for the emulator"
+        )
         return
     alone = blocks_alone(problem, true, settings) if is_kernel_problem(problem) else None
     if alone is not None:

@@ -1,8 +1,8 @@
 """Verify schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
 ``ScheduleVerifier`` makes the runs of a schedule (``schedule_runs``), one after another, until one fails. A full
-verification also reports its ``Coverage``: its runs at the true size, with many tiles and at high addresses, and which
-are missing.
+verification also reports its ``Coverage``: the runs at the true size, with many tiles and at high addresses, and the
+missing ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 
 
 class ProblemTooLarge(HostFailure):
-    """The arrays are too large for the emulator on any machine."""
+    """A problem whose arrays are too large for the emulator, regardless of the machine."""
 
 
 @dataclass(frozen=True)
@@ -44,27 +44,29 @@ class ScheduleVerifier:
     settings: VerifySettings = field(default_factory=VerifySettings)
 
     def verify(self, schedule: Schedule) -> Verdict:
-        """Make the runs of the plan until one fails, or the budget is spent.
+        """Make the runs of the plan until one fails or the time budget is spent.
 
         Raises ValueError if the schedule breaks a validity constraint, ProblemTooLarge, HostFailure if this machine
         cannot run the emulator.
         """
         self.template.config(
             self.problem, schedule, self.device
-        )  # raises ValueError: an invalid schedule has no smaller problem
+        )  # raises ValueError if the schedule is invalid, before a smaller problem is derived from it
         try:
             verdict = replace(self, problem=self.problem.under(schedule.values))._verified_or_whole(schedule)
             return self._with_batches(verdict, schedule) if self.settings.batch_invariant and verdict.ok else verdict
         except MemoryError as error:
             raise HostFailure(
-                "there is not enough memory to verify: free some, or raise the limit (ulimit -v)"
+                "not enough memory to verify: free some memory, or raise the limit (ulimit -v)"
             ) from error
 
     def _with_batches(self, verdict: Verdict, schedule: Schedule) -> Verdict:
-        """Return the verdict extended by the runs that compare the bits of a row in several batches."""
-        from autosched.verify.batch_invariance import verify_batch  # lazy: few verifications need it
+        """Return the verdict, extended by runs that compare the bits of each row between batches."""
+        # imported lazily: few verifications need this module
+        from autosched.verify.batch_invariance import verify_batch
 
-        limited = self.settings.budget is not None  # part of a search: make fewer runs, but complete them
+        # a search sets a budget: plan fewer batch runs, but make all of them
+        limited = self.settings.budget is not None
         settings = replace(self.settings, depth="quick", budget=None) if limited else self.settings
         batches = verify_batch(self.template, self.problem, schedule, self.device, settings)
         runs = (*verdict.runs, *batches.runs)
@@ -83,7 +85,7 @@ class ScheduleVerifier:
             return verdict
         try:
             return replace(self, template=replace(self.template, proxy=None))._verified(schedule)
-        except HostFailure:  # too large to be emulated
+        except HostFailure:  # the requested sizes are too large to emulate: keep the verdict on the smaller problem
             return verdict
 
     def _verified(self, schedule: Schedule) -> Verdict:
@@ -92,7 +94,7 @@ class ScheduleVerifier:
         if emulated.min_bytes > MOST_BYTES:
             raise ProblemTooLarge(
                 f"the arrays of {emulated} take {emulated.min_bytes:,} bytes, more than the emulator's limit of "
-                f"{MOST_BYTES:,}: verify a smaller problem, or name one in [proxy] of the kernel file"
+                f"{MOST_BYTES:,}: verify a smaller problem, or specify one in [proxy] of the kernel file"
             )
         runs: list[Run] = []
         planned: list[tuple[PlannedRun, Run | None]] = []
@@ -182,7 +184,7 @@ def verify(
         changes: Fields of ``settings`` by name, which override it.
 
     Yields:
-        The verification of each schedule, in their order.
+        The verdict on each schedule, in the order of ``schedules``.
 
     Raises:
         ValueError: A schedule is invalid for ``problem``.
@@ -207,8 +209,8 @@ def verify_kernel(
 ) -> Iterator[Run]:
     """Emulate ``kernel`` on random inputs, then on sets of edge-case inputs, until a run fails.
 
-    A quick verification emulates at least one set, and more while their operands together stay under
-    ``EMULATED_BYTES``. For a small problem (``DRAWN_BYTES``) it also emulates those of other seeds.
+    A quick verification emulates at least one set, and further sets while all operands together stay under
+    ``EMULATED_BYTES``. For a small problem (``DRAWN_BYTES``), it also emulates sets generated from other seeds.
 
     Args:
         problem: Inputs, reference and tolerances of the kernel.
@@ -216,10 +218,10 @@ def verify_kernel(
         seed: Seed of the inputs.
         time_limit: CPU seconds of one launch.
         depth: "quick" or "full".
-        execute: Runs the whole launch, by default in the emulator.
+        execute: Function that runs all blocks of a launch. Default: the emulator.
 
     Returns:
-        Each run, as it completes.
+        Each run, once completed.
 
     Raises:
         HostFailure: This machine cannot run the emulator.

@@ -1,7 +1,7 @@
-"""Read the verdicts that a database keeps, and decide whether each still applies to its kernel.
+"""Read the verdicts stored in a database, and decide whether each still applies to its kernel.
 
-A stored verdict is a JSON object (``Verdict.stored``). ``emulator`` and ``ptx`` are digests of the emulator, and of the
-PTX that ``compiler`` generated. A change of either makes the verdict stale.
+A stored verdict is a JSON object (``Verdict.stored``). ``emulator`` is a digest of the emulator, and ``ptx`` is a
+digest of the PTX that ``compiler`` generated. If one of the two digests changes, the verdict is stale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FULL, QUICK = "full", "quick"
 
 
 def identity(kernel: GeneratedKernel | None) -> dict[str, str | None]:
-    """Return the identity of a verification made now. ``ptx`` and ``compiler`` are None without NVRTC."""
+    """Return the digests that identify a verification made now. ``ptx`` and ``compiler`` are None without NVRTC."""
     digest = None if kernel is None else ptx_digest(kernel)
     return {
         "emulator": emulator_version(),
@@ -35,7 +35,7 @@ def identity(kernel: GeneratedKernel | None) -> dict[str, str | None]:
 
 
 def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
-    """Return a reason if a stored verification (JSON text) does not apply to the current ``kernel``, or ""."""
+    """Return the reason why a stored verification (JSON text) does not apply to the current ``kernel``, or ""."""
     if text is None:
         return ABSENT
     entry = _read(text)
@@ -54,26 +54,26 @@ def stale_reason(text: str | None, kernel: GeneratedKernel) -> str:
     except NvccMissing as error:
         return f"its PTX cannot be compared: {error}"
     if entry.get("compiler") != current:
-        return f"its PTX was compiled by {str(entry.get('compiler'))[:40]}, but this is {current}"
+        return f"its PTX was compiled by {str(entry.get('compiler'))[:40]}, but {current} is installed"
     if entry["ptx"] != ptx_digest(kernel):
         return "its kernel now compiles to different PTX"
     return ""
 
 
 def is_full(text: str | None) -> bool:
-    """Return True if a stored verification has all parts of a full one."""
+    """Return True if a stored verification is a complete full verification."""
     entry = None if text is None else _read(text)
     return entry is not None and entry.get("depth") == FULL and entry.get("whole") is True
 
 
 def is_batch_invariant(text: str | None) -> bool:
-    """Return True if a stored verification showed that a row has the same bits in every batch."""
+    """Return True if a stored verification showed that each row has the same bits in every batch."""
     entry = None if text is None else _read(text)
     return entry is not None and entry.get("batch_invariant") is True
 
 
 def order(text: str | None) -> SumOrder | None:
-    """Return the order of sums that a stored verification required; None if it required none."""
+    """Return the order of sums that a stored verification required, or None if it required none."""
     entry = None if text is None else _read(text)
     if entry is None:
         return None
@@ -88,7 +88,8 @@ def order(text: str | None) -> SumOrder | None:
 def brief(text: str | None) -> str:
     """Return a short description of a stored verdict.
 
-    It is ``full``, ``quick``, ``cut short``, ``none``, or the status of its failure.
+    The description is ``full``, ``quick``, ``cut short``, ``none``, the status of a failure, or the reason why the
+    verdict does not apply.
     """
     if text is None:
         return "none"
@@ -105,7 +106,7 @@ def brief(text: str | None) -> str:
 
 
 def coverage(text: str | None) -> Coverage | None:
-    """Return the recorded coverage of a stored full verification; None if it is not full or has no coverage."""
+    """Return the coverage of a stored full verification, or None if the verification is not full or has no coverage."""
     entry = None if text is None else _read(text)
     if entry is None or entry.get("depth") != FULL:
         return None
@@ -116,18 +117,19 @@ def coverage(text: str | None) -> Coverage | None:
 
 
 def lacks(text: str | None) -> tuple[str, ...]:
-    """Return the missing parts of a stored full verification, a short text each; ``UNKNOWN_COVERAGE`` if unknown."""
+    """Return the missing coverage of a stored full verification, as short texts. ``UNKNOWN_COVERAGE`` if unknown."""
     entry = None if text is None else _read(text)
     if entry is None or entry.get("status") != "ok" or entry.get("depth") != FULL:
         return ()
-    if isinstance(entry.get("lacks"), list):  # verifications of launches, such as Triton's, store the list itself
+    # verifications of launches, such as Triton's, store this list instead of a coverage
+    if isinstance(entry.get("lacks"), list):
         return tuple(map(str, entry["lacks"]))
     missing = coverage(text)
     return (UNKNOWN_COVERAGE,) if missing is None else missing.lacks
 
 
 def summary(text: str) -> str:
-    """Return one line on the verified parts. ``text`` may be any JSON, since it is read from a database."""
+    """Summarise a stored verification in one line. ``text`` may be any JSON, since it is read from a database."""
     entry = _read(text)
     try:
         assert entry is not None
@@ -147,12 +149,12 @@ def summary(text: str) -> str:
 
 
 def document(text: str) -> Any:
-    """Return a stored verification of any kind. Raises ValueError for invalid JSON."""
+    """Return a stored verification in any format. Raises ValueError for invalid JSON."""
     return json.loads(text)
 
 
 def _read(text: str) -> dict[str, Any] | None:
-    """Return the object of a stored verification; None if it is not of this version."""
+    """Return the JSON object of a stored verification, or None if the text has another format."""
     try:
         stored = document(text)
     except ValueError:

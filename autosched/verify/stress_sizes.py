@@ -1,8 +1,7 @@
-"""Stress sizes: the same schedule on problems with long loops, many tiles, and addresses beyond 2^32.
+"""Stress sizes: larger problems for the same schedule, with long loops, many tiles, and addresses beyond 2^32.
 
-A verification on a few tiles misses loops that end too early, orders of tiles that repeat themselves, and products of
-two sizes that overflow. Extents grow by powers of two, which all tiles and vectors divide, so that remainders are
-unchanged.
+A verification on a few tiles misses loops that end too early, tile orders that repeat tiles, and products of two sizes
+that overflow. Extents grow by amounts that all tile sizes and vector widths divide, so that remainders are unchanged.
 """
 
 from __future__ import annotations
@@ -28,27 +27,30 @@ if TYPE_CHECKING:
     from search_spaces.programs.problem import ProgramProblem
     from search_spaces.tile_operators.tile_problem import TileProblem
 
-LONG_STEPS = 72  # loop iterations along k, in which every pipeline wraps around many times
+LONG_STEPS = 72  # additional loop iterations along k, enough for every pipeline to wrap around many times
 MANY_TILES = 18  # additional tiles: two bands of the widest swizzled tile order
-STREAMED_FLOPS = 2.0**32  # limit of a stream-K launch, which is emulated whole because its blocks exchange sums
-_EXCHANGED = ("wgmma_matmul_transposed", "tcgen05_matmul_transposed")  # templates whose m is the problem's n
-_SMS = 136  # number of multiprocessors; of the known devices, B200 and RTX 5090 have more
+# flops limit for a stream-K launch, in which all blocks must be emulated because they exchange sums
+STREAMED_FLOPS = 2.0**32
+# templates that swap m and n: their m is the problem's n
+_EXCHANGED = ("wgmma_matmul_transposed", "tcgen05_matmul_transposed")
+_SMS = 136  # assumed number of SMs, sufficient for all known devices except B200 and RTX 5090
 MANY_PARTS = 72  # additional tiles along a reduced axis, each of which writes a partial result
 MANY = 2**12  # additional rows or columns if tile sizes are unknown
-LONG = 2**20  # elements of a row, or of a vector's k
-FAR_EXTENT = 2**29  # largest power of two allowed for an extent
-OVERFLOWING = 2**31  # elements, the first number that overflows a signed 32-bit integer
-BEYOND_ELEMENTS = 2**32  # elements; the size in bytes is larger
-LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14  # sums of 8-bit integer products that exceed exact f32 integers
+LONG = 2**20  # number of elements of a row, or of k in a matrix-vector product
+FAR_EXTENT = 2**29  # largest additional extent
+OVERFLOWING = 2**31  # number of elements; the smallest that overflows a signed 32-bit index
+BEYOND_ELEMENTS = 2**32  # number of elements; byte offsets then also exceed 32 bits
+# a sum of 8-bit products beyond the exact f32 integers, and the largest product
+LARGE_SUMS, LARGEST_PRODUCT = 2**26, 2**14
 
 
 class StressSize(NamedTuple):
     """A stress size.
 
-    ``whole``: every block runs; else some, far apart. ``fewer_blocks``: the launch has fewer blocks than planned, if
-    the grid may shrink. ``role``: its purpose in a full verification. ``case``: required inputs, one of
-    ``Problem.stress_inputs``; "" for any. ``smaller``: replacements, the largest first, if the schedule is invalid at
-    this size, or a launch exceeds a process's address space.
+    ``whole``: every block runs if True, and otherwise some blocks that are far apart. ``fewer_blocks``: the launch has
+    fewer blocks than planned, if the grid may shrink. ``role``: the purpose of the size in a full verification.
+    ``case``: required inputs, one of ``Problem.stress_inputs``; "" for any. ``smaller``: smaller sizes, in descending
+    order, which replace this size if the schedule is invalid for it, or if its arrays exceed a process's address space.
     """
 
     name: str
@@ -61,7 +63,7 @@ class StressSize(NamedTuple):
 
 
 class _Growth(NamedTuple):
-    """Increase of each field. ``instead`` are smaller alternatives."""
+    """Increases of a problem's fields, in ``extents``. ``instead`` lists smaller alternatives."""
 
     name: str
     extents: dict[str, int]
@@ -75,7 +77,7 @@ class _Growth(NamedTuple):
 def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
     """Return larger versions of ``small``, a problem with few tiles. The schedule may be invalid for some of them.
 
-    Far sizes are omitted if such large arrays are not allowed.
+    Sizes with high addresses are omitted if the problem does not allow arrays that large.
     """
     for growth in _growths(small, schedule):
         grown = (growth._replace(extents=extents) for extents in (growth.extents, *growth.instead))
@@ -86,9 +88,9 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 
 
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
-    """Yield a growth's size, then smaller ones while an array still has ``OVERFLOWING`` elements.
+    """Yield the size of a growth, then smaller sizes in which one array still has ``OVERFLOWING`` elements.
 
-    Each is tried with a shorter k first, then with the k of ``small``, because a schedule may need that many k-tiles.
+    Each size has a shortened k first, then the k of ``small``, because a schedule may need that many k-tiles.
     """
     for less in range(0, 16, 2):
         longer = {f: getattr(small, f) + (n >> less) for f, n in growth.extents.items() if n > 0}
@@ -96,7 +98,7 @@ def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
         for extents in ({**longer, **shorter}, longer) if shorter else (longer,):
             try:
                 grown = replace(small, **extents)
-            except ValueError:  # an array would be too large
+            except ValueError:  # an array would exceed the size that the problem allows
                 continue
             if growth.role == "far" and max(o.size for o in grown.operands()) < OVERFLOWING:
                 return
@@ -106,7 +108,7 @@ def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
 
 
 def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
-    """Return ``problem`` with about ``share`` of its k, at least two k-tiles, and the same remainder.
+    """Return ``problem`` with k reduced to about ``share`` of it, but at least two k-tiles, and the same remainder.
 
     Tiles, their order and their positions in out are unchanged. Returns ``problem`` itself if it has no k, or its k is
     already short.
@@ -120,14 +122,15 @@ def with_short_k(problem: Problem, schedule: Schedule, share: float) -> Problem:
 
 
 def _of_split(problem: Matmul, schedule: Schedule) -> int:
-    """Return the k that one iteration of all splits covers."""
+    """Return how far all splits together advance along k in one iteration."""
     chosen = schedule.values
     return int(chosen.get("tile_k", 256)) * int(chosen.get("split_k", 1)) * problem.input_dtype.values
 
 
 def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_Growth]:
-    """Return growths along the sizes that are divided among blocks."""
-    from search_spaces.programs.schedules.proxy import independent_tiles  # lazy: only tile programs need it
+    """Yield growths along the sizes of a tile program that are divided among blocks."""
+    # imported lazily: only tile programs need this function
+    from search_spaces.programs.schedules.proxy import independent_tiles
 
     tiles = independent_tiles(small, schedule)
     if tiles:
@@ -138,7 +141,7 @@ def _growths_of_program(small: ProgramProblem, schedule: Schedule) -> Iterator[_
 
 
 def _growths_of_rows(small: TileProblem) -> Iterator[_Growth]:
-    """Return growths along the rows of an operator that computes them separately."""
+    """Yield growths along the rows of an operator that computes each row separately."""
     if next(small.parts(np.zeros(1, np.int64)), None) is None:
         return
     (name,) = small.batch_sizes
@@ -147,7 +150,7 @@ def _growths_of_rows(small: TileProblem) -> Iterator[_Growth]:
 
 
 def _growths(small: Problem, schedule: Schedule) -> Iterator[_Growth]:
-    """Return the growths; those of one role are adjacent."""
+    """Yield the growths of a problem, grouped by role."""
     match small:
         case Matmul():
             yield from _growths_of_matmul(small, schedule)
@@ -199,7 +202,7 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
     smallest = min(small.m * small.n, small.m * small.k, small.n * small.k)
     yield _Growth("many rows of tiles", {"m": rows, "k": shorter}, True, "many tiles")
     yield _Growth("many columns of tiles", {"n": columns, "k": shorter}, True, "many tiles", fewer_blocks=True)
-    if chosen.get("stream_k"):  # the whole launch must run: grow as little as possible
+    if chosen.get("stream_k"):  # all blocks must run, so the problem grows as little as possible
         longer = dict.fromkeys(_rows_of_all_workers(small, chosen, small.k + shorter))
         most, *fewer = ({"m": m, "k": shorter} for m in longer)
         yield _Growth("all workers", most, True, "many tiles", instead=tuple(fewer))
@@ -220,16 +223,17 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
 
 
 def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
-    """Yield numbers of additional rows with which every concurrent stream-K worker has tiles, the best first.
+    """Yield numbers of additional rows that give tiles to every concurrent stream-K worker, the best number first.
 
-    Several blocks per SM are counted as workers only if the whole launch can then be emulated.
+    More than one worker per SM is assumed only if all blocks of the larger launch can be emulated.
     """
     workers = _SMS * int(chosen.get("min_blocks", 1))
-    of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # tiles per worker that such a launch requires
+    of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # minimum tiles per worker in a stream-K launch
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
-        # Try this many rows of tiles; if blocks may not have so many tiles, this many tiles in total, then fewer.
+        # Try ``tiles`` rows of tiles first. If blocks may not have so many tiles, try ``tiles`` tiles in total, then
+        # fewer.
         for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
             more = _more_tiles(small, chosen, "m", least)
             if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:
@@ -237,7 +241,7 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
-    """Return the additional rows or columns of at least ``least`` tiles, rounded up to whole clusters.
+    """Return the number of rows or columns of at least ``least`` additional tiles, rounded up to whole clusters.
 
     A reduction along the axis needs ``MANY_PARTS`` tiles; persistent blocks need enough for two clusters.
     """

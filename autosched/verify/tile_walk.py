@@ -1,9 +1,9 @@
-"""Check which tiles every block of a launch computes at the true size, without executing the matmul.
+"""Check the assignment of tiles to blocks at the true size, without executing the matmul.
 
-A template with a walk (``KernelTemplate.walk``) has a device function that reports each part of a tile that a block
-computes. All blocks of the launch report in the emulator, and together they must cover each k-tile of each tile of out
-exactly once. This detects orders of tiles that repeat, k-tiles that are assigned twice, and 32-bit products that
-overflow, at any size.
+A template with a walk (``KernelTemplate.walk``) has a device function that reports each tile, or range of k-tiles of a
+tile, that a block computes. The emulator runs this function in all blocks of the launch. Together, the reports must
+contain each k-tile of each output tile exactly once. This detects tile orders that repeat tiles, k-tiles that are
+assigned twice, and overflows of 32-bit products, at any size.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from search_spaces.spaces.config import Config
 from search_spaces.templates.common.raster import RASTER_ARGUMENT
 from search_spaces.templates.device_source import DeviceSource
 
-MOST_BLOCKS = 2**13  # maximum number of blocks, since more would take too long
+MOST_BLOCKS = 2**13  # maximum number of blocks that can report in reasonable time
 _ENTRY = 'extern "C" __global__'
-_WORDS = 8  # words that describe a part: 1, matrix, row, column, first k-tile, number of k-tiles
+_WORDS = 8  # words of a report: 1, matrix, row, column, first k-tile, number of k-tiles, two unused
 
 
 def why_no_walk(kernel: GeneratedKernel) -> str:
-    """Return the reason why the blocks of ``kernel`` do not report their tiles; "" if they do."""
+    """Return the reason why the blocks of ``kernel`` cannot report their tiles; "" if they can."""
     blocks = math.prod(kernel.grid)
     if blocks > MOST_BLOCKS:
-        return f"{blocks} blocks are too many to report their tiles (maximum {MOST_BLOCKS})"
-    return "" if _ENTRY in kernel.source else "its source has no generated entry function"
+        return f"{blocks} blocks are too many to report their tiles: the maximum is {MOST_BLOCKS}"
+    return "" if _ENTRY in kernel.source else "the kernel's source has no generated entry function"
 
 
 def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> GeneratedKernel:
-    """Return a launch with the grid of ``kernel`` in which each block reports up to ``most`` parts."""
+    """Return a launch with the grid of ``kernel`` in which each block writes up to ``most`` reports."""
     head, entry = kernel.source[: kernel.source.index(_ENTRY)], f"{kernel.entry}_walk"
     parts = Operand("parts", "output", U32, (math.prod(kernel.grid), most, _WORDS))
     order = [a for a in kernel.arguments if isinstance(a, ScalarArgument) and a.name == RASTER_ARGUMENT]
@@ -69,20 +69,21 @@ def walk_kernel(walk: DeviceSource, kernel: GeneratedKernel, most: int) -> Gener
 def run_walk(
     walk: DeviceSource, problem: Problem, config: Config, kernel: GeneratedKernel, settings: VerifySettings
 ) -> Run:
-    """Collect the tiles of all blocks of ``kernel``, and compare them with the tiles of out.
+    """Collect the tiles of all blocks of ``kernel``, and compare them with the tiles of the output.
 
     Args:
         walk: Device source that records the walk instead of computing.
         problem: Problem that the kernel computes.
         config: The schedule with its attributes.
-        kernel: Kernel of ``config``; the walk uses its grid and its definitions.
+        kernel: Kernel of ``config``, whose grid and definitions the walk uses.
         settings: Time limit of the launch.
 
     Returns:
-        The run; a tile that is missing, or computed twice, is a ``wrong_result``.
+        The run. Its status is ``wrong_result`` if a tile is missing or computed twice.
     """
     blocks = config.integer("blocks")
-    # The first block of a CTA pair reports the pair's tiles. A stream-K worker has partial tiles at both ends.
+    # Space for reports per block: the first block of a CTA pair also reports its partner's tiles, and a stream-K worker
+    # has partial tiles at both ends of its range.
     most = -(-blocks * math.prod(kernel.cluster) // math.prod(kernel.grid)) + 3
     walk_source = walk_kernel(walk, kernel, most)
     done = LaunchUnderTest(walk_source, {}).run(ASCENDING, time_limit=settings.time_limit)
@@ -91,7 +92,7 @@ def run_walk(
 
 
 class EachTileOnce(NamedTuple):
-    """Oracle of a walk.
+    """Oracle of a tile walk, which expects each tile exactly once.
 
     Attributes:
         config: The schedule, which determines the tiles.
@@ -100,12 +101,12 @@ class EachTileOnce(NamedTuple):
     config: Config
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare the reported parts with the tiles of out."""
+        """Compare the reported tiles with the tiles of the output."""
         return Comparison(None, _wrong(self.config, emulation.outputs["parts"].astype(np.int64)))
 
 
 def _wrong(config: Config, tiles: IntArray) -> str:
-    """Describe the first tile that is missing or duplicated in the parts of all blocks; "" if there is none."""
+    """Describe the first tile that is missing or duplicated in the reports of all blocks; "" if none is."""
     tile_m, tile_n, tiles_m, tiles_n, tiles_k = config.integers("tile_m", "tile_n", "tiles_m", "tiles_n", "tiles_k")
     per_tile = tiles_m * tiles_n
     matrices = config.integer("blocks") // config.integer("split_k") // per_tile
@@ -132,14 +133,14 @@ def _wrong(config: Config, tiles: IntArray) -> str:
     if bad.any():
         i = int(bad.argmax())
         return (
-            f"the k-tiles of tile {_coordinates(int(tile[i]), tiles_m, tiles_n)} are not computed once each: block "
-            f"{block[i]} has {first[i]} to {first[i] + count[i] - 1} of {tiles_k}, and those before it end at "
-            f"{expected[i]}"
+            f"the k-tiles of tile {_coordinates(int(tile[i]), tiles_m, tiles_n)} are not computed exactly once: block "
+            f"{block[i]} computes {first[i]} to {first[i] + count[i] - 1} of {tiles_k}, and the ranges before it end "
+            f"at {expected[i]}"
         )
     missing = np.setdiff1d(np.arange(matrices * per_tile), tile)
     if missing.size:
         return (
-            f"no block computes tile {_coordinates(int(missing[0]), tiles_m, tiles_n)}, nor {missing.size - 1} others "
+            f"no block computes tile {_coordinates(int(missing[0]), tiles_m, tiles_n)} and {missing.size - 1} others "
             f"of {matrices * per_tile}"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Result of a verification: its verdict, and its form in databases."""
+"""The verdict, which is the result of a verification, and its stored format."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from search_spaces.spaces.schedule import Schedule
 if TYPE_CHECKING:  # most verifications require no order of sums
     from search_spaces.spaces.sum_order import SumOrder
 
-Outcome = Literal["accepted", "refused", "uncertain"]  # uncertain: not verifiable on this machine
+Outcome = Literal["accepted", "refused", "uncertain"]  # outcome "uncertain": this machine cannot verify the code
 
 BITS_DIFFER = "bits_differ"  # status of a result whose bits depend on the batch, the launch or the order of blocks
 FAILURE_STATUSES = ("wrong_result", "findings", "crashed", FAILED_LAUNCH, BITS_DIFFER)
-FAILED_PROGRAM = "failed"  # status of a program that raises, or ends with an error
+FAILED_PROGRAM = "failed"  # status of a program that raises an exception, or ends with an error
 OUT_OF_MEMORY = "out_of_memory"  # status of a program that exceeds its memory limit
-FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)  # statuses of incorrect code
+# statuses that mean that the code is incorrect
+FAILING = (*FAILURE_STATUSES, "compile_error", FAILED_PROGRAM, OUT_OF_MEMORY)
 
 
 def outcome_of(status: str) -> Outcome:
-    """Return the outcome of a verdict's status. This is the only function that decides it."""
+    """Return the outcome that a verdict's status implies. All code uses this function to decide the outcome."""
     return "accepted" if status == "ok" else "refused" if status in FAILING else "uncertain"
 
 
 class Cause(NamedTuple):
-    """A line at which the order may depend on the batch.
+    """A source line at which the order of sums may depend on the batch.
 
     Attributes:
         file: Source file, or "" if the code does not name it.
@@ -66,24 +67,24 @@ class Verdict:
     """The result of a verification.
 
     Attributes:
-        subject: The schedule that was verified, and its problem; None for a launch without them.
+        subject: The verified schedule and its problem; None for a launch without a schedule.
         status: "ok", "wrong_result", "device_limit", "failed" (a program), or the status of the emulation that failed.
         reason: Reason of a failure, in one line.
-        worst: Largest error over its tolerance (at most 1 passes); None where the kernel did not finish.
-        max_abs_error: Largest absolute error on random inputs; None where the kernel did not finish.
-        emulation: The emulation of the run that failed, else of the first.
+        worst: Largest ratio of an error to its tolerance; at most 1 is accepted. None if the kernel did not finish.
+        max_abs_error: Largest absolute error on random inputs; None if the kernel did not finish.
+        emulation: The emulation of the failed run, or of the first run if no run failed.
         runs: All runs that were made.
         kernel: The generated kernel of the requested problem.
         depth: "quick" or "full".
-        whole: False if runs of this depth were skipped for lack of time.
-        coverage: Coverage of a full verification of a schedule that passed.
-        missing: Parts that the runs do not cover, a short text each.
+        whole: False if planned runs were skipped for lack of time.
+        coverage: Coverage, if this is a full verification of a schedule and it passed.
+        missing: Aspects that the runs do not cover, as short texts.
         differing: Arrays whose bits depend on the order of blocks.
-        accumulating: Arrays whose values differ after a second launch on the same memory.
-        not_run: Runs that could find more, as the arguments of ``autosched.emulate`` that request them.
-        order: Order of sums of the schedule; None if it was not requested, or is unknown.
+        accumulating: Arrays whose bits differ after a second launch on the same memory.
+        not_run: Omitted runs that might find more faults, as the arguments of ``autosched.emulate`` that request them.
+        order: Order of sums in the schedule's kernel; None if not requested, or unknown.
         batch_invariant: True if runs in several batches gave each row the same bits.
-        causes: Source lines at which the order of sums may depend on the batch, if bits differ.
+        causes: If bits differ, the source lines at which the order of sums may depend on the batch.
     """
 
     subject: Subject | None
@@ -120,12 +121,12 @@ class Verdict:
 
     @property
     def problem(self) -> Problem:
-        """The emulated problem. Raises ValueError for a launch without one."""
+        """The emulated problem. Raises ValueError for a launch without a problem."""
         return self._subject().problem
 
     @property
     def schedule(self) -> Schedule:
-        """The verified schedule. Raises ValueError for a launch without one."""
+        """The verified schedule. Raises ValueError for a launch without a schedule."""
         return self._subject().schedule
 
     def _subject(self) -> Subject:
@@ -145,11 +146,11 @@ class Verdict:
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """Parts that the verification does not cover, a short text each."""
+        """Aspects that the verification does not cover, as short texts."""
         return (() if self.coverage is None else self.coverage.lacks) + self.missing
 
     def stored(self) -> dict[str, Any]:
-        """Return the form stored in databases: the runs, how to repeat them, and the digests of their kernel."""
+        """Return the JSON stored in databases: the runs, how to repeat the runs, and digests of the kernel."""
         return {
             "status": self.status,
             "depth": self.depth,

@@ -1,4 +1,4 @@
-"""Runs of the whole of a problem: random and edge-case inputs, orders, a second launch, perturbed functions."""
+"""Runs of all blocks of a problem: random and edge-case inputs, orders, a second launch, perturbed functions."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.input_cases import RANDOM, StressInputs
 from search_spaces.operators.problem import Problem
 
-# A quick verification of a small problem uses more inputs, up to these sizes in total. A few rows do not have a NaN, or
-# a tie, at every position that matters.
+# A quick verification of a small problem uses further inputs, up to these limits in total, because the few rows of one
+# input do not have a NaN or a tie at every relevant position.
 DRAWN_BYTES, DRAWN_FLOPS, MOST_DRAWS = 2**17, 2**21, 4
 
 
 def whole_runs(
     problem: Problem, kernel: GeneratedKernel, settings: VerifySettings
 ) -> tuple[Iterator[PlannedRun], Iterator[PlannedRun]]:
-    """Return runs of the whole of ``problem``: those before and those after the other sizes of a full verification."""
+    """Return two sets of runs of all blocks: the runs before and after the other sizes of a full verification."""
     outputs: dict[str, Run] = {}
     return _first_runs(problem, kernel, settings, outputs), _more_runs(problem, kernel, settings, outputs)
 
@@ -43,7 +43,8 @@ def _first_runs(
 ) -> Iterator[PlannedRun]:
     seed, thread_order = settings.seed, quick_orders(settings.seed)[1]
     random = StressInputs((RANDOM,), problem.random_inputs(seed))
-    together = kernel.cooperating[0] > 1 or kernel.chained  # with several parts, sums may depend on the order of blocks
+    # blocks combine their results, so sums may depend on the order of blocks
+    together = kernel.cooperating[0] > 1 or kernel.chained
     compares = kernel.repeatable and (settings.depth == "full" or (together and settings.emulates))
 
     def first() -> Run:
@@ -69,14 +70,15 @@ def _first_runs(
     stress = list(islice(stress_inputs(problem, seed), most))
     fewer = fewer_blocks(kernel)
     for i, inputs in enumerate(stress):
-        if i == 0 and fewer != kernel:  # takes as long as all blocks, because each computes more tiles
+        # replaces the run of all blocks: the fewer blocks compute more tiles each and take as long
+        if i == 0 and fewer != kernel:
             yield PlannedRun(
                 "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, inputs, thread_order, settings)
             )
         else:
             yield PlannedRun("edge inputs", partial(run_whole, problem, kernel, inputs, thread_order, settings))
     repeats = int(min(DRAWN_BYTES / problem.min_bytes, DRAWN_FLOPS / max(1.0, problem.flops)))
-    # a user's kernel has no edge inputs; it runs in a random order, unless it is very large
+    # A user's kernel has no edge-case inputs. Unless it is very large, run it on other random inputs in a random order.
     least = int(not stress and problem.min_bytes <= EMULATED_BYTES)
     drawn = ((i, inputs) for i in range(seed + 1, seed + MOST_DRAWS) for inputs in problem.drawn_inputs(i))
     for i, inputs in islice(drawn, max(repeats, least)):
@@ -97,11 +99,11 @@ def _more_runs(
         for inputs in stress_inputs(problem, seed + i):
             provoked = True
             yield PlannedRun(name, partial(run_whole, problem, kernel, inputs, order, settings, seed=seed + i))
-        if not provoked:  # a user's kernel: use other random inputs
+        if not provoked:  # a user's kernel has no edge-case inputs: use other random inputs
             inputs = StressInputs((RANDOM,), problem.random_inputs(seed + i + 1))
             yield PlannedRun(name, partial(run_whole, problem, kernel, inputs, order, settings, seed=seed + i + 1))
     thread_order = Order("random", seed + 4)
-    if settings.emulates:  # tuners and applications launch a kernel repeatedly
+    if settings.emulates:  # launch twice, because tuners and applications launch a kernel repeatedly
         first = outputs["first"].outputs if "first" in outputs else {}
         yield PlannedRun(
             TWICE,

@@ -1,6 +1,6 @@
-"""The device part of ordinary CUDA files, which also contain host code and C++ headers.
+"""Extract the device code of ordinary CUDA files, which also contain host code and C++ headers.
 
-NVRTC does not support host code: it receives the device part of a file, with unchanged line numbers.
+NVRTC does not support host code. It receives only the device code of a file, with unchanged line numbers.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ def has_host_code(text: str) -> bool:
 
 
 def device_part(text: str) -> str:
-    """Return a CUDA file without the host's functions and variables; line numbers are preserved."""
+    """Return a CUDA file without host functions and host variables; line numbers are preserved."""
     blank = _blanked(text)
     return _declarations(text, blank, 0, len(text))
 
 
 def _blanked(text: str) -> str:
-    """Return the text with comments, literals and directives blanked, so that only the code's brackets remain."""
+    """Return the text with comments, literals and directives blanked, so that all remaining brackets are code."""
 
     def blanks(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match[0])
 
     plain = re.compile(f"{_COMMENT.pattern}|{_LITERAL.pattern}", re.DOTALL)
-    # Literals in directives (#include "x") are kept, because directives are kept whole.
+    # A directive is matched as one token, including literals in it (#include "x").
     return re.sub(r"(?m)^" + _DIRECTIVE.pattern, blanks, plain.sub(blanks, text))
 
 
 def _declarations(text: str, blank: str, start: int, end: int) -> str:
-    """Return the declarations between two positions at one bracket level, with host code replaced by empty lines."""
+    """Return the declarations between two positions in the text, with host code replaced by empty lines."""
     out, at = [], start
     while at < end:
         stop, opening = _item(blank, at, end)
@@ -92,7 +92,7 @@ def _is_for_device(head: str, has_body: bool) -> bool:
     if not words or words[0] in ("using", "typedef", "template", "static_assert"):
         return words[:2] != ["using", "namespace"] and (words[:1] != ["template"] or not has_body)
     if words[0] in ("const", "static") and "(" not in head.partition("=")[0]:
-        return "std::" not in head  # constants that device code may use
+        return "std::" not in head  # kept: a constant that device code may use
     return False
 
 
@@ -102,7 +102,7 @@ def _lines_alone(text: str, blank: str, start: int, end: int) -> str:
     for match in re.finditer(r"(?m)^" + _DIRECTIVE.pattern, text[start:end]):
         begin, after = start + match.start(), start + match.end()
         if blank[begin:after].strip():
-            continue  # skip a "#" in a comment or literal, or within a line
+            continue  # skip a "#" that does not start a directive: in a comment, a literal or the middle of a line
         pieces.append("\n" * text.count("\n", at, begin) + text[begin:after])
         at = after
     pieces.append("\n" * text.count("\n", at, end))

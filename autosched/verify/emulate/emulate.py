@@ -1,4 +1,4 @@
-"""Emulation of any kernel on the CPU, from CUDA source, PTX, or a Triton kernel compiled for an absent GPU."""
+"""Emulate any kernel on the CPU from CUDA source, PTX, or a Triton kernel compiled for a GPU that need not exist."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ def emulate(
 
     Args:
         program: CUDA C++, PTX text, a tile program, or the result of ``triton.compile`` for a CUDA target. NVRTC
-            compiles the device part of CUDA C++, or nvcc the whole if NVRTC cannot and nvcc is installed; standard
-            headers may be included.
-        arguments: Arguments in the order of the parameters. A numpy array is passed as a pointer; arrays that overlap
-            on the host (a view, the same array twice) overlap for the kernel. Numbers and numpy scalars are converted
-            as in C. None is a null pointer, a list of arrays is an array of pointers, ``Struct`` a struct
-            (``numpy.void`` and bytes are structs without pointers), ``TensorMapOf`` a tensor map; ``Texture`` and
-            ``Surface`` are such objects. The arrays are not modified. Triton's global scratch memory is allocated if
-            the kernel needs it; other pointers that a compiler adds are null. An array must have the type of its
-            parameter if the source or a mangled name declares it. A tile program takes its arrays and scalars in its
-            own order.
+            compiles the device code of CUDA C++. If that fails and nvcc is installed, nvcc compiles the whole file.
+            Standard headers may be included.
+        arguments: Arguments in the order of the parameters. A numpy array is passed as a pointer. Arrays that overlap
+            on the host (a view, the same array twice) also overlap for the kernel. Numbers and numpy scalars are
+            converted as in C. None is a null pointer, and a list of arrays is an array of pointers. ``Struct`` is a
+            struct; ``numpy.void`` and bytes are structs without pointers. ``TensorMapOf`` is a tensor map, ``Texture``
+            a texture object, and ``Surface`` a surface object. The arrays are not modified. Triton's global scratch
+            memory is allocated if the kernel needs it. Other pointer parameters added by a compiler are null. An array
+            must have the type of its parameter if the source or a mangled name declares it. The arguments of a tile
+            program are its arrays and scalars, in the order in which the program declares them.
         base: Options whose fields the keywords replace. Default: ``EmulatedLaunchOptions()``.
         keywords: Fields of ``EmulatedLaunchOptions`` by name, such as ``grid=2``.
 
     Returns:
-        The status, the findings, the counts, and the arrays after the launch. A kernel that does not compile, crashes
-        or never ends is reported by its status.
+        The status, the findings, the counts, and the arrays after the launch. The status also reports a kernel that
+        does not compile, crashes or never ends.
 
     Raises:
         TypeError: An unknown option, or ``base`` of another type.
@@ -99,7 +99,8 @@ def emulate(
     if len(parameters) > len(all_arguments):
         all_arguments += _scratch(program, math.prod(grid))
     source = program if isinstance(program, str) and not is_ptx(program) else ""
-    added = len(parameters) - len(all_arguments)  # CUDA source has no parameters that a compiler added
+    # a kernel compiled from CUDA source has no parameters added by the compiler
+    added = len(parameters) - len(all_arguments)
     if added < 0 or (added and source) or any(p.bytes != 8 for p in parameters[len(all_arguments) :]):
         count = "1 argument" if len(parameters) == 1 else f"{len(parameters)} arguments"
         raise ValueError(
@@ -146,7 +147,7 @@ def _emulated_program(program: Program, arguments: Sequence[Any], options: Emula
         inputs_of,
         kernel_of,
         parameters_of,
-    )  # lazy: imports the schedule spaces and the cost models
+    )  # imported lazily: this module loads the schedule spaces and the cost models
 
     problem, kernel = kernel_of(program, arguments, options.device or "h200", options.schedule)
     inputs = inputs_of(problem, arguments)
@@ -174,10 +175,13 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
         both = [aliased[n] for n in (first, k) if 0 <= n < len(aliased)]
         if first >= k or first in aliases or len(both) < 2 or not all(isinstance(a, np.ndarray) for a in both):
             raise ValueError(
-                f"aliases: argument {k} cannot be the array of argument {first}: name an array with a smaller position"
+                f"aliases: argument {k} cannot be the array of argument {first}: use an array argument with a smaller "
+                f"position"
             )
         if not offset and both[0].nbytes != both[1].nbytes:
-            raise ValueError(f"aliases: arguments {first} and {k} have {both[0].nbytes} and {both[1].nbytes} bytes")
+            raise ValueError(
+                f"aliases: arguments {first} and {k} differ in size: {both[0].nbytes} and {both[1].nbytes} bytes"
+            )
         if not 0 <= offset <= both[0].nbytes or offset % both[1].dtype.itemsize:
             raise ValueError(
                 f"aliases: byte offset {offset} of argument {first} is out of range or misaligned for argument {k}"
@@ -192,7 +196,7 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
 
 
 def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given values by the variables' names in the PTX. Raises ValueError for an unknown name."""
+    """Return the values of module variables by their names in the PTX. Raises ValueError for an unknown name."""
     own = [v.name for v in module.variables if v.space in ("global", "const")]
     names = {}
     for symbol, value in symbols.items():
@@ -207,7 +211,7 @@ def _named(module: Module, symbols: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(module: Module, name: str, value: Any) -> Array:
-    """Return the contents of a variable before the launch. For None, they are its initial value in the PTX."""
+    """Return the contents of a module variable before the launch; None stands for its initial value in the PTX."""
     variable = next(v for v in module.variables if v.name == name)
     if value is None:
         data = bytearray(variable.bytes)
@@ -222,17 +226,17 @@ def _content(module: Module, name: str, value: Any) -> Array:
         return np.frombuffer(bytes(data), dtype=f"{letter}{variable.element_bytes}")
     array = np.ascontiguousarray(value)
     if array.nbytes != variable.bytes:
-        raise ValueError(f"symbols: {name} has {variable.bytes} bytes, and its value {array.nbytes}")
+        raise ValueError(f"symbols: {name} has {variable.bytes} bytes, but its value has {array.nbytes}")
     return array
 
 
 def is_ptx(program: str) -> bool:
-    """Return True if a text is PTX, which needs no compiler, rather than CUDA source."""
+    """Return True if a text is PTX rather than CUDA source."""
     return ".version" in program and ".target" in program and "__global__" not in program
 
 
 def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emulation | None]:
-    """Return PTX text, the kernel's name in it ("": the only one), and the result if compiling fails."""
+    """Return the PTX text, the kernel's name in it ("" for the only kernel), and an emulation if compiling fails."""
     kernel, headers = options.kernel, options.headers or {}
     compiled = getattr(program, "asm", None)
     if isinstance(compiled, Mapping):
@@ -240,7 +244,7 @@ def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emul
             raise ValueError("the compiled kernel has no PTX: compile it for a CUDA target")
         return str(compiled["ptx"]), kernel, None
     if not isinstance(program, str):
-        raise ValueError(f"a program is CUDA source, PTX or a compiled Triton kernel, not {type(program).__name__}")
+        raise ValueError(f"cannot emulate {type(program).__name__}: pass CUDA source, PTX or a compiled Triton kernel")
     if is_ptx(program):
         return program, kernel, None
     host_code, compile_options = has_host_code(program), (*PTX_OPTIONS, *options.options)
@@ -268,25 +272,25 @@ def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emul
 
 
 def _file_name(source: str) -> str:
-    """Return the file of a source by its first line directive, for messages."""
+    """Return the file name in the first line directive of a source, for messages."""
     match = _LINE_DIRECTIVE.match(source)
     return match[1] if match else "the source"
 
 
 def _arch(source: str, headers: Headers, options: EmulatedLaunchOptions) -> str:
-    """Return the architecture to compile a source for. Launches with clusters need one that supports them."""
+    """Return the architecture to compile a source for. Launches with clusters need an architecture with clusters."""
     arch = source_arch(source, headers)
     clusters = options.cluster is not None and size_of(options.cluster) != (1, 1, 1)
     return HOPPER_ARCH if clusters and arch != BLACKWELL_ARCH else arch
 
 
 def _launch_sizes(program: Any, options: EmulatedLaunchOptions) -> tuple[Size3, Size3, int]:
-    """Return grid, block and dynamic shared memory; a Triton kernel provides the last two."""
+    """Return grid, block and dynamic shared memory. A compiled Triton kernel specifies block and shared memory."""
     metadata = getattr(program, "metadata", None)
     block, shared_bytes = options.block, options.shared_bytes
     if block is None:
         if metadata is None:
-            raise ValueError("block is missing: give the threads of a block, for example block=256")
+            raise ValueError("block is missing: specify the number of threads of a block, for example block=256")
         block = 32 * int(metadata.num_warps)
     if shared_bytes is None:
         shared_bytes = int(metadata.shared) if metadata is not None else 0
@@ -294,7 +298,7 @@ def _launch_sizes(program: Any, options: EmulatedLaunchOptions) -> tuple[Size3, 
 
 
 def _scratch(program: Any, blocks: int) -> list[Array]:
-    """Return the global scratch memory of all blocks of a Triton kernel, where it creates its tensor descriptors."""
+    """Return the global scratch memory of all blocks of a Triton kernel, in which it creates tensor descriptors."""
     metadata = getattr(program, "metadata", None)
     size = int(getattr(metadata, "global_scratch_size", 0) or 0)
     return [np.zeros(size * blocks, dtype=np.uint8)] if size else []
@@ -305,7 +309,7 @@ def _only(module: Module) -> str:
         if not module.kernels:
             raise ValueError("the program has no kernel")
         known = ", ".join(map(demangled, module.kernels))
-        raise ValueError(f"name one of the kernels with kernel= or --kernel: {known}")
+        raise ValueError(f"the program has several kernels: select one with kernel= or --kernel: {known}")
     return module.kernels[0]
 
 
@@ -314,8 +318,8 @@ def _check_block(function: Function, block: Size3) -> None:
     most, exact = function.most_threads, function.exact_threads
     if most and math.prod(block) > math.prod(most):
         raise ValueError(
-            f"{function.name} is compiled for at most {math.prod(most)} threads a block (__launch_bounds__), "
-            f"not for {math.prod(block)}"
+            f"{function.name} is compiled for at most {math.prod(most)} threads per block (__launch_bounds__), not "
+            f"{math.prod(block)}"
         )
     if exact and block != exact:
         raise ValueError(f"{function.name} is compiled for blocks of {exact} threads, not of {block}")

@@ -18,8 +18,8 @@ class EmulatedLaunch:
 
     Attributes:
         verdict: The verdict, with all findings.
-        arrays: The arguments after the first run. None for arguments that are not arrays, and for all if it did not
-            finish; a tuple for a list or a ``Struct``.
+        arrays: The arguments after the first run. None for arguments that are not arrays, and for all arguments if the
+            run did not finish. A tuple for a list or a ``Struct``.
         symbols: Contents of the requested variables.
     """
 
@@ -31,7 +31,7 @@ class EmulatedLaunch:
 
     @property
     def emulation(self) -> Emulation:
-        """Emulation of the run that failed, else of the first."""
+        """Emulation of the run that failed, or of the first run if none failed."""
         return self.verdict.emulation
 
     @property
@@ -41,22 +41,22 @@ class EmulatedLaunch:
 
     @property
     def not_run(self) -> tuple[str, ...]:
-        """Runs that could find more, as arguments that request them."""
+        """Omitted runs that might find more faults, as the arguments that request these runs."""
         return self.verdict.not_run
 
     @property
     def status(self) -> str:
-        """Status of the verdict, "ok" if nothing was found."""
+        """Status of the verdict; "ok" if no fault was found."""
         return self.verdict.status
 
     @property
     def ok(self) -> bool:
-        """True if nothing was found."""
+        """True if no fault was found."""
         return self.verdict.ok
 
     @property
     def reason(self) -> str:
-        """Why it failed, in one line."""
+        """Reason why the launch failed, in one line."""
         return self.verdict.reason
 
     @property

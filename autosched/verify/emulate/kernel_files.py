@@ -1,7 +1,7 @@
 """Recognition of kernel files by their contents, and extraction of the PTX that the emulator executes.
 
-PTX text and CUDA source are used unchanged. Fat binaries, programs and object files usually contain PTX, and some
-cubins do (those of cuTile). Python files are recognised by their imports.
+PTX text and CUDA source are used unchanged. PTX is extracted from binary files: fat binaries, programs and object files
+usually contain it, and so do cuTile's cubins. Python files are recognised by their imports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEXT_SECTION = ".nv_debug_ptx_txt"
 _FATBIN_SECTIONS = (".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment")
 _MOST_BYTES = 1 << 28  # maximum bytes of a binary file
 _MOST_SOURCE = 1 << 24  # maximum bytes of a Python file
-_HEAD = 4096  # bytes that distinguish text from other files
+_HEAD = 4096  # number of first bytes that are checked to distinguish text from binary files
 _INTERMEDIATE = ".nv_intermediate_source_section"
 _TILELANG_HEADERS = "<tl_templates/"
 _LANGUAGE = re.compile(r"^\.language\s+\d+\s*$", re.MULTILINE)
@@ -43,8 +43,8 @@ class NoKernelFile(ValueError):
 class FrontEnd:
     """A Python package for writing kernels.
 
-    Its programs import ``modules``. ``instead`` is the remedy if its programs cannot be run here directly; "" for
-    Triton, whose programs can.
+    Programs written with the package import ``modules``. ``instead`` is the remedy if these programs cannot be verified
+    directly; it is "" for Triton, whose programs can.
     """
 
     name: str
@@ -53,11 +53,11 @@ class FrontEnd:
 
     @property
     def refusal(self) -> str:
-        """Return the message for a file with its kernels."""
+        """Return the message that refuses a file with kernels of this package."""
         return f"holds kernels of {self.name}: {self.instead}"
 
 
-# The most specific first: a CuTe program may also import Triton.
+# The most specific package comes first, because a CuTe program may also import Triton.
 FRONT_ENDS = (
     FrontEnd(
         "CuTe DSL",
@@ -76,12 +76,12 @@ FRONT_ENDS = (
 
 
 def ptx_of_file(path: Path) -> str | None:
-    """Return the PTX of a binary file for its newest architecture, or None for a text file.
+    """Return the PTX for the newest architecture in a binary file, or None for a text file.
 
     Raises NoKernelFile for a binary file without PTX, and OSError.
     """
     if not path.is_file():
-        return None  # a pipe, or missing: the reader of the text reports it
+        return None  # a pipe or a missing file: reading the text later reports it
     with path.open("rb") as file:
         data = file.read(_HEAD)
     if data.startswith((_FATBIN, b"\x7fELF")):
@@ -93,9 +93,11 @@ def ptx_of_file(path: Path) -> str | None:
         return _of_fatbin(path, data)
     if not data.startswith(b"\x7fELF"):
         if data.startswith(_ARCHIVE):
-            raise NoKernelFile(f"{path} is an archive of object files: unpack it (ar x {path.name}), and verify those")
+            raise NoKernelFile(f"{path} is an archive: extract its object files (ar x {path.name}), and verify them")
         if b"\0" in data:
-            raise NoKernelFile(f"{path} is not recognised: give PTX, CUDA source, a cubin, a fat binary, or a program")
+            raise NoKernelFile(
+                f"{path} is not recognised: use PTX, CUDA source, a cubin, a fat binary, or an executable"
+            )
         return None
     if not data.startswith(_ELF):
         raise NoKernelFile(f"{path} is an unsupported ELF file: only 64-bit little-endian files are supported")
@@ -117,7 +119,7 @@ def ptx_of_file(path: Path) -> str | None:
 
 
 def front_end_of(path: Path) -> FrontEnd | None:
-    """Return the front end of a Python file by its imports; None if it imports none of ``FRONT_ENDS``.
+    """Return the front end that a Python file imports, or None if it imports none of ``FRONT_ENDS``.
 
     Raises NoKernelFile for text that is not valid Python, and OSError.
     """
@@ -129,26 +131,26 @@ def front_end_of(path: Path) -> FrontEnd | None:
 
 
 def front_end_that_uses(names: Iterable[str]) -> FrontEnd | None:
-    """Return the front end that uses these imported names; None if there is none."""
+    """Return the front end whose modules are among these imported names, or None."""
     known = set(names)
     return next((front_end for front_end in FRONT_ENDS if any_of(known, front_end.modules)), None)
 
 
 def any_of(names: Iterable[str], modules: Iterable[str]) -> bool:
-    """Return True if one of the imported names is one of the modules, or is inside one."""
+    """Return True if an imported name is one of the modules, or a member of one."""
     prefixes = tuple(modules)
     return any(name == m or name.startswith(f"{m}.") for name in names for m in prefixes)
 
 
 def include_folders(source: str) -> tuple[str, ...]:
-    """Return the header folders of a front end for CUDA source, such as those of TileLang's package."""
+    """Return the include folders that CUDA source generated by a front end needs, such as TileLang's."""
     spec = importlib.util.find_spec("tilelang") if _TILELANG_HEADERS in source else None
     folders = spec.submodule_search_locations or () if spec else ()
     return tuple(str(Path(f) / part) for f in folders for part in ("src", "3rdparty/cutlass/include"))
 
 
 def imports(tree: ast.AST) -> set[str]:
-    """Return the dotted names that a Python file imports, and ``autosched.X`` if it uses that."""
+    """Return the dotted names that a Python file imports, and each ``autosched.X`` that it uses."""
     modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -182,6 +184,6 @@ def _sections(data: bytes) -> tuple[int, dict[str, bytes]]:
 
 
 def _lines(section: bytes) -> str:
-    """Return zero-terminated lines, without the source and language name that cuTile appends."""
+    """Return the zero-terminated lines of PTX, without the source and the language name that cuTile appends."""
     text = section.replace(b"\0", b"\n").decode(errors="replace")
     return _LANGUAGE.sub("", text.partition(_INTERMEDIATE)[0])

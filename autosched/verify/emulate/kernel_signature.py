@@ -1,7 +1,7 @@
 """Names and types of a kernel's parameters, from its source or its mangled name.
 
-PTX has neither: it only has the sizes of parameters, and whether numbers are floats or integers. Signatures serve
-messages and checks of arguments; unknown types are not checked.
+PTX lacks names and types: it only has the sizes of parameters, and whether numbers are floats or integers. Signatures
+are used in messages and to check arguments. Arguments of unknown types are not checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BEFORE_NAME = ("__launch_bounds__", "__attribute__", "__cluster_dims__", "__max
 _QUALIFIERS = re.compile(
     r"\b(const|volatile|__restrict__|__restrict|restrict|struct|__grid_constant__|typename)\b|[*&]"
 )
-# Bytes and kind of the elements behind a pointer of this type; "" fits every kind.
+# Size in bytes and numpy kind of the elements that a pointer of this type points to; "" accepts every kind.
 _POINTED = {
     "float": (4, "f"), "double": (8, "f"), "int": (4, "iu"), "unsigned int": (4, "iu"), "unsigned": (4, "iu"),
     "long long": (8, "iu"), "unsigned long long": (8, "iu"), "long": (8, "iu"), "unsigned long": (8, "iu"),
@@ -66,9 +66,9 @@ _NUMPY = {np.dtype(t).name for t in "?bBhHiIlLqQefdFD"}
 
 
 def find_kernel(name: str, kernels: Sequence[str]) -> str:
-    """Return the entry with this mangled name or signature, with or without template arguments.
+    """Return the kernel with this mangled name or signature. Template arguments may be omitted.
 
-    Raises ValueError, which lists the existing names.
+    Raises ValueError for an unknown or ambiguous name; the message lists the existing names.
     """
     if name in kernels:
         return name
@@ -84,9 +84,9 @@ def find_kernel(name: str, kernels: Sequence[str]) -> str:
 
 
 def _names_of(signature: str) -> set[str]:
-    """Return the accepted spellings of a kernel's name, without blanks.
+    """Return the accepted spellings of a kernel's name, without spaces.
 
-    They are the complete signature, and shorter forms without parameters, template arguments or namespaces.
+    These are the complete signature, and the signature without parameters, template arguments or namespaces.
     """
     name = "".join(_before_parameters(signature).removeprefix("void ").split())
     plain = name.partition("<")[0]
@@ -109,14 +109,14 @@ def _before_parameters(signature: str) -> str:
 
 
 def parameters_of(source: str, entry: str, count: int) -> tuple[SignatureParameter, ...]:
-    """Return the ``count`` parameters of the kernel ``entry`` of a module; ``source`` may be empty."""
+    """Return the ``count`` parameters of the kernel named ``entry``; ``source`` may be empty."""
     signature = demangled(entry)
     name = _before_parameters(signature).removeprefix("void ").partition("<")[0].rpartition("::")[2].strip()
     mangled = signature[len(_before_parameters(signature)) :]
     types = _split(mangled[1:-1]) if mangled.startswith("(") else []
     declared = _declared(source, name, count)
     if declared is not None:
-        # A mangled name of a template has the actual types of its parameters.
+        # Unlike the source, the mangled name of a template instance has the actual types of its parameters.
         known = types if len(types) == count else [p.type for p in declared]
         return tuple(SignatureParameter(p.name, t) for p, t in zip(declared, known, strict=True))
     if len(types) == count:

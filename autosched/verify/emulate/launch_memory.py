@@ -1,4 +1,4 @@
-"""Arguments of a launch in device form: pointers, bytes, and memory regions of overlapping arrays."""
+"""Convert the arguments of a launch to device pointers, bytes, and memory regions of overlapping arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POINTER_BYTES = 8
 
 @dataclass(eq=False)
 class _Region:
-    """Memory shared by overlapping arrays: one array of the launch. ``start`` is its address on the host."""
+    """Memory of overlapping host arrays, passed as one array of the launch. ``start`` is its host address."""
 
     start: int
     end: int
@@ -41,15 +41,15 @@ class LaunchMemory:
     arguments: tuple[Argument, ...]
     inputs: dict[str, Array]
     memory: Memory
-    _locations: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # by the identity of an array
+    _locations: dict[int, tuple[str, int, Array]] = field(default_factory=dict)  # keys are id(array)
 
     def names_of(self, values: Sequence[Any]) -> frozenset[str]:
-        """Return the names of the operands that arguments lead to."""
+        """Return the names of the operands that these arguments point to."""
         locations = (self._locations.get(id(a)) for value in values for a in arrays_in(value))
         return frozenset(entry[0] for entry in locations if entry is not None)
 
     def result(self, value: Any, outputs: Mapping[str, Array]) -> Any:
-        """Return an argument's contents after the launch: an array, a tuple of those in a list or a struct, or None."""
+        """Return an argument's contents after the launch: an array, a tuple for a list or a struct, or None."""
         if isinstance(value, np.ndarray):
             entry = self._locations.get(id(value))
             if entry is None or entry[0] not in outputs:
@@ -116,7 +116,7 @@ class _Passing:
     # Memory ---------------------------------------------------------------------------------------------------------
 
     def all_regions(self) -> dict[int, _Region]:
-        """Return the region of each array, by its identity. Arrays that overlap on the host overlap on the device."""
+        """Return the region of each array, keyed by ``id(array)``. Arrays that overlap on the host share a region."""
         apart: list[_Region] = []
         for array in {id(a): a for value in self.given for a in arrays_in(value)}.values():
             start = array.__array_interface__["data"][0] if array.flags.c_contiguous and array.nbytes else -id(array)
@@ -137,7 +137,7 @@ class _Passing:
         return int(array.__array_interface__["data"][0]) - region.start if len(region.members) > 1 else 0
 
     def operand(self, array: Array, name: str) -> tuple[Operand, int]:
-        """Return the array of the launch that contains ``array``, and the offset in it."""
+        """Return the operand of the launch that contains ``array``, and the byte offset of ``array`` in it."""
         region = self.regions[id(array)]
         offset = self.offset_of(array, region)
         if region.operand is None:
@@ -154,7 +154,7 @@ class _Passing:
                 if id(a) in self.filled:
                     at = self.offset_of(a, region)
                     filled[at : at + a.nbytes] = True
-            # If the kernel fills only a part of the region, the rest has input values.
+            # The kernel fills only part of the region: the remaining elements keep their input values.
             role = "output" if filled.all() and any(id(a) in self.filled for a in region.members) else "inout"
             dtype = SCALAR_DTYPES[_UNSIGNED[each]]
             region.operand = Operand(name, role, dtype, values.shape)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ class _Passing:
         return dtype
 
     def other(self, array: Array, name: str) -> tuple[str, int]:
-        """Return an array that is not an argument, by name."""
+        """Register an operand that is not an argument, and return it."""
         operand, offset = self.operand(array, self.fresh(name) if self.regions[id(array)].operand is None else name)
         self.note_other(operand)
         return operand.name, offset
@@ -244,11 +244,11 @@ class _Passing:
 
     def by_value(self, k: int, parameter: Variable, data: bytes) -> BytesArgument:
         if len(data) != parameter.bytes:
-            raise ValueError(f"{self.shown(k)} has {len(data)} bytes, and its parameter {parameter.bytes}")
+            raise ValueError(f"{self.shown(k)} has {len(data)} bytes, but its parameter has {parameter.bytes}")
         return BytesArgument(self.names[k], data)
 
     def table(self, k: int, parameter: Variable, values: Sequence[Any]) -> Argument:
-        """Return an array of pointers."""
+        """Return the operand for an array of pointers."""
         if parameter.bytes != _POINTER_BYTES or not all(v is None or isinstance(v, np.ndarray) for v in values):
             raise ValueError(
                 f"{self.shown(k)}: a list may only contain arrays and None (it becomes an array of pointers); use "
@@ -296,19 +296,19 @@ class _Passing:
         if offset:
             self.offsets[k] = offset
         element = self.element(value.dtype, array) if value.dtype else _dtype_of(array)
-        # The map has the array's shape and type; its memory is that of the region.
+        # The tensor map has the array's shape and type, and points into the memory of the region.
         seen = Operand(operand.name, operand.role, element, array.shape, operand.zeroed)
         dense = _of_pixels(name, seen, value, value.im2col) if value.im2col else _of_box(name, seen, value, value.box)
         if operand.dtype.bytes != element.bytes:
             raise ValueError(
-                f"{self.shown(k)}: its array is also passed with elements of {operand.dtype.bytes} bytes: use one "
-                "element size"
+                f"{self.shown(k)}: the array of this tensor map is also passed with elements of {operand.dtype.bytes} "
+                f"bytes: use one element size"
             )
         fields = {f: getattr(dense, f) for f in dense.__dataclass_fields__}
         return TensorMap(**fields | {"operand": operand})
 
     def texture(self, value: Texture, name: str) -> int:
-        """Return the handle of a texture or surface object of an array."""
+        """Return the handle of a texture or surface object for an array."""
         target, offset = self.other(value.array, f"{name}.array")
         shape = list(value.array.shape)
         if value.channels not in (1, 2, 4) or (value.channels > 1 and (not shape or shape.pop() != value.channels)):
@@ -338,7 +338,7 @@ class _Passing:
         return handle
 
     def number(self, k: int, parameter: Variable, value: Any) -> bytes:
-        """Return a number or a struct in the size of its parameter."""
+        """Return the bytes of a number or a struct, in the size of its parameter."""
         if value is None:
             if parameter.bytes != _POINTER_BYTES:
                 raise ValueError(
@@ -349,7 +349,7 @@ class _Passing:
         if isinstance(value, bytes | bytearray | np.void):
             data = value.tobytes() if isinstance(value, np.void) else bytes(value)
             if len(data) != parameter.bytes:
-                raise ValueError(f"{self.shown(k)} has {len(data)} bytes, and its parameter {parameter.bytes}")
+                raise ValueError(f"{self.shown(k)} has {len(data)} bytes, but its parameter has {parameter.bytes}")
             return data
         if isinstance(value, np.generic):
             is_float = value.dtype.kind == "f"
@@ -358,7 +358,9 @@ class _Passing:
             value = value.item()
         if isinstance(value, float) and parameter.bytes in (2, 4, 8):
             if _is_integer(parameter):
-                raise ValueError(f"{self.shown(k)} is the float {value!r}, and its parameter an integer: pass an int")
+                raise ValueError(
+                    f"{self.shown(k)} is the float {value!r}, but its parameter is an integer: pass an int"
+                )
             return self.float_bytes(k, parameter, value)
         if isinstance(value, int):
             if _is_float(parameter):
@@ -381,7 +383,7 @@ def _is_float(parameter: Variable) -> bool:
 
 
 def _is_integer(parameter: Variable) -> bool:
-    """Return True for a type that CUDA's compilers declare as an integer; other compilers declare plain bits."""
+    """Return True if PTX declares an integer parameter (as CUDA's compilers do) rather than one of untyped bits."""
     return parameter.type[0] in "us" and parameter.bytes == parameter.element_bytes
 
 
@@ -401,7 +403,8 @@ def _alignment(k: int, value: Any) -> int:
     if isinstance(value, bytes | bytearray):
         return 1
     raise ValueError(
-        f"argument {k}: {value!r} in a struct has no type: write np.int32(...), np.float32(...), an array, None, bytes"
+        f"argument {k}: {value!r} in a struct has no C type: use np.int32(...), np.float32(...), an array, None or "
+        f"bytes"
     )
 
 
@@ -409,12 +412,12 @@ def _dtype_of(array: Array) -> DType:
     names = {f"{'iuf'['iuf'.index(k)]}{8 * n}": (k, n) for k in "iuf" for n in (1, 2, 4, 8)}
     dtype = next((name for name, (k, n) in names.items() if (array.dtype.kind, array.dtype.itemsize) == (k, n)), "")
     if dtype not in SCALAR_DTYPES:
-        raise ValueError(f'a tensor map of {array.dtype.name} needs its type: dtype="bf16" and the like')
+        raise ValueError(f'a tensor map of {array.dtype.name} needs an element type: pass for example dtype="bf16"')
     return SCALAR_DTYPES[dtype]
 
 
 def size_of(size: Any) -> tuple[int, int, int]:
-    """Return a grid or a block of one to three sizes. Raises ValueError."""
+    """Return a grid or a block as three sizes. Raises ValueError unless one to three sizes are passed."""
     sizes: tuple[int, ...]
     try:
         sizes = (operator.index(size),)
@@ -427,14 +430,14 @@ def size_of(size: Any) -> tuple[int, int, int]:
 
 
 def _of_box(name: str, operand: Operand, value: TensorMapOf, box: tuple[int, ...]) -> TensorMap:
-    """Raise ValueError for an invalid box."""
+    """Check the box of a tensor map. Raise ValueError if it is invalid."""
     if value.interleave == "NONE":
         return TensorMap.dense(name, operand, box, swizzle=value.swizzle)
     return TensorMap.interleaved(name, operand, box, value.interleave, swizzle=value.swizzle)
 
 
 def _of_pixels(name: str, operand: Operand, value: TensorMapOf, im2col: Im2col) -> TensorMap:
-    """Raise ValueError for an invalid box of pixels."""
+    """Check the box of pixels of an im2col tensor map. Raise ValueError if it is invalid."""
     interleaved = value.interleave != "NONE"
     ones = (1,) * (len(operand.shape) - 1 - interleaved)
     steps = (im2col.strides or ones[1:])[::-1]

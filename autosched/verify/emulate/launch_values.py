@@ -1,4 +1,4 @@
-"""Other arguments of a launch than arrays and numbers: structs, tensor maps, textures, surfaces."""
+"""Arguments of a launch that are neither arrays nor numbers: structs, tensor maps, textures and surfaces."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class TensorMapOf:
 
     ``box`` counts elements, slowest dimension first, like ``array.shape``. ``dtype`` is the element type if numpy lacks
     it: "bf16", "e4m3" and the like. ``im2col`` replaces the box. ``interleave`` selects the layouts NC/8HWC8 and
-    NC/16HWC16: the last axis of ``array`` (of four to six) is a slice of channels of 16 or 32 bytes, which ``box``
-    omits.
+    NC/16HWC16. The last of the four to six axes of ``array`` is then a slice of 16 or 32 bytes of channels, which
+    ``box`` omits.
     """
 
     array: Array

@@ -1,4 +1,4 @@
-"""Options of ``autosched.emulate``: one object, validated on construction and passed on unchanged."""
+"""Options of ``autosched.emulate`` as one object, which is validated on construction."""
 
 from __future__ import annotations
 
@@ -28,34 +28,35 @@ class EmulatedLaunchOptions:
     """Options of ``autosched.emulate``.
 
     Attributes:
-        kernel: Name of the ``__global__`` function, or a name expression (``"scale<float, 4>"``). A kernel of PTX has
-            its mangled name, its signature, or its name in C++. Default: the only kernel.
-        grid: One to three sizes, in blocks. Not allowed for a tile program, whose launch follows from its arrays.
-        block: One to three sizes, in threads. Default: those of the Triton kernel.
-        cluster: One to three sizes, in blocks, of the clusters of the launch. Default: ``__cluster_dims__``.
-        shared_bytes: Dynamic shared memory of a block. Default: that of the Triton kernel, or 0.
-        cooperative: Cooperative launch: all blocks run at the same time, as ``grid.sync()`` needs. The grid must fit on
-            ``device``.
+        kernel: Name of the ``__global__`` function, or a name expression (``"scale<float, 4>"``). For PTX: the mangled
+            name, the signature, or the name in C++. Default: the only kernel.
+        grid: One to three sizes, in blocks. Not allowed for a tile program, because its arrays determine the launch.
+        block: One to three sizes, in threads. Default: the block of the Triton kernel.
+        cluster: One to three sizes of a cluster, in blocks. Default: ``__cluster_dims__``.
+        shared_bytes: Dynamic shared memory of a block. Default: the amount that the Triton kernel needs, or 0.
+        cooperative: Cooperative launch: all blocks run at the same time, as ``grid.sync()`` needs. All blocks must fit
+            on ``device`` at once.
         dependent: Programmatic stream serialization: the launch may start before its predecessor in the stream has
             ended, so an access without a preceding ``griddepcontrol.wait`` is a race. True if the predecessor may write
             every array, or the positions of the arrays that it writes.
         outputs: Positions of arrays that the kernel fills. Reading an element before it is written is a finding, and so
             is an element that is never written.
         aliases: ``{3: 0}`` also passes the array of argument 0 as argument 3, for a kernel that works in place. ``{3:
-            (0, 64)}`` passes its part from byte 64 on. The array given as argument 3 is not used.
+            (0, 64)}`` passes it from byte 64 on. The original argument 3 is ignored.
         symbols: Contents of ``__device__``, ``__constant__`` and ``__managed__`` variables by name, returned as
-            ``symbols`` of the result; None for a variable that is only read back.
-        headers: Texts by include name. CUDA's headers come from a toolkit, or with the extras `cuda12` and `cuda13`.
+            ``symbols`` of the result; None if the variable's contents are only returned.
+        headers: Texts by include name. CUDA's own headers are taken from an installed toolkit or the extras `cuda12`
+            and `cuda13`.
         options: NVRTC options.
-        time_limit: CPU seconds of one run of all ``launches``, without compilation.
+        time_limit: CPU seconds that one run of all ``launches`` may take, without compilation.
         perturb: If True, approximate instructions (``ex2.approx``, ``rcp.approx``) have the largest error that the PTX
             ISA allows.
-        order: Order of blocks, and with a seed also of warps, lanes and atomics. A kernel with missing synchronisation
-            may be right in one order and wrong in another. Default: one ascending and one random run. With ``full`` it
-            is the first order.
+        order: Order of blocks. An order with a seed also randomises warps, lanes and atomics. A kernel that lacks
+            synchronisation may be right in one order and wrong in another. Default: one ascending and one random run.
+            With ``full``, ``order`` is the first of all orders.
         launches: Number of back-to-back launches on the same memory; before each, ``outputs`` are poisoned again.
-        full: If True, the kernel also runs in every order, twice in a row, and with maximal errors of approximate
-            instructions.
+        full: If True, the kernel also runs in every order, in two launches on the same memory, and with the largest
+            errors of approximate instructions.
         suppressions: Expected findings (``measurements.emulator.Suppression``).
         device: GPU that a tile program is compiled for, and that a cooperative launch must fit on. Default: "h200".
         schedule: Schedule of a tile program, or its values by name. Default: the time model's choice.
@@ -96,11 +97,11 @@ class EmulatedLaunchOptions:
                 size_of(size)
         if self.cooperative and self.dependent is not False:
             raise ValueError("a launch is either cooperative or dependent")
-        _ = self.plan  # raises ValueError
+        _ = self.plan  # raises ValueError for invalid sizes
 
     @cached_property
     def plan(self) -> LaunchPlan:
-        """Runs of the launch."""
+        """Plan of the runs of the launch."""
         plan = replace(THOROUGH, perturb=True) if self.full else TWO_ORDERS
         plan = replace(
             plan, time_limit=self.time_limit, launches=self.launches, perturb_all=self.perturb,
@@ -111,16 +112,16 @@ class EmulatedLaunchOptions:
     def check_tile_program(self) -> None:
         """Raise ValueError for options that do not apply to tile programs."""
         if names := self._not_default(_OF_LAUNCHES):
-            raise ValueError(f"the arrays determine the launch of a tile program: leave out {', '.join(names)}")
+            raise ValueError(f"a tile program's arrays determine its launch: omit {', '.join(names)}")
 
     def check_launch(self) -> None:
-        """Raise ValueError for options of a tile program, and without a grid."""
+        """Raise ValueError for options that only apply to tile programs, and for a missing grid."""
         if self.device and not self.cooperative:
-            raise ValueError("device applies only to tile programs and cooperative launches: leave it out")
+            raise ValueError("device applies only to tile programs and cooperative launches: omit it")
         if names := self._not_default(_OF_TILE_PROGRAMS):
-            raise ValueError(f"these options apply only to tile programs: leave out {', '.join(names)}")
+            raise ValueError(f"options that apply only to tile programs: omit {', '.join(names)}")
         if self.grid is None:
-            raise ValueError("grid is missing: give the number of blocks, for example grid=108")
+            raise ValueError("grid is missing: specify the number of blocks, for example grid=108")
 
     def _not_default(self, names: Sequence[str]) -> list[str]:
         values = {name: getattr(self, name) for name in names}

@@ -23,13 +23,14 @@ from search_spaces.templates.template import TemplateSet
 def kernel_of(
     program: Program, arguments: Sequence[Any], device: str, schedule: Schedule | Mapping[str, int | str] | None
 ) -> tuple[ProgramProblem, GeneratedKernel]:
-    """Return the problem of these arrays and the kernel of a schedule.
+    """Return the problem that these arrays determine, and the kernel of a schedule for it.
 
     Args:
         program: The tile program.
-        arguments: Its arrays and scalars in their order; the arrays determine its sizes.
+        arguments: Arrays and scalars of the program, in its order. The arrays determine the sizes.
         device: Name of the GPU that the kernel is for.
-        schedule: Schedule of the program, or its values by name; None for the time model's choice.
+        schedule: Schedule of the program, or its parameter values by name. None selects the schedule chosen by the time
+            model.
 
     Returns:
         The problem and the kernel.
@@ -53,7 +54,7 @@ def kernel_of(
 
 
 def inputs_of(problem: ProgramProblem, arguments: Sequence[Any]) -> dict[str, Array]:
-    """Return the kernel's input arrays by name, in their storage types."""
+    """Return the kernel's input arrays by name, converted to their storage types."""
     roles = {o.name: o for o in problem.operands() if o.role != "output"}
     return {
         name: _lines_of(roles[name], array)
@@ -63,7 +64,7 @@ def inputs_of(problem: ProgramProblem, arguments: Sequence[Any]) -> dict[str, Ar
 
 
 def _lines_of(operand: Operand, array: Array) -> Array:
-    """Return an array in its storage type, with zeros in the gaps of a padded leading dimension."""
+    """Return an array in its storage type, with zeros in the padding of the leading dimension."""
     stored = np.ascontiguousarray(array).view(operand.dtype.storage)
     if operand.columns is None:
         return stored
@@ -78,7 +79,7 @@ def parameters_of(program: Program) -> tuple[str, ...]:
 
 
 def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
-    """Return the sizes that the arrays have, and the values of scalars."""
+    """Return the program's sizes, read from the arrays, and the values of its scalars."""
     names = parameters_of(program)
     if len(arguments) != len(names):
         raise ValueError(f"{program.name} takes {', '.join(names)}, not {len(arguments)} arguments")
@@ -90,12 +91,12 @@ def _values(program: Program, arguments: Sequence[Any]) -> dict[str, Any]:
             raise ValueError(f"{name} must be an array, not {type(array).__name__}")
         if array.ndim != len(expected.sizes) or array.dtype.itemsize != expected.dtype.bytes:
             raise ValueError(
-                f"{name} has the extents {' '.join(expected.sizes)} and elements of {expected.dtype.bytes} bytes "
+                f"{name} must have the sizes {' '.join(expected.sizes)} and elements of {expected.dtype.bytes} bytes "
                 f"({expected.dtype.name}), not {array.shape} of {array.dtype}"
             )
         for size, extent in zip(expected.sizes, array.shape, strict=True):
             if sizes.setdefault(size, extent) != extent:
-                raise ValueError(f"{name} has {extent} along {size}, which is {sizes[size]} in an array before it")
+                raise ValueError(f"{name} has {size} = {extent}, but an earlier array has {size} = {sizes[size]}")
         if expected.strided:
             sizes[program.strides[name]] = stride_of(name, array.shape, array.strides, array.itemsize)
     return {**sizes, **{name: by_name[name] for name, _ in program.scalars}}

@@ -94,7 +94,7 @@ def test_the_newest_architecture_of_a_fat_binary_is_chosen(tmp_path: Path) -> No
         (elf(190, {".text.fill": b"\1" * 16}), "only machine code"), (elf(62, {".text": b"\1"}), "no CUDA kernel"),
         (fatbin((2, 90, b"\1" * 8)), "only machine code"), (b"\x7fELF\1\1" + b"\0" * 60, "unsupported ELF"),
         (elf(190, {".text": b"\1"})[:-40], "damaged ELF"), (b"\x7fELF\2\1", "damaged ELF"),
-        (b"\1\0\2\0", "not recognised"), (b"!<arch>\n", "is an archive of object files: unpack it"),
+        (b"\1\0\2\0", "not recognised"), (b"!<arch>\n", "is an archive"),
     ],
 )  # fmt: skip
 def test_files_without_ptx_are_rejected(tmp_path: Path, content: bytes, words: str, capsys) -> None:  # type: ignore[no-untyped-def]
@@ -176,7 +176,7 @@ def test_files_compiled_by_nvcc_are_read(tmp_path: Path, capsys: pytest.CaptureF
         said = capsys.readouterr().out
         assert place in said and "out_of_bounds_global" in said
     assert main(["verify", str(fat)]) == 2
-    assert "name one of the kernels with kernel= or --kernel: fill, other" in capsys.readouterr().err
+    assert "--kernel: fill, other" in capsys.readouterr().err
     assert main(["verify", str(bare)]) == 2
     assert "only machine code" in capsys.readouterr().err
     assert main(["verify", str(library)]) == 2

@@ -1,9 +1,9 @@
-"""Verification and tuning of the Triton kernels that a program launches.
+"""Verify and tune the Triton kernels that a program launches.
 
 Start at ``session.py``, which runs every launch of a Triton program in the emulator and verifies it. ``tuning/``
-searches configurations of a function, and ``persistence/`` stores the choices of stock autotuners. Importing the
-package does not import torch; the names that need it do so on first use. This package must not import ``judge`` or
-``integrations``, which use it.
+searches configurations of a function, and ``persistence/`` stores the choices of stock autotuners. Importing this
+package does not import torch. Public names that need torch import it on first use. ``judge`` and ``integrations``
+import this package, so it must not import them.
 """
 
 from importlib import import_module
@@ -48,7 +48,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import the module of a public name on first use.
 
-    Reading configuration files needs neither torch nor Triton, and emulation needs neither samplers nor the store.
+    So reading configuration files imports neither torch nor Triton, and emulation imports neither samplers nor the
+    store.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

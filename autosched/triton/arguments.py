@@ -1,4 +1,4 @@
-"""Conversion of a Triton launch's arguments to those of an emulated launch."""
+"""Convert the arguments of a Triton launch to arguments of an emulated launch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _ADDRESS_BYTES = 8
 _FLAGGED_BYTES = (
     2**26
-)  # a larger storage whose bytes are all defined gets no flags, which take as much memory as the storage
-# Indexed by Triton's codes of element types (those of tensormap.replace) and of swizzles.
+)  # a fully defined storage above this size gets no flags of defined bytes, because these need as much memory
+# The indices are Triton's codes of element types (the codes of tensormap.replace) and of swizzles.
 _ELEMENTS = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT32_FTZ", "FLOAT64",
     "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ",
@@ -38,10 +38,10 @@ class ArgumentMismatch(ValueError):
 
 @dataclass
 class LaunchArguments:
-    """Collects the arguments of one launch: call ``add`` for each in order, then ``fill``.
+    """Collects the arguments of one launch, for which its methods are called in parameter order.
 
-    ``arguments``, ``inputs`` and ``memory`` are passed to ``emulate_ptx``; ``tensors`` are the storages by operand
-    name.
+    ``arguments``, ``inputs`` and ``memory`` are passed to ``emulate_ptx``; ``tensors`` maps operand names to the
+    tensors' storages.
     """
 
     storages: Storages
@@ -53,7 +53,7 @@ class LaunchArguments:
     _names: set[str] = field(default_factory=set)
 
     def pointer(self, name: str, value: Any) -> None:
-        """Pass a pointer: a tensor, a wrapper of one, an address as a number, or None."""
+        """Pass a pointer: a tensor, a wrapper of a tensor, an address as a number, or None."""
         if value is None:
             return self.raw(name, b"\0" * _ADDRESS_BYTES)
         tensor = tensor_of(value)
@@ -70,11 +70,11 @@ class LaunchArguments:
         self.arguments.append(operand)
 
     def raw(self, name: str, data: bytes) -> None:
-        """Pass a value as bytes."""
+        """Pass the bytes of a value."""
         self.arguments.append(BytesArgument(self._unique(name), data))
 
     def tensor_map(self, name: str, descriptor: Any, meta: Mapping[str, Any]) -> None:
-        """Pass a host-side tensor descriptor, encoded as ``meta`` of the compiled kernel specifies."""
+        """Pass a host-side tensor descriptor, encoded as specified by ``meta`` of the compiled kernel."""
         base = tensor_of(descriptor.base)
         if base is None:
             raise ArgumentMismatch(
@@ -108,14 +108,14 @@ class LaunchArguments:
         self.arguments.append(tensor_map)
 
     def inputs(self) -> dict[str, Array]:
-        """Return the contents of the arrays."""
+        """Return the contents of the arrays before the launch."""
         return {
             o.name: storage_bytes(self.tensors[o.name]).view(o.dtype.storage).reshape(o.shape)
             for o in self._operands.values()
         }
 
     def memory(self) -> Memory:
-        """Return the memory of the launch, including arrays that are only reachable by addresses in others."""
+        """Return the memory of the launch, including arrays that only addresses in other arrays refer to."""
         defined = {}
         for name, storage in self.tensors.items():
             flags = self.storages.defined(storage)
@@ -124,7 +124,7 @@ class LaunchArguments:
         return Memory(offsets=self.offsets, defined=defined, addresses=tuple(self._addresses))
 
     def follow_addresses(self) -> list[Operand]:
-        """Add arrays whose addresses are elements of other arrays, as in kernels of grouped problems."""
+        """Add arrays whose addresses are elements of other arrays, as in grouped matmuls."""
         before = len(self._operands)
         for operand in [o for o in self._operands.values() if o.dtype.bytes == _ADDRESS_BYTES]:
             values = storage_bytes(self.tensors[operand.name]).view("<i8")
@@ -147,7 +147,7 @@ class LaunchArguments:
     def _operand(self, name: str, storage: torch.UntypedStorage, each: int) -> Operand:
         if storage.device.type != "cpu":
             raise ArgumentMismatch(
-                f"{name} is on {storage.device}: move it to the CPU, since emulated programs have their tensors there"
+                f"{name} is on {storage.device}: move it to the CPU, where emulated programs keep all tensors"
             )
         known = self._operands.get(storage.data_ptr())
         if known is not None:
@@ -168,14 +168,14 @@ class LaunchArguments:
 
 
 def tensor_of(value: Any) -> torch.Tensor | None:
-    """Return an argument that is a tensor, or the tensor inside a wrapper (``triton.reinterpret``), or None."""
+    """Return the tensor that an argument is or wraps (``triton.reinterpret``); None if it is something else."""
     while value is not None and not isinstance(value, torch.Tensor):
         value = getattr(value, "base", None)
     return value
 
 
 def flattened(names: Sequence[Any], kinds: Sequence[Any], values: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield name, type and value of each argument of the compiled kernel. Constants are omitted, tuples flattened."""
+    """Yield name, type and value of each argument of the compiled kernel. Omit constants and flatten tuples."""
     for name, kind, value in zip(names, kinds, values, strict=False):
         if isinstance(kind, tuple | list):
             yield from flattened([f"{name}[{k}]" for k in range(len(kind))], kind, tuple(value))
@@ -188,7 +188,7 @@ def scalar_bytes(name: str, kind: str, value: Any, parameter: Variable) -> bytes
 
     Args:
         name: Name of the parameter, for the error.
-        kind: Triton's name of its type, such as "i32" or "fp32".
+        kind: Triton's name of the parameter's type, such as "i32" or "fp32".
         value: The number.
         parameter: The parameter in the PTX, with its size.
 

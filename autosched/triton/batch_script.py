@@ -1,7 +1,8 @@
-"""Verification that a function with Triton kernels computes the same bits for a row in every batch.
+"""Verify that a function that launches Triton kernels computes each row with the same bits in every batch.
 
-The function takes the number of rows by name and returns tensors whose first axis has the rows. Its random inputs have
-the same rows in every batch: ``torch.randn``, ``rand`` and ``randint`` draw each row with its own seed.
+The function receives the number of rows as a keyword argument and returns tensors whose first axis is the rows. A row
+of its random inputs is the same in every batch, because ``torch.randn``, ``rand`` and ``randint`` are replaced to
+generate each row from its own seed.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _DRAWS = ("randn", "rand", "randint", "randn_like", "rand_like")
 
 @dataclass(eq=False)
 class FunctionInBatches:
-    """A function as the subject of a batch plan.
+    """A function that launches Triton kernels, as the subject of a batch plan.
 
     Attributes:
-        function: Launches kernels; takes the number of rows by the name of the size.
+        function: Launches kernels. The number of rows is a keyword argument with the name of the size.
         session: Session in which launches are emulated.
-        rows: Rows of the first batch; the axes of its results are known after the first launch.
+        rows: Rows of the first batch. The axes of the results become known in the first launch.
         seed: Seed of the inputs.
     """
 
@@ -47,17 +48,17 @@ class FunctionInBatches:
     launches: dict[str, list[VerifiedLaunch]] = field(default_factory=dict)
     _drawn: list[dict[int, tuple[int, int]]] = field(
         default_factory=list
-    )  # number of rows and first extent of each random draw, per run
+    )  # number of rows and first extent of each call of a random function, per run
 
     def why_not(self, positions: Sequence[int]) -> str:
-        """Return "", because the function accepts any number of rows."""
+        """Return "", because the function accepts every number of rows."""
         return ""
 
     def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
-        """Call the function for a batch, with launches in one order of blocks.
+        """Call the function for a batch, with all launches in the given order of blocks.
 
         Raises:
-            TypeError: The function returns something other than tensors, or no tensor whose first axis has the rows.
+            TypeError: The function returns something other than tensors, or no tensor whose first axis is the rows.
         """
         begun = len(self.session.launches)
         self.session.plan = replace(self.session.plan, orders=(order,))
@@ -79,7 +80,7 @@ class FunctionInBatches:
 
         tensors = list(returned) if isinstance(returned, (tuple, list)) else [returned]
         if not tensors or not all(isinstance(tensor, torch.Tensor) for tensor in tensors):
-            raise TypeError(f"the function must return one or several tensors with {self.rows.name} rows")
+            raise TypeError(f"the function must return one or more tensors with {self.rows.name} rows")
         results: dict[str, Array] = {}
         for k, tensor in enumerate(tensors):
             name = f"result {k}" if len(tensors) > 1 else "the result"
@@ -91,12 +92,12 @@ class FunctionInBatches:
                 self.rows.axes[name] = 0 if has_rows else None  # type: ignore[index]
                 self.rows.load[name] = _load_bf16 if half else _load  # type: ignore[index]
         if all(axis is None for axis in self.rows.axes.values()):
-            raise TypeError(f"no result has {self.rows.name} rows along its first axis")
+            raise TypeError(f"no returned tensor has {self.rows.name} rows along its first axis")
         return results
 
     @contextmanager
     def _rows_drawn(self, positions: Sequence[int]) -> Iterator[None]:
-        """Make torch's random functions draw each row of a batch with its own seed."""
+        """Make torch's random functions generate each row of a batch from its own seed."""
         import torch
 
         drawn: dict[int, tuple[int, int]] = {}
@@ -126,7 +127,7 @@ class FunctionInBatches:
         self._drawn.append(drawn)
 
     def _is_batched(self, call: int, rows: int, extent: int) -> bool:
-        """Return True if the first extent of a random draw has equalled the number of rows in all runs so far."""
+        """Return True if a random call's first extent has been the number of rows in all runs so far."""
         return extent == rows and all(d[call][0] == d[call][1] for d in self._drawn if call in d)
 
     def _row(
@@ -145,15 +146,13 @@ class FunctionInBatches:
         return drawn
 
     def causes(self, failed: Run) -> tuple[Cause, ...]:
-        """Return the source lines at which the order may depend on what the failed run changed."""
+        """Return the source lines at which the order of sums may depend on the batch, as changed by the failed run."""
         first, other = self.launches[FIRST], self.launches[failed.name]
         all_causes: list[Cause] = []
         batch = failed.name.startswith(f"{self.rows.name} =")
         if batch and [launch.kernel for launch in first] != [launch.kernel for launch in other]:
             at = next((b for a, b in zip(first, other, strict=False) if a.kernel != b.kernel), (other or first)[-1])
-            all_causes.append(
-                Cause(*_file_and_line(at.called_at), f"different kernels are launched with {failed.name}")
-            )
+            all_causes.append(Cause(*_file_and_line(at.called_at), f"different kernels are launched for {failed.name}"))
         for one, other_launch in zip(first, other, strict=False):
             if batch:
                 all_causes += _configuration(one, other_launch, failed.name)
@@ -165,10 +164,10 @@ class FunctionInBatches:
 
 
 def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> list[Cause]:
-    """Return the launch as a cause if its constants or threads differ between the batches."""
+    """Return a cause if the constants or threads of a launch differ between two batches, else an empty list."""
     before = {**dict(one.constants), "threads": one.threads}
     after = {**dict(other.constants), "threads": other.threads}
-    # Triton turns arguments that equal 1 into constants, so compare only constants of both launches.
+    # Triton turns arguments that equal 1 into constants. So compare only names that are constants in both launches.
     both = [name for name in after if before.get(name) is not None and after[name] is not None]
     names = [str(name) for name in both if before[name] != after[name]]
     if not names:
@@ -177,7 +176,7 @@ def _configuration(one: VerifiedLaunch, other: VerifiedLaunch, batch: str) -> li
     return [
         Cause(
             *_file_and_line(other.called_at),
-            f"the batch chooses the configuration of {other.kernel} ({changes}, {batch})",
+            f"the configuration of {other.kernel} depends on the batch ({changes}, {batch})",
         )
     ]
 
@@ -187,7 +186,7 @@ def _of(values: Mapping[Any, Any], name: str) -> Any:
 
 
 def _sources(one: VerifiedLaunch, other: VerifiedLaunch) -> BatchSources:
-    """Return which parameters differ between two launches, named as in the first one, and whether the grid does."""
+    """Return the parameters that differ between two launches, numbered as in ``one``, and whether the grids differ."""
     other_numbers = dict(other.numbers.values())
     changed = {k: name for k, (name, data) in one.numbers.items() if other_numbers.get(name) != data}
     return BatchSources(changed, grid=one.grid != other.grid)
@@ -209,18 +208,19 @@ def _load_bf16(array: Array) -> Any:
 def verify_function(
     function: Callable[..., Any], session: Session, name: str, least: int, most: int, *, full: bool = False
 ) -> Verdict:
-    """Verify that a function gives a row the same bits in batches of ``least`` to ``most`` rows.
+    """Verify that a function computes each row with the same bits in batches of ``least`` to ``most`` rows.
 
     Args:
-        function: Launches Triton kernels and returns tensors whose first axis has the rows.
+        function: Launches Triton kernels and returns tensors whose first axis is the rows.
         session: Session in which launches are emulated; its plan is replaced.
         name: Parameter of ``function`` that is the number of rows.
         least: Rows of the smallest batch.
         most: Rows of the largest and first batch.
-        full: If True, more batches, positions and orders.
+        full: If True, verify more batches, positions and orders.
 
     Returns:
-        The verdict: "ok", "bits_differ" with the first difference and its causes, or the status of a failed launch.
+        The verdict. Its status is "ok", "bits_differ" (with the first difference and its causes), or the status of a
+        failed launch.
 
     Raises:
         TypeError: The function returns something other than tensors whose first axis has the rows.

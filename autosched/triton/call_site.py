@@ -8,7 +8,7 @@ _INTERNAL_MODULES = ("autosched.", "triton.", "torch.", "contextlib", "functools
 
 
 def call_site() -> tuple[str, int]:
-    """Return file and line of the nearest call outside autosched, Triton and torch; ("unknown", 0) without one."""
+    """Return file and line of the nearest call outside autosched, Triton and torch, or ("unknown", 0)."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-# Attributes of the section .nv.info: four bytes of a symbol, then four of a value (cuobjdump -elf names them).
+# Codes of attributes in the section .nv.info: four bytes of a symbol, then a value of four bytes (cuobjdump -elf prints
+# their names).
 _FORMAT_SIZED = 4
 _FRAME_SIZE, _REGISTERS = 0x11, 0x2F
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -13,14 +14,14 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 @dataclass(frozen=True)
 class CubinResources:
-    """Resources per thread, the maximum over the kernels."""
+    """Resources per thread, as the maximum over a cubin's kernels."""
 
     registers: int
     local_bytes: int
 
 
 def cubin_resources(cubin: bytes) -> CubinResources | None:
-    """Return the resources of a cubin; None if the bytes are not a cubin or do not state them."""
+    """Return the resources of a cubin; None if the bytes are not a cubin, or the cubin does not state its resources."""
     values: dict[int, list[int]] = {}
     try:
         for attribute, value in _attributes(_section(cubin, ".nv.info")):
@@ -51,7 +52,7 @@ def _attributes(info: bytes) -> list[tuple[int, int]]:
         form, attribute, size = struct.unpack_from("<BBH", info, at)
         at += 4
         if form != _FORMAT_SIZED:
-            continue  # the attribute's value is in its header
+            continue  # no data follows: the attribute's value is in the header
         if attribute in (_FRAME_SIZE, _REGISTERS):
             attributes.append((attribute, struct.unpack_from("<II", info, at)[1]))
         at += size

@@ -1,4 +1,4 @@
-"""Conversion of a Triton launch to the emulator's form: arguments in the order of PTX parameters."""
+"""Convert a Triton launch to the emulator's description of a launch, with arguments in the order of PTX parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from search_spaces.launches.launch import Launch
 
 
 class LaunchFailed(RuntimeError):
-    """A launch did not end, or the emulator cannot run it, so the program cannot continue. The message is one line."""
+    """A launch that did not end or cannot be emulated, so the program cannot continue. The message is one line."""
 
 
 def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchArguments, Launch]:
@@ -33,10 +33,12 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
         else:
             at = len(arguments.arguments)
             if at >= len(parameters):
-                raise LaunchFailed(f"{launch.name}: more arguments than the {len(parameters)} parameters of its PTX")
+                raise LaunchFailed(
+                    f"{launch.name}: the launch has more arguments than its PTX has parameters ({len(parameters)})"
+                )
             arguments.raw(name, scalar_bytes(name, kind, value, parameters[at]))
     for k, parameter in enumerate(parameters[len(arguments.arguments) :]):
-        # Scratch memory is the first of the compiler's parameters; the others are null.
+        # The first parameter that the compiler adds is the scratch memory; its further parameters are null.
         if k == 0 and launch.scratch is not None:
             arguments.pointer("scratch", launch.scratch)
         else:
@@ -58,7 +60,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """Pass a descriptor: a tensor map, or a pointer, shape and strides; then shape and strides once more."""
+    """Pass a tensor map, or a pointer with shape and strides. In both cases, shape and strides follow."""
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)
@@ -73,7 +75,7 @@ def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name:
 
 
 def _descriptor_flags(descriptor: Any) -> list[int]:
-    """Return the flags that newer versions of Triton pass between the two copies of shape and strides."""
+    """Return the flags that newer versions of Triton pass between two copies of shape and strides."""
     flags = [int(descriptor.padding == "nan")] if hasattr(descriptor, "padding") else []
     return flags + ([int(descriptor.round_f32_to_tf32)] if hasattr(descriptor, "round_f32_to_tf32") else [])
 

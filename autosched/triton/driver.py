@@ -1,6 +1,7 @@
 """Triton driver that runs every launch in the emulator. Only this file uses Triton's private hooks.
 
-``triton.runtime.driver.set_active`` accepts any object with these methods; Triton 3.4 to 3.9 call the same ones.
+``triton.runtime.driver.set_active`` accepts any object with the methods of ``EmulatedDriver``. Triton 3.4 to 3.9 call
+the same methods.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FILE_NAME = 150  # maximum characters of a kernel's name in the file names of T
 
 @dataclass(frozen=True, eq=False)
 class TritonLaunch:
-    """One launch as Triton passes it to its driver."""
+    """One launch, with the data that Triton passes to its driver."""
 
     name: str
     ptx: str
@@ -41,11 +42,11 @@ class TritonLaunch:
     values: tuple[Any, ...]
     constants: Mapping[str, Any]
     scratch: Any = None
-    function: Any = None  # the ``JITFunction`` from which it was compiled, if any
+    function: Any = None  # the ``JITFunction`` that the kernel was compiled from, if any
 
 
 class Launcher(Protocol):
-    """Runs launches."""
+    """Interface of objects that run launches."""
 
     device: Device
 
@@ -53,20 +54,20 @@ class Launcher(Protocol):
         """Run a launch."""
 
     def benchmark(self, call: Callable[[], Any]) -> float:
-        """Return the milliseconds of one call."""
+        """Return the duration of one call in milliseconds."""
         ...
 
     def torch_device(self) -> Any:
-        """Return the torch device for Triton."""
+        """Return the torch device that Triton uses."""
 
     def device_interface(self) -> Any:
         """Return the replacement of ``torch.cuda`` for Triton."""
 
 
 class _KernelLauncher:
-    """Callable that Triton creates for a compiled kernel and calls for each launch.
+    """Callable that Triton creates for a compiled kernel, and calls for each launch of the kernel.
 
-    If the program changes Triton's cache folder, Triton creates another one.
+    If the program changes Triton's cache folder, Triton creates another instance.
     """
 
     _programs: ClassVar[WeakKeyDictionary[Any, tuple[str, bytes]]] = (
@@ -128,7 +129,8 @@ class _Utils:
 
     def get_device_properties(self, _device: int) -> dict[str, int]:
         d = self._device
-        # memory bus width in bits: any value, since the clock is chosen to give the right bandwidth in triton.testing
+        # memory bus width in bits. The value is arbitrary, as the clock below makes the bandwidth correct in
+        # triton.testing
         bus = 5120
         return {
             "max_shared_mem": d.shared_per_block,
@@ -141,11 +143,11 @@ class _Utils:
         }
 
     def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
-        """Return module, function, registers, 32-bit words of local memory, and the maximum threads of a block."""
+        """Return module, function, registers, 32-bit words of local memory, and the maximum threads per block."""
         resources = cubin_resources(binary)
         registers, spills = (resources.registers, resources.local_bytes // 4) if resources is not None else (0, 0)
         warps = self._device.max_threads_per_block // self._device.warp_size
-        if registers:  # a block has whole warps, and registers are allocated in units
+        if registers:  # registers limit the warps of a block, and are allocated in units
             unit = self._device.register_allocation_unit
             each = -(-registers * self._device.warp_size // unit) * unit
             warps = min(warps, self._device.registers_per_block // each)
@@ -157,16 +159,17 @@ class _Utils:
 
 
 class DeviceNumber(int):
-    """Number 0, which torch and Triton use for the emulated GPU.
+    """The integer 0, which is the device number of the emulated GPU in torch and Triton.
 
-    Triton caches compiled kernels by device number, and must not return those of another emulated GPU. Two numbers are
-    therefore equal only if their GPUs are equal, and a number equals 0 only while its GPU is emulated.
+    Triton caches compiled kernels by device number, and must not return kernels compiled for another emulated GPU. Two
+    device numbers are therefore equal only if their GPUs are equal. A device number equals 0 only while its GPU is
+    emulated.
     """
 
     device: str
 
     def __new__(cls, device: str) -> DeviceNumber:
-        """Create the number 0, with the device's name as an attribute."""
+        """Create the integer 0 with the device's name as an attribute."""
         number = super().__new__(cls, 0)
         number.device = device
         return number
@@ -223,13 +226,13 @@ class EmulatedDriver:
         return self.do_bench
 
     def do_bench(self, fn: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **more: Any) -> Any:
-        """Return the time model's milliseconds in the form of ``triton.testing.do_bench``.
+        """Return the time model's milliseconds, as ``triton.testing.do_bench`` returns measured milliseconds.
 
         Args:
             fn: Launches the kernel.
             _: Triton's other parameters, which are ignored.
-            quantiles: Quantiles to return, which are all equal; None for one number.
-            more: Other keywords of Triton's; ``return_mode="all"`` returns a list.
+            quantiles: Quantiles to return, which are all equal; None returns one number.
+            more: Other keywords of ``do_bench``; ``return_mode="all"`` returns a list.
         """
         milliseconds = self.launcher.benchmark(fn)
         if quantiles is not None:
@@ -251,7 +254,7 @@ class EmulatedDriver:
         return kind
 
     def assemble_tensormap_to_arg(self, _tensormaps_info: Any, args: Any) -> Any:
-        """Return the arguments unchanged: tensor maps are made at the launch."""
+        """Return the arguments unchanged, because tensor maps are created at the launch."""
         return args
 
     @classmethod
@@ -262,9 +265,9 @@ class EmulatedDriver:
 
 @contextmanager
 def activated(launcher: Launcher) -> Iterator[EmulatedDriver]:
-    """Make the emulated driver Triton's active one within the context."""
+    """Make this driver Triton's active driver within the context."""
     config = triton.runtime.driver
-    attribute = "_active" if "_active" in vars(config) else "active"  # the attribute's names in Triton 3.6 and 3.4
+    attribute = "_active" if "_active" in vars(config) else "active"  # the attribute's name in Triton 3.6 and in 3.4
     before = vars(config)[attribute]  # not `reset_active`, which would query for a GPU
     driver = EmulatedDriver(launcher)
     _spend_fusion_warning()
@@ -288,7 +291,7 @@ def first_configurations() -> Iterator[None]:
 
 
 def _spend_fusion_warning() -> None:
-    """Consume Triton 3.9's warning about the default of FP fusion, which Triton shows once per process."""
+    """Trigger and hide Triton 3.9's warning about the default of FP fusion, which Triton shows once per process."""
     if triton.__version__.startswith("3.9."):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION is unset", UserWarning)
@@ -297,7 +300,7 @@ def _spend_fusion_warning() -> None:
 
 @contextmanager
 def _ptx_kept() -> Iterator[None]:
-    """Make Triton keep PTX, which the emulator needs. Some autotuners (Helion's) make it keep only machine code."""
+    """Make Triton keep PTX, which the emulator needs. Some autotuners (Helion's) make Triton keep only machine code."""
     name = "TRITON_STORE_BINARY_ONLY"
     before = os.environ.get(name)
     os.environ[name] = "0"
@@ -312,7 +315,7 @@ def _ptx_kept() -> Iterator[None]:
 
 @contextmanager
 def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
-    """Replace the benchmarks of ``triton.testing``, which would emulate thousands of launches in vain."""
+    """Replace the benchmarks of ``triton.testing``, which would emulate thousands of launches to no effect."""
     names = {"do_bench": driver.do_bench, "do_bench_cudagraph": driver.do_bench}
     before = {name: getattr(triton.testing, name) for name in names}
     run = triton.testing.Mark.run
@@ -332,7 +335,7 @@ def _skip_benchmark(self: Any, *_: Any, **__: Any) -> None:
 
 
 def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
-    """Return PTX and cubin from Triton's cache. Raises RuntimeError if it has none."""
+    """Return PTX and cubin from Triton's cache. Raises RuntimeError if the cache has no PTX."""
     files = get_cache_manager(metadata.hash).get_group(f"{src.name[:_FILE_NAME]}.json") or {}
     ptx, cubin = "", b""
     for name, path in files.items():
@@ -365,7 +368,7 @@ def _with_own_file(ptx: str, src: Any) -> str:
 
 
 def cluster_of(metadata: Any) -> int:
-    """Return the blocks of a cluster (``num_ctas``), which are adjacent along x."""
+    """Return the number of blocks of a cluster (``num_ctas``), which are adjacent along x."""
     ctas = getattr(metadata, "num_ctas", None)
     if ctas is None:
         x, y, z = getattr(metadata, "cluster_dims", (1, 1, 1))
@@ -374,7 +377,7 @@ def cluster_of(metadata: Any) -> int:
 
 
 def emulated_launcher() -> Launcher | None:
-    """Return the launcher of the current emulated program; None outside of ``emulated``."""
+    """Return the launcher of the current ``emulated`` context; None outside of such a context."""
     attributes = vars(triton.runtime.driver)
     active = attributes.get("_active", attributes.get("active"))
     return active.launcher if isinstance(active, EmulatedDriver) else None
@@ -383,12 +386,14 @@ def emulated_launcher() -> Launcher | None:
 def _active() -> Launcher:
     launcher = emulated_launcher()
     if launcher is None:
-        raise RuntimeError("a kernel that was loaded within `autosched.triton.emulated` was launched outside of it")
+        raise RuntimeError(
+            "the kernel was loaded within `autosched.triton.emulated`, but launched outside: launch it within"
+        )
     return launcher
 
 
 def _name(src: Any, key: Any) -> str:
-    """Return the name of a parameter that Triton gives by name or position."""
+    """Return the name of a parameter that Triton specifies by name or by position."""
     position = key[0] if isinstance(key, tuple) else key
     if isinstance(position, int):
         names = getattr(getattr(src, "fn", None), "arg_names", ())
@@ -398,7 +403,7 @@ def _name(src: Any, key: Any) -> str:
 
 
 def _scratch(metadata: Any, blocks: int, stream: int) -> Any:
-    """Return the launch's global scratch memory, from the allocator that the program has set in Triton."""
+    """Return the launch's global scratch memory, allocated by the allocator that the program has set in Triton."""
     size = int(getattr(metadata, "global_scratch_size", 0) or 0)
     if not size:
         return None

@@ -1,7 +1,7 @@
 """Estimated times of Triton launches.
 
-A compiled launch is estimated from the work of its emulated blocks and the resources of its cubin. An uncompiled launch
-is estimated from counts by size (``integrations/config_files/tuning/layer_counts.py``).
+A compiled launch is estimated from the work of its emulated blocks and the resources of its cubin. A launch that is not
+compiled is estimated from counts that depend on sizes (``integrations/config_files/tuning/layer_counts.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 
-_UNKNOWN_REGISTERS = 64  # registers per thread if there is no cubin
+_UNKNOWN_REGISTERS = 64  # assumed registers per thread without a cubin
 
 
 def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, device: Device) -> float:
@@ -25,7 +25,7 @@ def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, 
 
     Args:
         launch: Grid and block.
-        runs: Counted emulations of parts of it.
+        runs: Emulations of some blocks of the launch, with counts.
         cubin: Machine code from ptxas, with registers, shared and local memory.
         device: The GPU.
 
@@ -47,7 +47,7 @@ def triton_times(launches: LaunchTable, device: Device) -> LaunchTimes:
 
 
 def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
-    """Return the average work of a block. DRAM traffic is limited to one pass over each array."""
+    """Return the average work of a block, with DRAM traffic limited to one pass over each array."""
     counts = averaged(launch, runs, float(sum(operand.bytes for operand in launch.operands)))
     requested_bytes = (
         SECTOR_BYTES * counts.blocks * (counts.unique_sectors + counts.store_sectors + counts.atomic_sectors)
@@ -56,10 +56,10 @@ def triton_counts(launch: Launch, runs: Sequence[CountedRun]) -> LaunchCounts:
 
 
 def compiled_resources(cubin: bytes) -> CompiledResources:
-    """Return the resources, assuming that all shared memory is dynamic and all local memory is spills."""
+    """Return a kernel's resources. All shared memory counts as dynamic, and all local memory as spills."""
     resources = cubin_resources(cubin)
     if resources is None:
         return CompiledResources(_UNKNOWN_REGISTERS)
     return CompiledResources(
         resources.registers, 2 * resources.local_bytes
-    )  # assume that each spilled byte is stored once and loaded once
+    )  # each spilled byte is assumed to be stored once and loaded once

@@ -1,4 +1,4 @@
-"""Fidelity report of a verification: exact and approximate instructions, and the launches that ran or did not run."""
+"""Fidelity report of a verification: exact and approximate instructions, and completely or partly emulated launches."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _BOUNDED_QUALIFIERS = ("approx", "full")
 class Fidelity:
     """Fidelity of all launches of a session.
 
-    ``exact`` and ``bounded`` list the PTX instructions of the kernels, by opcode and qualifiers. PTX defines the
-    results of ``exact`` ones, and only an error bound for ``bounded`` ones. ``unsupported`` describes each unsupported
-    feature with its line. ``grids`` lists the grids of each kernel, and ``not_run`` the launches of which only some
-    blocks ran. ``sizes`` are those of ``Session.at_sizes``.
+    ``exact`` and ``bounded`` list the PTX instructions of the kernels, by opcode and qualifiers. PTX defines the exact
+    result of ``exact`` instructions, but only an error bound for ``bounded`` instructions. ``unsupported`` describes
+    each unsupported feature with its line. ``grids`` lists the grids of each kernel. ``not_run`` lists the launches of
+    which only some blocks ran. ``sizes`` lists the sizes chosen by ``Session.at_sizes``.
     """
 
     device: str
@@ -99,7 +99,7 @@ def _not_run(launches: Sequence[VerifiedLaunch]) -> tuple[str, ...]:
 
 def _is_bounded(opcode: str, qualifiers: Sequence[str]) -> bool:
     if opcode in ("mma", "wmma", "wgmma") and "s32" in qualifiers:
-        return False  # integers
+        return False  # integer types
     if opcode in ("wgmma", "wmma"):
         return any(q.startswith("mma") for q in qualifiers)
     return opcode in _BOUNDED_OPCODES or any(q in _BOUNDED_QUALIFIERS for q in qualifiers)

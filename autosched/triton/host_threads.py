@@ -1,6 +1,7 @@
-"""Delays of host threads that expose missing synchronisation between them.
+"""Delay host threads, to expose missing synchronisation between threads.
 
-Synchronisation between host threads is not tracked, so a wait of one thread for the device counts for all threads.
+Synchronisation between host threads is not tracked. If one thread waits for the device, all threads are assumed to have
+waited.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ import threading
 import time
 from collections import Counter
 
-_MOST_OF_SITE, _MOST = 2, 20  # maximum delays of one line, and of all lines
-_SECONDS, _STEP = 0.1, 1e-3  # length of each delay, and interval between checks, in seconds
+_MOST_OF_SITE, _MOST = 2, 20  # maximum number of delays per source line, and in total
+_SECONDS, _STEP = 0.1, 1e-3  # duration of a delay, and interval at which other threads are checked, in seconds
 
 
 class HostThreads:
-    """Delays the return of host waits, so that threads that do not wait run ahead of it."""
+    """Delays the return of host waits, so that threads that do not wait act before a wait returns."""
 
     def __init__(self) -> None:
-        self._actions: Counter[int] = Counter()  # number of actions by thread
+        self._actions: Counter[int] = Counter()  # number of memory uses per thread
         self._delays: Counter[tuple[str, int]] = Counter()
 
     def note_action(self) -> None:
@@ -25,7 +26,7 @@ class HostThreads:
         self._actions[threading.get_ident()] += 1
 
     def yield_to_other_threads(self, site: tuple[str, int]) -> None:
-        """Let other threads act before the wait at this line returns. Returns at once if there are none."""
+        """Let other threads act before the wait at this line returns. Return at once if this is the only thread."""
         if threading.active_count() < 2 or self._delays[site] >= _MOST_OF_SITE or self._delays.total() >= _MOST:
             return
         self._delays[site] += 1

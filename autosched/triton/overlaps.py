@@ -1,4 +1,4 @@
-"""Memory that earlier launches may still use while a dependent launch (``launch_pdl``) runs."""
+"""Track memory that earlier launches may still use while a dependent launch (``launch_pdl``) runs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from measurements.emulator.host_order import Ranges, Use
 from measurements.emulator.memory import Unfinished
 
-UsedBytes = npt.NDArray[np.integer[Any]]  # use of each byte (host_order.Use); 0 if unused
+UsedBytes = npt.NDArray[np.integer[Any]]  # how each byte is used (host_order.Use); 0 if unused
 
 
 class Overlaps:
-    """Memory per stream that the next dependent launch may find still in use by earlier launches."""
+    """For each stream, the memory that earlier launches may still use when the next dependent launch starts."""
 
     def __init__(self) -> None:
         self._uses: dict[
             int, dict[int, tuple[StorageWeakRef, UsedBytes]]
-        ] = {}  # by stream, then by address of the storage
+        ] = {}  # keys are the stream, then the address of the storage
 
     def unfinished(self, stream: int, tensors: Mapping[str, torch.UntypedStorage]) -> tuple[Unfinished, ...]:
-        """Return the bytes of a launch's arrays that earlier launches may still use.
+        """Return the byte ranges of a launch's arrays that earlier launches may still use.
 
         Args:
             stream: Stream of the launch.
-            tensors: Storages by the names of the launch's arrays.
+            tensors: Storages, by array name in the launch.
         """
         uses = self._uses.get(stream, {})
         return tuple(
@@ -46,7 +46,8 @@ class Overlaps:
         Args:
             stream: The stream of the launch.
             uses: Storages with the use of each byte.
-            after_all: True if all earlier launches end before a dependent launch after this one may begin.
+            after_all: True if a dependent launch after this one can only begin once all launches before this one have
+                ended.
         """
         before = {} if after_all else self._uses.get(stream, {})
         for storage, used in uses:
@@ -57,9 +58,9 @@ class Overlaps:
         self._uses[stream] = before
 
     def end(self, stream: int | None = None) -> None:
-        """Record other work on a stream (None: all streams), or a wait for it.
+        """Record other work on a stream (None: all streams), or a wait for the stream.
 
-        Later launches do not overlap earlier ones.
+        After this call, later launches do not overlap earlier launches.
         """
         if stream is None:
             self._uses.clear()
@@ -74,6 +75,6 @@ def _written_and_read(used: UsedBytes) -> Iterator[tuple[bool, npt.NDArray[np.bo
 
 
 def stretches(flags: npt.NDArray[np.bool_]) -> Ranges:
-    """Return the flagged bytes as ranges."""
+    """Return the ranges of consecutive flagged bytes."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
     return edges.reshape(-1, 2).astype(np.int64)

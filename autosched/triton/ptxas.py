@@ -1,4 +1,4 @@
-"""Waits for wgmma that ptxas injects into Triton kernels. They are not in the PTX."""
+"""Handle waits for wgmma that ptxas injects into Triton kernels, and that the PTX therefore lacks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from measurements.files.work_folders import temporary_folder
 _SECONDS = 120.0
 # "(C7517) wgmma.wait_group is injected in around line 319 by compiler to allow use of registers defined by GMMA"
 _INJECTED = re.compile(r"\(C7517\) wgmma\.wait_group is injected in around line (\d+)")
-_AROUND = 64  # maximum PTX lines between a wait reported by ptxas and the use that it protects
+_AROUND = 64  # maximum distance in PTX lines between a wait that ptxas reports and the use that the wait protects
 _PTX_LINE = re.compile(r"PTX line (\d+):")
-_REGISTER = "a register of the wgmma"  # start of the emulator's message on such a use (isa/matrix/wgmma.cpp)
+# start of the emulator's message about a register used before the wait (isa/matrix/wgmma.cpp)
+_REGISTER = "a register of the wgmma"
 
 
 def with_injected_waits(emulation: Emulation, ptx: str, arch: int) -> Emulation:
-    """Downgrade uses of registers of an unfinished wgmma to notes if ptxas injects a wait before them."""
+    """Downgrade findings on registers of an unfinished wgmma to notes if ptxas injects a wait before the use."""
     if not any(_is_use(f) for f in emulation.findings):
         return emulation
     waits = _injected_waits(ptx, arch)
@@ -47,7 +48,7 @@ def _is_near(finding: Finding, waits: tuple[int, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def _injected_waits(ptx: str, arch: int) -> tuple[int, ...]:
-    """Return the PTX lines near which Triton's ptxas injects waits; empty if it cannot be run."""
+    """Return the PTX lines near which Triton's ptxas injects waits. Empty if ptxas cannot be run."""
     with temporary_folder("ptxas") as folder:
         source = folder / "kernel.ptx"
         source.write_text(ptx)

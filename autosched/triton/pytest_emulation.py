@@ -1,4 +1,4 @@
-"""Plug-in for ``pytest --autosched-triton DEVICE``: emulates the Triton launches of tests, and reports faults."""
+"""Plug-in for ``pytest --autosched-triton DEVICE``, which emulates the Triton launches of tests and reports faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autosched.verify.launch_plan import QUICK, THOROUGH
 
 
 class TritonEmulation:
-    """The plug-in. It starts before collection, because test modules may use the device when they are imported."""
+    """The pytest plug-in. Emulation starts before collection, because test modules may use the device when imported."""
 
     def __init__(
         self, device: str, *, thorough: bool = False, undefined_memory: bool = True, first_configuration: bool = False
@@ -34,7 +34,7 @@ class TritonEmulation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> Generator[None, Any, Any]:
-        """Record test files that a conftest.py or --ignore excludes."""
+        """Record test files that are excluded by a conftest.py or by --ignore."""
         ignored = yield
         if ignored and any(fnmatch(collection_path.name, pattern) for pattern in config.getini("python_files")):
             self._ignored.append(collection_path.name)
@@ -46,7 +46,7 @@ class TritonEmulation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[Any]:
-        """Fail the setup if its launches have faults."""
+        """Fail the setup of a test if its launches have faults."""
         __tracebackhide__ = True
         return (yield from self._watched())
 
@@ -58,7 +58,7 @@ class TritonEmulation:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Iterator[Any]:
-        """Fail the teardown if its launches have faults."""
+        """Fail the teardown of a test if its launches have faults."""
         __tracebackhide__ = True
         return (yield from self._watched())
 
@@ -72,7 +72,7 @@ class TritonEmulation:
         return report
 
     def _watched(self) -> Iterator[Any]:
-        """Fail a test whose launches had faults, without frames of this plug-in.
+        """Fail a test whose launches had faults. The traceback omits frames of this plug-in.
 
         If the test fails for another reason, the faults are added as a note.
         """
@@ -88,7 +88,7 @@ class TritonEmulation:
         return result
 
     def _faults(self) -> list[str]:
-        """Return the faults since the last call."""
+        """Return the faults found since the last call of this method."""
         if self._session is None:
             return []
         lines = self._session.fault_lines()

@@ -1,4 +1,4 @@
-"""Sampled blocks of a large launch, extended by the blocks that they wait for."""
+"""Select blocks of a large launch, and add the blocks that these wait for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from measurements.emulator import Emulation, Finding, FindingKind
 
 _WAITING = (FindingKind.DEADLOCK, FindingKind.BARRIER_NOT_REACHED)
 _BLOCK = re.compile(r"block \((\d+), (\d+), (\d+)\)")
-# Warp instructions. Launches up to this size run completely, within seconds. It also limits all samples of a launch
-# together.
+# Limits in executed warp instructions. All blocks run if a launch executes at most _CHEAP, which takes seconds. _MOST
+# limits all samples of a launch together.
 _CHEAP, _MOST = 5e6, 1e8
 
 
@@ -39,7 +39,7 @@ class Sample:
     _waited: Counter[int] = field(default_factory=Counter)
 
     def waits(self, run: Emulation) -> str | None:
-        """Return a message if the sample is too small (one of its blocks waits for one that did not run), or None."""
+        """Return a message if a block of the sample waits for a block that did not run, or None."""
         waiting = self._waiting(run)
         if self.blocks is None or waiting is None:
             return None
@@ -50,10 +50,10 @@ class Sample:
         )
 
     def widened(self, run: Emulation) -> tuple[int, ...] | None:
-        """Return the sample with more neighbours of the waiting block, twice as many each time.
+        """Return the sample with more neighbours of the waiting block, twice as many each time a block waits.
 
         Returns None (all blocks) if the whole launch executes few instructions. Returns the same sample if the samples
-        so far have executed too many.
+        so far have executed too many instructions.
         """
         assert self.blocks is not None
         total = math.prod(self.grid)

@@ -1,4 +1,4 @@
-"""Run a Python script with its Triton launches emulated, and report the results."""
+"""Run a Python script, emulate all its Triton launches, and report the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RAISED = "the script raised"
 
 @dataclass(frozen=True, eq=False)
 class ScriptReport:
-    """Result of a script. ``failure`` is one line with the reason why it failed; empty if it succeeded."""
+    """Result of a script. ``failure`` is the reason in one line why the script failed; empty if it succeeded."""
 
     session: Session
     failure: str
@@ -32,7 +32,7 @@ class ScriptReport:
 
     @property
     def ok(self) -> bool:
-        """True if the script succeeded and all its launches, at least one, are correct."""
+        """True if the script succeeded, launched at least one kernel, and all launches are correct."""
         return self.session.ok and not self.failure and bool(self.session.launches)
 
     @property
@@ -54,7 +54,7 @@ class ScriptReport:
 
 
 class _TimeIsUp(BaseException):
-    """Time limit reached. It does not derive from Exception, which the script may catch."""
+    """The time limit is reached. Not derived from Exception, because the script may catch Exception."""
 
 
 def run_script(
@@ -79,19 +79,19 @@ def run_script(
         device: GPU that kernels are compiled for, and that torch detects.
         plan: Runs of each launch.
         quiet: If True, the script's output goes to stderr.
-        seconds: Time limit in seconds, after which the result covers the launches so far; None for no limit.
-        function: Import the file and call this function with stress sizes (``Session.at_sizes``) instead of running the
-            file; "" runs the file.
-        sizes: Minimum and maximum of each size, by name of its parameter.
+        seconds: Time limit in seconds; None for no limit. When it is reached, the result covers the launches so far.
+        function: If not "", import the file and call this function with stress sizes (``Session.at_sizes``) instead of
+            running the file.
+        sizes: Minimum and maximum of each size, by parameter name.
         undefined_memory: As in ``emulated``.
         first_configuration: As in ``emulated``.
-        call: Calls the function. Default: with stress sizes.
+        call: How to call ``function``. Default: with stress sizes.
 
     Returns:
         The launches, the findings, and the exception that the script raised, if any.
 
     Raises:
-        UnknownDevice: No row describes the device.
+        UnknownDevice: The device is not in the device table.
         HostFailure: This machine cannot run the emulator.
         OSError: The file cannot be read.
         ValueError: ``seconds`` is not positive.
@@ -118,7 +118,7 @@ def run_script(
         ):
             failure, trace = _failure_of(lambda: _run(path, function, sizes or {}, session, call))
     except _TimeIsUp as end:
-        failure = f"the script was ended after {seconds} s{end}"
+        failure = f"the script was stopped after {seconds} s{end}"
     finally:
         sys.argv = before
         sys.path.remove(folder)
@@ -148,7 +148,7 @@ def _run(
 
 @contextmanager
 def _limited(seconds: float | None) -> Iterator[None]:
-    """Raise _TimeIsUp within the context after a time limit in seconds."""
+    """Within the context, raise _TimeIsUp after a time limit in seconds."""
     if seconds is None:
         yield
         return
@@ -167,7 +167,7 @@ def _limited(seconds: float | None) -> Iterator[None]:
 
 
 def _doing(frame: FrameType | None) -> str:
-    """Describe the library call that was running; "" for the script's own code."""
+    """Describe the library call in progress; "" if the script's own code was running."""
     while frame is not None:
         code, module = frame.f_code.co_name, frame.f_globals.get("__name__", "")
         if (module, code) == ("triton.compiler.compiler", "compile"):

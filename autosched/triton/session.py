@@ -1,4 +1,4 @@
-"""Emulation of every launch of a Triton program, with its results."""
+"""Emulate every launch of a Triton program, and collect the results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HOST_RACE = FindingKind.HOST_RACE
 
 
 class FaultsFound(AssertionError):
-    """Launches within ``emulated`` had faults. The message lists them, and ``session`` contains them."""
+    """Launches within ``emulated`` had faults. The message lists the faults, and ``session`` has all launches."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -54,18 +54,17 @@ class VerifiedLaunch:
 
     Attributes:
         kernel: Name of the kernel.
-        called_at: Line of the program that launched it.
+        called_at: Line of the program that launched the kernel.
         grid: Blocks along each axis.
         threads: Threads of a block.
-        ptx: Text of its PTX.
+        ptx: PTX text of the kernel.
         verdict: The verdict, with each run of the plan. The program continues with the memory of the first run.
-        constants: Values of its ``tl.constexpr`` parameters.
-        written: Bytes that the launch wrote, by argument.
-        seconds: Time that the time model ESTIMATES from the executed work; 0 if the launch did not end.
-        blocks: Number of its blocks.
-        left_out: Number of blocks that did not run.
-        size: Sizes chosen by ``Session.at_sizes``, as text; "" without it.
-        numbers: Parameters passed by value: name and bytes, by position.
+        constants: Values of the kernel's ``tl.constexpr`` parameters.
+        written: Number of bytes that the launch wrote, by argument.
+        seconds: Time in seconds, ESTIMATED by the time model from the executed work; 0 if the launch did not end.
+        blocks: Number of blocks of the launch. left_out: Number of blocks that did not run.
+        size: Sizes chosen by ``Session.at_sizes``, as text; "" if the launch was made elsewhere.
+        numbers: Name and bytes of each parameter passed by value, by position.
     """
 
     kernel: str
@@ -84,12 +83,12 @@ class VerifiedLaunch:
 
     @property
     def runs(self) -> tuple[tuple[str, Emulation], ...]:
-        """Name and result of each run."""
+        """Name of each run, with its result."""
         return tuple((run.name, run.emulation) for run in self.verdict.runs)
 
     @property
     def emulation(self) -> Emulation:
-        """Result of the run that the program continued with."""
+        """Emulation of the first run, with whose memory the program continued."""
         return self.verdict.runs[0].emulation
 
     @property
@@ -105,7 +104,7 @@ class VerifiedLaunch:
 
 @dataclass
 class Session:
-    """All launches within one ``emulated``. Satisfies ``driver.Launcher``."""
+    """All launches within one ``emulated`` context. Implements ``driver.Launcher``."""
 
     device: Device
     plan: LaunchPlan = QUICK
@@ -113,7 +112,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
     milliseconds: float = 0.0  # elapsed time of the simulated GPU
     storages: Storages = field(default_factory=Storages)
-    host_findings: list[Finding] = field(default_factory=list)  # findings between launches
+    host_findings: list[Finding] = field(default_factory=list)  # findings on host code between launches
     _streams: StreamOrder = field(init=False)
     _is_comparing: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -145,11 +144,11 @@ class Session:
         return verdict_of_program([launch.verdict for launch in self.launches], output, self.host_findings)
 
     def fault_lines(self) -> list[str]:
-        """Return one line per fault, with the first launch that showed it."""
+        """Return one line per fault, with the first launch that has this fault."""
         return [*(_line(launch, f) for launch, f in self._first_shown() if f.is_fault), *self._host_lines("fault")]
 
     def note_lines(self) -> list[str]:
-        """Return one line per harmless observation: notes of the emulator, and the session's own ``notes``."""
+        """Return one line per note, which is harmless: the emulator's notes, and the session's own ``notes``."""
         own = [f"note: {note}" for note in self.notes]
         of_launches = [_line(launch, f) for launch, f in self._first_shown() if not f.is_fault]
         return [*of_launches, *self._host_lines("note"), *own]
@@ -167,7 +166,7 @@ class Session:
 
     @contextmanager
     def comparing(self) -> Iterator[None]:
-        """Within the context, values are read by a comparison rather than by the program."""
+        """Within the context, treat reads of values as reads by a comparison, not by the program."""
         self._is_comparing = True
         try:
             yield
@@ -192,7 +191,7 @@ class Session:
         return list(first.values())
 
     def at_sizes(self, run: Callable[..., Any], **ranges: tuple[int, int]) -> None:
-        """Call ``run`` with stress sizes by name, from the minimum to the maximum of each range.
+        """Call ``run`` for each choice of stress sizes, passed by name, between the minimum and maximum of each size.
 
         Raises ValueError for an empty range, and any exception of ``run``.
         """
@@ -204,7 +203,7 @@ class Session:
                 self._size = ""
 
     def launch(self, launch: TritonLaunch) -> None:
-        """Emulate one launch, write its outputs into the program's tensors, and record it.
+        """Emulate one launch, write the outputs to the program's tensors, and record the launch.
 
         Raises LaunchFailed if the launch has no outputs, so that the program cannot continue.
         """
@@ -236,13 +235,13 @@ class Session:
         first = next(runs)
         while (cause := sample.waits(first.emulation)) is not None:
             wider = sample.widened(first.emulation)
-            if wider == sample.blocks:  # a larger sample exceeded its time limit
+            if wider == sample.blocks:  # the sample cannot grow: all samples together executed too many instructions
                 raise LaunchFailed(f"{launch.name}, launched at {where}: unsupported: {cause}")
             sample.blocks = wider
             runs = runs_of_sample()
             first = next(runs)
         verdict, blocks = verdict_of([first, *runs], self.plan), sample.blocks
-        ctas = described.cluster[0]  # number of blocks that must run together
+        ctas = described.cluster[0]  # blocks per cluster, which always run together
         ran = described.blocks if blocks is None else ctas * len({block // ctas for block in blocks})
         verified = VerifiedLaunch(
             launch.name,
@@ -281,7 +280,10 @@ class Session:
         return verified
 
     def benchmark(self, call: Callable[[], Any]) -> float:
-        """Return the time model's milliseconds for one call. The call runs twice to check that it is repeatable."""
+        """Return the time model's milliseconds for one call.
+
+        The call is made twice, to check that a repeated call gives the same results.
+        """
         before, first = self.milliseconds, len(self.launches)
         call()
         elapsed, once = self.milliseconds - before, self.launches[first:]
@@ -292,7 +294,7 @@ class Session:
             if changed:
                 note = (
                     f"{a.kernel}, launched at {a.called_at}: a repeated call changes the values of "
-                    f"{', '.join(changed)}. Autotuning repeats calls: name these arguments in reset_to_zero= or "
+                    f"{', '.join(changed)}. Autotuning repeats calls, so list these arguments in reset_to_zero= or "
                     f"restore_value="
                 )
                 if note not in self.notes:
@@ -326,12 +328,12 @@ def emulated(
     """Within the context, run every launch of a Triton kernel in the emulator, on tensors in CPU memory.
 
     Args:
-        device: Name (``"h100"``) or row of the GPU.
-        plan: Runs of each launch; ``THOROUGH`` has several orders and a second launch.
-        fake_cuda: If True, torch reports one such GPU to the program (``device="cuda"``, ``torch.cuda``,
-            ``is_cuda``). Its tensors are on the CPU.
-        undefined_memory: If True, memory of ``torch.empty`` is undefined until it is written. A value that the program
-            reads, and that depends on such memory, is a fault.
+        device: Name of the GPU (``"h100"``), or its row of the device table.
+        plan: Plan of the runs of each launch. ``THOROUGH`` has several orders and a second launch.
+        fake_cuda: If True, torch reports one GPU of this type to the program (``device="cuda"``, ``torch.cuda``,
+            ``is_cuda``). The tensors of this GPU are on the CPU.
+        undefined_memory: If True, memory of ``torch.empty`` is undefined until it is written. It is a fault if the
+            program reads a value that depends on undefined memory.
         first_configuration: If True, only the first configuration of each ``@triton.autotune`` runs.
         check: If True, raise FaultsFound at the end if a launch had a fault.
 
@@ -368,13 +370,13 @@ def emulate(
 
     Args:
         launch: A Triton kernel with its grid, or any function that launches.
-        arguments: Arguments of the call; tensors and numpy arrays are modified in place, as by the kernel.
+        arguments: Arguments of the call. Tensors and numpy arrays are modified in place, as the kernel would.
         device: Name or row of the GPU that the kernel is compiled for.
         plan: The runs of each launch.
         keywords: Constants and launch options by name.
 
     Returns:
-        The last launch, even if it did not terminate.
+        The last launch, including one that did not terminate.
 
     Raises:
         ValueError: Nothing was launched, or an argument of ``emulated`` is invalid.
@@ -385,7 +387,7 @@ def emulate(
     with emulated(device, plan=plan, fake_cuda=False, check=False) as session, suppress(LaunchFailed):
         launch(*values, **keywords)
     if not session.launches:
-        raise ValueError("nothing was launched: pass a kernel with its grid, kernel[grid], and its arguments")
+        raise ValueError("no kernel was launched: pass a kernel with its grid (kernel[grid]) and its arguments")
     return session.launches[-1]
 
 

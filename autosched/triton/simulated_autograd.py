@@ -1,4 +1,4 @@
-"""Autograd of a program that sees a simulated GPU: gradients, and ``backward`` of the program's functions."""
+"""Autograd on a simulated GPU: gradients, and the ``backward`` methods of the program's autograd functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-_METHODS = ("apply", "apply_boxed")  # older versions of torch only have the first
+_METHODS = ("apply", "apply_boxed")  # older versions of torch only have the first method
 
 
 def in_autograd() -> bool:
-    """Return True within torch's own backward code, and False within the ``backward`` of a program's function."""
+    """Return True in torch's own backward code, and False in the ``backward`` method of an autograd function."""
     node = torch._C._current_autograd_node()
     return node is not None and not isinstance(node, BackwardCFunction)
 
@@ -22,8 +22,8 @@ def backward_calls(entered: Callable[[], AbstractContextManager[Any]]) -> dict[s
     """Return replacements of the methods of ``BackwardCFunction`` that call a program's ``backward``.
 
     Args:
-        entered: Returns the modes that a program needs, as a context. ``torch.Tensor.backward`` and
-            ``torch.autograd.grad`` leave them before they run the graph, so the replacements enter them again.
+        entered: Returns a context with the torch modes that a program needs. ``torch.Tensor.backward`` and
+            ``torch.autograd.grad`` leave these modes before they run the graph, so the replacements enter them again.
     """
 
     def entering(call: Callable[..., Any]) -> Callable[..., Any]:

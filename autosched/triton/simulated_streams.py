@@ -10,7 +10,7 @@ from measurements.emulator.host_order import LEGACY, Clock
 
 
 def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any) -> dict[str, Any]:
-    """Return the streams and events of ``torch.cuda`` for a program that sees a simulated GPU.
+    """Return the classes of streams and events that replace those of ``torch.cuda`` on a simulated GPU.
 
     Args:
         streams: Tracks them.
@@ -71,7 +71,7 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
             return True
 
     class SimulatedEvent:
-        """An event with a time of the simulated device and a position in the order of streams."""
+        """An event, with a time on the simulated device and a position in the order of streams."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             self._at = clock()
@@ -95,7 +95,7 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
             return True
 
     class StreamContext:
-        """``with torch.cuda.stream(stream)``."""
+        """The context manager of ``with torch.cuda.stream(stream)``."""
 
         def __init__(self, stream: SimulatedStream | None) -> None:
             self.stream = stream

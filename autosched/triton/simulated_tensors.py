@@ -1,7 +1,8 @@
-"""Tensors of a program that sees a simulated GPU: their attributes, copies between devices, and operators.
+"""Tensors on a simulated GPU: their attributes, copies between devices, and operators.
 
-All tensors are on the CPU. ``Storages`` records which ones the program expects on the host; all others report
-``cuda:0``. The attributes of ``torch.Tensor`` are replaced, so this holds in every thread and below the dispatcher.
+All tensors are on the CPU. ``Storages`` records which tensors the program expects on the host; all other tensors report
+``cuda:0``. The attributes of ``torch.Tensor`` itself are replaced, so this applies to every thread, and below the
+dispatcher.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from autosched.triton.undefined import UndefinedValues
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
-_TENSOR = torch._C.TensorBase  # operators that need the tensor's actual device
+_TENSOR = torch._C.TensorBase  # operators that must see the tensor's actual device
 _FACTORIES = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 _WAITING = (
     "_local_scalar_dense",
@@ -35,12 +36,12 @@ _WAITING = (
     "masked_select",
     "_unique2",
     "unique_dim",
-)  # operators for which the host waits
+)  # operators that make the host wait for the device
 _BUILT_IN = ("aten", "prim", "prims", "inductor", "quantized", "mkldnn", "profiler", "rngprims", "higher_order")
 
 
 def on_cpu(value: Any) -> Any:
-    """Return the CPU for a device that is a GPU; other values are unchanged."""
+    """Replace a device that is a GPU by the CPU; return other values unchanged."""
     return CPU if is_cuda(value) else value
 
 
@@ -52,17 +53,17 @@ def is_cuda(device: Any) -> bool:
 
 
 def is_index(device: Any) -> bool:
-    """Return True if a device is a number, as ``torch.cuda.current_device()`` returns it."""
+    """Return True if a device is specified by number, such as the result of ``torch.cuda.current_device()``."""
     return isinstance(device, int) and not isinstance(device, bool)
 
 
 def tensor_attributes(storages: Storages, streams: StreamOrder, values: UndefinedValues | None) -> dict[str, Any]:
-    """Return the attributes of ``torch.Tensor`` for a program that sees one GPU.
+    """Return replacements for attributes of ``torch.Tensor`` that simulate one GPU.
 
     Args:
         storages: Registry of tensors.
-        streams: Receives copies, and reads by the host.
-        values: Receives reads by the host; None to treat all memory as written.
+        streams: Object that copies, and reads by the host, are reported to.
+        values: Object that reads by the host are reported to; None to treat all memory as written.
 
     Returns:
         The attributes by name.
@@ -83,7 +84,8 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
         if requested is None or (requested.type == "cpu") == (storages.host_of(tensor) is not None):
             return result
         moved = result if storage_address(result) != storage_address(tensor) else result.clone()
-        host: Host = "pinned" if non_blocking else "plain"  # torch also pins the target of asynchronous copies
+        # torch also allocates the target of an asynchronous copy in pinned memory
+        host: Host = "pinned" if non_blocking else "plain"
         storages.set_host(moved, host if requested.type == "cpu" else None)
         streams.copy(tensor, moved, non_blocking=non_blocking)
         return moved
@@ -126,12 +128,12 @@ def tensor_attributes(storages: Storages, streams: StreamOrder, values: Undefine
 
 
 def storage_address(tensor: torch.Tensor) -> int | None:
-    """Return the address of a tensor's storage; None if it has none, like sparse tensors."""
+    """Return the address of a tensor's storage; None for tensors without a storage, such as sparse tensors."""
     return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else None
 
 
 def destination(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any], bool]:
-    """Return the target device of ``Tensor.to`` in any of its forms, its other changes, and its ``non_blocking``."""
+    """Return the target device of any overload of ``Tensor.to``, the other conversions, and ``non_blocking``."""
     first, *rest = args or (None,)
     if isinstance(first, torch.dtype | torch.Tensor):
         keywords = {"dtype" if isinstance(first, torch.dtype) else "other": first}
@@ -171,7 +173,8 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         if "device" in kwargs:
             kwargs["device"] = CPU if is_index(device) else on_cpu(device)
         result = func(*[on_cpu(a) for a in args], **kwargs)
-        is_placed = (moves or pinned) and not torch.compiler.is_compiling()  # torch's compiler traces this
+        # not while torch's compiler traces this function
+        is_placed = (moves or pinned) and not torch.compiler.is_compiling()
         if is_placed and isinstance(result, torch.Tensor):
             self._storages.set_host(result, None if moves else "pinned")
             if moves:
@@ -179,10 +182,11 @@ class DeviceArguments(TorchFunctionMode):  # type: ignore[misc]
         return result
 
     def _created(self, name: str, tensor: torch.Tensor) -> None:
-        """Register a tensor that the program creates on the device."""
+        """Register a tensor that the program has created on the device."""
         self._streams.memory_allocated(tensor)
         if name in ("tensor", "as_tensor", "asarray"):
-            self._streams.synchronize(self._streams.current)  # copied from the host
+            # the host waits, because the data was copied from host memory
+            self._streams.synchronize(self._streams.current)
         elif name not in _FACTORIES:
             self._streams.operator(name, (), (tensor,))
 
@@ -193,12 +197,12 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     Args:
         storages: Registry of tensors.
         values: Tracks values that depend on unwritten memory; None to treat memory of ``torch.empty`` as written.
-        streams: Receives the memory that operators use, if the program sees a simulated GPU.
-        arguments: ``DeviceArguments`` of a program that sees a simulated GPU: factories below the dispatcher create
-            tensors for it, and operators registered for CUDA are called.
+        streams: Object that memory accesses of operators are reported to, if a GPU is simulated.
+        arguments: ``DeviceArguments`` if a GPU is simulated. Then factories below the dispatcher create tensors of this
+            GPU, and operators registered for CUDA are called.
     """
 
-    supports_higher_order_operators = True  # for example launches by ``torch.library.wrap_triton``
+    supports_higher_order_operators = True  # for example, launches through ``torch.library.wrap_triton``
 
     def __init__(
         self,
@@ -212,22 +216,23 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         self._values = values
         self._streams = streams
         self._arguments = arguments
-        self._last_host: Host | None = None  # line of the last operator of each thread with tensor results
+        self._last_host: Host | None = None  # source line of each thread's last operator that returned tensors
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Avoid importing torch's compiler, which takes seconds, only to skip this mode."""
+        """Return False, to avoid importing torch's compiler, which takes seconds, only to skip this mode."""
         return False
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Return True, so that ``torch.compile`` works within this mode, which intercepts the compiled operators."""
+        """Return True, so that ``torch.compile`` works in this mode, which intercepts the compiled operators."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not hasattr(func, "_schema"):
-            return func(*args, **kwargs)  # a higher-order operator, whose inner calls are also intercepted
+            # do not handle a higher-order operator: the operators that it calls are intercepted
+            return func(*args, **kwargs)
         host: Host | None = None
         if self._arguments is not None:
             if func.namespace not in _BUILT_IN and (key := self._backend(func, args, kwargs)) is not None:
@@ -263,7 +268,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     def _used(
         self, func: Any, name: str, args: Any, kwargs: dict[str, Any], result: Any, new: list[torch.Tensor]
     ) -> Any:
-        """Report an operator's memory accesses to the streams, and return its result."""
+        """Report an operator's memory accesses to ``StreamOrder``, and return the operator's result."""
         streams = self._streams
         if name == "lift_fresh" or self._arguments is None or streams is None:
             return result
@@ -285,7 +290,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return (self._storages.host_of(a) is None) != (self._storages.host_of(b) is None)
 
     def _host_of_result(self, args: Any, kwargs: dict[str, Any]) -> Host | None:
-        """Return the kind of host memory of a new tensor; None if the tensor is on the simulated GPU."""
+        """Return the type of host memory of a new tensor, or None if the tensor is on the simulated GPU."""
         tensors = list(_inputs(args, kwargs))
         if tensors:
             self._last_host = self._common_host(tensors)
@@ -300,11 +305,11 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return self._common_host(tensors)
 
     def _common_host(self, tensors: Sequence[torch.Tensor]) -> Host | None:
-        """Return "plain" (pageable memory) if all tensors are on the host; else None."""
+        """Return "plain" (pageable memory) if all tensors are on the host, else None."""
         return "plain" if all(self._storages.host_of(t) is not None for t in tensors) else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the dispatch key of an operator's kernel that a program registered.
+        """Return the dispatch key of the operator's kernel to call, such as one that the program registered for CUDA.
 
         Returns None for kernels that only the dispatcher can select, such as those of sparse tensors.
         """
@@ -324,14 +329,14 @@ _DISABLED = torch.Tensor.__torch_dispatch__
 
 @lru_cache(maxsize=4096)
 def _described(func: Any) -> tuple[str, bool]:
-    """Return the name of an ATen operator ("" for others), and True if its results are views of its arguments."""
+    """Return the name of an ATen operator ("" for others), and whether the results are views of the arguments."""
     schema = func._schema
     is_view = bool(schema.returns) and all(r.alias_info is not None for r in schema.returns) and not schema.is_mutable
     return schema.name.removeprefix("aten::") if func.namespace == "aten" else "", is_view
 
 
 def modes(storages: Storages, streams: StreamOrder, values: UndefinedValues | None) -> ExitStack:
-    """Return a stack with the modes that each thread of a program needs to see a simulated GPU."""
+    """Return a stack of the torch modes that each thread of a program needs for the simulated GPU."""
 
     class Modes(ExitStack):
         def __enter__(self) -> Modes:
@@ -382,7 +387,7 @@ def _aliases(func: Any, result: Any) -> list[Any]:
 
 def _written(func: Any, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
     if not func._schema.is_mutable or torch.Tag.inplace_view in func.tags:
-        return  # for example `t_`, which changes only the view of the memory
+        return  # for example `t_`, which modifies the tensor's shape and strides but not its memory
     for k, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue

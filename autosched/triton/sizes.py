@@ -1,21 +1,21 @@
-"""Stress sizes: the ends of a range, and neighbours of powers of two, which leave partial tiles."""
+"""Stress sizes: the minimum and maximum of a range, and neighbours of powers of two, which cause partial tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 Size = Mapping[str, int]
-_OTHER_SIZE = 17  # value of the other sizes while one varies; not a multiple of any tile size
+_OTHER_SIZE = 17  # value of all other sizes while one size varies; not a multiple of any tile size
 
 
 def stress_sizes(**ranges: tuple[int, int]) -> list[Size]:
-    """Return all sizes at their minimum, all at their maximum, and each in turn at neighbours of powers of two.
+    """Return stress sizes: all minima, all maxima, and for each size in turn, neighbours of powers of two.
 
-    ``ranges`` are the minimum and maximum of each size. Raises ValueError for an empty range.
+    ``ranges`` has the minimum and maximum of each size. Raises ValueError for an empty range.
     """
     for name, (least, most) in ranges.items():
         if least > most:
-            raise ValueError(f"{name} has no value from {least} to {most}")
+            raise ValueError(f"empty range of {name}: {least} is greater than {most}")
     small = {name: min(max(_OTHER_SIZE, least), most) for name, (least, most) in ranges.items()}
     sizes: dict[tuple[int, ...], Size] = {}
     for size in (
@@ -35,5 +35,5 @@ def _values(least: int, most: int) -> Iterator[int]:
 
 
 def named(size: Size) -> str:
-    """Return the sizes as text."""
+    """Return the sizes as text, such as "m=33, n=64"."""
     return ", ".join(f"{name}={value}" for name, value in size.items())

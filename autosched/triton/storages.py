@@ -1,6 +1,6 @@
-"""Memory of a program's tensors for the emulator: a storage is an array, and a tensor is a pointer into it.
+"""Memory of a program's tensors. In the emulator, a storage is an array, and a tensor is a pointer into its storage.
 
-Memory of ``torch.empty`` is undefined until it is written. ``TrackedTensors`` tracks that byte by byte.
+Memory of ``torch.empty`` is undefined until it is written. ``TrackedTensors`` tracks the undefined bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from measurements.emulator.memory import Flags
 
-_FIRST_SWEEP = 128  # number of new tensors after which freed ones are dropped
-_NO_VALUE = 0xFF  # value of each undefined byte: NaN as a float, -1 as an integer
+_FIRST_SWEEP = 128  # number of new tensors after which the entries of freed tensors are first dropped
+_NO_VALUE = 0xFF  # content of each undefined byte; floats are then NaN, and integers -1
 
 Host = Literal["plain", "pinned"]
 Bytes = npt.NDArray[np.uint8]
@@ -32,15 +32,16 @@ def storage_bytes(storage: torch.UntypedStorage) -> Bytes:
 class Storages:
     """Storages of a program, by address.
 
-    Records undefined bytes, the storage of an address, and which storages are host memory in a program that sees a
-    simulated GPU. Unregistered storages count as defined GPU memory. Thread-safe.
+    Records undefined bytes, the storage at an address, and, if a GPU is simulated, which storages are host memory.
+    Unregistered storages are treated as defined GPU memory. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._flags: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
         self._on_host: dict[int, tuple[StorageWeakRef, Host]] = {}
-        # Memory of ``torch.empty`` on the host, where writes are not tracked. It is tracked once it becomes GPU memory.
+        # Undefined bytes of ``torch.empty`` on the host, where writes are not tracked. Tracking begins if the storage
+        # becomes GPU memory.
         self._flags_on_host: dict[int, tuple[StorageWeakRef, Flags]] = {}
         self._lock = threading.RLock()
         self._adds_until_sweep = _FIRST_SWEEP
@@ -51,10 +52,10 @@ class Storages:
         Args:
             tensor: The tensor.
             undefined: True if its bytes are undefined.
-            on_host: True if the tensor seems to be on the host, where writes are not tracked.
+            on_host: True if the tensor is on the host for the program. Writes to host tensors are not tracked.
         """
         if tensor.layout is not torch.strided:
-            return  # a sparse tensor has no storage; its indices and values are tensors of their own
+            return  # a sparse tensor has no storage; its indices and values are registered as separate tensors
         storage = tensor.untyped_storage()
         size = storage.nbytes()
         if size == 0 or storage.device.type != "cpu":
@@ -76,8 +77,8 @@ class Storages:
     def _forget_expired(self) -> None:
         """Drop the entries of freed storages, whose flags take as much memory as the tensors did.
 
-        The next call follows after as many new tensors as entries remain, so the time per tensor is constant on
-        average.
+        The next sweep happens after as many new tensors as entries remain now. So the average time per tensor is
+        constant.
         """
         for entries in (self._flags, self._flags_on_host, self._alive, self._on_host):
             for address in [a for a, (reference, _) in entries.items() if reference.expired()]:
@@ -101,14 +102,14 @@ class Storages:
         return bool(self._flags)
 
     def defined_bytes(self, tensor: torch.Tensor) -> Flags | None:
-        """Return a flag per byte of a tensor's elements, in their order; None if all are defined."""
+        """Return a flag per byte of a tensor's elements, in element order; None if all bytes are defined."""
         if tensor.layout is not torch.strided or tensor.untyped_storage().device.type != "cpu":
             return None
         flags = self.defined(tensor.untyped_storage())
         return None if flags is None else _of_elements(flags, tensor).reshape(-1)
 
     def set_defined_bytes(self, tensor: torch.Tensor, now: Flags) -> None:
-        """Set the flags that ``defined_bytes`` returns."""
+        """Set which bytes of a tensor are defined, by flags as ``defined_bytes`` returns them."""
         storage = tensor.untyped_storage()
         flags = self.defined(storage)
         if flags is None:
@@ -126,7 +127,7 @@ class Storages:
                 self._flags.pop(storage.data_ptr(), None)
 
     def set_host(self, tensor: torch.Tensor, host: Host | None) -> None:
-        """Record the kind of host memory of a tensor; None for GPU memory."""
+        """Record the type of host memory of a tensor; None for GPU memory."""
         if tensor.layout is not torch.strided or tensor.device.type == "meta":
             return
         storage = tensor.untyped_storage()
@@ -139,7 +140,7 @@ class Storages:
                 self._on_host[storage.data_ptr()] = (StorageWeakRef(storage), host)
 
     def host_of(self, tensor: torch.Tensor) -> Host | None:
-        """Return the kind of host memory of a tensor; None for GPU memory and unregistered tensors."""
+        """Return the type of host memory of a tensor; None for GPU memory and unregistered tensors."""
         if not self._on_host or tensor.layout is not torch.strided:
             return None
         address = tensor.untyped_storage().data_ptr()
@@ -151,7 +152,7 @@ class Storages:
             return host
 
     def defined(self, storage: torch.UntypedStorage) -> Flags | None:
-        """Return a flag per byte that is true if it is defined; None if all are."""
+        """Return a flag per byte of a storage that is true if the byte is defined; None if all bytes are defined."""
         with self._lock:
             flags = self._flags.get(storage.data_ptr())
             if flags is None:

@@ -1,7 +1,7 @@
-"""Streams of a Triton program. Work is executed immediately. ``HostOrder`` checks the program's synchronization.
+"""Simulated streams of a Triton program. Work runs immediately; ``HostOrder`` checks the program's synchronisation.
 
 As in torch, streams do not wait for the default stream. The memory of a freed tensor is reused by the next tensor on
-the same stream. Copies are only asynchronous from or to pinned memory, with ``non_blocking=True``.
+the same stream. A copy is asynchronous only with ``non_blocking=True``, from or to pinned memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from measurements.emulator.host_order import (
     one_range,
 )
 
-_MOST_ROWS = 4096  # tensors with more contiguous ranges are not checked
+_MOST_ROWS = 4096  # tensors that consist of more contiguous ranges are not checked
 
 Raced = Callable[[str, tuple[str, int]], None]
 
@@ -50,7 +50,7 @@ class Work:
 class _TensorMemory:
     """Memory of a tensor.
 
-    After it is freed, the next tensor on ``stream`` may reuse it, unless streams in ``recorded`` still use it.
+    After this memory is freed, the next tensor on ``stream`` may reuse it, unless streams in ``recorded`` still use it.
     """
 
     reference: StorageWeakRef
@@ -72,7 +72,7 @@ class StreamOrder:
 
     Args:
         storages: Registry of the program's tensors.
-        raced: Called with each race, with the file and line of its later use.
+        raced: Called for each race, with a message, and the file and line of the later access.
     """
 
     def __init__(self, storages: Storages, raced: Raced) -> None:
@@ -83,14 +83,14 @@ class StreamOrder:
         self._raced = raced
         self._lock = threading.RLock()
         self._thread = threading.local()
-        self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # tensor number and memory, by address
+        self._blocks: dict[int, tuple[int, _TensorMemory]] = {}  # number and memory of a tensor, by address
         self._numbers = 0
         self._freed: list[_Freed] = []
         self._work = 0  # number of operations on the default stream before the program created another one
         self._waited = 0
         self._written: dict[
             int, tuple[int, StorageWeakRef, Work]
-        ] = {}  # memory written by these operations, for which the host may not have waited
+        ] = {}  # written memory, with the operations that wrote it and that the host may not have waited for
         self.is_active = False
 
     # Streams --------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class StreamOrder:
         self._thread.stream = stream
 
     def add_stream(self) -> int:
-        """Return a new stream. Order is tracked once the program has created a stream."""
+        """Return a new stream. Tracking starts when the program creates its first stream."""
         with self._lock:
             self._activate()
             return self.order.add_stream(blocking=False)
@@ -123,19 +123,19 @@ class StreamOrder:
         self._written.clear()
 
     def record(self, stream: int) -> Clock:
-        """Return the work that an event recorded on a stream represents."""
+        """Record an event on a stream, and return the work that the event represents."""
         with self._lock:
             self.overlaps.end(stream)
             return self.order.record(stream)
 
     def wait(self, stream: int, event: Clock) -> None:
-        """Have a stream wait for an event."""
+        """Make a stream wait for an event."""
         with self._lock:
             self.overlaps.end(stream)
             self.order.wait(stream, event)
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Have the host wait for a stream, or for all."""
+        """Make the host wait for a stream, or for all streams."""
         self._yield_to_other_threads()
         with self._lock:
             self._waited = self._work
@@ -146,7 +146,7 @@ class StreamOrder:
                 self.order.synchronize_device()
 
     def synchronize_event(self, clock: Clock) -> None:
-        """Have the host wait for an event."""
+        """Make the host wait for an event."""
         self._yield_to_other_threads()
         with self._lock:
             self.overlaps.end()
@@ -161,7 +161,7 @@ class StreamOrder:
     # Uses -----------------------------------------------------------------------------------------------------------
 
     def operator(self, label: str, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
-        """Record a torch operator on the current stream, and its accesses to host memory."""
+        """Record a torch operator on the current stream, including the operator's accesses to host memory."""
         if any(self._storages.host_of(t) is None for t in written):
             self.overlaps.end(self.current)
         if not self.is_active:
@@ -172,7 +172,7 @@ class StreamOrder:
             by = Work(label, *call_site())
             stream = self.current
             self.order.begin(stream)
-            if torch._C._current_graph_task_id() != -1:  # in backward passes, torch orders the streams itself
+            if torch._C._current_graph_task_id() != -1:  # torch itself synchronises the streams in backward passes
                 self.order.wait_for_all(stream)
             for use, tensors in ((Use.READ, read), (Use.WRITE, written)):
                 for tensor in tensors:
@@ -205,7 +205,7 @@ class StreamOrder:
         Args:
             kernel: Name of the kernel.
             at: File and line of the launch.
-            uses: Storages with the use of each byte (``host_order.Use``); 0 if unused.
+            uses: Storages, each with the use of every byte (``host_order.Use``); 0 if unused.
         """
         by = Work(f"kernel {kernel}", *at)
         with self._lock:
@@ -223,7 +223,7 @@ class StreamOrder:
             self._host_threads.note_action()
 
     def host_reads(self, tensor: torch.Tensor) -> None:
-        """Record a read of a tensor by the host outside an operator, as by numpy."""
+        """Record that the host reads a tensor outside an operator, for example through numpy."""
         if self.is_active and self._storages.host_of(tensor) == "pinned":
             with self._lock:
                 self._use(HOST, tensor, Use.READ, Work("the host", *call_site()))
@@ -245,7 +245,7 @@ class StreamOrder:
                 self.order.inherit(number, block.pending, one_range(storage.data_ptr(), storage.data_ptr() + size))
 
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
-        """Delay the reuse of a tensor's memory after it is freed, until a stream has finished its current work."""
+        """Prevent reuse of a tensor's memory, once freed, until a stream has finished its current work."""
         if self.is_active:
             with self._lock:
                 self._number(tensor.untyped_storage())
@@ -261,7 +261,7 @@ class StreamOrder:
             self._written = {a: w for a, w in self._written.items() if w[0] > self._waited and not w[1].expired()}
 
     def _collect_freed(self) -> None:
-        """Find freed tensors, and keep their memory from being reused while other streams may use it."""
+        """Find freed tensors, and prevent reuse of their memory while other streams may use it."""
         for address, (number, block) in list(self._blocks.items()):
             if not block.reference.expired():
                 continue
@@ -300,7 +300,7 @@ class StreamOrder:
 
 def _message(race: HostRace) -> str:
     by_host = race.later.timeline == HOST
-    remedy = "the host has not waited for it" if by_host else "the two streams are not synchronised"
+    remedy = "the host must wait first" if by_host else "synchronise the two streams"
     return (
         f"{_actor(race.later)} {_verb(race.later)} memory that {_actor(race.earlier)} {_verb(race.earlier)}: {remedy}"
     )
@@ -318,7 +318,7 @@ def _verb(access: HostAccess) -> str:
 
 
 def _rows(tensor: torch.Tensor) -> Ranges | None:
-    """Return the bytes of a tensor's elements; None if they form too many ranges."""
+    """Return the byte ranges of a tensor's elements; None if there are too many ranges."""
     each = tensor.element_size()
     run, starts = each, np.zeros(1, np.int64)
     for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda dim: dim[1]):

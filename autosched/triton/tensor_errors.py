@@ -1,4 +1,4 @@
-"""Errors of tensors by the rule of ``measurements.trials.comparison``."""
+"""Compute errors of tensors by the rule of ``measurements.trials.comparison``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _DTYPES = SCALAR_DTYPES | EIGHT_BIT_DTYPES
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """Return the type of a tensor's elements; f64, which holds all values, for one that autosched does not know."""
+    """Return the type of a tensor's elements; f64, which holds all values, for an unknown type."""
     return _DTYPES.get(canonical(dtype), SCALAR_DTYPES["f64"])
 
 
 def numbers_of(tensor: torch.Tensor) -> FloatArray:
-    """Return the elements as float64; 64-bit integers as such."""
+    """Return the elements as float64; 64-bit integers are unchanged."""
     is_exact = tensor.dtype in (torch.int64, torch.uint64)
     numbers: FloatArray = (tensor if is_exact else tensor.double()).numpy()
     return numbers
@@ -37,13 +37,13 @@ def tensor_errors(
 
     Args:
         dtype: Type of the tensor.
-        found: Its elements, as from ``numbers_of``, in one dimension.
+        found: The tensor's elements, as returned by ``numbers_of``, in one dimension.
         wanted: Expected values.
         allowed: Absolute tolerances.
-        rounded_to: Type to which the expected values were rounded; None for exact ones.
+        rounded_to: Type to which the expected values were rounded; None if they are exact.
 
     Returns:
-        The errors over the tolerances, which exceed 1 for wrong elements, and a mask of those.
+        The ratios of errors to tolerances, which exceed 1 for wrong elements, and a mask of the wrong elements.
     """
     type_ = dtype_of(dtype)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Support of ``torch.compile`` within ``emulated``: Inductor generates Triton kernels for the device instead of C++.
+"""Support ``torch.compile`` within ``emulated``: Inductor generates Triton kernels for the device instead of C++.
 
 Only this file uses internals of torch's compiler. Tested with torch 2.13 and 2.14.
 """
@@ -18,14 +18,14 @@ import triton
 _ABSENT = object()
 _SETTINGS = {
     "cpu_backend": "triton",
-    "compile_threads": 1,  # compile in this process, because others have no emulated device
-    "autotune_local_cache": False,  # off, because this cache's key does not contain the device's name
+    "compile_threads": 1,  # compile in this process, because other processes have no emulated device
+    "autotune_local_cache": False,  # off, because the cache's key does not contain the name of the emulated device
     "benchmark_epilogue_fusion": False,  # off, because the C++ wrapper for CPU tensors cannot launch Triton
 }
 
 
 def in_compiler() -> bool:
-    """Return True if the caller is torch's compiler, which sees the real devices of tensors."""
+    """Return True if the caller is torch's compiler, to which tensors report their actual devices."""
     return torch._guards.TracingContext.try_get() is not None
 
 
@@ -33,16 +33,16 @@ def in_compiler() -> bool:
 def torch_compiled(fake_cuda: bool) -> Iterator[None]:
     """Make ``torch.compile`` generate Triton kernels for CPU tensors within the context.
 
-    Code compiled outside is compiled again within, and vice versa.
+    Functions compiled outside the context are compiled again within, and vice versa.
 
     Args:
-        fake_cuda: If True, the compiler also sees tensors on ``cuda:0``.
+        fake_cuda: If True, tensors on ``cuda:0`` are also supported.
     """
     compiles = torch.compile
     with ExitStack() as stack:
 
         def first(*arguments: Any, **named: Any) -> Any:
-            """Prepare torch's compiler, whose import takes seconds, when a program first uses it."""
+            """Prepare torch's compiler on its first use, because importing it takes seconds."""
             torch.compile = compiles
             stack.enter_context(_prepared(fake_cuda))
             return compiles(*arguments, **named)
@@ -71,7 +71,7 @@ def _prepared(fake_cuda: bool) -> Iterator[None]:
             detection,
             "has_triton",
             lambda: True,
-        ),  # avoids that the compiler traces the host code of the program's own kernels
+        ),  # prevents the compiler from tracing the host code of the program's own kernels
         # For CPU tensors Inductor looks up Triton's backend, driver and target under "cpu".
         (interface, "raise_if_triton_unavailable", staticmethod(lambda *_: None)),
         (helpers, "set_driver_to_cpu", lambda: None),
@@ -85,7 +85,7 @@ def _prepared(fake_cuda: bool) -> Iterator[None]:
         tensor = importlib.import_module("torch._dynamo.variables.tensor").TensorVariable
         replaced.append(
             (torch.accelerator, "is_available", lambda: False)
-        )  # avoids that the compiler queries CUDA's current stream
+        )  # prevents the compiler from querying CUDA's current stream
         replaced += [(tensor, name, _on_cuda(getattr(tensor, name))) for name in _ATTRIBUTES]
     before = [vars(owner).get(name, _ABSENT) for owner, name, _ in replaced]
     has_triton = detection.has_triton
@@ -101,23 +101,23 @@ def _prepared(fake_cuda: bool) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
-        if hasattr(has_triton, "cache_clear"):  # drop the cached answer that a GPU exists
+        if hasattr(has_triton, "cache_clear"):  # clear the cached result that a GPU exists
             has_triton.cache_clear()
         _forget()
 
 
 def _forget() -> None:
-    """Drop compiled code, because its keys in Inductor's caches do not include the device."""
+    """Drop compiled code, because the keys of Inductor's caches do not include the device."""
     torch.compiler.reset()
     importlib.import_module("torch._inductor.codecache").PyCodeCache.cache_clear()
     importlib.import_module("torch._inductor.async_compile").CompiledTritonKernels.cache_clear()
 
 
-_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # attributes that show the device to a traced program
+_ATTRIBUTES = ("method_attr_device", "method_attr_is_cuda")  # attributes by which a traced program sees the device
 
 
 def _on_cuda(answers: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the attributes of a CPU tensor as if it were on the GPU."""
+    """Return attributes that make a CPU tensor appear to be on the GPU."""
 
     def answered(self: Any, tx: Any) -> Any:
         on_cpu = self.device is not None and self.device.type == "cpu"

@@ -1,7 +1,8 @@
-"""Tracking of values that depend on unwritten memory, through torch's operators.
+"""Track values that depend on unwritten memory through torch's operators.
 
-An operator that reads such memory runs again with other bytes in it. Results that then differ depend on these bytes, so
-they are undefined too. A finding is reported only if the program uses such a value: a number, a condition or a shape.
+An operator that reads unwritten memory runs again with other bytes in that memory. Results that then differ depend on
+unwritten bytes, and are undefined too. A finding is reported only if the program uses an undefined value as a number, a
+condition or a shape.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from autosched.triton.storages import Storages, storage_bytes
 from measurements.emulator.findings import Grade
 from measurements.emulator.memory import Flags
 
-_OTHER_BYTES = (0x00, 0x77)  # replacements of the 0xFF bytes: zeros, and large numbers
-# Bytes other than the tried ones might change the result of a comparison, so it always depends on its operands.
+_OTHER_BYTES = (0x00, 0x77)  # bytes that replace the 0xFF bytes: zeros, and bytes of large numbers
+# Other bytes than these might change the result of a comparison. So a comparison always depends on its undefined
+# operands.
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-# Operators that replace all of their first argument, so its earlier bytes do not matter.
+# Operators that overwrite all of their first argument, whose earlier bytes therefore do not matter.
 _OVERWRITING = frozenset({"zero_", "fill_", "copy_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_"})
 
 OnRead = Callable[[str, Grade], None]
@@ -28,7 +30,7 @@ OnRead = Callable[[str, Grade], None]
 
 @dataclass(frozen=True, eq=False)
 class RepeatedCall:
-    """Result of an operator, and its results with other bytes."""
+    """Result of an operator, and the results with other bytes in undefined memory."""
 
     result: Any
     func: Any
@@ -38,7 +40,7 @@ class RepeatedCall:
 
 
 class UndefinedValues:
-    """Runs operators on undefined memory.
+    """Runs operators whose arguments have undefined bytes.
 
     Args:
         storages: Registry of undefined bytes.
@@ -50,7 +52,7 @@ class UndefinedValues:
         self._on_read = on_read
 
     def concern(self, name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-        """Return True if the operator of this name has an argument with undefined bytes that it reads."""
+        """Return True if the operator of this name reads an argument with undefined bytes."""
         if not self._storages.has_undefined:
             return False
         read = args[1:] if name in _OVERWRITING else args
@@ -66,19 +68,19 @@ class UndefinedValues:
             other_args, other_kwargs = copies.of(args), copies.of(kwargs)
             try:
                 other_runs.append((copies, func(*other_args, **other_kwargs)))
-            except Exception:  # with these bytes the operator is invalid
+            except Exception:  # the operator does not accept these bytes, such as an index out of range
                 other_runs.append((copies, None))
         torch.default_generator.set_state(state)
         return RepeatedCall(func(*args, **kwargs), func, args, kwargs, other_runs)
 
     def settle(self, call: RepeatedCall, new: list[torch.Tensor], written: list[torch.Tensor]) -> None:
-        """Mark the bytes of an operator's new tensors and modified arguments that depend on undefined ones."""
+        """Mark the bytes of an operator's new tensors and modified arguments that depend on undefined bytes."""
         name = call.func._schema.name.removeprefix("aten::")
         results = list(tensors_of(call.result))
         others = [list(tensors_of(other)) for _, other in call.others]
         if name in ("equal", "allclose"):
             differs = self._may_be_equal(call)
-        else:  # a number; compared as text, because NaN differs from itself
+        else:  # the result is a number, which is compared as text because NaN is not equal to NaN
             differs = not results and any(repr(other) != repr(call.result) for _, other in call.others)
         if differs:
             self._on_read(f"{name} depends on unwritten memory", "fault")
@@ -101,7 +103,7 @@ class UndefinedValues:
         return np.asarray(flags.reshape((*tensor.shape, tensor.element_size())).all(axis=-1))
 
     def _may_be_equal(self, call: RepeatedCall) -> bool:
-        """Return True if two tensors are equal where both are defined."""
+        """Return True if the elements of two tensors are equal where both tensors are defined."""
         a, b, *rest = call.args
         if a.shape != b.shape:
             return False
@@ -119,12 +121,12 @@ class UndefinedValues:
             self._storages.set_defined_bytes(tensor, ~np.logical_or.reduce(differ))
 
     def read_by_host(self, tensor: torch.Tensor, function_name: str, *, is_shown: bool = False) -> None:
-        """Record that the host receives a tensor's memory. Its further use is not tracked.
+        """Record that the host receives a tensor's memory, whose further use is not tracked.
 
         Args:
             tensor: The tensor.
             function_name: Function of torch that passes it to the host.
-            is_shown: True if all of it is printed or stored.
+            is_shown: True if the whole tensor is printed or stored.
         """
         flags = self._storages.defined_bytes(tensor) if self._storages.has_undefined else None
         if flags is None or flags.all():
@@ -147,7 +149,7 @@ class _Copies:
         self._copied: dict[int, torch.UntypedStorage] = {}
 
     def of(self, value: Any) -> Any:
-        """Return arguments with copies in place of their tensors."""
+        """Return the arguments, with tensors replaced by copies."""
         if isinstance(value, torch.Tensor):
             return self._copy(value)
         if isinstance(value, dict):
@@ -157,7 +159,7 @@ class _Copies:
         return value
 
     def known(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the copy of a tensor that was an argument, or None."""
+        """Return the copy of a tensor if the tensor was an argument, else None."""
         if tensor.layout is not torch.strided or tensor.untyped_storage().data_ptr() not in self._copied:
             return None
         return self._copy(tensor)

@@ -1,6 +1,6 @@
-"""Storage of the choices of stock ``@triton.autotune`` kernels, across processes.
+"""Store the configurations that unmodified ``@triton.autotune`` kernels choose, for use in other processes.
 
-Start at ``autotuners.py``, which reads them from a database. Only ``adapter.py`` uses Triton's autotuner;
+Start at ``autotuners.py``, which reads these choices from a database. Only ``adapter.py`` uses Triton's autotuner;
 ``identity.py`` identifies the trials of a tuning, ``answers.py`` reads and writes them, and ``tuning_locks.py`` lets
 one process tune while others wait. ``startup/`` attaches the database in a program that ``autosched serve`` starts.
 Importing the package must not import Triton or torch.

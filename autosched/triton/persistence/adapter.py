@@ -1,8 +1,8 @@
-"""Adapter to Triton's autotuner, through private names that Triton 3.4 to 3.9 share. Only this file uses them.
+"""Adapter to Triton's autotuner. Only this file uses private names of the autotuner, which Triton 3.4 to 3.9 share.
 
 Triton looks up a tuning by ``key in tuner.cache``, times each configuration by ``tuner._bench`` and stores the fastest
-by ``tuner.cache[key] = config``. A dictionary in place of ``cache`` intercepts the look-up and the store, so the key is
-Triton's own.
+by ``tuner.cache[key] = config``. A dictionary that replaces ``cache`` intercepts the look-up and the store. So the key
+is computed by Triton itself.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 
 class Tuning(Protocol):
-    """A launch with a key that this process has not seen."""
+    """Tuning of a launch whose key is new in this process."""
 
     def answer(self) -> Any | None:
-        """Return the configuration to launch; None if Triton should tune."""
+        """Return the configuration to launch, or None if Triton should tune."""
 
     def time_of(self, config: Any) -> Sequence[float] | None:
-        """Return known milliseconds: median, lower and upper quantile."""
+        """Return the stored milliseconds of a configuration: median, lower and upper quantile; None if unknown."""
 
     def timed(self, config: Any, milliseconds: Sequence[float]) -> None:
         """Store the times that Triton's benchmark measured."""
@@ -28,22 +28,22 @@ class Tuning(Protocol):
         """Return the configuration to launch, given the one that Triton chose."""
 
     def end(self) -> None:
-        """Allow other processes to tune; always called exactly once."""
+        """Allow other processes to tune. Called exactly once for every tuning."""
 
 
 MakeTuning = Callable[
     [Any, Sequence[str], tuple[Any, ...]], Tuning
-]  # arguments: the autotuner, the names of its key's arguments, the key
+]  # a function of the autotuner, the names of the arguments in its key, and the key
 
 
 def attach(make_tuning: MakeTuning) -> Callable[[], None]:
-    """Call ``make_tuning`` for a tuning whenever an autotuner of this process is called with a new key.
+    """Call ``make_tuning`` whenever an autotuner of this process is called with a new key.
 
     Args:
         make_tuning: Called with the autotuner, the names of the ``key=`` arguments that the call passes, and the key.
 
     Returns:
-        A function that detaches. Earlier choices remain.
+        A function that undoes the attachment; choices made so far remain.
     """
     from triton.runtime.autotuner import Autotuner
 
@@ -52,7 +52,7 @@ def attach(make_tuning: MakeTuning) -> Callable[[], None]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         cache = self.cache
         if type(cache) is not _Cache or cache.make is not make_tuning:
-            if len(self.configs) < 2:  # with a single configuration, Triton does not look up its cache
+            if len(self.configs) < 2:  # with a single configuration, Triton does not use its cache
                 return plain_run(self, *args, **kwargs)
             cache = self.cache = _Cache(self, make_tuning, cache)
         cache.of_thread.call = args, kwargs
@@ -81,7 +81,7 @@ def attach(make_tuning: MakeTuning) -> Callable[[], None]:
 
 
 class _Cache(dict[tuple[Any, ...], Any]):
-    """The choices of one autotuner, by key."""
+    """Replacement of one autotuner's cache: the chosen configurations, by key."""
 
     def __init__(self, tuner: Any, make_tuning: MakeTuning, known: Mapping[tuple[Any, ...], Any]) -> None:
         super().__init__(known)
@@ -109,7 +109,7 @@ class _Cache(dict[tuple[Any, ...], Any]):
         super().__setitem__(key, config if tuning is None else tuning.settle(config))
 
     def end(self) -> None:
-        """End the launch of this thread."""
+        """End the tuning of this thread's current launch."""
         tuning = getattr(self.of_thread, "tuning", None)
         self.of_thread.call = self.of_thread.tuning = None
         if tuning is not None:

@@ -1,7 +1,7 @@
-"""Trials of tunings in a database: a time for each configuration, and a choice for each list of configurations.
+"""Trials of tunings in a database: the time of each configuration, and the choice from each list of configurations.
 
-Trials are only appended, and the first one for a configuration or a choice counts. Processes that tune the same kernel
-concurrently therefore agree, even without waiting for each other.
+Trials are only appended. The first trial of a configuration counts, and so does the first trial of a choice. Processes
+that tune the same kernel concurrently therefore agree, even without waiting for each other.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from measurements.trials.trial import Trial, canonical_json
 from search_spaces.spaces.schedule import Schedule
 
 _NAME = "triton.autotune"  # source recorded in the trials
-Milliseconds = tuple[float, float, float]  # median, lower and upper quantile, the defaults of Triton's benchmark
+# median, lower and upper quantile: the default quantiles of Triton's benchmark
+Milliseconds = tuple[float, float, float]
 
 
 class Answers:
-    """One database, thread-safe, and usable in forked processes."""
+    """The stored answers of one database. Thread-safe, and usable in forked processes."""
 
     def __init__(self, database: str) -> None:
         self._database = database
@@ -49,18 +50,18 @@ class Answers:
         self._store = None
 
     def choice(self, identity: Identity) -> Schedule | None:
-        """Return the choice from this list of configurations, if there is one. Raises StoreError."""
+        """Return the stored choice from this list of configurations, or None. Raises StoreError."""
         return next((trial.schedule for trial in self._trials(identity, identity.chosen)), None)
 
     def times(self, identity: Identity) -> dict[Schedule, Milliseconds]:
-        """Return the known times of configurations, from any list. Raises StoreError."""
+        """Return the stored times of configurations, measured with any list of configurations. Raises StoreError."""
         times: dict[Schedule, Milliseconds] = {}
         for trial in self._trials(identity, identity.timed):
             times.setdefault(trial.schedule, _milliseconds(trial.measurement))
         return times
 
     def keep(self, identity: Identity, schedule: Schedule, milliseconds: Sequence[float]) -> None:
-        """Store the time of a configuration, infinite for one that cannot be launched. Raises StoreError."""
+        """Store the time of a configuration, or infinity if it cannot be launched. Raises StoreError."""
         self._add(identity, identity.timed, schedule, milliseconds)
 
     def choose(self, identity: Identity, candidates: Sequence[Schedule], otherwise: Schedule) -> Schedule:
@@ -69,7 +70,7 @@ class Answers:
         Args:
             identity: The tuning.
             candidates: The timed configurations, without pruned ones.
-            otherwise: The choice if nothing was timed.
+            otherwise: Configuration to choose if nothing was timed.
 
         Returns:
             The choice of the first process, which every process must use.
@@ -111,7 +112,7 @@ class Answers:
             sampler=_NAME,
             seed=0,
         )
-        store.extend([trial], unless_since=store.newest())  # one writer at a time, so that ids are ascending
+        store.extend([trial], unless_since=store.newest())  # allow only one writer at a time, so that ids are ascending
 
 
 def _measurement(milliseconds: Sequence[float], identity: Identity) -> Measurement:

@@ -1,4 +1,4 @@
-"""Stock ``@triton.autotune`` kernels that read their choices from a database, and store new ones there.
+"""Make unmodified ``@triton.autotune`` kernels read their choices from a database, and store new choices in it.
 
 autosched.triton.persist("best.db")
 """
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from autosched.triton.persistence.tuning_locks import TuningLocks
     from search_spaces.spaces.schedule import Schedule
 
-DEFAULT_TIMEOUT = 120.0  # seconds; most kernels are tuned in less time, and NCCL's watchdog waits longer
+DEFAULT_TIMEOUT = 120.0  # seconds: longer than the tuning of most kernels, shorter than NCCL's watchdog
 
 
 class Persistence:
-    """Result of ``persist``: counts, and ``stop``. As a context manager, it stops at the end of the context.
+    """Result of ``persist``, with counts and ``stop``. A context manager calls ``stop`` at the end of the context.
 
     Args:
-        database: A path or URL; None for the user's.
-        device: Name of the GPU; None for the one that Triton launches on.
+        database: A path or URL; None for the user's database.
+        device: Name of the GPU; None for the GPU that Triton launches on.
         timeout: Time to wait for another process that tunes the same kernel, in seconds.
     """
 
@@ -42,8 +42,8 @@ class Persistence:
         self.database = database_or_default(database)
         self.device = device
         self.timeout = timeout
-        self.answered = 0  # keys for which nothing was timed
-        self.tuned = 0  # keys for which Triton timed something
+        self.answered = 0  # number of keys whose choice needed no timing
+        self.tuned = 0  # number of keys for which Triton timed a configuration
         self._answers: Answers | None = None
         self._tuning_locks: TuningLocks | None = None
         self._guard = threading.Lock()
@@ -51,11 +51,11 @@ class Persistence:
         self._detach: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Attach to Triton. Other modules are imported when a kernel is tuned."""
+        """Attach to Triton. Modules that use the database are imported once a kernel is tuned."""
         self._detach = adapter.attach(self._tuning)
 
     def stop(self) -> None:
-        """Detach from Triton, and close the database. Earlier choices remain."""
+        """Detach from Triton, and close the database. Choices made so far remain in effect."""
         self._detach()
         if self._answers is not None:
             self._answers.close()
@@ -88,7 +88,7 @@ class Persistence:
             return self._tuning_locks
 
     def report_at_exit(self) -> None:
-        """Print the counts to stderr when this process ends, if there are any."""
+        """Print the counts to stderr when this process ends, unless they are zero."""
         atexit.register(self._report)
 
     def _report(self) -> None:
@@ -97,7 +97,7 @@ class Persistence:
             print(f"autosched: {name}: {self.answered} tunings answered, {self.tuned} new", file=sys.stderr)
 
     def warn(self, reason: str) -> None:
-        """Warn once per process why a kernel is tuned without the database."""
+        """Warn that a kernel is tuned without the database, and why. Each reason is shown once per process."""
         if reason not in self._warned:
             self._warned.add(reason)
             warnings.warn(f"autosched: {reason}; Triton tunes as usual", RuntimeWarning, stacklevel=2)
@@ -107,7 +107,7 @@ class Persistence:
 
 
 class _Tuning:
-    """Tuning of one new key of one autotuner. After a database error, Triton tunes as usual."""
+    """Tuning of one autotuner for one new key. After a database error, Triton tunes as usual."""
 
     def __init__(self, owner: Persistence, tuner: Any, names: Sequence[str], key: tuple[Any, ...]) -> None:
         self._owner, self._tuner, self._names, self._key = owner, tuner, names, key
@@ -118,7 +118,7 @@ class _Tuning:
         self._held_lock = ExitStack()
 
     def answer(self) -> Any | None:
-        """Return the stored choice; None if Triton should tune, while others wait."""
+        """Return the stored choice, or None if Triton should tune while other processes wait."""
         owner = self._owner
         try:
             from autosched.triton.persistence.identity import identify
@@ -130,7 +130,8 @@ class _Tuning:
                     owner.warn(f"another process has been tuning the same kernel for {owner.timeout:g} s")
                 choice = owner.answers.choice(identity)
             self._times = {} if choice is not None else owner.answers.times(identity)
-        except (ImportError, OSError, ValueError) as error:  # ValueError: no identity, database or cache folder
+        # ValueError: the tuning has no identity, or the database or cache folder cannot be used
+        except (ImportError, OSError, ValueError) as error:
             owner.warn(str(error))
             return None
         self._identity = identity
@@ -143,8 +144,8 @@ class _Tuning:
     def time_of(self, config: Any) -> Sequence[float] | None:
         if self._identity is None:
             return None
-        if config not in self._tuner.configs:  # a pruning function created it
-            self._owner.warn("a configuration is not in the list of its kernel")
+        if config not in self._tuner.configs:  # the configuration was created by a pruning function
+            self._owner.warn("a configuration is not in the kernel's list of configurations")
             self._identity = None
             return None
         self._candidates.append(config)
@@ -191,20 +192,20 @@ class _Tuning:
 def persist(
     database: str | Path | None = None, *, device: str | None = None, timeout: float = DEFAULT_TIMEOUT
 ) -> Persistence:
-    """Make stock ``@triton.autotune`` kernels of this process read their choices from a database, without source edits.
+    """Make unmodified ``@triton.autotune`` kernels of this process read their choices from a database.
 
     A choice is identified by the kernel's source, Triton's version, the GPU and the values of ``key=``. Times are
-    stored per configuration, so that the list of configurations may change. Unknown keys are tuned by Triton and
-    stored. Concurrent processes agree: one tunes, the others wait for it.
+    stored per configuration, so that the list of configurations may change. For a key that is not stored, Triton tunes,
+    and the choice is stored. Concurrent processes make the same choice: one process tunes, and the others wait for it.
 
     Args:
         database: A path or URL. Default: the user's database.
-        device: Name of the GPU. Default: the one that Triton launches on.
-        timeout: Time to wait for another process that tunes the same kernel, in seconds. After that this process also
-            tunes it.
+        device: Name of the GPU. Default: the GPU that Triton launches on.
+        timeout: Time to wait for another process that tunes the same kernel, in seconds. After this time, this process
+            also tunes the kernel.
 
     Returns:
-        Counts of answered and tuned keys; its ``stop`` undoes the call.
+        An object that counts answered and tuned keys. Its ``stop`` method undoes the call.
 
     Raises:
         StoreError: The database cannot be opened for writing.
@@ -219,7 +220,7 @@ def persist(
 
 
 def attach_served(database: str, timeout: float) -> None:
-    """Attach to Triton in a process that ``autosched serve`` has started."""
+    """Attach to Triton in a process started by ``autosched serve``."""
     persistence = Persistence(database, None, timeout)
     persistence.start()
     persistence.report_at_exit()

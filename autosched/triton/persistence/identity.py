@@ -1,4 +1,4 @@
-"""Identity of a tuning: the kernel's source, Triton's version, the device, and the values of its key."""
+"""Identity of a tuning: the kernel's source, Triton's version, the device, and the values of the autotuner's key."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from measurements.trials.measurement import Provenance
 from search_spaces.hardware.devices import devices_of_driver_name
 from search_spaces.spaces.schedule import Schedule
 
-_UNSPOKEN = frozenset(" =\t\n")  # separator of the parts of a problem's text
+_UNSPOKEN = frozenset(" =\t\n")  # separates the fields in a problem's text
 
 
 class NotPersistable(ValueError):
-    """A tuning that cannot be identified in another process. The message is one line."""
+    """A tuning whose identity has no stable text, so other processes cannot find it. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Identity:
     """Facts that all trials of one tuning share.
 
     ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the choice from this
-    list of configurations is stored; a process needs to read only this trial. ``schedules`` are those of the
-    configurations, in their order.
+    list of configurations is stored. A process only needs to read this trial. ``schedules`` has the schedule of each
+    configuration, in their order.
     """
 
     timed: TritonProblem
@@ -54,7 +54,7 @@ def identify(tuner: Any, names: Sequence[str], key: tuple[Any, ...], device: str
     Args:
         tuner: The ``triton.runtime.Autotuner``.
         names: Arguments of ``key=`` that the call passes.
-        key: Triton's key: the values of these arguments, then the types of all arguments with a dtype.
+        key: Triton's key: the values of these arguments, followed by the types of all arguments that have a dtype.
         device: Name of the GPU; None for the current one.
 
     Raises:
@@ -88,7 +88,7 @@ def _short(digest: str) -> str:
 
 
 def schedule_of(template: str, config: Any) -> Schedule:
-    """Return the values of a ``triton.Config``. Raises NotPersistable if it has no text form."""
+    """Return the values of a ``triton.Config`` as a schedule. Raises NotPersistable if a value has no stable text."""
     items = []
     for name, value in sorted(config.all_kwargs().items()):
         plain = value if isinstance(value, int) and not isinstance(value, bool) else _text(value)
@@ -97,7 +97,7 @@ def schedule_of(template: str, config: Any) -> Schedule:
 
 
 def _described(names: Sequence[str], key: tuple[Any, ...]) -> str:
-    """Return the key as the arguments of a problem."""
+    """Return the key as problem arguments."""
     values = [_text(value) for value in key]
     named = [f"{name}={text}" for name, text in zip(names, values, strict=False)]
     return " ".join([*named, f"types={','.join(values[len(named) :]) or 'none'}"])
@@ -107,7 +107,7 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"({','.join(map(_text, value))})"
     if not (value is None or isinstance(value, bool | int | float | str | torch.dtype | triton.language.dtype)):
-        raise NotPersistable(f"a {type(value).__name__} has no text form that is the same in other processes")
+        raise NotPersistable(f"a {type(value).__name__} has no text that is the same in all processes")
     text = str(value)
     if _UNSPOKEN & set(text) or not text.isprintable():
         raise NotPersistable(f"{text!r:.60} cannot be stored as text")
@@ -115,10 +115,10 @@ def _text(value: Any) -> str:
 
 
 def _current_device() -> str:
-    """Return the name of Triton's current GPU in the table of devices, or the driver's if no unique row matches."""
+    """Return the name of Triton's current GPU in the table of devices, or the driver's name without a unique match."""
     try:
         name = str(torch.cuda.get_device_name(triton.runtime.driver.active.get_current_device()))
     except (AssertionError, RuntimeError) as error:  # torch was built without CUDA
-        raise NotPersistable(f"the GPU has no name: {first_line(error)}") from error
+        raise NotPersistable(f"the name of the GPU is unknown: {first_line(error)}") from error
     rows = devices_of_driver_name(name)
     return rows[0].name if len(rows) == 1 else name

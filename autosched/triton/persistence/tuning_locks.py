@@ -1,4 +1,4 @@
-"""Locks that allow one process at a time to tune a kernel. The system releases the lock of a killed process."""
+"""Locks that allow only one process at a time to tune a kernel. The system releases the lock of a killed process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _POLL_SECONDS = 0.02
-_OFFSETS = 2**31  # number of bytes of the file that can be locked; nothing is written to it
+_OFFSETS = 2**31  # number of lockable bytes of the file, which stays empty
 
 
 class TuningLocks:
     """Locks by name, shared by the processes of a machine.
 
-    Each name locks one byte of a file (POSIX record locks). Such a lock ends with its process, and forked children do
-    not inherit it. It does not exclude other threads, so each name also has a lock in this process.
+    Each name locks one byte of a file (POSIX record locks). The system releases such a lock when its process ends, and
+    forked children do not inherit it. A record lock does not exclude other threads of the process, so each name also
+    has a thread lock.
 
     Args:
         path: The file, which is created if missing.
@@ -38,7 +39,7 @@ class TuningLocks:
 
         Args:
             name: Name of the tuning.
-            timeout: Time to wait for others, in seconds.
+            timeout: Time to wait for the lock, in seconds.
 
         Yields:
             True if the lock was acquired in time.
@@ -60,11 +61,12 @@ class TuningLocks:
             thread_lock.release()
 
     def _opened(self, offset: int) -> tuple[threading.Lock, int]:
-        """Return the lock between threads of this process, and the descriptor of the locked file.
+        """Return the thread lock of a name, and the descriptor of the locked file.
 
         The file stays open, because closing it would release all locks that the process holds on it.
         """
-        if self._process != os.getpid():  # after a fork: threads that held locks do not exist in this process
+        # after a fork, create new locks: the threads that held the old ones do not exist in this process
+        if self._process != os.getpid():
             self.__init__(self._path)  # type: ignore[misc]
         with self._guard:
             if self._file is None:
@@ -78,7 +80,8 @@ def _try_lock_until(file: int, offset: int, deadline: float) -> bool:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
             return True
-        except (BlockingIOError, PermissionError):  # the error number depends on the system
+        # systems use different error numbers for a lock held by another process
+        except (BlockingIOError, PermissionError):
             if time.monotonic() >= deadline:
                 return False
             time.sleep(_POLL_SECONDS)

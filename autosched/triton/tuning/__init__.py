@@ -1,9 +1,9 @@
 """Search for the fastest configuration of a Triton kernel.
 
-Start at ``search.py``. A Triton function is treated as a kernel template: a space (``space.py``) for a problem
-(``problem.py``), which is one call of the function (``call.py``). Candidates are compiled (``compiling/``), counted and
-timed by the model (``runner.py``), and verified (``verifier.py``). Names are imported on first use; the package must
-not import ``persistence``, which uses it.
+Start at ``search.py``. A Triton function is treated as a kernel template. Its problem (``problem.py``) is one call of
+the function (``call.py``), and its space (``space.py``) has the configurations. ``compiling/`` compiles a candidate,
+``runner.py`` counts its work and estimates its time, and ``verifier.py`` verifies it. Public names are imported on
+first use. ``persistence`` imports this package, so it must not be imported here.
 """
 
 from importlib import import_module

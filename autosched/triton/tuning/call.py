@@ -1,4 +1,4 @@
-"""One call of a Triton function: its grid, and its arguments without a configuration."""
+"""One call of a Triton function: the grid, and the arguments except for the configuration."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class CallError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
-    """``grid`` is a tuple, or a function of all arguments by name, as in ``kernel[grid]``.
+    """One call of a Triton function. ``grid`` is a tuple, or a function of all arguments, as in ``kernel[grid]``.
 
-    ``arguments`` are by name, including fixed launch options (``num_warps``). ``outputs`` names tensors that the kernel
-    writes without receiving them as arguments, such as those whose addresses are in an argument.
+    ``arguments`` maps names to arguments and fixed launch options (``num_warps``). ``outputs`` has further tensors that
+    the kernel writes, by name: they are no arguments, but an argument may contain their addresses.
     """
 
     grid: Any
@@ -32,7 +32,7 @@ class KernelCall:
 
     @classmethod
     def of(cls, function: TritonFunction, call_arguments: Any) -> KernelCall:
-        """Return the call that a ``make_args`` function describes by a mapping with ``grid`` and the arguments by name.
+        """Return the call that a mapping describes, with ``grid`` and the arguments by name, as from ``make_args``.
 
         Raises CallError.
         """
@@ -44,7 +44,7 @@ class KernelCall:
         arguments = {name: value for name, value in call_arguments.items() if name not in (GRID, OUTPUTS)}
         if GRID not in call_arguments:
             raise CallError(
-                f"the arguments of {function.name} have no {GRID}: add a tuple, or a function of the arguments"
+                f"the arguments of {function.name} have no {GRID}: add one, as a tuple or a function of the arguments"
             )
         return cls(call_arguments[GRID], arguments, call_arguments.get(OUTPUTS) or {})._checked(function)
 
@@ -58,7 +58,7 @@ class KernelCall:
             function: The kernel.
             grid: One to three sizes, or a function of the constants.
             values: Positional arguments.
-            named: The others, and launch options.
+            named: Keyword arguments, including launch options.
 
         Raises:
             CallError: There are more arguments than parameters, a name is unknown, or a parameter has no value.
@@ -79,16 +79,16 @@ class KernelCall:
 
     @property
     def scalars(self) -> dict[str, int]:
-        """Return the integer arguments, whose names rules may use in addition to parameters."""
+        """Return the integer arguments by name. Rules may use these names in addition to those of parameters."""
         return {n: v for n, v in self.arguments.items() if isinstance(v, int) and not isinstance(v, bool)}
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the name and value of every tensor that the kernel can reach by an argument."""
+        """Yield the name and value of every tensor that the kernel can access."""
         for name, value in (*self.arguments.items(), *self.outputs.items()):
             yield from _tensors(name, value)
 
     def described(self, function: TritonFunction) -> str:
-        """Return the identity of the call's problem: everything that affects its time, except values of tensors."""
+        """Return the text that identifies the call's problem: all that affects the time, except values of tensors."""
         names = [n for n in function.parameters if n in self.arguments]
         names += [n for n in self.arguments if n not in function.parameters]
         return " ".join(f"{name}={described_value(self.arguments[name])}" for name in names)
@@ -99,7 +99,7 @@ class KernelCall:
         return KernelCall(self.grid, moved, {n: t.cpu() for n, t in self.outputs.items()})
 
 
-Arguments = Callable[..., Mapping[str, Any]]  # the user's function, which creates the tensors for given sizes
+Arguments = Callable[..., Mapping[str, Any]]  # a user's function that creates the arguments for given sizes
 
 
 def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -115,13 +115,13 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def _moved(value: Any) -> Any:
     if (
         not isinstance(value, torch.Tensor) or value.untyped_storage().device.type == "cpu"
-    ):  # also true for a simulated GPU
+    ):  # also true for tensors on a simulated GPU
         return value
     return value.detach().cpu()
 
 
 def described_value(value: Any) -> str:
-    """Return an argument without its values: type, shape and strides of a tensor, else the number or the name."""
+    """Describe an argument: type, shape and strides of a tensor without its values; else the number or the name."""
     if isinstance(value, tuple | list):
         return f"({','.join(map(described_value, value))})"
     if isinstance(value, bool | int | str) or value is None:

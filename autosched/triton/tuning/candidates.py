@@ -1,4 +1,4 @@
-"""Configurations of one call, compiled on demand or in advance by other processes."""
+"""Candidates of one call, which are compiled on demand, or in advance by other processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _KEPT = 32  # maximum number of candidates kept in memory
 class Candidates:
     """Compiled candidates.
 
-    If ``processes`` are given, they compile first, and configurations that crash them are not compiled in this process.
+    If ``processes`` is not None, these processes compile each configuration first. A configuration that crashes a
+    process is not compiled in this process.
     """
 
     function: TritonFunction
@@ -44,7 +45,7 @@ class Candidates:
             self._ahead[schedule] = self.processes.submit(arguments)
 
     def __call__(self, schedule: Schedule) -> CompiledCandidate:
-        """Return the compiled candidate. Raises NotLaunched."""
+        """Return the compiled candidate of a schedule. Raises NotLaunched if it cannot be launched."""
         if schedule not in self._compiled:
             self.start(schedule)
             future = self._ahead.pop(schedule, None)

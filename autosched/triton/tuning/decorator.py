@@ -1,4 +1,4 @@
-"""``@autosched.triton.tune``: launch a Triton function with the best configuration in a database."""
+"""``@autosched.triton.tune``, which launches a Triton function with the best configuration in a database."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ class TunedFunction:
 
     Args:
         function: Function decorated with ``triton.jit``.
-        space: Values of each parameter that may vary; None for those of ``triton.autotune``, else powers of two.
+        space: Values of each parameter that may vary. None: the configurations of ``triton.autotune``, else powers of
+            two.
         rules: Conditions that a configuration must satisfy.
-        default: Values to start from and to compare with; None for the first.
+        default: Values of the default configuration, from which the search starts and with which others are compared.
+            None: the first values.
         reference: Computes the expected outputs; None compares with the default configuration.
         tolerance: (relative, absolute); None for the default of each type.
         database: A path or an SQLAlchemy URL; None for the default one.
         trials: Number of trials of each new problem.
-        verification_args: Creates smaller arguments for verification; None for those of the call.
+        verification_args: Creates smaller arguments for verification; None to verify with the arguments of the call.
         workers: Number of compile processes; None for one per core.
     """
 
@@ -72,7 +74,7 @@ class TunedFunction:
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch with the best configuration for these arguments on Triton's device.
 
-        The first call of a problem that is not in the database tunes it, without a GPU.
+        If the database has no trial of the problem, the first call tunes it, without a GPU.
 
         Args:
             args: Positional arguments of the kernel.
@@ -81,10 +83,10 @@ class TunedFunction:
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            The compiled kernel, as with ``triton.jit``.
+            The compiled kernel, as ``triton.jit`` returns it.
 
         Raises:
-            ValueError: As in ``tune``.
+            ValueError: Invalid input, as for ``tune``.
         """
         function = self.tuning.function
         call = KernelCall.positional(function, grid, args, kwargs)
@@ -116,15 +118,15 @@ class TunedFunction:
             args: Positional arguments of the kernel.
             grid: Grid of the launch.
             device: Name or row of the GPU.
-            trials: Number of further configurations; None for that of the decorator.
-            database: A path or URL; None for that of the decorator.
-            verification: A smaller call to verify on: ``grid`` and arguments by name. None for ``verification_args`` of
-                the decorator.
+            trials: Number of further configurations; None for the number passed to the decorator.
+            database: A path or URL; None for the database passed to the decorator.
+            verification: A smaller call for verification, as ``grid`` and arguments by name. None: use
+                ``verification_args`` of the decorator.
             options: Further options of ``SearchOptions``, and ``compile_seconds`` of ``tune_call``.
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            The result, as of ``autosched.tune``.
+            The result, as returned by ``autosched.tune``.
 
         Raises:
             ValueError: Invalid input, before anything is written.
@@ -153,7 +155,7 @@ class TunedFunction:
         )
 
     def best(self, *args: Any, grid: Any, device: str | Device, **kwargs: Any) -> Trial | None:
-        """Return the best trial for this call in the database, if the space still has its configuration.
+        """Return the best trial for this call in the database, if the space still has the trial's configuration.
 
         Args:
             args: Positional arguments of the kernel.
@@ -162,7 +164,7 @@ class TunedFunction:
             kwargs: Arguments of the kernel by name.
 
         Returns:
-            The trial; None if there is no database or no trial, or if the function has changed since.
+            The trial. None if there is no database or no trial, or if the function has changed since the trial.
 
         Raises:
             ValueError: The call does not fit the kernel.
@@ -183,7 +185,7 @@ class TunedFunction:
 
 
 def _storages() -> Storages:
-    """Return the storages of the emulated program, which record undefined bytes; None outside of ``emulated``."""
+    """Return the emulated program's storages, which record undefined bytes; None outside of ``emulated``."""
     storages = getattr(emulated_launcher(), "storages", None)
     return storages if isinstance(storages, Storages) else Storages()
 
@@ -204,17 +206,17 @@ def tune(
 
     Args:
         space: Values to try, by the names of ``tl.constexpr`` parameters and of ``num_warps``, ``num_stages``,
-            ``num_ctas``, ``maxnreg``. Default: the list of the ``@triton.autotune`` below this decorator, else powers
-            of two.
+            ``num_ctas``, ``maxnreg``. Default: the configurations of an ``@triton.autotune`` below this decorator, or
+            powers of two without one.
         rules: Conditions on every configuration, such as ``"BLOCK_M * BLOCK_N <= 16384"``.
-        default: Configuration that others are verified against. Default: the first listed, or Triton's defaults and
-            first values.
+        default: Configuration against which other configurations are verified. Default: the first listed configuration,
+            or Triton's default options and the first value of each parameter.
         reference: Function of the arguments by name that returns the outputs by name.
         tolerance: Allowed relative and absolute errors.
         database: A path or URL. Default: the user's database.
         trials: Number of trials of the search that the first call of a problem starts.
-        verification_args: Function that creates a smaller call for verification: a dict of ``grid`` and the arguments
-            by name.
+        verification_args: Function that returns a smaller call for verification, as a dict of ``grid`` and the
+            arguments by name.
         workers: Number of compile processes. Default: one per core. 0: compile in this process.
     """
 

@@ -1,4 +1,4 @@
-"""The device that Triton would launch on."""
+"""Find the device that Triton would launch on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search_spaces.hardware.devices import Device
 
 
 def active_device() -> Device:
-    """Return the emulated device, else the GPU of this machine.
+    """Return the emulated device, or the GPU of this machine if none is emulated.
 
     Raises ValueError for a GPU that cannot be described, and Triton's error if there is none.
     """

@@ -1,4 +1,4 @@
-"""A user's Triton function: ``@triton.jit``, with or without Triton's heuristics and autotuner."""
+"""A user's Triton function, decorated with ``@triton.jit``, and optionally with Triton's heuristics and autotuner."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class NotATritonFunction(ValueError):
 class TritonFunction:
     """A Triton function.
 
-    ``run`` launches it with a configuration. ``configs`` and ``keys`` are those of ``@triton.autotune``, if any.
+    ``run`` launches it with a configuration. ``configs`` and ``keys`` are the arguments of ``@triton.autotune``, if
+    present.
 
-    ``constexprs`` are the compile-time constants with their defaults (``inspect.Parameter.empty`` if there is none).
+    ``constexprs`` are the compile-time constants with their defaults (``inspect.Parameter.empty`` for no default).
     ``computed`` names the constants that heuristics compute.
     """
 
@@ -66,7 +67,7 @@ class TritonFunction:
                 )
             inner = inner.fn
         run = inner
-        for wrapper in reversed(heuristics):  # the heuristics without the autotuner
+        for wrapper in reversed(heuristics):  # apply the heuristics, but not the autotuner
             run = Heuristics(run, wrapper.arg_names, wrapper.values)
         signature = inspect.signature(inner.fn)
         constexprs = {p.name: signature.parameters[p.name].default for p in inner.params if p.is_constexpr}
@@ -75,7 +76,7 @@ class TritonFunction:
         return cls(inner.fn.__name__, run, inner, parameters, constexprs, computed, configs, reset, restore, keys)
 
     def computed_of(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments, extended by those that heuristics compute."""
+        """Return the arguments, including the constants that heuristics compute."""
         values = dict(arguments)
         wrapper = self.run
         while isinstance(wrapper, Heuristics):
@@ -93,7 +94,7 @@ class TritonFunction:
     def digest(self) -> str:
         """Return the SHA-256 (hex) of the function's text, of all its callees, and of the constants that they read.
 
-        Moving the text within its file, or to another one, does not change it.
+        The digest does not change if the text moves within its file or to another file.
         """
         return hashlib.sha256("\0".join(_texts(self.jit, set())).encode()).hexdigest()
 
@@ -111,7 +112,7 @@ def _texts(jit: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _named(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the objects named in a function: globals, variables of enclosing functions, and members of modules."""
+    """Yield the objects that a function refers to: globals, variables of enclosing functions, module members."""
     code = function.__code__
     for name in code.co_names:
         value = function.__globals__.get(name)
@@ -122,5 +123,5 @@ def _named(function: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
         try:
             yield name, cell.cell_contents
-        except ValueError:  # a variable that is not assigned yet
+        except ValueError:  # a variable of an enclosing function that is not assigned yet
             yield name, None

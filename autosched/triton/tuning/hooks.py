@@ -1,4 +1,4 @@
-"""Hooks for kernels that keep their ``@triton.autotune``: a performance model, and a benchmark that stores its times.
+"""Hooks for kernels that keep ``@triton.autotune``: a performance model, and a benchmark that stores measured times.
 
 hooks = autosched.triton.autotune_hooks(lambda: matmul, database="best.db")
 
@@ -38,7 +38,7 @@ NAME = "triton.autotune"  # source recorded in trials timed by Triton's benchmar
 
 
 class AutotuneHooks:
-    """Hooks from ``autotune_hooks``. ``kernel`` returns the decorated function, which is defined after the hooks."""
+    """Hooks returned by ``autotune_hooks``. ``kernel`` returns the decorated function, defined after the hooks."""
 
     def __init__(
         self, kernel: Callable[[], Any], *, database: str | Path | None = None, device: str | Device | None = None
@@ -49,9 +49,9 @@ class AutotuneHooks:
         self._tuning: TritonTuning | None = None
 
     def perf_model(self, **arguments: Any) -> float:
-        """ESTIMATED seconds of a configuration, for ``perf_model`` of ``prune_configs_by``. Needs no GPU.
+        """Return the ESTIMATED seconds of a configuration, for ``perf_model`` of ``prune_configs_by``. Needs no GPU.
 
-        Infinite for a configuration that does not compile for the device, or does not fit on it.
+        The result is infinite if the configuration does not compile for the device, or does not fit on the device.
         """
         tuning, row = self._tuned(), self._row()
         known = {n: v for n, v in arguments.items() if n in tuning.function.parameters or n in LAUNCH_OPTIONS}
@@ -70,8 +70,8 @@ class AutotuneHooks:
     def do_bench(self, kernel_call: Callable[[], Any], quantiles: Sequence[float] | None = None, **options: Any) -> Any:
         """Return the milliseconds of a call, for ``do_bench`` of ``@triton.autotune``.
 
-        If the database has a time of this configuration, call, device and code, that time is returned. Otherwise
-        Triton's own benchmark runs, and its result is stored.
+        If the database has a time for this configuration, call, device and code, this time is returned. Otherwise
+        Triton's own benchmark runs, and the measured time is stored.
         """
         tuning, row = self._tuned(), self._row()
         capture = Capture(row, [])
@@ -155,7 +155,8 @@ def autotune_hooks(
     """Return ``perf_model`` and ``do_bench`` for a kernel that keeps its ``@triton.autotune``.
 
     Args:
-        kernel: Returns the decorated function, as ``lambda: matmul`` does, since it is defined after its decorator.
+        kernel: Function that returns the decorated function, such as ``lambda: matmul``, because the hooks are created
+            first.
         database: Path or URL for the times. Default: the user's database.
         device: Name or row of the GPU. Default: Triton's GPU, or the emulated one.
 
@@ -166,7 +167,7 @@ def autotune_hooks(
 
 
 def _schedule(domain: TritonSpace, values: Mapping[str, Any]) -> Schedule | None:
-    """Return the listed configuration with these values, or None."""
+    """Return the listed configuration that has these values, or None."""
     try:
         items = tuple((d.name, d.store(values.get(d.name))) for d in domain.domains)
     except StopIteration:

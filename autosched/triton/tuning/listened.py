@@ -1,7 +1,7 @@
 """Tunings of a program's ``@triton.autotune`` kernels, recorded by Triton's listener (3.9 and newer).
 
-The file has a line of JSON for each tuning: the function, the values of its ``key``, the times of the configurations,
-and the best one. Several processes may write to one file.
+The file has a line of JSON for each tuning, with the function, the values of ``key``, the times of the configurations,
+and the best configuration. Several processes may write to one file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class NoRecordedTuning(ValueError):
 
 @contextmanager
 def recording(path: str | Path) -> Iterator[None]:
-    """Append each tuning of an ``@triton.autotune`` kernel to the file ``path`` within the context.
+    """Within the context, append each tuning of an ``@triton.autotune`` kernel to the file ``path``.
 
     A listener that the program has already set is still called.
 
-    Raises RuntimeError for a Triton without a listener, and OSError if the file cannot be written.
+    Raises RuntimeError if this version of Triton has no listener, and OSError if the file cannot be written.
     """
     if not hasattr(knobs.autotuning, "listener"):
         raise RuntimeError("this version of Triton has no autotuning listener: install 3.9 or newer")
@@ -68,14 +68,14 @@ def _line(
 
 
 def _median(time: Any) -> float:
-    """Return the median time, the first of the autotuner's quantiles."""
+    """Return the median time, which is the first of the autotuner's quantiles."""
     return float(time[0] if isinstance(time, (list, tuple)) else time)
 
 
 def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
-    """Return the sizes that ``function`` was tuned for, by the names of its ``key``; the most frequent ones first.
+    """Return the sizes that ``function`` was tuned for, by name in ``key``. The most frequent sizes come first.
 
-    Raises NoRecordedTuning, and OSError.
+    Raises NoRecordedTuning if the file has no tuning of ``function``, and OSError if it cannot be read.
     """
     if not function.keys:
         raise NoRecordedTuning(f"{function.name} has no @triton.autotune with a key, so nothing was recorded for it")
@@ -88,7 +88,7 @@ def read(path: str | Path, function: TritonFunction) -> list[dict[str, int]]:
     distinct: dict[str, None] = {}
     for document in documents:
         if not isinstance(document, dict) or not isinstance(document.get("key"), list):
-            raise NoRecordedTuning(f"{path} was not written by a listener: a line has no key")
+            raise NoRecordedTuning(f"{path} was not written by a listener: one of its lines has no key")
         if document.get("function") != function.name:
             distinct[str(document.get("function"))] = None
             continue

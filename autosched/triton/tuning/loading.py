@@ -1,4 +1,4 @@
-"""Loading of Triton functions, and of functions that create their arguments, by ``FILE:FUNCTION``."""
+"""Load Triton functions, and functions that create arguments, from ``FILE:FUNCTION``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class FunctionNotLoaded(ValueError):
 
 
 def load(source: str, purpose: str) -> Any:
-    """Return the object that ``FILE:NAME`` names.
+    """Return the object specified by ``FILE:NAME``.
 
     The file is imported once per process, with its own folder on the search path. A file in a package is imported as a
-    module of the package. ``purpose`` names the option in messages. Raises FunctionNotLoaded.
+    module of the package. ``purpose`` is the option's name for messages. Raises FunctionNotLoaded.
     """
     file, colon, name = source.rpartition(":")
     if not colon or not file or not name.isidentifier():
@@ -38,23 +38,24 @@ def load(source: str, purpose: str) -> Any:
 
 
 def load_as_imported(module: str, file: str, name: str, search_path: Sequence[str], purpose: str) -> Any:
-    """Return a function of a module, imported as in another process: under the same name and from the same folders.
+    """Import a function as another process did: under the same module name and from the same folders.
 
     Args:
-        module: Name of the module there.
-        file: Its file, which is loaded directly if the name refers to another file.
+        module: Name of the module in the other process.
+        file: File of the module. It is loaded directly if the name refers to another file in this process.
         name: Name of the function.
         search_path: ``sys.path`` of that process.
         purpose: Name of the function in messages.
 
     Raises:
-        FunctionNotLoaded: It cannot be imported.
+        FunctionNotLoaded: The function cannot be imported.
     """
     sys.path += [folder for folder in search_path if folder not in sys.path]
     try:
         imported = importlib.import_module(module)
     except ImportError as error:
-        if not f"{module}.".startswith(f"{error.name}."):  # an import of the module itself is missing
+        # the module was found, but a module that it imports is missing
+        if not f"{module}.".startswith(f"{error.name}."):
             raise FunctionNotLoaded(_cannot_import(purpose, module, error)) from error
     except KeyboardInterrupt:
         raise
@@ -100,7 +101,7 @@ def _module(path: Path, purpose: str) -> Any:
     name = path.stem if known is None else f"autosched_{path.stem}"
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # keep the search path, because functions may import when they are called
+        sys.path.insert(0, folder)  # keep the search path, because a loaded function may import modules when called
     try:
         return load_module(path, name)
     except python_file.NotLoaded as error:

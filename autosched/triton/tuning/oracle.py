@@ -1,4 +1,4 @@
-"""Comparison of a Triton kernel's outputs with those of a reference function or the default configuration."""
+"""Compare a Triton kernel's outputs with outputs of a reference function or of the default configuration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExpectedOutputs:
         call: The call, with its tensors.
         expected: The expected values, by name of the tensor.
         against: Source of the expected values, for messages.
-        tolerance: Relative and absolute tolerance; None for those of each type.
+        tolerance: Relative and absolute tolerance; None for the default tolerance of each type.
     """
 
     call: KernelCall
@@ -49,7 +49,7 @@ class ExpectedOutputs:
         where = ", ".join(map(str, index))
         value, should = distinct_texts(actual[index].item(), expected.values[index].item())
         return error, (
-            f"element ({where}) of {name} is {value}, but {self.against} gives {should}: "
+            f"element ({where}) of {name} is {value}, but {self.against} computes {should}: "
             f"{error:.3g} times the tolerance"
         )
 
@@ -62,7 +62,7 @@ class WholeGrid:
     candidate: CompiledCandidate
 
     def compare(self, emulation: Emulation) -> Comparison:
-        """Compare every output, and the set of its bytes that were written."""
+        """Compare every output, and the set of written bytes."""
         worst, tensors = 0.0, dict(self.outputs.call.tensors())
         for name, expected in self.outputs.expected.items():
             tensor = tensors[name]

@@ -1,4 +1,4 @@
-"""Outputs of a launch, and their errors."""
+"""Read the outputs of a launch, and compute their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Expected:
     """Expected values of an output.
 
     Attributes:
-        values: The values; 64-bit integers as such.
+        values: The values as float64; 64-bit integers are unchanged.
         where: Mask of the elements to compare.
         written: The bytes that the reference wrote, if known.
         rounded_to: Type to which the values were rounded.
@@ -39,7 +39,7 @@ class Expected:
     rounded_to: DType = SCALAR_DTYPES["f64"]
 
     def allowed(self, dtype: torch.dtype, tolerance: tuple[float, float] | None) -> FloatArray:
-        """Return the allowed error of each element; by default that of the type."""
+        """Return the allowed error of each element. The default depends on the type."""
         if tolerance is not None:
             relative, absolute = tolerance
         else:
@@ -54,7 +54,7 @@ class Expected:
 
 
 def operand_of(candidate: CompiledCandidate, tensor: torch.Tensor) -> str:
-    """Return the name of the launch's array that contains the tensor; "" if there is none."""
+    """Return the name of the launch's array that contains the tensor, or ""."""
     address = tensor.untyped_storage().data_ptr()
     return next((name for name, s in candidate.arguments.tensors.items() if s.data_ptr() == address), "")
 
@@ -78,21 +78,25 @@ def written_elements(candidate: CompiledCandidate, done: Emulation, tensor: torc
 
 
 def other_part(name: str, expected: Flags, written: Flags) -> str:
-    """Describe a difference between the bytes that a configuration and the default one wrote; "" if there is none."""
+    """Describe how the bytes written by a configuration and by the default differ; "" if they do not."""
     missing, more = int(np.count_nonzero(expected & ~written)), int(np.count_nonzero(written & ~expected))
     if missing:
         num_expected = int(np.count_nonzero(expected))
         return (
-            f"it does not write {missing:,} of {num_expected:,} bytes of {name} that the default configuration writes: "
-            "they would keep values of an earlier launch"
+            f"the configuration does not write {missing:,} of {num_expected:,} bytes of {name} that the default "
+            f"configuration writes: these bytes would keep values of an earlier launch"
         )
-    return f"it writes {more:,} bytes of {name} that the default configuration does not write" if more else ""
+    return (
+        f"the configuration writes {more:,} bytes of {name} that the default configuration does not write"
+        if more
+        else ""
+    )
 
 
 def largest_error(
     dtype: torch.dtype, actual: FloatArray, expected: Expected, tolerance: tuple[float, float] | None
 ) -> tuple[float, tuple[int, ...]]:
-    """Return the largest ratio of an error to the allowed error, and its position."""
+    """Return the largest ratio of an error to the allowed error, and the position of this error."""
     compared = np.flatnonzero(expected.where)
     if not compared.size:
         return 0.0, ()
@@ -107,7 +111,7 @@ def largest_error(
 def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
     """Return the values that some blocks wrote, as a tensor, and a mask of the written elements.
 
-    Positions in ``written`` are in elements of that tensor's size.
+    Positions in ``written`` count elements of the tensor's element size.
     """
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each

@@ -1,4 +1,4 @@
-"""A call of a Triton function as a problem, which identifies its trials."""
+"""A call of a Triton function as a problem, which identifies the trials of the call."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 
 @dataclass(frozen=True)
 class TritonProblem(Problem):
-    """A call of a Triton function, without values of tensors.
+    """A call of a Triton function, without the values of tensors.
 
     ``arguments`` describes the call (``KernelCall.described``): types, shapes and strides of tensors, and numbers.
-    It has no reference, which needs the values of tensors: ``verifier.py`` has the call itself.
+    This problem has no reference, because a reference needs the values of tensors. ``verifier.py`` therefore uses the
+    call itself.
     """
 
     operator: ClassVar[str] = PREFIX
@@ -43,7 +44,7 @@ class TritonProblem(Problem):
     def operands(self) -> tuple[Operand, ...]:
         """Return each tensor as an operand of unsigned integers of its element size.
 
-        All are inputs and outputs, because the description does not state which tensors are read.
+        Every tensor is treated as input and output, because the description does not state which tensors are read.
         """
         results = []
         for each in self.arguments.split():
@@ -83,10 +84,10 @@ class TritonProblem(Problem):
 
 @cache
 def problem_type(function: str) -> type[TritonProblem]:
-    """Return the type of the problems of a function, by its name."""
+    """Return the problem type for calls of a function, by the function's name."""
     return type("TritonProblem", (TritonProblem,), {"operator": f"{PREFIX}{function}", "__module__": __name__})
 
 
 def operator(function: str) -> Operator:
-    """Return the operator of a tuned Triton function."""
+    """Return the operator that represents a tuned Triton function."""
     return Operator.of(problem_type(function))

@@ -1,4 +1,4 @@
-"""Estimated times of Triton candidates, from their machine code and from counts of the emulator. No GPU is needed."""
+"""Estimate times of Triton candidates from their machine code and the emulator's counts. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TritonEstimateRunner:
     _closed: bool = False
 
     def describe(self) -> str:
-        """Describe the device, Triton's version and the time model in one line."""
+        """Return the device, Triton's version and the time model in one line."""
         return (
             f"candidates are compiled for {self.device.name} ({self.device.arch}) by Triton {triton.__version__}; "
             f"their times are not measured but ESTIMATED by the analytic model of autosched {VERSION} from the work of "
@@ -43,7 +43,7 @@ class TritonEstimateRunner:
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """Return the identity of the device, Triton's version and the time model."""
+        """Return a fingerprint that identifies the device, Triton's version and the time model."""
         return {
             "device": self.device.name,
             "sm": self.device.arch,
@@ -53,7 +53,7 @@ class TritonEstimateRunner:
         }
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """Measure, as the Runner protocol specifies."""
+        """Estimate each candidate's time, as the Runner protocol specifies."""
         for candidate in candidates:
             self.start(candidate.schedule)
         for position, candidate in enumerate(candidates):
@@ -62,7 +62,7 @@ class TritonEstimateRunner:
             yield position, self._measurement(candidate.schedule)
 
     def close(self) -> None:
-        """Mark the runner as closed; it has no processes."""
+        """Mark the runner as closed. It has no processes to end."""
         self._closed = True
 
     def _measurement(self, schedule: Schedule) -> Measurement:
@@ -81,7 +81,7 @@ class TritonEstimateRunner:
         )
 
     def estimated(self, candidate: CompiledCandidate) -> tuple[Status, str, float]:
-        """Return the status, a reason if it is not ok, and the seconds if it is."""
+        """Return a status, the reason if the status is not ok, and the estimated seconds if it is ok."""
         runs = self.counted(candidate)
         if isinstance(runs, str):
             return Status.UNRANKED, runs, 0.0
@@ -91,9 +91,9 @@ class TritonEstimateRunner:
         return Status.OK, "", seconds
 
     def counted(self, candidate: CompiledCandidate) -> list[CountedRun] | str:
-        """Return runs of blocks that represent the grid, or the reason why they cannot run."""
+        """Return runs of blocks that represent the grid, or the reason why such blocks cannot run."""
         if sum(o.bytes for o in candidate.launch.operands) > MOST_BYTES:
-            return "its arrays are too large for the emulator, so no time can be estimated"
+            return "no time can be estimated, because the arrays are too large for the emulator"
         inputs, memory = self.inputs_of(candidate)
         last: list[Emulation] = []
 
@@ -113,11 +113,11 @@ class TritonEstimateRunner:
 
         runs = sampled_runs(candidate.launch.grid, run)
         if runs is None:
-            return f"its blocks cannot be counted, so no time can be estimated: {last[-1].reason}"
+            return f"no time can be estimated, because a block's work cannot be counted: {last[-1].reason}"
         return runs
 
     def inputs_of(self, candidate: CompiledCandidate) -> tuple[InputsFile, Memory]:
-        """Return the contents of the candidate's arrays, in a file that candidates share."""
+        """Return the contents of the candidate's arrays, in a file shared by all candidates with the same arrays."""
         arrays = candidate.arguments.inputs()
         key = tuple((name, array.ctypes.data, array.nbytes) for name, array in arrays.items())
         if key not in self._inputs:

@@ -1,4 +1,4 @@
-"""Search of a Triton function's configurations for one call. Every trial is stored in a database."""
+"""Search the configurations of a Triton function for one call. Every trial is stored in a database."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ from search_spaces.templates.template import KernelTemplate, TemplateSet
 class TritonKernel(GeneratedKernel):
     """A Triton function with one configuration, as the search identifies it.
 
-    ``source`` is Python for Triton's compiler, and ``compile_options`` are the configuration. Only Triton launches it.
+    ``source`` is Python for Triton's compiler, and ``compile_options`` is the configuration. Only Triton can launch
+    this kernel.
     """
 
 
@@ -55,10 +56,10 @@ class TritonTuning:
 
     Args:
         function: Triton function, with or without ``@triton.autotune``.
-        space: Values by the names of ``tl.constexpr`` parameters and launch options; see ``space_of``.
-        rules: Conditions on parameters and integer arguments, as expressions (alone or with a reason), or functions of
-            a dict of all values.
-        default: Configuration that others are compared with.
+        space: Values of ``tl.constexpr`` parameters and launch options, by name; see ``space_of``.
+        rules: Conditions on parameters and integer arguments, Each is an expression, a pair of an expression and a
+            reason, or a function of a dict of all values.
+        default: Configuration with which others are compared.
         reference: Function that computes the outputs; see ``ConfigurationVerifier``.
         tolerance: Relative and absolute tolerance; see ``ConfigurationVerifier``.
     """
@@ -75,11 +76,11 @@ class TritonTuning:
         check_tolerances(self.tolerance)
 
     def space_of(self, problem: TritonProblem) -> TritonSpace:
-        """Return the space of a call. Raises SpaceError."""
+        """Return the space of a call. Raises SpaceError for an invalid space."""
         return self.space_of_names(problem.names)
 
     def space_of_names(self, names: Collection[str]) -> TritonSpace:
-        """Return the space if these arguments are passed. Raises SpaceError."""
+        """Return the space of a call that passes arguments with these names. Raises SpaceError for an invalid space."""
         return space_of(self.function, names, self.space, self.rules, self.default)
 
     def problem(self, call: KernelCall) -> TritonProblem:
@@ -88,12 +89,12 @@ class TritonTuning:
 
     @property
     def problem_name(self) -> str:
-        """Name of the operator of its problems, and of its template."""
+        """Name of the function's template, and of the operator of its problems."""
         return f"{PREFIX}{self.function.name}"
 
     @cached_property
     def template(self) -> KernelTemplate:
-        """Kernel template of the function for the catalogue and the database."""
+        """Kernel template that represents the function in the catalogue and the database."""
         function = self.function
         name = self.problem_name
 
@@ -126,7 +127,7 @@ class TritonTuning:
         )
 
     def register(self) -> KernelTemplate:
-        """Register the function in the catalogue of this process, replacing an earlier one of its name."""
+        """Register the function in the catalogue of this process, in place of an earlier function of the same name."""
         register(operator(self.function.name), self.template, replace=True)
         return self.template
 
@@ -144,18 +145,18 @@ def tune_call(
     """Try further configurations of one call, and store every result in a database.
 
     No GPU is used: each configuration is compiled for the device, some of its blocks are emulated, and its time is
-    ESTIMATED from their work. Each new best is verified in the emulator before it is accepted, and the final best in
-    several orders of blocks.
+    ESTIMATED from the work of these blocks. Each new best configuration is verified in the emulator before it is
+    accepted. The final best is also verified in several orders of blocks.
 
     Args:
         tuning: The function with its space, rules and reference.
         call: The arguments, on the CPU, with the sizes to tune for.
         device: Name or row of the GPU.
-        options: Options of the search. ``workers`` are compile processes, which import the function's file. This
-            process compiles if it is 0, or if the function cannot be imported (from a notebook, or from the program
-            itself).
+        options: Options of the search. ``workers`` is the number of compile processes, which import the function's
+            file. This process compiles instead if ``workers`` is 0, or if the function cannot be imported (from a
+            notebook, or from the program itself).
         verification_call: A smaller call for verification; None for ``call`` itself.
-        storages: Registry of undefined bytes of the arguments; None if all are defined.
+        storages: Registry of undefined bytes of the arguments; None if all bytes are defined.
         compile_seconds: Time limit of a compilation. Configurations that exceed it, or crash the process, are rejected.
 
     Returns:
@@ -166,7 +167,7 @@ def tune_call(
         HostFailure: This machine cannot run the emulator.
         KeyboardInterrupt: As in ``autosched.tune``.
     """
-    from measurements.store.store import Store, StoreError  # lazy: imports sqlalchemy
+    from measurements.store.store import Store, StoreError  # imported lazily: loads sqlalchemy
 
     began = time.monotonic()
     row = device_named(device) if isinstance(device, str) else device
@@ -176,7 +177,7 @@ def tune_call(
     domain = tuning.space_of(problem)
     template = tuning.register()
     space = template.space(problem, row)
-    space.sample(1, options.seed)  # raises EmptySpace, a ValueError that names the rules
+    space.sample(1, options.seed)  # raises EmptySpace, a ValueError, if the rules exclude all configurations
     known = Storages() if storages is None else storages
     stack = ExitStack()
     processes, note = _processes(tuning.function, row, workers, compile_seconds)
@@ -195,7 +196,7 @@ def tune_call(
         tuning.reference,
         tuning.tolerance,
         restored=(*tuning.function.reset_to_zero, *tuning.function.restore_value),
-        lacks=() if verification_call is None else ("it was verified at sizes other than the timed ones",),
+        lacks=() if verification_call is None else ("the verified sizes differ from the timed sizes",),
     )
     with stack:
         if options.verify:
@@ -203,10 +204,10 @@ def tune_call(
         database = options.database_or_default
         with shown(options.progress) as observer, Store.open(database) as store:
             if store.in_memory:
-                raise StoreError(f"{database} is an in-memory database, which is lost at exit: pass the path of a file")
+                raise StoreError(f"{database} is an in-memory database, which is lost at exit: pass a file's path")
             lines = ["times are ESTIMATED", runner.describe()]
             if options.verify:
-                lines += [f"new bests are verified against {verifier.against}", *verifier.notes]
+                lines += [f"new best configurations are verified against {verifier.against}", *verifier.notes]
             if note:
                 lines.append(note)
             verifiers = Verifiers()
@@ -238,10 +239,13 @@ def tune_call(
 def _processes(
     function: TritonFunction, device: Device, workers: int | None, seconds: float
 ) -> tuple[CompileProcesses | None, str]:
-    """Return compile processes, or None and a message with the reason."""
+    """Return compile processes, or None with a message that gives the reason."""
     if workers == 0:
         return None, ""
     try:
         return CompileProcesses(function, device, workers or usable_cores(), seconds), ""
     except NotPortable as error:
-        return None, f"this process compiles, so a crash of Triton's compiler would end it: {error}"
+        return (
+            None,
+            f"a crash of Triton's compiler would end this process, because it has no compile processes: {error}",
+        )

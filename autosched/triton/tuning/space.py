@@ -1,4 +1,4 @@
-"""Search space of a Triton function: constants and launch options, or the function's list of configurations."""
+"""Search space of a Triton function: values of constants and launch options, or a list of configurations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SpaceError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Values of one parameter: the Python values, and their representation in a schedule."""
+    """Values of one parameter, as Python values and as stored in a schedule."""
 
     name: str
     values: tuple[Any, ...]
@@ -41,24 +41,24 @@ class Domain:
 
     @property
     def parameter(self) -> Parameter:
-        """Parameter of the space."""
+        """The parameter of the space."""
         ordered = all(isinstance(v, int) for v in self.stored) and list(self.stored) == sorted(self.stored)
         kind = "ordinal" if ordered else "categorical"
         return Parameter(self.name, self.stored, kind=kind, chosen_default=self.store(self.default))  # type: ignore[arg-type]
 
     @property
     def stored(self) -> tuple[Value, ...]:
-        """Return whole numbers unchanged, and anything else as its printed text."""
+        """Return whole numbers unchanged, and other values as printed text."""
         if all(isinstance(v, int) and not isinstance(v, bool) for v in self.values):
             return self.values
         return tuple(str(v) for v in self.values)
 
     def store(self, value: Any) -> Value:
-        """Return the representation of a Python value in a schedule."""
+        """Convert a Python value to the value stored in a schedule."""
         return self.stored[_index(self.values, value)]
 
     def load(self, value: Value) -> Any:
-        """Return the Python value of a representation."""
+        """Convert a value stored in a schedule to the Python value."""
         return self.values[self.stored.index(value)]
 
 
@@ -68,9 +68,9 @@ def _index(values: Sequence[Any], value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class TritonSpace:
-    """Domains, rules, and the function's own list of configurations (as stored values), if any.
+    """Domains and rules, and the function's own list of configurations (as stored values), if it has one.
 
-    ``hooks`` has the ``pre_hook`` of listed configurations.
+    ``hooks`` has each listed configuration's ``pre_hook``.
     """
 
     name: str
@@ -94,16 +94,16 @@ class TritonSpace:
         return Space(self.name, [d.parameter for d in self.domains], (), constraints)
 
     def values(self, schedule: Schedule) -> dict[str, Any]:
-        """Return the configuration of a schedule in Triton's form."""
+        """Return the configuration of a schedule as Triton's constants and launch options."""
         values = {d.name: d.load(schedule[d.name]) for d in self.domains}
         return {n: v for n, v in values.items() if not (v is None and n in LAUNCH_OPTIONS)}
 
     def hook(self, schedule: Schedule) -> Callable[[Any], Any] | None:
-        """Return the ``pre_hook`` of the function's own configuration, if any."""
+        """Return the ``pre_hook`` of the listed configuration, if it has one."""
         return (self.hooks or {}).get(tuple(value for _, value in schedule.items))
 
     def defaults(self) -> list[Schedule]:
-        """Return the default configurations of the kernel: the listed ones in order, or the domains' defaults."""
+        """Return the default configurations: the listed ones in order, or a single one with the domains' defaults."""
         names = [d.name for d in self.domains]
         if self.order:
             return [Schedule(self.name, tuple(zip(names, row, strict=True))) for row in self.order]
@@ -114,7 +114,7 @@ class TritonSpace:
         most = device.max_threads_per_block // device.warp_size
         rules = []
         if "num_warps" in names:
-            reason = f"a block on {device.name} has 1 to {most} warps, a power of two, not {{num_warps}}"
+            reason = f"num_warps must be a power of two from 1 to {most} on {device.name}, not {{num_warps}}"
             rules.append(
                 Rule("num_warps", lambda num_warps: (num_warps >= 1) & (num_warps <= most) & _powers(num_warps), reason)
             )
@@ -161,28 +161,28 @@ def space_of(
     rules: Sequence[RuleText] = (),
     default: Mapping[str, Any] | None = None,
 ) -> TritonSpace:
-    """Return the space of a function, given the names of the arguments that a call passes.
+    """Return the space of a function for calls that pass arguments with certain names.
 
     Args:
         function: The kernel.
         fixed: Names of the passed arguments.
-        values_by_name: Values of each parameter that may vary: a ``tl.constexpr`` of the function, or a launch option.
-            None for the function's own list of configurations. Without a list: powers of two, for constants whose names
-            look like tile or group sizes.
+        values_by_name: Values of each parameter that may vary, which is a ``tl.constexpr`` of the function or a launch
+            option. None: use the function's own list of configurations. Without such a list, constants whose names look
+            like tile or group sizes get powers of two.
         rules: Conditions on the parameters.
-        default: Values to start from and to compare with; None for the first of each.
+        default: Values of the default configuration; None for the first value of each parameter.
 
     Returns:
         The space.
 
     Raises:
-        SpaceError: A parameter is invalid; the message is one line that names it.
+        SpaceError: A parameter is invalid. The message is one line that names the parameter.
     """
     name = f"triton:{function.name}"
     if values_by_name is None and function.configs:
         if default:
             raise SpaceError(
-                f"{function.name} lists its configurations, and the first one is the default: omit `default`"
+                f"{function.name} has a list of configurations, of which the first is the default: omit `default`"
             )
         return _of_configs(name, function, rules)
     domains = dict(values_by_name or {})
@@ -194,7 +194,7 @@ def space_of(
             )
         if parameter in fixed:
             raise SpaceError(
-                f"{parameter} of {function.name} has values to try and a value among the arguments: omit one of them"
+                f"{parameter} of {function.name} has both values to try and a value among the arguments: omit one"
             )
     missing = [n for n in function.constexprs if n not in fixed and n not in domains and n not in function.computed]
     for parameter in missing:
@@ -203,13 +203,15 @@ def space_of(
         values = _TILES if _TILE.search(parameter) else _GROUPS if _GROUP.search(parameter) else ()
         if not values or values_by_name is not None:
             raise SpaceError(
-                f"{parameter} of {function.name} has no value: give one among the arguments, or values to try"
+                f"{parameter} of {function.name} has no value: pass it as an argument, or give values to try"
             )
         domains[parameter] = values
     if values_by_name is None:
         domains |= {option: values for option, values in _OPTIONS.items() if option not in fixed}
     if not domains:
-        raise SpaceError(f"{function.name} has no parameter to vary: give values of one, such as num_warps")
+        raise SpaceError(
+            f"{function.name} has no parameter to vary: give values to try for a parameter, such as num_warps"
+        )
     return TritonSpace(
         name, tuple(_domain(function, n, values, default or {}) for n, values in domains.items()), tuple(rules)
     )

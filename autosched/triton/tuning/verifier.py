@@ -1,4 +1,4 @@
-"""Verification of Triton configurations: emulates each, and compares it with a reference or the default one."""
+"""Verify Triton configurations: emulate each, and compare its outputs with a reference or the default configuration."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 Reference = Callable[..., Any]
-WHOLE_SECONDS = 20.0  # CPU seconds of one run; of longer launches, only some blocks are verified
-SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # CPU seconds of a run of some blocks, and the number of blocks
+WHOLE_SECONDS = 20.0  # CPU seconds of one run; if all blocks take longer, only some blocks are verified
+SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # limits for a run of some blocks: CPU seconds, and the number of blocks
 
 
 class NoReference(ValueError):
-    """Nothing to compare with. The message is one line with the remedy."""
+    """There is no reference to compare with. The message is one line with the remedy."""
 
 
 @dataclass(eq=False)
@@ -44,12 +44,12 @@ class ConfigurationVerifier:
 
     Attributes:
         compile: Compiles the candidate of a schedule for the call.
-        reference: Called with copies of the arguments by name. Returns outputs by name (a single tensor for a single
-            output), or modifies them in place and returns None. Without one, the first of ``defaults`` that can be
-            launched is emulated.
-        tolerance: Relative and absolute tolerance; None for that of each output's type.
+        reference: Function that is called with copies of the arguments by name. It returns outputs by name (or a tensor
+            if there is only one output), or modifies its arguments in place and returns None. Without a reference,
+            outputs are compared with the first of ``defaults`` that can be launched.
+        tolerance: Relative and absolute tolerance; None for the default tolerance of each output's type.
         time_limit: CPU seconds of one emulated run.
-        restored: Arguments that a call changes, and that the autotuner restores.
+        restored: Arguments that the kernel changes, and that the autotuner restores after each call.
     """
 
     problem: Problem
@@ -64,7 +64,7 @@ class ConfigurationVerifier:
     notes: list[str] = field(default_factory=list)
     against: str = ""
     _expected: dict[str, Expected] | None = None
-    _blocks: int | None = None  # blocks to run of a grid that is too large to run completely
+    _blocks: int | None = None  # number of blocks to run if the grid is too large to run completely
     _inputs: InputsFile | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class ConfigurationVerifier:
         check_tolerances(self.tolerance)
 
     def prepare(self) -> None:
-        """Prepare the reference, and decide if the whole grid can run. Raises NoReference."""
+        """Prepare the reference, and decide whether all blocks can run. Raises NoReference."""
         if self._expected is not None:
             return
         default = self._default()
@@ -94,17 +94,18 @@ class ConfigurationVerifier:
             self._expected = self._of_default(default, once)
 
     def verify(self, schedule: Schedule, plan: LaunchPlan = QUICK) -> Verdict:
-        """Make the runs of a plan until one fails, and compare each with the reference.
+        """Make the runs of a plan until one fails, and compare the outputs of each run with the reference.
 
         Args:
             schedule: The configuration.
-            plan: Its runs; a grid that is too large to run whole gets only two (``LaunchPlan.of_some_blocks``).
+            plan: Plan of the runs. If the grid is too large to run completely, only two runs of some blocks are made
+                (``LaunchPlan.of_some_blocks``).
 
         Returns:
             The verdict.
 
         Raises:
-            NoReference: There is nothing to compare with.
+            NoReference: There is no reference to compare with.
         """
         self.prepare()
         subject = Subject(self.problem, schedule)
@@ -143,17 +144,18 @@ class ConfigurationVerifier:
         )  # fmt: skip
 
     def _launched_twice(self, default: CompiledCandidate) -> Emulation:
-        """Launch the default configuration twice on the same memory, and return the first launch."""
+        """Launch the default configuration twice on the same memory, and return the emulation of the first launch."""
         verdict = verify_launch(self._launch(default), LaunchPlan(second_launch=True, time_limit=self.time_limit))
         adds = [
             name
             for name, tensor in self.call.tensors()
             if name not in self.restored and operand_of(default, tensor) in verdict.accumulating
         ]
-        if adds:  # benchmarks launch a kernel repeatedly
+        if adds:  # this matters because benchmarks launch a kernel repeatedly
             self.notes.append(
                 f"a second call changes the values of {', '.join(adds)}: a benchmark that repeats calls must restore "
-                "them (reset_to_zero= or restore_value= of @triton.autotune); each run of this verification has a copy"
+                "them (reset_to_zero= or restore_value= of @triton.autotune); this verification copies the arguments "
+                "for each run"
             )
         return verdict.runs[0].emulation
 
@@ -163,7 +165,7 @@ class ConfigurationVerifier:
         return self._inputs
 
     def _seconds_of_block(self, candidate: CompiledCandidate) -> float:
-        """Return the emulation time of one block in seconds; 0 if it is not needed or unknown."""
+        """Return the emulation time of one block in seconds; 0 if the time is not needed or unknown."""
         if candidate.launch.blocks <= SAMPLED or sum(o.bytes for o in candidate.launch.operands) > MOST_BYTES:
             return 0.0
 
@@ -191,7 +193,7 @@ class ConfigurationVerifier:
             if name not in tensors:
                 raise NoReference(f"{self.against} returns {name!r}, which is not one of {', '.join(tensors)}")
             values = torch.as_tensor(values)
-            is_exact = values.dtype == tensors[name].dtype  # else compared as floats
+            is_exact = values.dtype == tensors[name].dtype  # values of another type are compared as floats
             reference_values = numbers_of(values) if is_exact else values.double().numpy()
             if reference_values.shape != tuple(tensors[name].shape):
                 raise NoReference(
@@ -210,7 +212,8 @@ class ConfigurationVerifier:
         written = [name for name, tensor in self.call.tensors() if written_elements(default, once, tensor).any()]
         if len(written) != 1:
             raise NoReference(
-                f"{self.against} returns one tensor, but the kernel writes {', '.join(written)}: return them by name"
+                f"{self.against} returns one tensor, but the kernel writes {', '.join(written)}: return all outputs by "
+                f"name"
             )
         return written[0]
 
@@ -225,13 +228,14 @@ class ConfigurationVerifier:
                 values = values_of(candidate, done.outputs, tensor)
                 expected[name] = Expected(values, where, written, dtype_of(tensor.dtype))
         if not expected:
-            raise NoReference(
-                "the default configuration writes no tensor that is an argument: name the written tensors in outputs"
-            )
+            raise NoReference("the default configuration writes no argument: name the written tensors in outputs")
         return expected
 
     def _default(self) -> CompiledCandidate | None:
-        """Return the first default configuration that the device can launch; None if there is a reference."""
+        """Return the first default configuration that can be launched.
+
+        If there is none, return None with a reference, and raise NoReference without one.
+        """
         reason = ""
         for k, schedule in enumerate(self.defaults):
             shown = ", ".join(f"{name}={value}" for name, value in schedule.items)
@@ -243,13 +247,13 @@ class ConfigurationVerifier:
             which = "the default configuration" if k == 0 else f"configuration {k + 1} of those listed"
             self.against = f"{which} ({shown})"
             if k:
-                self.notes.append(f"the first {k} listed cannot be launched ({reason})")
+                self.notes.append(f"the first {k} listed configurations cannot be launched ({reason})")
             return candidate
         if self.reference is not None:
             return None
         reason = reason or "a rule rejects it"
         raise NoReference(
-            f"the default configuration cannot be launched ({reason}): name another default, or give a reference"
+            f"the default configuration cannot be launched ({reason}): choose another default, or provide a reference"
         )
 
 

@@ -58,7 +58,7 @@ class TestSpace:
         assert [made.values(s) for s in space.sample(9, 0)] and space.count() == 3
         reasons = {v.reason for v in space.explain({"BLOCK": 2048, "num_warps": 64})}
         assert "a block is no longer than the array (BLOCK = 2048)" in reasons
-        assert "a block on h100 has 1 to 32 warps, a power of two, not 64" in reasons
+        assert "from 1 to 32 on h100, not 64" in reasons
 
     def test_values_may_be_booleans_or_none(self):
         made = space_of(
@@ -129,7 +129,7 @@ def test_configurations_that_write_different_parts_are_reported(tmp_path):
     space = {"BLOCK": [64], "HALF": [False, True]}
     _, result = tuned(kernels.writes_half, arguments, tmp_path, space=space, trials=2)
     (reason,) = [r.measurement.reason for r in result.trials if not r.ok]
-    assert "it does not write 2,000 of 4,000 bytes of o that the default configuration writes" in reason
+    assert "does not write 2,000 of 4,000 bytes of o" in reason
 
 
 def test_a_kernel_that_accumulates_is_reported(tmp_path):

@@ -1,7 +1,8 @@
 """Attach a database to the autotuners of Triton and FlashInfer as soon as a program imports them.
 
-Python imports this module at its start (see ``__init__.py``). It only imports modules that Python has already loaded,
-so other processes do not start slower. It also runs the environment's own ``sitecustomize``, which it shadows.
+Python imports this module at its start (see ``__init__.py``). To keep the start of every process fast, this module only
+imports modules that Python has already loaded. It hides the environment's own ``sitecustomize``, and therefore runs
+that too.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ADAPTERS = {  # module of each autotuner, and the module whose ``attach_served`` attaches to it
+_ADAPTERS = {  # module of each autotuner, with our module whose ``attach_served`` function attaches to it
     "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
     "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
 }
 
 
 class _Finder:
-    """Module finder that attaches the database to an autotuner once it is imported."""
+    """Module finder that attaches the database to an autotuner once the autotuner is imported."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:

@@ -1,5 +1,5 @@
-"""Compilation of one configuration by Triton.
+"""Compile one configuration with Triton.
 
-Start at ``candidate.py``, the compiled configuration. ``processes.py`` compiles in advance in worker processes
-(``worker.py``), which isolate crashes of the compiler. This package must not import the search (``search.py``).
+Start at ``candidate.py``, the compiled configuration. ``processes.py`` compiles configurations in advance, in worker
+processes (``worker.py``) that isolate crashes of the compiler. This package must not import the search (``search.py``).
 """

@@ -1,4 +1,4 @@
-"""One configuration of a Triton function, compiled without the device, with the arguments of its launch."""
+"""One compiled configuration of a Triton function, with the arguments of its launch. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NotLaunched(Exception):
 
 @dataclass
 class Capture:
-    """A launcher that records launches instead of running them. Satisfies ``driver.Launcher``."""
+    """A launcher that records launches instead of running them. Implements ``driver.Launcher``."""
 
     device: Device
     launches: list[TritonLaunch]
@@ -63,7 +63,7 @@ class Capture:
 
 @dataclass(frozen=True, eq=False)
 class CompiledCandidate:
-    """A launch in the emulator's form: its program, its arguments, and its options."""
+    """A compiled launch as the emulator needs it: PTX, arguments and options."""
 
     ptx: str
     cubin: bytes
@@ -74,7 +74,7 @@ class CompiledCandidate:
 
     @property
     def summary(self) -> str:
-        """Description of the resources, in one line."""
+        """Resources of the candidate, in one line."""
         r = self.resources
         spills = f", {r.stack_bytes} bytes of spills" if r.stack_bytes else ""
         return f"{r.registers} registers, {r.dynamic_shared_bytes:,} bytes of shared memory{spills}"
@@ -92,7 +92,7 @@ def compiled(
 
     Args:
         function: The kernel.
-        call: Its arguments, on the CPU.
+        call: Grid and arguments of the kernel, on the CPU.
         values: The configuration: constants and launch options by name.
         hook: Called with all arguments before the launch, like ``pre_hook``; may be None.
         device: The GPU.
@@ -102,7 +102,7 @@ def compiled(
         PTX, cubin, grid and arguments of the launch, and the compile time in seconds.
 
     Raises:
-        NotLaunched: Triton rejects it, or its block does not fit on the device.
+        NotLaunched: Triton rejects the configuration, or a block does not fit on the device.
     """
     capture = Capture(device, [])
     arguments = {**call.arguments, **values}
@@ -115,13 +115,13 @@ def compiled(
         except Exception as error:
             raise refusal_of(error, device) from error
     if not capture.launches:
-        raise NotLaunched(Status.LAUNCH_ERROR, "its grid has no blocks, so nothing is launched")
+        raise NotLaunched(Status.LAUNCH_ERROR, "the grid has no blocks, so nothing is launched")
     (captured,) = capture.launches
     return candidate_of(captured, storages, time.monotonic() - began)
 
 
 def candidate_of(captured: TritonLaunch, storages: Storages, seconds: float = 0.0) -> CompiledCandidate:
-    """Return a recorded launch in the emulator's form, with its compile time in seconds. Raises NotLaunched."""
+    """Convert a recorded launch, compiled in ``seconds``, to a candidate for the emulator. Raises NotLaunched."""
     try:
         described, launch = described_launch(captured, storages)
     except (ArgumentMismatch, LaunchFailed, ValueError) as error:
@@ -136,7 +136,7 @@ def _resources(launch: TritonLaunch) -> Resources:
 
 
 def refusal_of(error: Exception, device: Device) -> NotLaunched:
-    """Return an exception of Triton as a status with a reason."""
+    """Convert an exception raised by Triton to a status with a reason."""
     if isinstance(error, OutOfResources):
         return NotLaunched(Status.OUT_OF_RESOURCES, _refusal(error, device))
     return NotLaunched(Status.COMPILE_ERROR, _compile_error(error))
@@ -144,14 +144,14 @@ def refusal_of(error: Exception, device: Device) -> NotLaunched:
 
 def _refusal(error: OutOfResources, device: Device) -> str:
     if error.name == "shared memory":
-        return f"a block needs {error.required:,} bytes of shared memory, and {device.name} has {error.limit:,}"
+        return f"a block needs {error.required:,} bytes of shared memory, but {device.name} has {error.limit:,}"
     if error.name == "threads":
         return f"a block has {error.required} threads, but {device.name} has registers for only {error.limit}"
-    return f"a block needs {error.required} of {error.name}, and {device.name} has {error.limit}"
+    return f"a block needs {error.required} of {error.name}, but {device.name} has {error.limit}"
 
 
 def _compile_error(error: Exception) -> str:
-    """Return the last informative line of Triton's message, which begins with the source."""
+    """Return the last informative line of Triton's message, because the message begins with the source."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^")]
     where = lines[0] if len(lines) > 1 and lines[0].startswith("at ") else ""
     message = one_line(" ".join(part for part in (where, lines[-1] if lines else "") if part))[:_REASON]

@@ -1,4 +1,4 @@
-"""Worker processes that compile configurations of a Triton function in advance. A crash only ends a worker."""
+"""Worker processes that compile configurations of a Triton function in advance, so that a crash only ends a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_named
 
-COMPILE_SECONDS = 120.0  # CPU seconds
+COMPILE_SECONDS = 120.0  # time limit for compiling one configuration, in CPU seconds
 _MODULE = "autosched.triton.tuning.compiling.worker"
 
 
@@ -27,9 +27,9 @@ class CompileProcesses:
 
     Args:
         function: The kernel, in a file that workers can import.
-        device: The GPU, which must be a named row.
+        device: The GPU, which must equal its row in the device table.
         workers: Number of processes, at least 1.
-        time_limit: CPU seconds for one configuration; a process that exceeds it is killed.
+        time_limit: CPU seconds for one configuration. A process that exceeds the limit is killed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class CompileProcesses:
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="triton-compile", initializer=self._own_worker)
 
     def submit(self, arguments: Mapping[str, Any]) -> Future[NotLaunched | None] | None:
-        """Start compiling for these arguments and configuration. The result is the reason of a failure, or None.
+        """Start compiling for these arguments and this configuration. The future's result is a failure, or None.
 
         Returns None immediately if an argument cannot be passed to another process.
         """
@@ -74,7 +74,7 @@ class CompileProcesses:
         return self._executor.submit(self._compile, computed)
 
     def close(self) -> None:
-        """End every process. Safe to call twice."""
+        """End every process. May be called twice."""
         with self._lock:
             self._closed = True
             owned = list(self._owned)
@@ -107,7 +107,7 @@ class CompileProcesses:
             except WorkerClosed as error:
                 return NotLaunched(Status.CRASHED, str(error))
             except WorkerDied as error:
-                # A single crash may have another cause, such as the out-of-memory killer: try again once.
+                # Try again once, because a single crash may have another cause, such as the out-of-memory killer.
                 if last_try:
                     return NotLaunched(Status.CRASHED, f"Triton's compiler crashed: {error}")
         if "status" in answer:

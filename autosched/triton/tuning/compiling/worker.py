@@ -20,7 +20,7 @@ from measurements.workers.messages import Message
 from measurements.workers.worker import serve
 from search_spaces.hardware.devices import device
 
-_ALIGNED = 16  # bytes; Triton compiles a special version for pointers with this alignment
+_ALIGNED = 16  # bytes; Triton compiles a specialised version for pointers with this alignment
 
 
 class NotPortable(ValueError):
@@ -28,7 +28,7 @@ class NotPortable(ValueError):
 
 
 def import_location(function: TritonFunction) -> tuple[str, str]:
-    """Return the file and name by which another process can import a function. Raises NotPortable."""
+    """Return the file and the name from which another process can import a function. Raises NotPortable."""
     fn = function.jit.fn
     if fn.__module__ == "__main__" or not fn.__qualname__.isidentifier():
         raise NotPortable(f"{fn.__qualname__} of {fn.__module__} cannot be imported by another process")
@@ -39,7 +39,7 @@ def import_location(function: TritonFunction) -> tuple[str, str]:
 
 
 def portable(value: Any) -> Any:
-    """Return an argument as JSON. For a tensor, only the properties that affect compilation. Raises NotPortable."""
+    """Return an argument as JSON; of a tensor, only the properties that affect compilation. Raises NotPortable."""
     if isinstance(value, bool | int | float | str) or value is None:
         return {"value": value}
     if isinstance(value, tuple | list):
@@ -75,7 +75,7 @@ def _argument(data: Mapping[str, Any]) -> Any:
 def handle(request: Message) -> Message:
     """Compile ``function`` of ``file`` for ``device`` with ``arguments``.
 
-    Returns ``error`` and ``kind`` if Triton raises.
+    If Triton raises an exception, the result has ``status`` and ``reason``.
     """
     from autosched.triton.tuning.compiling.candidate import Capture, refusal_of
 

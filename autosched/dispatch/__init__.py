@@ -1,6 +1,6 @@
-"""Calls of tuned kernels: selection of the kernel for given arrays.
+"""Calls of tuned kernels on arrays, with selection of the kernel.
 
 Start at ``functions.py`` (``autosched.matmul``), then ``database.py`` and ``lookup.py``. ``staleness.py`` and
-``validity.py`` decide which stored schedules may be used. Programs that only call kernels import this package, so it
-must not import the search or ``verify``.
+``validity.py`` decide whether a stored schedule may be used. This package must not import the search or ``verify``,
+because programs that only call kernels import it.
 """

@@ -1,4 +1,4 @@
-"""Calls of a tile program at any size, each with the nearest tuned schedule."""
+"""Calls of a tile program with arrays of any size; each call uses the schedule of the nearest tuned size."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.launches.operand import stride_of
 from search_spaces.programs.builder import Program
 
-MOST_KERNELS = 256  # maximum number of loaded kernels, one for each combination of dynamic sizes
+MOST_KERNELS = 256  # maximum number of loaded kernels; each combination of dynamic sizes has its own kernel
 
 
 class KernelOfAnySize:
     """A tile program on the current GPU, for arrays of any dynamic sizes.
 
     Call it like a ``LoadedKernel``; the shapes of the arrays give the sizes. The first call at a size looks up the
-    nearest tuned schedule. One kernel is compiled per schedule and per divisor of a size (16, 8, or none).
+    schedule of the nearest tuned size. Sizes with the same schedule share one compiled kernel, unless they differ in
+    being divisible by 16 or 8.
 
-    The loaded kernels of the last MOST_KERNELS sizes are kept, others are unloaded. If a CUDA graph launches one, keep
-    a reference to the result of ``of``.
+    Only the kernels of the MOST_KERNELS sizes that were used last stay loaded. If a CUDA graph launches a kernel, keep
+    a reference to the kernel (the result of ``of``), so that it is not unloaded.
 
-    If a dynamic size is 0, nothing is launched, and outputs are unchanged.
+    If a dynamic size is 0, no kernel is launched, and passed outputs are unchanged.
 
     Args:
-        kernel_of: Returns the kernel of a program at all its sizes, like ``Database.kernel``.
+        kernel_of: Function that returns the kernel for a program and values of all sizes, like ``Database.kernel``.
         program: A program with dynamic sizes.
-        sizes: The constant sizes by name.
+        sizes: Values of the constant sizes, by name.
 
     Raises:
-        ValueError: A constant is missing, or the program has no size of that name.
+        ValueError: A constant size is missing, or ``sizes`` has a name that is not a constant size of the program.
     """
 
     def __init__(self, kernel_of: Callable[..., LoadedKernel], program: Program, sizes: Mapping[str, int]) -> None:
@@ -49,7 +50,7 @@ class KernelOfAnySize:
         return self._kernel_of(self._program, **self._sizes, **dict(sizes))
 
     def of(self, *arrays: Any, **named: Any) -> LoadedKernel:
-        """Return the kernel for inputs of these shapes.
+        """Return the kernel for the shapes of these inputs.
 
         Raises:
             ValueError: Arrays are missing or have inconsistent sizes.
@@ -81,11 +82,11 @@ class KernelOfAnySize:
         return {name: size for name, (size, _) in sizes.items()}
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Launch the kernel; nothing if a size is 0.
+        """Launch the kernel, unless a size is 0.
 
         Raises:
-            ValueError: As ``of`` and ``LoadedKernel`` do. Also if a size is 0 and an output with elements is not
-                passed, because no launch would write it.
+            ValueError: As ``of`` and ``LoadedKernel`` do. Also if a size is 0, ``out`` is omitted, and an output has
+                elements, which no launch would write.
         """
         sizes = self._sizes_of(arrays, named)
         if 0 not in sizes.values():
@@ -106,7 +107,10 @@ class KernelOfAnySize:
             shapes = {name: tuple(known[size] for size in a.sizes) for name, a in outputs}
             full = next((name for name, shape in shapes.items() if 0 not in shape), None)
             if full is not None:
-                raise ValueError(f"{empty} is 0, so no launch writes {full}: pass out=, which is left unchanged")
+                raise ValueError(
+                    f"{full} would stay uninitialised, because {empty} is 0 and nothing is launched: pass out=, which "
+                    "is returned unchanged"
+                )
             first = arrays_by_name[self._inputs[0].name]
             results = tuple(
                 _empty(first, shape, a.dtype) for shape, (_, a) in zip(shapes.values(), outputs, strict=True)

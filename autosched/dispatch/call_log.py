@@ -1,6 +1,7 @@
-"""CSV file of the problems that an application computes: columns ``count`` and ``problem`` (the problem's key).
+"""CSV file of the problems that an application computes. The columns are ``count`` and ``problem`` (the problem's key).
 
-An optional third column ``seconds`` contains the time of one call. It is read, but never written.
+An optional third column ``seconds`` contains the time of one call. Only readers support this column: ``CallLog`` does
+not write it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class CallLogError(ValueError):
 
 
 class CallLog:
-    """Counts of problems, which are added to those of a file. Thread-safe."""
+    """Number of calls per problem. ``write`` adds the counts to those in a CSV file. Thread-safe."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -47,10 +48,10 @@ class CallLog:
             self.counts[problem] += 1
 
     def write(self) -> None:
-        """Add the counts to those in the file, and reset them.
+        """Add this log's counts to those in the file, then reset this log's counts.
 
-        Several processes may write to one file. If the file is not a call log it is left unchanged and ValueError is
-        raised. Also raises OSError.
+        Several processes may write to one file. Raises OSError, and ValueError if the existing file is not a call log.
+        On an error, the file is unchanged.
         """
         with self._lock:
             counts, self.counts = Counter({p.key(): n for p, n in self.counts.items()}), Counter()
@@ -96,7 +97,7 @@ def log_calls(path: str | Path) -> Iterator[CallLog]:
     """
     log = CallLog(path)
     _active.append(log)
-    launch_caches.clear()  # cached launches would not be counted
+    launch_caches.clear()  # calls that use cached launches would not be counted
     try:
         yield log
     finally:
@@ -105,9 +106,9 @@ def log_calls(path: str | Path) -> Iterator[CallLog]:
 
 
 def start_from_environment() -> None:
-    """Record calls until the process ends if AUTOSCHED_CALL_LOG names a file.
+    """If AUTOSCHED_CALL_LOG names a file, count calls until the process ends, and write the counts to the file.
 
-    Further calls of this function do nothing.
+    Only the first call of this function has an effect.
     """
     path = os.environ.get(VARIABLE)
     if path and all(log.path != Path(path).absolute() for log in _active):
@@ -121,11 +122,11 @@ def _write_at_exit(log: CallLog) -> None:
     try:
         log.write()
     except (OSError, ValueError) as error:
-        print(f"autosched: {VARIABLE}: calls are not recorded: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"autosched: {VARIABLE}: calls are not counted: {' '.join(str(error).split())}", file=sys.stderr)
 
 
 def _read_own(path: Path) -> Counter[str]:
-    """Return counts by problem key of a file that autosched wrote.
+    """Return the counts in a call log that autosched wrote, by problem key.
 
     Raises CallLogError for any other file, and OSError.
     """
@@ -139,7 +140,7 @@ def _read_own(path: Path) -> Counter[str]:
 
 
 def counted(path: Path, text: str) -> Iterator[tuple[str, int, float | None]]:
-    """Yield the problem key, count and seconds per call of each line; seconds is None if not recorded.
+    """Yield the problem key, the count and the seconds per call of each line; seconds is None without that column.
 
     Raises CallLogError, which names ``path``.
     """
@@ -150,18 +151,21 @@ def counted(path: Path, text: str) -> Iterator[tuple[str, int, float | None]]:
             or not row[0].isdigit()
             or not 0 < int(row[0]) < _MOST_COUNT
         ):
-            raise CallLogError(f"line {number} of {path} is not a count and a problem: correct it, or record again")
+            raise CallLogError(
+                f"line {number} of {path} does not consist of a count and a problem: correct the line, or record the "
+                "calls again"
+            )
         yield row[1], int(row[0]), _seconds(path, number, row[2]) if row[2:] and row[2] else None
 
 
 def _seconds(path: Path, number: int, text: str) -> float:
-    """Return the seconds of a line. Raises CallLogError unless it is a positive number."""
+    """Parse the ``seconds`` field of a line. Raises CallLogError unless it is a positive number."""
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise CallLogError(f"line {number} of {path} has the seconds {text!r:.40}: use a positive number")
+        raise CallLogError(f"invalid seconds in line {number} of {path}: {text!r:.40}; use a positive number")
     return seconds
 
 
@@ -172,12 +176,12 @@ def _rows(path: Path, text: str) -> Iterator[list[str]]:
             yield next(rows)
         except StopIteration:
             return
-        except csv.Error as error:  # a field has more than 131,072 characters
+        except csv.Error as error:  # raised by csv, for example for a field of more than 131,072 characters
             raise CallLogError(f"line {rows.line_num + 1} of {path} cannot be read: {error}") from None
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a call log. Raises CallLogError for a binary or too large file, and OSError."""
+    """Return the text of a call log. Raises OSError, and CallLogError for a file that is binary or too large."""
     try:
         return read_bounded(path, _LARGEST).decode()
     except UnicodeDecodeError as error:

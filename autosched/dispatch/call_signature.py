@@ -1,6 +1,6 @@
-"""Problems of calls on arrays, derived only from shapes, strides and types. All functions are pure.
+"""Derivation of a call's problem from the shapes, strides and types of its arrays. All functions are pure.
 
-A plan is made once for each set of shapes, strides and types, and kept with its kernel.
+Callers compute a plan once for each combination of shapes, strides and types, and store it with the kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from search_spaces.operators.row_reduction import LayerNorm, Reduce, RmsNorm, So
 from search_spaces.operators.transpose import Transpose
 from search_spaces.tile_operators.tile_problem import TileOperator
 
-# autosched's types by their names in numpy and torch.
+# maps names of types in numpy and torch to autosched's types
 TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int32": "i32"} | {
     theirs: ours for ours, theirs in NAMES.items()
 }
@@ -30,7 +30,7 @@ TYPES = {"float16": "f16", "float32": "f32", "uint32": "u32", "int8": "i8", "int
 class ArraySpec:
     """Shape and layout of an array.
 
-    ``strides`` are in elements, ``type`` is its name in numpy and torch, and ``itemsize`` is in bytes.
+    ``strides`` are in elements, ``type`` is the element type's name in numpy and torch, and ``itemsize`` is in bytes.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class ArraySpec:
     def is_dense(self, shape: Sequence[int], order: str = "row") -> bool:
         """Return True for the strides of a dense array of ``shape``.
 
-        With ``order`` "col" the last two axes are exchanged.
+        With ``order`` "col", the last two axes must be column-major.
         """
         dense_strides, step = {}, 1
         axes = list(range(len(shape)))[::-1]
@@ -60,10 +60,10 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class CallPlan:
-    """Problem and result of a call.
+    """Problem that a call computes, and shape and type of its result.
 
     ``operands`` names the problem's operands in the order of the array arguments. ``out_shape`` and ``out_type``
-    describe the result; the type is a key of TYPES, or None for the element type of x.
+    describe the result. ``out_type`` is a key of TYPES, or None for the type of the first array.
     """
 
     problem: Problem
@@ -80,7 +80,7 @@ class MatmulOptions:
         activation: Function applied to the result, or "none".
         precision: Precision of f32 products: "tf32" or "ieee".
         acc: "f16" accumulates in f16; "" is the default accumulator.
-        dtype: Type of the result. None: type of ``out``, else of ``a``.
+        dtype: Type of the result. None: the type of ``out``, or without ``out`` the type of ``a``.
         block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
         scale_order: Layout of block scales: "row" or "tiled".
     """
@@ -114,29 +114,31 @@ def matmul_plan(
         a: (..., m, k); the last two axes may be column-major.
         b: (k, n), or with the leading axes of ``a``.
         bias: (n,), or None.
-        scale_a: Scales of ``a`` as in ``autosched.matmul``: one element, one per row, or one per row and 128 of k.
+        scale_a: Scales of ``a`` as in ``autosched.matmul``: a single scale, one per row, or one per 128 elements along
+            k of each row.
         scale_b: Scales of the columns of ``b``. Give both scales or neither.
-        block_scale_a: Scales of blocks along k, for ``block_format``.
-        block_scale_b: The same for ``b``.
+        block_scale_a: Scales of blocks along k. Only with ``block_format``.
+        block_scale_b: Scales of blocks of ``b``, like ``block_scale_a``.
         out: Array for the result; None for a new one.
-        options: Activation, precision, types and layout of scales.
+        options: Activation, precision, types and layout of block scales.
 
     Returns:
-        The problem, the operands in the order of the arrays, and shape and type of the result.
+        The plan: the problem, the names of operands in the order of the arrays, and shape and type of the result.
 
     Raises:
         ValueError: No kernel supports these shapes, types or strides.
     """
     if a.ndim < 2 or b.ndim < 2:
-        raise ValueError(f"matmul takes matrices, not {_shapes(a, b)}: use matvec for vectors")
+        raise ValueError(f"matmul needs arrays of at least two axes, not {_shapes(a, b)}: use matvec for vectors")
     *lead, m, k = a.shape
     *lead_b, k_b, n = b.shape
     if k != k_b or (lead_b and lead_b != lead):
         raise ValueError(
-            f"a and b do not fit together: {_shapes(a, b)}; give a (..., m, k) and b (k, n) or (..., k, n)"
+            f"shapes of a and b do not fit together: {_shapes(a, b)}; use (..., m, k) for a, and (k, n) or (..., "
+            "k, n) for b"
         )
     batch = math.prod(lead) if lead_b else 1
-    if lead and not lead_b:  # one b for all matrices of a: treat their rows as one matrix
+    if lead and not lead_b:  # all matrices of a are multiplied by the same b: treat them as one tall matrix
         if not a.is_dense(a.shape):
             raise ValueError("a must be dense and row-major if b is one matrix: copy it")
         m, order_a = math.prod(lead) * m, "row"
@@ -191,35 +193,37 @@ def _factor_type(name: str, array: ArraySpec, block_format: str) -> str:
 
 
 def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> list[str]:
-    """Return the operand names of the block scales.
+    """Check the block scales, and return the names of their operands.
 
     Raises:
-        ValueError: They are missing, superfluous or do not fit.
+        ValueError: Block scales are missing or superfluous, or have the wrong size.
     """
     by_name = {"block_scale_a": a, "block_scale_b": b}
     if problem.blocks is None:
         if a is not None or b is not None:
-            raise ValueError(f"block_scale_a and block_scale_b need block_format: one of {', '.join(BLOCK_FORMATS)}")
+            raise ValueError(
+                f"block_scale_a and block_scale_b need block_format: use one of {', '.join(BLOCK_FORMATS)}"
+            )
         return []
     shapes = {operand.name: operand.shape for operand in problem.operands()}
     for name, scales in by_name.items():
         if scales is None:
-            raise ValueError(f"{problem.a} needs {name}: bytes of the shape {shapes[name]}")
+            raise ValueError(f"{name} is missing, which {problem.a} needs: pass bytes of the shape {shapes[name]}")
         if scales.itemsize != 1 or math.prod(scales.shape) != math.prod(shapes[name]):
             raise ValueError(
-                f"{name} must be {math.prod(shapes[name])} bytes, {problem.scale_order}: {shapes[name]}, "
-                f"not {scales.shape} of {scales.type}"
+                f"{name} must have {math.prod(shapes[name])} one-byte elements (order {problem.scale_order}: "
+                f"{shapes[name]}), not {scales.shape} of {scales.type}"
             )
         _dense(name, scales)
     return list(by_name)
 
 
 def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int, int, int]) -> str:
-    """Return the kind of scale for matrices with these leading axes, m, n and k."""
+    """Return the granularity of the scales ("none", "tensor", "row_column" or "block") from leading axes, m, n, k."""
     if a is None and b is None:
         return "none"
     if a is None or b is None:
-        raise ValueError("give both scale_a and scale_b, or neither: replace a missing one by a single 1")
+        raise ValueError("only one of scale_a and scale_b is given: give both or neither (a single 1 has no effect)")
     for name, scale in (("scale_a", a), ("scale_b", b)):
         if scale.type != "float32":
             raise ValueError(f"{name} must be of type float32, not {scale.type}: convert it")
@@ -234,8 +238,9 @@ def _scale(a: ArraySpec | None, b: ArraySpec | None, sizes: tuple[list[int], int
     if counts == (of_all * m * deep, of_all * across * deep) and (a.shape[-1], b.shape[-2:]) == (deep, (across, deep)):
         return "block"
     raise ValueError(
-        f"scales of {_shapes(a, b)} do not fit: give one element each, or one for each of {m} rows of a and each of "
-        f"{n} columns of b, or ({m}, {deep}) and ({across}, {deep}) for blocks of {SCALE_BLOCK}"
+        f"shapes of scale_a and scale_b do not fit: {_shapes(a, b)}; use one element each, or one for each of {m} "
+        f"rows of a and each of {n} columns of b, or ({m}, {deep}) and ({across}, {deep}) for blocks of "
+        f"{SCALE_BLOCK}"
     )
 
 
@@ -255,7 +260,7 @@ def matvec_plan(x: ArraySpec, w: ArraySpec, *, out: ArraySpec | None, dtype: str
         ValueError: No kernel supports these shapes, types or strides.
     """
     if x.ndim not in (1, 2) or w.ndim != 2 or x.shape[-1] != w.shape[1]:
-        raise ValueError(f"matvec takes x (k,) or (m, k) and w (n, k), not {_shapes(x, w)}")
+        raise ValueError(f"matvec needs x of shape (k,) or (m, k) and w of shape (n, k), not {_shapes(x, w)}")
     _dense("x", x)
     _dense("w", w)
     if x.type != w.type:
@@ -322,14 +327,15 @@ def layernorm_plan(
 
 
 def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dtype: str | None) -> CallPlan:
-    """Return the plan of a reduction along the last axis, or along the first.
+    """Return the plan of a reduction along the first or last axis.
 
     Args:
         x: At least one axis, dense.
-        out: Array for the result, without the axis; None for a new one.
+        out: Array for the result, of x's shape without the reduced axis; None for a new one.
         kind: "sum", "max", "mean", "sumsq" or "argmax".
-        axis: -1 or the number of the last axis, or 0.
-        dtype: Type of the result. None: u32 for argmax, else the type of ``out`` or of ``x``.
+        axis: The reduced axis: 0, -1, or the index of the last axis.
+        dtype: Type of the result. None: u32 for argmax; for other kinds the type of ``out``, or without ``out`` that of
+            ``x``.
 
     Returns:
         The plan.
@@ -338,7 +344,7 @@ def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dt
         ValueError: No kernel supports this axis, shape or type.
     """
     if axis not in (-1, 0, x.ndim - 1):
-        raise ValueError(f"reduce works along the first axis or the last, not along axis {axis} of {x.shape}")
+        raise ValueError(f"reduce cannot reduce axis {axis} of {x.shape}: use the first or the last axis")
     first = axis == 0 and x.ndim > 1
     rows, columns, of = _rows("reduce", x)
     if first:
@@ -356,9 +362,9 @@ def reduce_plan(x: ArraySpec, *, out: ArraySpec | None, kind: str, axis: int, dt
 
 
 def transpose_plan(x: ArraySpec, *, out: ArraySpec | None) -> CallPlan:
-    """Return the plan that exchanges the last two axes, for elements of 1 to 16 bytes of any type."""
+    """Return the plan of a transpose of the last two axes. Elements may have any type of 1 to 16 bytes."""
     if x.ndim < 2:
-        raise ValueError(f"transpose takes matrices, not {_shapes(x)}")
+        raise ValueError(f"transpose needs an array of at least two axes, not {_shapes(x)}")
     _dense("x", x)
     *lead, rows, columns = x.shape
     size = 8 * x.itemsize
@@ -376,13 +382,13 @@ def tile_problem(
     Args:
         problem: Problem type.
         arrays: Input arrays by name.
-        options: Keywords of ``problem.of_arrays``.
+        options: Keyword arguments for ``problem.of_arrays``.
 
     Returns:
         The problem of the call.
 
     Raises:
-        ValueError: Arrays are not dense, or do not fit together.
+        ValueError: Arrays are not dense, or have inconsistent shapes or types.
     """
     for name, array in arrays.items():
         _dense(name, array)
@@ -391,7 +397,9 @@ def tile_problem(
     inputs = {o.name: o for o in full_problem.operands() if o.role != "output"}
     for name, array in arrays.items():
         if name not in inputs:
-            raise ValueError(f"{problem.operator} does not accept {name} here: give {', '.join(inputs)}")
+            raise ValueError(
+                f"{problem.operator} with these options does not accept {name}: use only {', '.join(inputs)}"
+            )
         if array.shape != inputs[name].shape or types[name] != inputs[name].dtype.name:
             raise ValueError(
                 f"{name} must have the shape {inputs[name].shape} and type {inputs[name].dtype.name}, not "
@@ -426,7 +434,7 @@ def _dense(name: str, array: ArraySpec) -> None:
 
 
 def _rows(operator: str, x: ArraySpec) -> tuple[int, int, str]:
-    """Return the number of rows (the product of all axes but the last), the number of columns, and the type."""
+    """Return the number of rows (the product of all axes except the last), the number of columns, and the type."""
     if x.ndim < 1:
         raise ValueError(f"{operator} needs an array with at least one axis")
     _dense("x", x)
@@ -448,16 +456,16 @@ def _type(name: str, array: ArraySpec, of: Mapping[str, DType] = FLOAT_DTYPES) -
 
 
 def _out_type(out: ArraySpec | None, dtype: str | None, usual: str) -> str:
-    """Return the result type: that of ``out``, the requested one, or ``usual``.
+    """Return the type of the result: ``out``'s type, the requested type, or the default ``usual``.
 
     Raises:
-        ValueError: The first two differ.
+        ValueError: ``out`` has another type than the requested one.
     """
     if dtype is not None and dtype not in TYPES.values():
         dtype = TYPES.get(dtype, dtype)
     type_name = None if out is None else TYPES.get(out.type, out.type)
     if type_name is not None and dtype is not None and type_name != dtype:
-        raise ValueError(f"out has type {type_name}, but dtype is {dtype}: leave one out")
+        raise ValueError(f"out has type {type_name}, but dtype is {dtype}: omit out or dtype")
     return type_name or dtype or usual
 
 

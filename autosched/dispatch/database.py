@@ -1,4 +1,4 @@
-"""The application's view of a tuning database: the best trial of a problem, and its kernel."""
+"""Tuning database as applications use it: look up the best trial of a problem, and load the kernel."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ __all__ = ["Database", "NoSchedule", "NotTuned", "StaleSchedule", "device_name"]
 
 
 class StaleSchedule(UserWarning):
-    """Device, software or kernel code has changed since the schedule in use was timed."""
+    """Warning: the device, software or kernel code has changed since the schedule in use was timed."""
 
 
 class NotTuned(UserWarning):
-    """The problem was not tuned on this device, or its trial cannot be used, so another schedule is used."""
+    """Warning: another schedule is used, because the problem was not tuned on this device or its trial is unusable."""
 
 
 class Database:
     """Read access to an existing tuning database, given as a path or SQLAlchemy URL.
 
-    If it has no trial of a problem, look-ups use the recordings that come with autosched. If the path is None, there is
-    no database: look-ups only find recorded problems and their neighbours.
+    If the database has no trial of a problem, look-ups use the recordings that come with autosched. If the path is
+    None, look-ups use only these recordings: they find recorded problems and the neighbours of recorded problems.
 
-    The database may be read-only, in a read-only folder, and in use by others. Thread-safe. Raises StoreError, a
-    ValueError, as ``Store.open`` does.
+    The database file and its folder may be read-only, and other processes may use the database meanwhile. Thread-safe.
+    Raises StoreError, a ValueError, as ``Store.open`` does.
     """
 
     def __init__(self, path: str | Path | None) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._opened: Store | None = None
-        self._warned: set[str] = set()  # problems whose warning was issued
-        self._checked: dict[Problem, Trial] = {}  # last best trial of each problem, whose schedule is valid
+        self._warned: set[str] = set()  # problems for which a warning was issued
+        # best trial of each problem at its last look-up; the schedule was valid
+        self._checked: dict[Problem, Trial] = {}
         if path is not None and not ResolvedCache(path).known:
             self._open(path)
 
@@ -77,20 +78,21 @@ class Database:
         provenance: Provenance | str | None = None,
         **sizes: int,
     ) -> Trial | None:
-        """Return the best trial of exactly this problem and device, as ``Store.best`` ranks them.
+        """Return the best trial of exactly this problem and device, in the order of ``Store.best``.
 
         Args:
             problem: A problem, or a tile program.
-            device: A name or a row. None: this machine's GPU if there is one, else the only device with times of the
-                problem.
-            provenance: Only trials of this provenance. None: measured before replayed before estimated.
+            device: A device, or its name. None: this machine's GPU; without a GPU, the only device that has times of
+                the problem.
+            provenance: Restrict trials to this provenance. None: prefer measured to replayed to estimated times.
             sizes: Sizes of a tile program, by name.
 
         Returns:
-            The trial; None if there is none.
+            The trial; None if the database has no trial.
 
         Raises:
-            NoSchedule: Several devices have times, which are not comparable; or the schedule is no longer valid.
+            NoSchedule: The device is not determined, because several devices have times; or the schedule is no longer
+                valid.
             ValueError: An invalid problem, device or provenance.
         """
         problem = _problem(problem, sizes)
@@ -112,7 +114,7 @@ class Database:
     def look_up(
         self, problem: Problem | Program, device: str | Device | None = None, *, exact: bool = False, **sizes: int
     ) -> Answer:
-        """Return the kernel that this database selects for ``problem``, and the reason (rules: ``lookup``).
+        """Return the kernel that this database selects for ``problem``, and the reason. ``lookup`` describes the rules.
 
         Needs no GPU and compiles nothing.
 
@@ -135,7 +137,7 @@ class Database:
         if device is None:
             device = _gpu_row() or self._only_device(problem)
         if device is None:
-            raise NoSchedule(f"{self} does not have this problem for any device: name the device")
+            raise NoSchedule(f"{self} has no trial of this problem on any device: name the device")
         row = device if isinstance(device, Device) else device_row(device)
         return look_up(self._store, problem, row, exact=exact)
 
@@ -144,23 +146,24 @@ class Database:
     ) -> LoadedKernel:
         """Return the kernel for ``problem`` on the current GPU, compiled and loaded: ``out = kernel(a, b)``.
 
-        The kernel is the tuned one, else the recorded one that comes with autosched, else that of the nearest tuned
-        problem, else the choice of the time model. ``lookup`` has the rules, and ``kernel.provenance`` names the
-        source. Warns NotTuned or StaleSchedule once per problem.
+        The first usable source determines the schedule: this database's trial of the problem, autosched's recording of
+        the problem, the nearest tuned problem, the time model. ``lookup`` describes the rules, and
+        ``kernel.provenance`` names the source. Warns NotTuned or StaleSchedule once per problem.
 
         Args:
             problem: A problem, or a tile program: ``database.kernel(program, m=4096, n=4096, k=4096)``.
             exact: Use only this database's trial of exactly this problem and GPU.
-            dependent: Use programmatic dependent launch on sm_90 and newer: the kernel may start before its predecessor
-                in the stream has ended, and waits for it. Helps short consecutive kernels, best in a CUDA graph.
+            dependent: Use programmatic dependent launch on sm_90 and newer. The kernel may start before its predecessor
+                in the stream has ended; it waits for the predecessor's results. This speeds up short consecutive
+                kernels, most of all in a CUDA graph.
             sizes: Sizes of a tile program, by name.
 
         Returns:
             The kernel, ready to be called on arrays.
 
         Raises:
-            NoSchedule: Nothing can be used.
-            RuntimeUnavailable: Kernels cannot be compiled or called here.
+            NoSchedule: No kernel can be used for the problem.
+            RuntimeUnavailable: This machine cannot compile or launch kernels.
             ValueError: The problem is invalid.
         """
         from autosched.dispatch.generated import load_kernel
@@ -175,7 +178,7 @@ class Database:
             gpu = current_gpu(cp)
         except UnknownDevice as error:
             raise RuntimeUnavailable(str(error)) from error
-        except Exception as error:  # cupy raises various errors without a driver or GPU
+        except Exception as error:  # without a driver or GPU, cupy raises errors of various types
             why = missing_driver() or f"{type(error).__name__}: {first_line(error)}"
             raise RuntimeUnavailable(f"kernels need a GPU, but none is usable: {why}") from error
         cache = ResolvedCache(self._path, dependent=dependent)
@@ -197,11 +200,11 @@ class Database:
         return kernel
 
     def kernel_of_any_size(self, program: Program, **sizes: int) -> KernelOfAnySize:
-        """Return a tile program as a function of arrays, whose shapes give its dynamic sizes in every call.
+        """Return a function that runs a tile program, with dynamic sizes from the shapes of its arrays.
 
-        ``database.kernel_of_any_size(program, n=4096, k=4096)(a, b)`` accepts an ``a`` of any number of rows, and uses
-        the schedule of the nearest tuned number. Raises ValueError unless ``sizes`` are exactly the constant sizes;
-        calls raise as ``kernel`` does.
+        ``database.kernel_of_any_size(program, n=4096, k=4096)(a, b)`` accepts an ``a`` with any number of rows, and
+        uses the schedule of the nearest tuned number of rows. Raises ValueError unless ``sizes`` are exactly the
+        constant sizes; calls raise as ``kernel`` does.
         """
         from autosched.dispatch.any_size import KernelOfAnySize
 
@@ -217,12 +220,14 @@ class Database:
         store = self._store
         devices = () if store is None else store.devices(problem)
         if store is not None and len(devices) > 1:
-            raise NoSchedule(f"{store.name} has this problem for {', '.join(devices)}: name one of them")
+            raise NoSchedule(
+                f"{store.name} has trials of this problem on several devices: name one of {', '.join(devices)}"
+            )
         return devices[0] if devices else None
 
 
 def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
-    """Return a problem, also for a tile program with sizes. Raises ValueError for anything else."""
+    """Return the problem itself, or that of a tile program with sizes. Raises ValueError for anything else."""
     if isinstance(problem, Problem) and not sizes:
         return problem
     from search_spaces.programs.builder import Program
@@ -233,9 +238,13 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
         return problem_of(problem, **sizes)
     Problem.check(problem)
     if "device" in sizes:
-        raise ValueError("a kernel runs on the GPU of this machine: leave device= out, or use look_up(problem, device)")
+        raise ValueError(
+            "kernel does not accept device=, because kernels are loaded on this machine's GPU: omit it, or use "
+            "look_up(problem, device)"
+        )
     raise ValueError(
-        f"sizes ({', '.join(sizes)}) only apply to tile programs: leave them out, since {problem} has its own"
+        f"unexpected sizes ({', '.join(sizes)}), since {problem} already has sizes: omit them; only tile programs "
+        "need sizes"
     )
 
 
@@ -252,10 +261,10 @@ def _refuse_invalid(store: Store, problem: Problem, trial: Trial) -> None:
 
 
 def device_name(store: Store, device: str | Device) -> str:
-    """Return the name of a device as the trials of ``store`` spell it.
+    """Return the name of a device as it is stored in the trials of ``store``.
 
-    Raises UnknownDevice if the device is neither a row nor in the store: an unknown name is an error, not an empty
-    result.
+    Raises UnknownDevice for a name that is neither in the device table nor in the store, so that a misspelt name is not
+    an empty result.
     """
     if isinstance(device, Device):
         return device.name
@@ -278,7 +287,7 @@ def _provenance(name: str) -> Provenance:
 
 
 def _gpu_row() -> Device | None:
-    """Return the row of this machine's GPU, or None. The first call starts a process, which takes a second."""
+    """Return this machine's GPU from the device table, or None. The first call starts a process and takes a second."""
     from measurements.runners.cuda.runner import cuda_available, cuda_device
 
     if not cuda_available()[0]:

@@ -1,14 +1,14 @@
 """Tuned operators as functions of arrays, such as ``autosched.matmul(a, b)``, for cupy, torch and DLPack.
 
-Each call looks up the kernel of its shapes, strides and types in a table of this process. The first call queries the
+A table of this process maps shapes, strides and types to loaded kernels. The first call with a combination queries the
 database: the ``database`` argument, else that of ``use``, else that of AUTOSCHED_DB (read once), else the default
 database of ``tune``. Without a database, calls use the recordings that are part of autosched, for problems recorded on
-this GPU and their neighbours. Kernels are selected as by ``Database.kernel``, with its warnings; ``chosen`` lists them.
-Work is queued on cupy's current stream, or on torch's if the first array is a tensor; no call waits for it. All
-functions are thread-safe.
+this GPU and their neighbours. ``Database.kernel`` selects kernels, and may warn; ``chosen`` lists the selected kernels.
+Kernels are queued on cupy's current stream, or on torch's if the first array is a tensor. No call waits for its kernel.
+All functions are thread-safe.
 
-All raise ValueError, in one line, for arrays that are not on one GPU, have inconsistent shapes, or are not dense (a
-matrix of ``matmul`` may also be column-major, such as ``b.T``), and for an ``out`` that overlaps an input. They raise
+All functions raise ValueError for arrays that are not on one GPU, have inconsistent shapes, or are not dense, and for
+an ``out`` that overlaps an input. Matrices of ``matmul`` may also be column-major, such as ``b.T``. The functions raise
 RuntimeUnavailable and NoSchedule like ``Database.kernel``.
 """
 
@@ -64,19 +64,20 @@ def matmul(
             mxf8, else (k / 2, n).
         out: Array for the result. Default: a new one.
         scale_a: f32 scales of 8-bit types, given together with ``scale_b``. One element, or one per row of a, (..., m)
-            or (..., m, 1), scales the product. For 8-bit floats (..., m, k / 128), rounded up, scales each sum of 128
-            products.
-        scale_b: One element; one per column of b, (..., n) or (..., 1, n); or one per 128 columns and 128 of k, (..., n
-            / 128, k / 128), rounded up.
+            or (..., m, 1), multiplies the product. For 8-bit floats also (..., m, k / 128), rounded up: one per sum of
+            128 products.
+        scale_b: f32 scales of b: one element; one per column of b, (..., n) or (..., 1, n); or one per block of 128
+            columns and 128 elements along k, (..., n / 128, k / 128), rounded up.
         block_scale_a: Block scales as bytes, in the layout ``scale_order``.
-        block_scale_b: The same for b.
+        block_scale_b: Block scales of b, like ``block_scale_a``.
         block_format: "mxf8", "mxf4" or "nvf4".
         scale_order: "row" or "tiled" (``Matmul``).
         bias: n elements of the result's type.
         activation: "none", "relu", "gelu" or "silu".
         precision: "tf32" allows rounding f32 inputs to tf32, "ieee" does not.
         acc: "f16" accumulates products of f16 in f16.
-        dtype: Type of the result. Default: type of ``out`` or of a (8-bit floats: bf16; int8: int32, with scales bf16).
+        dtype: Type of the result. Default: the type of ``out``, or without ``out`` the type of a. For a of 8-bit floats
+            the default is bf16, for int8 it is int32, or bf16 with scales.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
@@ -101,7 +102,7 @@ def matmul(
 
 
 def matvec(x: Any, w: Any, out: Any = None, *, dtype: str | None = None, database: Source | None = None) -> Any:
-    """Compute ``x @ w.T`` for few rows of x.
+    """Compute ``x @ w.T`` for an x of at most 16 rows.
 
     Args:
         x: (k,) or (m, k), m up to 16.
@@ -218,13 +219,13 @@ def reduce(
     dtype: str | None = None,
     database: Source | None = None,
 ) -> Any:
-    """Reduce x along its last axis, or its first.
+    """Reduce x along its first or last axis.
 
     Args:
         x: At least one axis.
-        out: Array for the result, without the axis. Default: a new one.
+        out: Array for the result, of x's shape without the reduced axis. Default: a new one.
         kind: "sum", "max", "mean", "sumsq" or "argmax", whose result is u32.
-        axis: -1, the last, or 0, the first.
+        axis: -1 for the last axis, or 0 for the first.
         dtype: Type of the result. Default: type of ``out`` or of x.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
@@ -252,7 +253,7 @@ def transpose(x: Any, out: Any = None, *, database: Source | None = None) -> Any
 def use(database: Source | None) -> None:
     """Set the process-wide default database, which takes precedence over AUTOSCHED_DB; None restores AUTOSCHED_DB.
 
-    Raises StoreError, a ValueError, if it cannot be opened.
+    Raises StoreError, a ValueError, if the database cannot be opened.
     """
     if _default.set(None if database is None else _opened(database)):
         launch_caches.clear()
@@ -274,7 +275,7 @@ def forget() -> None:
 
 
 def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
-    """Return the kernel that calls without ``database`` use for a problem on a GPU, if one of them has loaded it."""
+    """Return the kernel that calls without ``database`` use for a problem on a GPU; None if none is loaded."""
     database, key = _default.get(), problem.key()
     plain = ((owner[0], loaded.gpu, loaded.kernel) for owner, loaded in list(_loaded.items()))
     tiled = ((owner[0], owner[4][3], kernel) for owner, kernel in list(_tile_kernels.items()))
@@ -291,10 +292,11 @@ def awaited_database() -> str | None:
 
 @dataclass(frozen=True)
 class _LoadedCall:
-    """A loaded kernel, prepared for calls.
+    """Loaded kernel with everything that later calls of the same signature need.
 
-    It has the problem; names and byte sizes of the arrays of a call, out last, and their order in the kernel if
-    different; shape, type and GPU of a new result; and the torch module if the first array is a tensor.
+    ``names`` and ``bytes`` describe the arrays of a call, with out last. ``order`` is their order in the kernel; None
+    if it is the same. ``shape``, ``dtype`` and ``gpu`` describe a new result. ``torch`` is the torch module if the
+    first array is a tensor, else None.
     """
 
     kernel: LoadedKernel
@@ -334,7 +336,7 @@ class _Default:
         self._is_resolved = False
 
     def set(self, database: Database | None) -> bool:
-        """Set the database; None restores the one of the environment. Return False if nothing changes."""
+        """Set the default database; None restores that of AUTOSCHED_DB. Return False if this has no effect."""
         changed = database is None or database is not self._database
         self._database, self._is_resolved = database, False
         return changed
@@ -350,7 +352,7 @@ class _Default:
         return self._database
 
 
-_lock = threading.RLock()  # locked while a kernel is loaded
+_lock = threading.RLock()  # locked while a database is opened or a kernel is loaded
 _default = _Default()
 _NO_DATABASE = Database(None)
 _databases: dict[str, Database] = {}
@@ -425,9 +427,9 @@ def call_tile_operator(
     Args:
         problem: Problem type.
         arrays: Inputs by name; None for an omitted optional input.
-        out: Array for the result, or a tuple of several; None for new ones.
-        source: Database; None for the default one.
-        options: Keywords of ``problem.of_arrays``.
+        out: Array for the result, or a tuple of arrays for several results; None for new ones.
+        source: Database for look-ups. None: the default database.
+        options: Keyword arguments for ``problem.of_arrays``.
 
     Returns:
         ``out``, or the new arrays.
@@ -469,7 +471,7 @@ def _on_gpu(cp: Any, arrays: Sequence[Any], inputs: int) -> list[Any]:
 def _load(
     cp: Any, database: Database, key: tuple[Any, ...], plan: Make, arrays: Sequence[Any], inputs: int
 ) -> _LoadedCall:
-    """Return the kernel of a call, loaded once per key."""
+    """Return the kernel for a call; load it unless a kernel with this key is already loaded."""
     _, options, _, looks = key
     gpu = looks[3]
     for array_device in looks[3::4]:
@@ -494,7 +496,7 @@ def _facts(array: Any) -> ArraySpec:
 
 
 def _result_type(first: Any, out_type: str | None) -> Any:
-    """Return the result type as an object of the first array's library."""
+    """Return the result's type as a type object of the library of the first array."""
     torch = torch_of(first)
     if torch is not None:
         return first.dtype if out_type is None else getattr(torch, _NAMES[out_type])
@@ -505,7 +507,7 @@ def _result_type(first: Any, out_type: str | None) -> Any:
 
 
 def _new(cp: Any, loaded: _LoadedCall) -> Any:
-    """Return a new cupy result on the GPU of the arrays."""
+    """Return a new cupy array for the result, on the GPU of the arguments."""
     if cp.cuda.runtime.getDevice() == loaded.gpu:
         return cp.empty(loaded.shape, loaded.dtype)
     with cp.cuda.Device(loaded.gpu):

@@ -1,4 +1,4 @@
-"""Loading of generated kernels. If packed weights need another kernel, it is loaded, too."""
+"""Loading of generated kernels, including the variant for packed weights if there is one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from search_spaces.templates.common.padded_operands import with_padded_b
 
 
 def load_kernel(cp: Any, problem: Problem, launch: Launch, cubin: str, provenance: KernelProvenance) -> CubinKernel:
-    """Load the kernel of a problem on the current GPU; its inputs have the order of the problem's.
+    """Load the kernel of a problem on the current GPU. Its inputs are in the order of the problem's operands.
 
-    If the kernel of a matmul first copies ``b`` to longer lines, it also accepts such a ``b``, which it does not copy.
+    Some matmul kernels first copy ``b`` to padded lines. Such a kernel also accepts a ``b`` that is already padded, and
+    does not copy it.
 
     Args:
         cp: The cupy module.
         problem: Problem of the kernel.
         launch: Launch of the kernel.
-        cubin: Path of its machine code.
+        cubin: Path of the kernel's cubin.
         provenance: Source of the kernel.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Checks of the arrays of a call: a fast signature to recognise earlier calls, and checks of layouts."""
+"""Checks of a call's arrays: a signature that recognises combinations checked before, and checks of layouts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from search_spaces.hardware.dtypes import NAMES, DType
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import divisor_of
 
-ALIGNMENT = 16  # bytes of the widest access of any kernel; allocations of cupy and torch start at multiples of 256
+# bytes of the widest memory access of any kernel; new arrays of cupy and torch always have this alignment
+ALIGNMENT = 16
 _CUDA = 2  # DLPack's kDLCUDA
 
 
 def signature_of(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[int], int] | None:
-    """Return a signature of the arrays, their addresses, and the combined address bits.
+    """Return a signature of the arrays, their addresses, and the bitwise OR of the addresses.
 
-    The signature is shape, strides, type and GPU of each array, without its address. Returns None if an array is
-    neither a cupy ``ndarray`` nor a tensor. Every call runs this function, so its duration matters.
+    The signature consists of shape, strides, type and GPU of each array; addresses are not part of it. Returns None if
+    an array is neither a cupy ``ndarray`` nor a tensor. This function must be fast, because every call of a kernel runs
+    it.
     """
     torch = sys.modules.get("torch")
     looks: list[Any] = []
@@ -41,14 +43,15 @@ def signature_of(ndarray: type, arrays: Sequence[Any]) -> tuple[tuple[Any, ...],
 def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
     """Return ``array`` itself if it is a cupy array or GPU tensor, else a cupy array of the same memory on its GPU.
 
-    Raises ValueError if the array is not on a GPU. cupy itself would copy an array that is not on the current GPU.
+    Raises ValueError if the array is not on a GPU. Plain cupy conversion does not suffice: it would copy an array that
+    is not on the current GPU.
     """
     torch = torch_of(array)
     if isinstance(array, cp.ndarray) or (torch is not None and array.is_cuda):
         return array
     if torch is None and hasattr(array, "__cuda_array_interface__"):
         gpu = cp.cuda.runtime.pointerGetAttributes(array.__cuda_array_interface__["data"][0]).device
-        with cp.cuda.Device(max(gpu, 0)):  # negative if the array has no elements and no memory
+        with cp.cuda.Device(max(gpu, 0)):  # negative for an empty array, which has no memory
             return cp.asarray(array)
     if torch is None and hasattr(array, "__dlpack__") and array.__dlpack_device__()[0] == _CUDA:
         return cp.from_dlpack(array)
@@ -56,16 +59,16 @@ def as_gpu_array(cp: Any, name: str, array: Any) -> Any:
 
 
 def check_apart(names: Sequence[str], starts: Sequence[int], sizes: Sequence[int], written: int) -> None:
-    """Raise an error if a written array shares memory with another array: kernels assume that inputs do not change.
+    """Raise ValueError if the written array shares memory with another array, because kernels assume constant inputs.
 
     Args:
         names: Names of the arrays, for the error.
         starts: Their first addresses.
         sizes: Their sizes in bytes.
-        written: Position of the written array.
+        written: Index of the written array.
 
     Raises:
-        ValueError: It overlaps another array.
+        ValueError: The written array overlaps another array.
     """
     low = starts[written]
     high = low + sizes[written]
@@ -75,14 +78,14 @@ def check_apart(names: Sequence[str], starts: Sequence[int], sizes: Sequence[int
 
 
 def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by input name. Raises TypeError as Python does for a function's arguments."""
+    """Map input names to the arguments of a call. Raises TypeError for superfluous, repeated or missing arguments."""
     names = [o.name for o in inputs]
     if len(arrays) > len(names):
-        raise TypeError(f"{len(arrays)} arrays are too many: give {', '.join(names)}")
+        raise TypeError(f"too many arrays ({len(arrays)}): pass {', '.join(names)}")
     by_name = dict(zip(names, arrays, strict=False))
     for name, array in named.items():
         if name not in names or name in by_name:
-            raise TypeError(f"unexpected or repeated argument {name}: give each of {', '.join(names)} once")
+            raise TypeError(f"unexpected or repeated argument {name}: pass each of {', '.join(names)} once")
         by_name[name] = array
     missing = [name for name in names if name not in by_name]
     if missing:
@@ -91,9 +94,9 @@ def arguments(inputs: Sequence[Operand], arrays: Sequence[Any], named: Mapping[s
 
 
 def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
-    """Return the arrays of ``out``: itself for one output, its items for several.
+    """Return ``out`` as a tuple of arrays, one for each output.
 
-    Raises ValueError for a wrong number.
+    Raises ValueError for a wrong number of arrays.
     """
     if len(outputs) == 1:
         return (out,)
@@ -103,17 +106,17 @@ def split_outputs(outputs: Sequence[Operand], out: Any) -> tuple[Any, ...]:
 
 
 def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguous: bool, address: int) -> None:
-    """Raise an error for an array whose type, shape, layout or alignment the kernel does not support.
+    """Raise ValueError for an array whose type, shape, layout or alignment the kernel does not support.
 
     Args:
         operand: The kernel's operand.
         shape: Shape of the array; a leading axis of extent 1 may be omitted.
-        dtype: Name of its type in numpy or torch.
-        c_contiguous: True if it is dense and C-contiguous.
-        address: Address of its first element, in bytes.
+        dtype: Name of the array's type in numpy or torch.
+        c_contiguous: True if the array is dense and C-contiguous.
+        address: Address of the array's first element, in bytes.
 
     Raises:
-        ValueError: One of these is wrong; the message is one line with the remedy.
+        ValueError: The kernel does not support the array; the one-line message names the remedy.
     """
     name, expected_shape = operand.name, operand.shape
     if dtype not in (operand.dtype.storage, torch_type(operand.dtype)):
@@ -132,11 +135,11 @@ def check_array(operand: Operand, shape: tuple[int, ...], dtype: str, c_contiguo
 
 
 def torch_type(dtype: DType) -> str:
-    """Return the type's name in torch and ml_dtypes: that of numpy, if numpy has the type."""
+    """Return the type's name in torch and ml_dtypes, which is numpy's name for types that numpy has."""
     return NAMES.get(dtype.name, dtype.storage)
 
 
 def torch_of(array: Any) -> Any:
-    """Return the torch module if ``array`` is a tensor, without importing torch."""
+    """Return the torch module if ``array`` is a tensor, else None. Never imports torch."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(array, torch.Tensor) else None

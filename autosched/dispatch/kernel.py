@@ -33,38 +33,41 @@ from search_spaces.arrays import Array
 from search_spaces.launches.launch import Launch, ScalarArgument
 from search_spaces.launches.operand import Operand, stride_of
 
-# Shapes and types of new outputs; and the result of checking arrays: torch module (if tensors), outputs.
+# _NewOutputs: shapes and types. _Accepted: the torch module if the checked arrays are tensors (else None), and the new
+# outputs.
 _NewOutputs = tuple[tuple[tuple[int, ...], Any], ...]
 _Accepted = tuple[Any, _NewOutputs]
 
 
 class RuntimeUnavailable(RuntimeError):
-    """Kernels cannot be called here. The message is one sentence that names the missing part."""
+    """This machine cannot launch kernels. The message is one sentence that names the missing component."""
 
 
 class LoadedKernel(ABC):
-    """A kernel, ready on the GPU that was current when it was loaded. ``provenance`` is its source.
+    """A kernel that is loaded on one GPU. ``provenance`` describes the trial or model that selected it.
 
-    Call it with the problem's inputs in order, or by name: dense C-contiguous cupy arrays, torch tensors, or objects
-    with ``__cuda_array_interface__`` or ``__dlpack__``, shaped as in memory (a column-major operand is passed
-    transposed). A first dimension of 1 may be omitted; if the first input omits it, so does the result. The result is
-    ``out``, written in place, or a new array of the first input's library (cupy by default). If the problem has several
-    outputs, both are tuples. Arrays that a kernel reads and writes are inputs; without other outputs they are also the
-    result. For types that numpy does not have (bfloat16, float8_e4m3fn and float8_e5m2), use those of torch or
-    ml_dtypes, or unsigned integers with the same bits. Scalars that a kernel receives by value are passed by name
-    (``kernel(x, eps=1e-6)``); omitted ones have the values that the kernel was tuned with.
+    Call the kernel with the problem's inputs in order, or by name. Inputs are dense C-contiguous cupy arrays, torch
+    tensors, or objects with ``__cuda_array_interface__`` or ``__dlpack__``. Their shapes are those in memory, so a
+    column-major operand is passed transposed. A first dimension of 1 may be omitted; if the first input omits it, so
+    does the result. The result is ``out``, written in place, or a new array of the first input's library (cupy by
+    default). If the problem has several outputs, ``out`` and the result are tuples. Arrays that the kernel modifies in
+    place are passed as inputs; they are the result if the kernel has no outputs. For types that numpy does not have
+    (bfloat16, float8_e4m3fn and float8_e5m2), use those of torch or ml_dtypes, or unsigned integers with the same bits.
+    Scalar arguments are passed by name (``kernel(x, eps=1e-6)``); an omitted scalar has the value that the kernel was
+    tuned with.
 
-    Work is queued on cupy's current stream, or on torch's if the first input is a tensor. No call waits for it. The
-    first call on a stream also allocates the kernel's workspaces: call it once before a CUDA graph captures it.
-    Thread-safe.
+    The kernel is queued on cupy's current stream, or on torch's if the first input is a tensor. No call waits for the
+    kernel. The first call on a stream also allocates the kernel's workspaces: call it once before a CUDA graph captures
+    it. Thread-safe.
     """
 
     def __init__(self, cp: Any, operands: Sequence[Operand], provenance: KernelProvenance) -> None:
         self.provenance = provenance
         self.inputs = tuple(o for o in operands if o.role in ("input", "inout"))
         self.outputs = tuple(o for o in operands if o.role == "output")
-        self.packing: Callable[[Any], Any] | None = None  # packs weights; None if the kernel reads no packed ones
-        self.packed: LoadedKernel | None = None  # kernel of packed weights, if it differs
+        # packs weights; None if the kernel does not read packed weights
+        self.packing: Callable[[Any], Any] | None = None
+        self.packed: LoadedKernel | None = None  # kernel that calls with packed weights use; None if it is this kernel
         self._cupy = cp
         self._ndarray = cp.ndarray
         self._gpu = int(cp.cuda.Device().id)
@@ -73,7 +76,8 @@ class LoadedKernel(ABC):
         self._names, self._bytes = tuple(o.name for o in arrays), tuple(o.bytes for o in arrays)
         self._written = tuple(i for i, o in enumerate(arrays) if o.role != "input")
         self._changed = tuple(i for i, o in enumerate(arrays) if o.role == "inout")
-        self._accepted: dict[tuple[Any, ...], _Accepted] = {}  # checked arrays, by their signature
+        # results of checking arrays, by the signature of the arrays
+        self._accepted: dict[tuple[Any, ...], _Accepted] = {}
         self.scalars: tuple[ScalarArgument, ...] = ()
 
     @abstractmethod
@@ -81,26 +85,26 @@ class LoadedKernel(ABC):
         """Queue the kernel on cupy's current stream.
 
         Args:
-            starts: Addresses of inputs, then outputs, followed by the values of the scalars. Without those, scalars
-                have their default values.
+            starts: Addresses of inputs, then of outputs, then optionally the values of all scalars. Default: the
+                default values of the scalars.
         """
 
     @abstractmethod
     def _bound(self, starts: Sequence[Any]) -> Callable[[], None]:
-        """Return a function that launches the kernel on these addresses, with everything prepared."""
+        """Return a function that launches the kernel on these addresses, with the launch arguments already packed."""
 
     def _passed(self, named: dict[str, Any]) -> list[Array]:
-        """Remove the scalars of a call from its named arguments, and return their values as kernel parameters.
+        """Remove the scalars from a call's named arguments, and return the scalars' values as kernel parameters.
 
-        Raises ValueError for a value of another type or out of range.
+        Raises ValueError for a scalar of another type or out of range.
         """
         return [(s.passing(named.pop(s.name)) if s.name in named else s).stored for s in self.scalars]
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Launch the kernel.
 
-        Raises ValueError for an array on another GPU, or of the wrong type, shape, layout or alignment, and for a
-        scalar outside of its range.
+        Raises ValueError for an array on another GPU, or with a wrong type, shape, layout or alignment, and for a
+        scalar out of range.
         """
         if self.packed is not None and self._are_packed(self.packed, arrays, named):
             return self.packed(*arrays, out=out, **named)
@@ -115,11 +119,11 @@ class LoadedKernel(ABC):
         """Return weights in the layout that this kernel reads. Pack once per layer, and pass the result to calls.
 
         Args:
-            w: Weights in rows, as ``quantized_matmul`` accepts them, or ``b`` of a matmul whose kernel copies it to
-                longer lines: a numpy or cupy array, or a tensor.
+            w: Weights in rows, as ``quantized_matmul`` accepts them, or ``b`` of a matmul whose kernel copies ``b`` to
+                padded lines. A numpy or cupy array, or a tensor.
 
         Returns:
-            The same weights, of the same type and library.
+            The packed weights, of the same type and library as ``w``.
 
         Raises:
             ValueError: The kernel has no packed inputs, or ``w`` has another shape.
@@ -129,7 +133,7 @@ class LoadedKernel(ABC):
         return self.packing(w)
 
     def _are_packed(self, packed: LoadedKernel, arrays: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        """Return True if an array of a call has the lines that only the kernel of packed weights accepts."""
+        """Return True if an array of a call is packed: its lines have the length of packed lines."""
         by_position = dict(zip((o.name for o in self.inputs), arrays, strict=False))
         for own, other in zip(self.inputs, packed.inputs, strict=True):
             shape = getattr(named.get(own.name, by_position.get(own.name)), "shape", None)
@@ -138,9 +142,9 @@ class LoadedKernel(ABC):
         return False
 
     def launch_at(self, starts: Sequence[Any], torch: Any) -> None:
-        """Launch the kernel without checks on arrays at these addresses: inputs, outputs, and optionally scalars.
+        """Launch the kernel without any checks. ``starts`` has the addresses of inputs and outputs, as in ``_launch``.
 
-        Runs on the current stream of ``torch``, or of cupy if that is None.
+        Runs on the current stream of ``torch``, or on cupy's if ``torch`` is None.
         """
         # ``_is_current`` is inlined to save time per call
         if self._get_device() == self._gpu and (
@@ -153,27 +157,27 @@ class LoadedKernel(ABC):
 
     @property
     def by_stream(self) -> bool:
-        """True if ``driver_steps`` depends on the stream and the thread, because of workspaces."""
+        """True if ``driver_steps`` depends on the stream and the thread, since each has its own workspaces."""
         return False
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
-        """Return the launches of a call, for callers that queue them themselves.
+        """Return the driver launches of a call, for callers that queue the launches themselves.
 
         Args:
             names: Names of the inputs and outputs, in any order.
-            starts: Their addresses.
-            torch: The torch module, for its current stream; None for cupy's.
+            starts: Addresses of these arrays.
+            torch: The torch module to use torch's current stream; None to use cupy's.
 
         Returns:
-            The launches; None if a caller cannot queue them itself.
+            The launches; None if the call needs more than launches.
         """
         return None
 
     def bind(self, *arrays: Any, out: Any = None, **named: Any) -> BoundKernel:
         """Return a function without arguments that launches the kernel on these arrays and returns the result.
 
-        All checks of a call are made once, here, and scalars are fixed. Outputs may be passed after the inputs.
-        Otherwise they are allocated once, and every call overwrites them.
+        Arrays are checked only by ``bind``, not by the returned function, and the values of scalars are fixed. Outputs
+        may be passed after the inputs. Otherwise outputs are allocated once, and every call overwrites them.
 
         Args:
             arrays: Inputs, optionally followed by the outputs.
@@ -209,7 +213,7 @@ class LoadedKernel(ABC):
     def _checked(
         self, arrays: tuple[Any, ...], out: Any, named: Mapping[str, Any]
     ) -> tuple[Sequence[Any], tuple[Any, ...], Any]:
-        """Return the addresses of inputs, then outputs; the outputs, passed or allocated; and torch or None.
+        """Check the arrays. Return the addresses of inputs and outputs, the passed or new outputs, and torch or None.
 
         The torch module is returned if the first input is a tensor.
         """
@@ -244,13 +248,14 @@ class LoadedKernel(ABC):
         return starts, outs, torch
 
     def _accept(self, arrays: Sequence[Any]) -> _Accepted:
-        """Check arrays with a new signature."""
+        """Check arrays whose signature was not checked before."""
         self._check_each(arrays)
         torch = torch_of(arrays[0])
-        short = len(arrays[0].shape) < len(self.inputs[0].shape)  # at most a first dimension of 1 is omitted
+        # if a dimension is omitted, it is a first dimension of 1
+        short = len(arrays[0].shape) < len(self.inputs[0].shape)
         new_outputs = []
         for o in self.outputs:
-            # bf16 arrays may have several numpy types: use that of the first bf16 input.
+            # bf16 arrays may have several numpy types: give the outputs the type of the first bf16 input.
             like = next((a for i, a in zip(self.inputs, arrays, strict=False) if i.dtype == o.dtype), None)
             kind: Any = o.dtype.storage
             if torch is not None:
@@ -261,7 +266,7 @@ class LoadedKernel(ABC):
         return torch, tuple(new_outputs)
 
     def _check_each(self, arrays: Sequence[Any]) -> None:
-        """Raise ValueError for an array that the kernel would misread."""
+        """Raise ValueError for an array of the wrong type, shape, layout, alignment or GPU."""
         for operand, array in zip((*self.inputs, *self.outputs), arrays, strict=False):
             if torch_of(array) is not None:
                 kind, gpu, start = str(array.dtype).removeprefix("torch."), array.get_device(), array.data_ptr()
@@ -273,7 +278,9 @@ class LoadedKernel(ABC):
                 stride = stride_of(operand.name, array.shape, strides, unit)
                 dense = stride == operand.shape[-1] or math.prod(array.shape[:-1]) == 1
             if gpu != self._gpu:
-                raise ValueError(f"{operand.name} is on GPU {gpu}, but the kernel is on GPU {self._gpu}: move one")
+                raise ValueError(
+                    f"{operand.name} is on GPU {gpu}, but the kernel is on GPU {self._gpu}: copy the array to that GPU"
+                )
             check_array(operand, tuple(array.shape), kind, dense, int(start))
 
     def _new_outputs(self, new_outputs: _NewOutputs, torch: Any, first: Any) -> tuple[Any, ...]:
@@ -289,7 +296,7 @@ class LoadedKernel(ABC):
     # ---- current GPU and stream ----
 
     def _is_current(self, torch: Any) -> bool:
-        """Return True if the kernel's GPU and the caller's stream are cupy's current ones."""
+        """Return True if cupy's current GPU and stream already are the kernel's GPU and the caller's stream."""
         if self._get_device() != self._gpu:
             return False
         if torch is None:
@@ -297,7 +304,7 @@ class LoadedKernel(ABC):
         return bool(torch_stream(torch, self._gpu) == self._current_stream().ptr)
 
     def _context(self, torch: Any) -> ExitStack:
-        """Return the kernel's GPU and the current stream of cupy, or of torch if given."""
+        """Make the kernel's GPU current, and for cupy also torch's current stream if ``torch`` is passed."""
         with ExitStack() as entered:
             entered.enter_context(self._cupy.cuda.Device(self._gpu))
             if torch is not None:
@@ -306,15 +313,16 @@ class LoadedKernel(ABC):
 
 
 class BoundKernel:
-    """A kernel bound to its arrays, which it keeps alive.
+    """A kernel bound to fixed arrays. Keeps the arrays alive.
 
-    It runs on the stream that is current at the call.
+    The kernel runs on the stream that is current at the call.
 
     Args:
         result: Array that every call writes and returns.
-        bound: Launches on cupy's current stream.
-        elsewhere: Returns a context that makes the caller's stream (torch's for tensors) cupy's current one.
-        is_current: Returns True if the caller's stream already is cupy's current one.
+        bound: Function that launches the kernel on cupy's current stream.
+        elsewhere: Function that returns a context manager, which makes the caller's stream (torch's for tensors) cupy's
+            current stream.
+        is_current: Function that returns True if the caller's stream already is cupy's current stream.
         arrays: Arrays to keep alive.
     """
 
@@ -356,10 +364,12 @@ class CubinKernel(LoadedKernel):
             launch: Grid, block and operands; ``launch.entry`` is the function's name in the cubin.
             cubin: Path of the cubin, not needed after loading.
             provenance: Source of the kernel.
-            names: Operands of the problem, in the order of a call. Default: the order of the launch.
+            names: Names of the problem's operands, in the order of a call's arguments. Default: the order of the
+                launch.
 
         Raises:
-            LaunchRefused: The cubin was compiled for a different launch. If it does not load, cupy's errors are raised.
+            LaunchRefused: The cubin was compiled for a different launch. If the cubin cannot be loaded, cupy's errors
+                are raised.
         """
         order = {name: i for i, name in enumerate(names)}
         super().__init__(cp, sorted(launch.operands, key=lambda o: order.get(o.name, len(order))), provenance)
@@ -372,8 +382,8 @@ class CubinKernel(LoadedKernel):
         trailing = (*(scalar.name for scalar in passed), *(o.name for o in self._wanted))
         self._parameters = self._loaded.encoder((*self._names, *trailing))
         self._run = self._loaded.launch_with
-        # By stream and thread, because concurrent launches must not share workspaces. The per-thread default stream has
-        # the same handle in every thread.
+        # Workspaces by stream and thread, because concurrent launches must not share workspaces. The stream alone does
+        # not suffice: the per-thread default stream has the same handle in every thread.
         self._workspaces: dict[tuple[int, int], list[Any]] = {}
 
     def _launch(self, starts: Sequence[Any]) -> None:
@@ -388,17 +398,17 @@ class CubinKernel(LoadedKernel):
         return partial(self._run, self._parameters(self._with_scalars(starts)))
 
     def _with_scalars(self, starts: Sequence[Any]) -> Sequence[Any]:
-        """Return addresses of arrays followed by scalars; a call without scalars gets the default ones."""
+        """Append the default values of the scalars to addresses of arrays, unless ``starts`` already has scalars."""
         return [*starts, *self._usual] if self._usual and len(starts) == len(self._names) else starts
 
     @property
     def by_stream(self) -> bool:
-        """True if it has workspaces."""
+        """True if the kernel has workspaces."""
         return bool(self._wanted)
 
     def driver_steps(self, names: Sequence[str], starts: Sequence[int], torch: Any) -> tuple[DriverStep, ...] | None:
-        """Return the launches of a call; None if they need more than launches, such as constant memory."""
-        if set(names) != set(self._names):  # the kernel's arrays differ from those of the call
+        """Return the launches of a call; None if it needs more than launches, such as writes to constant memory."""
+        if set(names) != set(self._names):  # the kernel's operands differ from the arrays of the call
             return None
         with self._context(torch):
             workspace = self._workspace() if self._wanted else []
@@ -451,9 +461,9 @@ class _ForeignStream:
 def torch_stream(torch: Any, gpu: int) -> int:
     """Return the address of torch's current stream on ``gpu``.
 
-    ``torch.cuda.current_stream`` creates a Python object, which takes a third of a call. Addresses of known streams are
-    therefore cached by stream number. torch never destroys its pooled streams, which have small numbers; the number of
-    any other stream is its address.
+    ``torch.cuda.current_stream`` creates a Python object, which takes a third of a call's time. Addresses of streams
+    are therefore cached by torch's stream number. Cached addresses stay valid: torch never destroys its pooled streams,
+    which have small numbers, and the number of any other stream is its address.
     """
     number = torch.accelerator.current_stream(gpu).stream_id
     address = _STREAMS.get((gpu, number))
@@ -466,8 +476,8 @@ _STREAMS: dict[tuple[int, int], int] = {}
 
 
 def _as_current(cp: Any, address: int) -> Any:
-    """Return a stream as a context of cupy."""
+    """Return a context manager that makes the stream at ``address`` cupy's current stream."""
     from_external: Callable[[Any], Any] | None = getattr(cp.cuda.Stream, "from_external", None)
     return (
         from_external(_ForeignStream(address)) if from_external is not None else cp.cuda.ExternalStream(address)
-    )  # for cupy before 14
+    )  # ExternalStream: for cupy before 14

@@ -1,4 +1,4 @@
-"""Kernel that calls the vendor's library, for problems that the library won."""
+"""Calls of the vendor's library, for problems for which the library was faster than all tuned kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.operators.problem import Problem
 
 
 class LibraryKernel(LoadedKernel):
-    """Call of cuBLAS with the interface of a loaded kernel: the same arrays, checks and streams."""
+    """Call of cuBLAS with the interface, checks and streams of a loaded kernel."""
 
     def __init__(self, cp: Any, problem: Problem, provenance: KernelProvenance) -> None:
         """Prepare the call. Raises Unable if the library cannot compute ``problem``."""

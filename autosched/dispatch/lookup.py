@@ -1,16 +1,17 @@
 """Selection of the kernel for a problem on a device: from the exact trial, the nearest trial, or the time model.
 
-1. The best trial of exactly this problem and device, regardless of the model's prediction. If that is the vendor's
-  library, the library is selected.
+1. The database's best trial of exactly this problem and device, regardless of the model's prediction. If the vendor's
+library won the trial, the library is selected.
 2. Otherwise the recording of this problem and device that is part of autosched.
-3. Otherwise the nearest trial by ``problem_distance``, if its schedule is valid for the requested problem and the time
-  model does not rank it below the default choice (``default_choice``), or if only dynamic sizes differ. If the library
-  won the nearest trial, the library is selected. At most MOST_TRIED trials are considered. At equal distance, the
-  database precedes the recordings, which are used only for their own device.
-4. Otherwise the default choice; without a database, only if a recorded problem is near enough.
+3. Otherwise the nearest trial by ``problem_distance`` whose schedule is valid for the requested problem. Unless only
+  dynamic sizes differ, the time model must not predict that the schedule is slower than ``default_choice``. If the
+  library won the nearest trial, the library is selected. At most MOST_TRIED trials are considered. At equal distance,
+  the database precedes the recordings. Recordings are used only for the device that they were measured on.
+4. Otherwise the schedule that the time model chooses (``default_choice``); without a database, only if a recorded
+problem is near enough.
 
-Every schedule is validated before a kernel is generated from it. Trials that fail are skipped, and the result lists the
-reasons. The selection needs no GPU.
+Every schedule is validated before a kernel is generated from it. Trials that cannot be used are skipped, and the result
+lists the reasons. The selection needs no GPU.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.template import TemplateSet
 
 MOST_TRIED = 8
-# Maximum predicted slowdown of a nearest schedule relative to the default choice. The model's first choice is within 2
-# to 3% of the best in the median (PyTorch's AutoHeuristic matmuls on A100 and H100), so smaller differences are noise.
+# Maximum predicted slowdown of a nearest schedule relative to the default choice. In the median, the model's first
+# choice is 2 to 3% slower than the best (PyTorch's AutoHeuristic matmuls on A100 and H100). Smaller predicted
+# differences are noise.
 NEIGHBOUR_SLACK = 1.03
 
 Source = Store | ShippedRecordings
@@ -53,7 +55,7 @@ Library = Callable[[Problem], str]
 
 @dataclass(frozen=True)
 class Answer:
-    """Selected kernel, generated but not compiled; ``kernel`` is None if the vendor's library is to be called."""
+    """Selected kernel with its provenance. ``kernel`` is not compiled yet; None means to call the vendor's library."""
 
     kernel: GeneratedKernel | None
     provenance: KernelProvenance
@@ -82,24 +84,25 @@ def look_up(
     library: Library = lambda problem: "",
     shipped: ShippedRecordings = SHIPPED,
 ) -> Answer:
-    """Return the kernel for a problem: a recorded one, the nearest one, the library's, or the model's choice.
+    """Return the kernel for a problem, from its own trial, the nearest trial, the library or the time model.
 
     Args:
-        store: Database. If None, only ``shipped`` is used, and the model chooses only for neighbours of recorded
-            problems.
+        store: Database. If None, only ``shipped`` has trials, and the time model is used only for problems near a
+            recorded problem.
         problem: Problem to compute.
-        device: GPU that it runs on.
+        device: GPU that the kernel will run on.
         environment: Current compiler, driver and CUDA versions, compared with those of the trial.
         exact: Use only the database's trial of exactly this problem and device.
-        usable: Returns why a kernel cannot be used here, or None. It may compile the kernel.
-        library: Returns the version of the vendor's library. Raises ValueError for a problem that it cannot compute.
+        usable: Function that returns why this machine cannot use a kernel, or None. It may compile the kernel.
+        library: Function that returns the version of the vendor's library. It raises ValueError for a problem that the
+            library cannot compute.
         shipped: Recordings that come with autosched.
 
     Returns:
         The kernel, or the library, with its provenance.
 
     Raises:
-        NoSchedule: No trial matches with ``exact``, or no kernel can be used.
+        NoSchedule: ``exact`` is True and the database has no usable trial, or no kernel can be used.
     """
     search = _LookUp(store, problem, device, environment, usable, library)
     for source in (store, None if exact else shipped):
@@ -119,12 +122,14 @@ def look_up(
         if answer is not None:
             return answer
     if default is None:
-        raise NoSchedule(f"{search.miss(neighbours)} (the time model cannot choose: no template states its cost)")
+        raise NoSchedule(
+            f"{search.miss(neighbours)} (the time model cannot choose a schedule: no template has cost counts)"
+        )
     return search.model(neighbours, templates, default)
 
 
 class _LookUp:
-    """One look-up: its arguments, and the reasons why trials were skipped."""
+    """State of one look-up: the arguments, and the reasons why trials were skipped."""
 
     def __init__(
         self,
@@ -162,8 +167,8 @@ class _LookUp:
             return None
         if isinstance(source, ShippedRecordings) and (trial.rank or 1) > 1:
             self._skip(
-                "the winner of the recorded comparison, which is not part of the recording (such as the vendor's "
-                "library)"
+                "the winner of the recorded comparison cannot be used, because the recording does not contain it (for "
+                "example the vendor's library)"
             )
         stale = stale_reasons(trial, self._device, self._environment, current_template, kernel)
         origin = _origin(source, trial)
@@ -205,11 +210,11 @@ class _LookUp:
         return Answer(kernel, provenance)
 
     def _library(self, source: Source, trial: Trial, distance: ProblemDistance) -> Answer | None:
-        """Return the library as the result. It is not ranked by the time model, because it won this trial."""
+        """Return the library as the result. The time model cannot rank the library and is not used."""
         try:
             version = self._vendor(self._problem)
         except ValueError as error:
-            self._refused.append(f"the vendor's library, which won: {error}")
+            self._refused.append(f"the vendor's library, which was fastest, cannot be used: {error}")
             return None
         environment = dataclasses.replace(self._environment, library=version)
         provenance = self._provenance(
@@ -242,14 +247,14 @@ class _LookUp:
         if self._refused:
             why = "; ".join(self._refused)
         elif neighbours:
-            why = f"the nearest trial differs: {', '.join(neighbours[0].distance.differences)}"
+            why = f"the nearest trial has another problem or device: {', '.join(neighbours[0].distance.differences)}"
         elif self._store is None:
             why = f"no recording has a problem of {self._problem.operator}"
         else:
             why = f"it has no trial of {self._problem.operator}"
         if self._store is None:
-            usable = "no recording of autosched can be used"
-            remedy = f"tune something, give database=..., call autosched.use(...), or set {VARIABLE}"
+            usable = "no recording that comes with autosched can be used"
+            remedy = f"tune the problem, pass database=..., call autosched.use(...), or set {VARIABLE}"
             return f"no database, and {usable} on {self._device.name}: {remedy} ({why})"
         return f"{self._store.name} has no usable trial of this problem on {self._device.name}: {why}; tune it first"
 
@@ -258,7 +263,7 @@ class _LookUp:
         return KernelProvenance(kind, *key, schedule, refused=tuple(self._refused), **details)
 
     def _trial(self, neighbour: Neighbour) -> Trial | None:
-        """Return the best trial of a neighbour, or None if it is unreadable or of another device family."""
+        """Return the best trial of a neighbour; None if the trial is unreadable or of another device family."""
         try:
             recorded = problem_of(neighbour.problem_key)
         except ValueError:
@@ -281,10 +286,10 @@ class _LookUp:
             self._refused.append(why)
 
     def neighbours(self, shipped: ShippedRecordings | None) -> list[Neighbour]:
-        """Return all recorded problems of the operator that have a time, nearest first.
+        """Return all problems of the operator that have a time in the database or ``shipped``, nearest first.
 
-        These are the database's problems on every device, and those of ``shipped`` on this device. Problems whose
-        kernels cannot be exchanged come last, those with the fewest differences first.
+        The database contributes problems on every device, ``shipped`` only problems on this device. Problems whose
+        schedules cannot be used for this problem come last, in ascending order of the number of differences.
         """
         operator, device = self._problem.operator, self._device
         neighbours_by_key: dict[tuple[bool, str, str], Neighbour] = {}

@@ -1,4 +1,4 @@
-"""Packing of weights of any array library into the layout that kernels read, on the host."""
+"""Packing of weights, on the host, into the layout that kernels read. Accepts arrays of any library."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from search_spaces.tile_operators.packed_weights import pack_fragments
 
 
 def pack_weights(w: Any) -> Any:
-    """Pack quantised weights so that each thread of a matmul loads its own operands with 16-byte loads.
+    """Pack quantised weights so that each thread of a matmul reads its operands with 16-byte loads.
 
     Args:
         w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3: a numpy or cupy array, or a tensor. For
-            ``grouped_matmul`` one such matrix per group, with a leading dimension.
+            ``grouped_matmul`` the same with a leading dimension of groups.
 
     Returns:
-        The same weights, of the same type and library, with one row per 16 columns of a result. Calls recognise
+        The packed weights, of the same type and library, with one row per 16 columns of the product. Calls recognise
         packed weights by this shape.
 
     Raises:
-        ValueError: Weights of another shape or type.
+        ValueError: The weights have another shape or type.
     """
     return packed_array(pack_fragments, w)
 
 
 def packed_array(pack: Callable[[Array], Array], w: Any) -> Any:
-    """Apply ``pack`` to an array, and return the result in its library and on its device.
+    """Apply ``pack`` to an array, and return the result as an array of the same library and device.
 
     Args:
-        pack: Function of a numpy array that returns one of the same type.
+        pack: Function that maps a numpy array to a numpy array of the same type.
         w: A numpy or cupy array, or a tensor.
 
     Returns:
@@ -56,11 +56,11 @@ def packed_array(pack: Callable[[Array], Array], w: Any) -> Any:
 
 
 def padded_lines(source: Operand, lines: Operand, w: Any) -> Any:
-    """Return a copy of an array with longer lines, which end in zeros.
+    """Return a copy of an array whose lines are padded with zeros.
 
     Args:
-        source: The operand that ``w`` is.
-        lines: The same operand with longer lines.
+        source: The operand for which ``w`` is the array.
+        lines: The same operand with padded lines.
         w: A numpy or cupy array, or a tensor.
 
     Returns:

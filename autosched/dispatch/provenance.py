@@ -1,4 +1,4 @@
-"""Provenance of a kernel: the trial or model that selected it, and reasons to doubt it."""
+"""Provenance of a kernel: the trial or model that selected it, and warnings such as stale times."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Kind(StrEnum):
     """The reason why a kernel was chosen."""
 
     EXACT = "exact"  # tuned for exactly this problem and device
-    NEAREST = "nearest"  # tuned for another size, or for another device of the family
+    NEAREST = "nearest"  # tuned for another size, or for another device of the same family
     MODEL = "model"  # chosen by the time model, because no tuned kernel could be used
-    LIBRARY = "library"  # the vendor's library won when this was tuned
+    LIBRARY = "library"  # the vendor's library was the fastest when the problem was tuned
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The trial that a kernel comes from.
+    """The trial whose schedule a kernel has.
 
     ``database`` is the database that contains it, or autosched's recordings. ``time`` is the
-    provenance of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is its id in the
-    database, for display only: problem, device and schedule identify a trial.
+    provenance of ``seconds``: measured, replayed or estimated. ``created`` is in ISO 8601. ``trial`` is the trial's id
+    in the database, for display only: problem, device and schedule identify a trial.
     """
 
     database: str
@@ -53,10 +53,11 @@ class KernelProvenance:
 
     ``database`` is the user's database ("" without one); ``origin.database`` contains the trial.
 
-    ``distance`` is in doublings (``problem_distance``), and ``differences`` lists requested and recorded values. If the
-    model chose, both refer to the nearest existing trial. ``stale`` lists changes since the trial was timed.
-    ``refused`` lists the reasons why trials at least as near were skipped. ``predicted_seconds`` and
-    ``default_seconds`` are predicted times of this kernel and of the model's choice; None if not computed.
+    ``distance`` between the requested and the recorded problem is in doublings (``problem_distance``), and
+    ``differences`` lists requested and recorded values. If the model chose the kernel, ``distance`` and ``differences``
+    refer to the nearest trial. ``stale`` lists changes since the trial was timed. ``refused`` lists the reasons why
+    better or nearer trials were skipped. ``predicted_seconds`` is the predicted time of this kernel, and
+    ``default_seconds`` that of the model's choice; None if not computed.
     """
 
     kind: Kind
@@ -81,12 +82,12 @@ class KernelProvenance:
 
     @property
     def own(self) -> bool:
-        """True if it is ``tuned``, and the trial is in the user's own database."""
+        """True if the kernel is ``tuned`` and its trial is in the user's database."""
         return self.tuned and self.origin is not None and self.origin.database == self.database
 
     @property
     def warning(self) -> str:
-        """Warning for users of the kernel in one line; "" if there is none."""
+        """Warning for users of the kernel, in one line; "" if there is nothing to warn of."""
         fields = fields_of(self.problem)
         sizes = " ".join(f"{k}={v}" for k, v in fields.items() if type(v) is int and v != 1)
         subject = f"{fields['operator']} {sizes} on {self.device}"
@@ -94,7 +95,7 @@ class KernelProvenance:
         if not self.tuned:
             used = {
                 Kind.NEAREST: "the nearest tuned schedule is used",
-                Kind.LIBRARY: "the vendor's library is used, which won the nearest tuned problem",
+                Kind.LIBRARY: "the vendor's library is used, which was fastest for the nearest tuned problem",
             }.get(self.kind, "the time model's choice is used")
             parts.append(f"{self.database or 'autosched without a database'} has no usable trial of {subject}: {used}")
             if self.differences:
@@ -112,7 +113,7 @@ class KernelProvenance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the provenance of a ``to_json`` result.
+        """Return the provenance that ``to_json`` has written.
 
         Raises KeyError, TypeError and ValueError for anything else.
         """

@@ -1,4 +1,4 @@
-"""Resolution of a problem to a loadable kernel: look-up in the database, and compilation unless cached."""
+"""Resolution of a problem to a loadable kernel: look up the schedule, and compile the kernel unless it is cached."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def resolve(
     cache: ResolvedCache,
     dependent: bool = False,
 ) -> Resolved:
-    """Return the result of ``look_up`` for ``problem``, compiled, and stored in ``cache``.
+    """Look up the kernel for ``problem``, compile it, and store the result in ``cache``.
 
     Args:
         gpu: This machine's GPU, with driver and CUDA versions.
         store: Database. None: only the recordings that come with autosched.
         problem: Problem to compute.
         exact: Use only the database's trial of exactly this problem and GPU.
-        cache: On-disk cache shared with later processes.
-        dependent: Use dependent launches if the GPU supports them.
+        cache: On-disk cache of look-ups, which later processes read.
+        dependent: Use programmatic dependent launch if the GPU supports it.
 
     Returns:
-        The launch, its cubin and its provenance; no cubin if the library is called.
+        The launch, its cubin and its provenance; launch and cubin are None if the vendor's library is called.
 
     Raises:
         NoSchedule: No kernel can be used (see ``look_up``).
@@ -50,7 +50,7 @@ def resolve(
         with CompilePool(_compile_cache(), workers=1) as pool:
 
             def usable(kernel: GeneratedKernel) -> str | None:
-                """Return the reason why the kernel cannot be compiled for this GPU or launched on it, or None."""
+                """Return why this GPU cannot run the kernel or why compilation fails; None if the kernel is usable."""
                 result = pool.compile(kernel, gpu.device.arch)
                 if isinstance(result, CompileFailure):
                     return result.reason
@@ -80,7 +80,7 @@ def resolve(
 
 
 def _compile_cache() -> CompileCache:
-    """Return this machine's compile cache, or a temporary one for this process if that is not writable."""
+    """Return this machine's compile cache; if it is not writable, a temporary cache for this process."""
     try:
         usual = CompileCache()
         usual.check()

@@ -1,12 +1,12 @@
 """On-disk cache of look-ups, so that a new process loads a kernel without querying the database again.
 
-An entry contains everything that loading needs: the launch, the digest of its cubin in the compile cache, and the
-provenance. Its key covers all inputs of the look-up: the current database file, the problem, the GPU with its driver
-and CUDA, the compiler, and the code of autosched that selects kernels. A change of any of these queries the database
-again. Only problems and templates of autosched itself are cached, because changes of other packages and kernel files
-are not detected.
+An entry contains all data that loading a kernel needs: the launch, the digest of its cubin in the compile cache, and
+the provenance. The key of an entry covers all inputs of the look-up: the database file, the problem, the GPU, the
+driver, CUDA, the compiler, and the code of autosched that selects kernels. After a change of any of these inputs, the
+database is queried again. Only problems and templates of autosched itself are cached, because changes of other packages
+and kernel files are not detected.
 
-Unreadable or unwritable folders and damaged entries count as missing.
+An entry that is damaged or cannot be read counts as missing. If the folder is not writable, nothing is cached.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _HEADER = 100  # size in bytes of an SQLite header, which includes the change co
 _COMPILERS = re.compile(
     r"nvidia_cuda_nvrtc(_cu12)?-[^-]+\.dist-info"
 )  # metadata folders of installed packages (PEP 427)
-# Folders whose code affects the selection, and the recordings that come with autosched.
+# Folders whose files affect the selection: code, and the recordings that come with autosched.
 _CHOOSERS = ("search_spaces", "cost_models", "autosched", "measurements/trials")
 _NO_DATABASE = "none"
-_BUILT_IN_MODULES = "search_spaces."  # modules of the problems and templates that may have entries
+_BUILT_IN_MODULES = "search_spaces."  # only problems and templates in these modules are cached
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A cached look-up. ``launch`` names the entry function in the cubin; both are None if the library is called."""
+    """A cached look-up. ``launch`` names the entry function in the cubin. Both are None for the vendor's library."""
 
     launch: Launch | None
     cubin: str | None  # path of the cubin
@@ -55,10 +55,10 @@ class Resolved:
 
 
 class ResolvedCache:
-    """Look-ups in one database file, or without a database (None).
+    """Cached look-ups in one database file, or without a database (None).
 
     ``identity`` is "" if the database is not a file; then nothing is cached. ``dependent`` selects the entries of
-    dependent launches (search_spaces/templates/dependent.py).
+    kernels with programmatic dependent launch (search_spaces/templates/dependent.py).
     """
 
     def __init__(self, path: str | Path | None, *, dependent: bool = False) -> None:
@@ -70,7 +70,7 @@ class ResolvedCache:
 
     @property
     def known(self) -> bool:
-        """True if this exact file was opened before, so that it is a database."""
+        """True if this exact file was already opened as a database, so that it need not be checked again."""
         with suppress(OSError):  # the cache may belong to another user
             return self._folder is not None and self._folder.is_dir()
         return False
@@ -93,13 +93,13 @@ class ResolvedCache:
         return None
 
     def store(self, problem: Problem, gpu: CurrentGpu, resolved: Resolved, template_module: str) -> None:
-        """Store an entry, unless problem or template belong to another package, whose changes are not detected.
+        """Store an entry, unless its problem or template belongs to another package, whose changes are not detected.
 
         Args:
             problem: The requested problem.
             gpu: This machine's GPU.
             resolved: The entry.
-            template_module: Module that defines its template; "" for the vendor's library.
+            template_module: Module that defines the entry's template; "" for the vendor's library.
         """
         is_built_in = type(problem).__module__.startswith(_BUILT_IN_MODULES) and (
             template_module or _BUILT_IN_MODULES
@@ -118,9 +118,9 @@ class ResolvedCache:
 
 
 def file_identity(path: str | Path) -> str:
-    """Return an identity of a file and its write-ahead log; equal identities mean equal contents.
+    """Return a digest of the state of a file and its write-ahead log; equal digests mean equal contents.
 
-    "" for anything but a file.
+    Returns "" for anything but a regular file.
     """
     real_path = os.path.realpath(path)
     seen: list[Any] = [_FORMAT, real_path]
@@ -128,7 +128,7 @@ def file_identity(path: str | Path) -> str:
         for part in (real_path, f"{real_path}-wal"):
             with suppress(FileNotFoundError):
                 status = os.stat(part)
-                if not stat.S_ISREG(status.st_mode):  # do not open a pipe, which would block
+                if not stat.S_ISREG(status.st_mode):  # opening a pipe would block
                     return ""
                 seen.append([status.st_size, status.st_mtime_ns, status.st_ino])
         with open(real_path, "rb") as file:
@@ -147,16 +147,16 @@ def _key(problem: Problem, gpu: CurrentGpu) -> str:
 
 @cache
 def _compilers() -> list[str]:
-    """Return the names of the metadata folders of installed NVRTC packages, which contain the version.
+    """Return the names of the metadata folders of installed NVRTC packages. The names contain the version.
 
-    Loading the library to query its version would take a tenth of a second.
+    This is faster than loading NVRTC to query its version, which would take a tenth of a second.
     """
     return sorted({name for name, _ in metadata_folders() if _COMPILERS.fullmatch(name.lower())})
 
 
 @cache
 def _code() -> str:
-    """Return names, sizes and times of the files that select and generate kernels."""
+    """Return names, sizes and modification times of the files that select and generate kernels."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for folder in _CHOOSERS:

@@ -16,7 +16,7 @@ from search_spaces.templates.template import KernelTemplate
 
 @dataclass(frozen=True)
 class Environment:
-    """Current software versions; unknown ones are "" and are not compared."""
+    """Current software versions. An unknown version is "" and is not compared."""
 
     toolchain: str = ""
     driver: str = ""
@@ -40,8 +40,8 @@ def stale_reasons(
         trial: Best trial of a problem.
         device: Current GPU.
         environment: Current compiler, driver, CUDA and library versions; "" is not compared.
-        template: Current template of the schedule; None if it has none, for example for the library.
-        kernel: Kernel that the schedule currently generates for its own problem; None if unknown.
+        template: Current template of the schedule; None if the schedule has no template (the vendor's library).
+        kernel: Kernel that the current template generates from the schedule for the trial's problem; None if unknown.
 
     Returns:
         One phrase per change, such as "driver 570.1 to 580.2"; empty if nothing has changed.

@@ -1,4 +1,4 @@
-"""Check that a trial's schedule, which may be edited or of another version, is valid for the current template."""
+"""Check that a stored schedule is valid for the current template. It may come from another version, or be edited."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from search_spaces.templates.compiler_controls import plain
 
 
 def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None) -> None:
-    """Raise ValueError for a schedule that breaks a rule on ``device``, by default the trial's device.
+    """Raise ValueError if a trial's schedule breaks a rule on ``device`` (default: the trial's device).
 
-    For a device without a row only the values are checked: each must be in its parameter's domain on some known device.
+    For a device that is not in the device table, only the domains of the parameters are checked: some known device must
+    allow every value.
     """
     if is_library(trial.schedule):
         return
@@ -27,7 +28,7 @@ def refuse_invalid(problem: Problem, trial: Trial, device: Device | None = None)
     if device is not None:
         current_template.config(problem, trial.schedule, device)
         return
-    refusal: ValueError = ValueError("no device is known")
+    refusal: ValueError = ValueError("the device table is empty")
     for row in all_devices():
         try:
             current_template.space(problem, row).explain(plain(trial.schedule))

@@ -29,22 +29,25 @@ def attention(
     """Compute attention of whole sequences.
 
     Args:
-        q: (batch, heads, queries, head_size) of f16 or bf16; with ``offsets`` (total, heads, head_size).
-        k: (batch, kv_heads, keys, head_size), or (total, kv_heads, head_size).
+        q: (batch, heads, queries, head_size) of f16 or bf16; with ``offsets``, the shape is (total, heads, head_size).
+        k: (batch, kv_heads, keys, head_size), or with ``offsets`` (total, kv_heads, head_size).
         v: Like ``k``; the head size may differ.
         out: Array for the result, or a pair of arrays with ``log_sum_exp``. Default: new arrays.
-        offsets: (batch + 1,) of int32, ascending from 0 to the total: start of each sequence in packed arrays.
+        offsets: (batch + 1,) of int32, ascending from 0 to the total. Start of each sequence in packed arrays, which
+            have no batch axis.
         slopes: (heads,) of f32: decrease of a key's score per position of distance (ALiBi).
         sinks: (heads,) of f32, whose exponentials are added to the softmax denominators.
-        causal: If True, queries see only keys up to their own position; the last query is at the last key.
+        causal: If True, a query sees only keys up to its own position; the last query is at the position of the last
+            key.
         window: Maximum number of keys that a query sees; 0 for all.
         soft_cap: Bound of the scores' magnitude, applied with tanh; 0 for none.
         scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
-        log_sum_exp: If True, also return the logarithms of the sums: (batch, heads, queries) of f32, or (heads, total).
+        log_sum_exp: If True, also return the logarithm of each softmax denominator: (batch, heads, queries) of f32, or
+            with ``offsets`` (heads, total).
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array, or a pair with the logarithms.
+        ``out``, or the new array; with ``log_sum_exp`` a pair of the result and the logarithms.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -74,7 +77,7 @@ def attention_backward(
 ) -> Any:
     """Compute the gradients of attention with respect to queries, keys and values.
 
-    One block computes each sum, so results are reproducible.
+    Each sum is computed by a single block, so results are reproducible.
 
     Args:
         q: (batch, heads, queries, head_size) of f16 or bf16, head sizes up to 128.
@@ -119,7 +122,7 @@ def decode_attention(
     order: str = "positions",
     database: Source | None = None,
 ) -> Any:
-    """Compute attention of the newest positions of each sequence over a paged cache.
+    """Compute attention of the newest positions of each sequence over a paged key-value cache.
 
     Args:
         q: (batch, queries, heads, head_size) of f16 or bf16, with 1 to 8 queries per sequence.
@@ -128,14 +131,14 @@ def decode_attention(
         table: (batch, entries) of int32: the pages of each sequence, in order.
         lengths: (batch,) of int32: number of keys of each sequence, including the new positions.
         out: Array for the result, of q's shape. Default: a new one.
-        k_scale: (kv_heads,) of f32, factors of keys of e4m3.
-        v_scale: (kv_heads,) of f32, factors of values of e4m3.
+        k_scale: (kv_heads,) of f32, factors of e4m3 keys.
+        v_scale: (kv_heads,) of f32, factors of e4m3 values.
         scale: Factor of ``q k^T``; 0 for ``1 / sqrt(head_size)``.
         order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array. Queries that see no key are zero.
+        ``out``, or the new array. The result of a query that sees no key is zero.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.

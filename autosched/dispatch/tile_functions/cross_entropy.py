@@ -10,7 +10,7 @@ from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
 
 
 def cross_entropy(logits: Any, label: Any, out: Any = None, *, database: Source | None = None) -> Any:
-    """Compute the loss of each row of logits, and the logarithm of the sum of its exponentials.
+    """Compute the loss of each row of logits, and the logarithm of the row's sum of exponentials.
 
     Args:
         logits: (rows, columns) of f32, f16 or bf16.
@@ -53,7 +53,7 @@ def cross_entropy_backward(
 
 
 def linear_cross_entropy(x: Any, w: Any, label: Any, out: Any = None, *, database: Source | None = None) -> Any:
-    """Compute ``cross_entropy`` of ``x @ w.T``, without storing these logits.
+    """Compute ``cross_entropy`` of the logits ``x @ w.T``, without storing the logits.
 
     Args:
         x: (rows, k) of f16 or bf16.
@@ -77,8 +77,8 @@ def linear_cross_entropy_dlogits(
 ) -> Any:
     """Compute the gradients of the logits of ``linear_cross_entropy``.
 
-    The result g has ``rows * columns`` elements. To save memory, call this for some rows at a time, and accumulate ``g
-    @ w`` and ``g.T @ x``, like the gradient of ``torch.ops.autosched.linear_cross_entropy``.
+    The result g has ``rows * columns`` elements. To save memory, call this function for some rows at a time: ``g @ w``
+    is the gradient of these rows of x, and the sum of all ``g.T @ x`` that of w.
 
     Args:
         x: (rows, k) of f16 or bf16.

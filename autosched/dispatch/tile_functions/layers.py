@@ -1,4 +1,4 @@
-"""Norms, rotary positions and routers of a layer, as functions of arrays."""
+"""Norms, rotary position embeddings and expert routers, as functions of arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces.tile_operators.router_topk import RouterTopK
 def rmsnorm_quantize(
     x: Any, residual: Any, weight: Any, out: Any = None, *, eps: float = 1e-5, database: Source | None = None
 ) -> Any:
-    """Add a residual, and compute its RMS norm in 8 bits.
+    """Add a residual, and compute the RMS norm of the sum, quantised to e4m3.
 
     Args:
         x: (rows, columns) of f16 or bf16.
@@ -25,8 +25,8 @@ def rmsnorm_quantize(
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        ``x + residual`` of x's type, its norm as e4m3, and the scales (rows,) of f32: the norm is the e4m3 value times
-        the scale.
+        ``x + residual`` of x's type, the norm as e4m3, and f32 scales of shape (rows,). Each value of the norm is the
+        e4m3 value times the scale of its row.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.
@@ -54,7 +54,7 @@ def qk_norm_rope(
         positions: (tokens,) of int32.
         table: (length, head_size) of f32: cosines of head_size / 2 angles, then their sines.
         out: Array for the result. Default: a new one.
-        weight: (head_size,) of x's type, weight of the norm.
+        weight: (head_size,) of x's type, weight of the RMS norm. Default: no norm.
         eps: Added to the mean of the squares.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
@@ -88,25 +88,27 @@ def qk_norm_rope_append(
     order: str = "positions",
     database: Source | None = None,
 ) -> Any:
-    """Normalise and rotate queries and keys, and store keys and values in place in a paged cache.
+    """Apply RMS norm and rotary embedding to queries and keys, and store keys and values in a paged cache.
 
     No two tokens may have the same slot.
 
     Args:
-        qkv: (tokens, heads + 2 kv_heads, head_size) of f16 or bf16: the heads of queries, keys and values.
+        qkv: (tokens, heads + 2 kv_heads, head_size) of f16 or bf16: first the heads of queries, then of keys, then of
+            values.
         positions: (tokens,) of int32.
         table: (length, head_size) of f32: cosines of head_size / 2 angles, then their sines.
         k: (pages, page, kv_heads, head_size), of qkv's type or e4m3, changed in place; the page size is a power of two
             from 16 to 1024.
         v: The same shapes and types as ``k``, changed in place.
         out: Array for the queries. Default: a new one.
-        slots: (tokens,) of int32: position of each token among the positions of all pages; -1 is not stored.
+        slots: (tokens,) of int32: index of each token's position among the positions of all pages. Tokens with -1 are
+            not stored.
         block_table: (sequences, entries) of int32, the pages of each sequence; replaces ``slots``.
-        sequence: (tokens,) of int32: row of ``block_table`` of each token; -1 for none.
+        sequence: (tokens,) of int32: each token's row in ``block_table``; -1 for none.
         q_weight: (head_size,) of qkv's type, weight of the queries' RMS norm. Default: no norm.
-        k_weight: The same for keys.
+        k_weight: Weight of the keys' RMS norm, like ``q_weight``.
         k_scale: (kv_heads,) of f32, divisors of keys stored as e4m3.
-        v_scale: The same for values.
+        v_scale: (kv_heads,) of f32, divisors of values stored as e4m3.
         eps: Added to the mean of the squares.
         order: "positions" for the shape of k above, "heads" for (pages, kv_heads, page, head_size).
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
@@ -134,8 +136,8 @@ def router_topk(
         logits: (tokens, experts) of f32, f16 or bf16, finite.
         out: Arrays for the results. Default: new ones.
         top: Number of experts per token.
-        renormalize: If True, the weights of a token add up to 1; otherwise they are those of the softmax over all
-            experts.
+        renormalize: If True, the weights of a token add up to 1; otherwise the weights are those of the softmax over
+            all experts.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Products with quantised weights and with a matrix per group, as functions of arrays."""
+"""Matmuls with quantised weights, and with one matrix per group of rows, as functions of arrays."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ def quantized_matmul(
 
     Args:
         x: (m, k) of f16 or bf16.
-        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3; or either from ``pack_weights``.
-        scale: (groups, n) of x's type: one per row of w and group of its columns. If scales are e4m3, one per 16
-            columns, w contains e2m1 codes (nvf4).
+        w: (n, k / 8) of int32 from ``pack_int4``, or (n, k) of int8 or e4m3; or the result of ``pack_weights`` for one
+            of these.
+        scale: (groups, n) of x's type: one per row of w and group of consecutive columns. For nvf4, w contains e2m1
+            codes, and the scales are e4m3, one per 16 columns.
         out: Array for the result, (m, n). Default: a new one.
         zeros: (groups, n) of uint8, zero points of 4-bit weights. Default: 8.
-        global_scale: (1,) of f32, the factor of all weights of nvf4.
+        global_scale: (1,) of f32, a factor of all nvf4 weights.
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
@@ -58,30 +59,32 @@ def grouped_matmul(
     w_order: str = "row",
     database: Source | None = None,
 ) -> Any:
-    """Multiply the rows of each group by the group's matrix. Group sizes are in GPU memory.
+    """Multiply the rows of each group by the group's matrix. The group sizes are read from GPU memory.
 
     Args:
-        x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) if ``rows`` is "masked"; or with ``token``
+        x: (m, k) of f16, bf16 or e4m3, sorted by groups; (groups, m, k) if ``rows`` is "masked"; with ``token``,
             (tokens, k) in any order.
         w: (groups, k, n), or with ``w_order="col"`` (groups, n, k); 2 n columns for "silu_up", gate before up. For
-            quantised weights ``w_order`` is "col", and each matrix is one of ``quantized_matmul``: (groups, n, k / 8)
-            of int32 from ``pack_int4``, (groups, n, k) of int8 or e4m3 for x of f16 or bf16, or either from
-            ``pack_weights``.
-        ends: (groups + 1,) of int32, ascending from 0 to m; or the counts (groups,) of masked rows.
-        out: Array for the result, (m, n) or (groups, m, n), bf16 for e4m3. Default: a new one.
+            quantised weights, ``w_order`` is "col", and each matrix is a weight of ``quantized_matmul``: (groups, n, k
+            / 8) of int32 from ``pack_int4``, (groups, n, k) of int8 or e4m3 for x of f16 or bf16, or the result of
+            ``pack_weights`` for one of these.
+        ends: (groups + 1,) of int32, ascending from 0 to m: the boundaries of the groups. If ``rows`` is "masked", the
+            number of used rows of each group (groups,).
+        out: Array for the result, (m, n) or (groups, m, n), of bf16 if x is e4m3. Default: a new one.
         token: (m,) of int32: row of x for each sorted row; -1 for a row of zeros.
         x_scale: f32 scales for e4m3, (m, k / 128): one per row of x and 128 columns.
         w_scale: f32 scales for e4m3, (groups, n / 128, k / 128): one per 128 x 128 elements. For quantised weights
-            (groups, scales, n) of x's type, or of e4m3 for nvf4: one per row of a matrix and group of its columns.
+            (groups, scales, n) of x's type, or of e4m3 for nvf4: one per row of a matrix and group of consecutive
+            columns.
         zeros: (groups, scales, n) of uint8, zero points of 4-bit weights. Default: 8.
-        global_scale: (groups,) of f32, the factors of the matrices of nvf4.
+        global_scale: (groups,) of f32, one factor per matrix, for nvf4.
         rows: "contiguous" or "masked".
         activation: "none", or "silu_up" for ``silu(x @ gate) * (x @ up)``.
         w_order: "row" or "col".
         database: Database for look-ups. Default: that of ``autosched.use``, else AUTOSCHED_DB.
 
     Returns:
-        ``out``, or the new array. Masked rows beyond the count of their group are zero.
+        ``out``, or the new array. If ``rows`` is "masked", unused rows are zero.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.

@@ -92,7 +92,7 @@ class TestBest:
 
     def test_devices_are_not_compared(self, tmp_path: Path, no_gpu: None) -> None:
         database = written(tmp_path, make_trial(2e-6, "a100"), make_trial(1e-6, "h200"))
-        with pytest.raises(NoSchedule, match="for a100, h200: name one"):
+        with pytest.raises(NoSchedule, match="a100, h200"):
             database.best(PROBLEM)
         best = database.best(PROBLEM, "a100")
         assert best is not None and best.seconds == 2e-6
@@ -458,7 +458,7 @@ class TestLookUp:
         assert database.look_up(SMALL, "H200").provenance == answer.provenance
         with pytest.raises(NoSchedule, match=r"has no usable trial of this problem on h100: .* recorded h200"):
             database.look_up(SMALL, "h100", exact=True)
-        with pytest.raises(NoSchedule, match="for any device: name the device"):
+        with pytest.raises(NoSchedule, match="name the device"):
             database.look_up(NEAR)
 
 

@@ -179,7 +179,7 @@ class TestRefused:
 class TestDatabase:
     def test_a_missing_database_setting_is_reported(self, cupy: FakeCupy) -> None:
         (x,) = arrays(cupy, (4, 64))
-        with pytest.raises(NoSchedule, match=r"give database=..., call autosched.use\(...\), or set AUTOSCHED_DB"):
+        with pytest.raises(NoSchedule, match="or set AUTOSCHED_DB"):
             autosched.softmax(x)
 
     def test_the_argument_precedes_use_and_the_environment_variable(

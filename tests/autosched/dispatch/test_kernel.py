@@ -241,7 +241,7 @@ class TestBound:
         a, b, _ = arrays(cupy)
         with pytest.raises(ValueError, match="b must be of type f32"):
             loaded(cupy, cubin).bind(a, cupy.zeros(b.shape, "f8"))
-        with pytest.raises(TypeError, match="4 arrays"):
+        with pytest.raises(TypeError, match=r"\(4\)"):
             loaded(cupy, cubin).bind(a, a, a, a)
 
 
@@ -258,7 +258,7 @@ class TestRefused:
                 ("b", lambda: kernel(a, wrapped(elsewhere[1]))),
                 ("out", lambda: kernel(a, b, out=wrapped(elsewhere[2]))),
             ):
-                with pytest.raises(ValueError, match=f"{name} is on GPU 0, but the kernel is on GPU 1: move one"):
+                with pytest.raises(ValueError, match=f"{name} is on GPU 0, but the kernel is on GPU 1"):
                     call()
         assert cupy.launches == []
 
@@ -320,7 +320,7 @@ class TestArguments:
         ("given", "named", "message"),
         [
             ((1, 2), {}, "missing arguments bias"),
-            ((1, 2, 3, 4), {}, "4 arrays"),
+            ((1, 2, 3, 4), {}, r"\(4\)"),
             ((1, 2, 3), {"a": 1}, "argument a"),
             ((1, 2), {"c": 1}, "argument c"),
         ],

@@ -1,4 +1,4 @@
-"""Early end of a search if its first configurations all fail for the same reason."""
+"""Early end of a search whose first configurations all fail for the same reason."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from measurements.files.text import one_line
 from measurements.trials.measurement import Status
 from measurements.trials.trial import Trial
 
-ENOUGH = 4  # number of first configurations that must fail: the default and three more
+ENOUGH = 4  # number of configurations that must fail to end the search: the default and three more
 _SHOWN = 300  # maximum characters of a reason
 
-# Kernels that are too slow or too large are ignored, because other configurations may not be.
+# Failures because a kernel is too slow or too large do not end the search: other configurations may be faster or
+# smaller.
 _REMEDIES = {
     Status.COMPILE_ERROR: "fix the source",
     Status.LAUNCH_ERROR: "fix the launch: its grid, block and arguments",
     Status.WRONG_RESULT: "fix the kernel or its reference; 'autosched verify' shows every finding",
     Status.CRASHED: "fix the kernel; 'autosched verify' shows every finding",
-    Status.UNVERIFIED: "give --no-verify (verify=False) to search without verification",
+    Status.UNVERIFIED: "use --no-verify (verify=False) to search without verification",
     Status.UNRANKED: "state the kernel's costs, or tune on a GPU",
 }
 _NO_VERDICT_YET = re.compile("timeout|time limit|no time")
@@ -29,10 +30,10 @@ def common_failure(trials: Sequence[Trial]) -> str:
     """Return the common reason why all ``trials`` fail, and the remedy, in one line.
 
     Args:
-        trials: The first trials of a search, in order. Those without a kernel are ignored.
+        trials: The first trials of a search, in order. Trials for which no kernel was generated are ignored.
 
     Returns:
-        The reason; "" for fewer than ENOUGH different kernels, or if a trial works or reasons differ.
+        The reason. "" if there are fewer than ENOUGH different kernels, if a trial works, or if reasons differ.
     """
     tried = [trial for trial in trials if trial.kernel_digest is not None]
     if len({r.kernel_digest for r in tried}) < ENOUGH or len({_reason_class(trial) for trial in tried}) != 1:
@@ -46,7 +47,7 @@ def common_failure(trials: Sequence[Trial]) -> str:
 
 
 def _reason_class(trial: Trial) -> tuple[Status, str]:
-    """Return the status and the first clause of the reason, without numbers and names, which vary by configuration."""
+    """Return the status and the reason's first clause, without numbers and names, which vary by configuration."""
     reason = one_line(trial.measurement.reason)
     if trial.status is Status.UNVERIFIED and _NO_VERDICT_YET.search(reason):
         return trial.status, str(trial.id)

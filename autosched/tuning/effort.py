@@ -1,4 +1,4 @@
-"""Named efforts of a search: number of trials, smallest worthwhile gain, and time of the verification."""
+"""Presets of a search's effort: number of trials, smallest worthwhile gain, and time limit of the verification."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effort:
-    """Values of options that the user does not give.
+    """Preset values, used for options that the user omits.
 
     Attributes:
         trials: Number of trials.
-        min_gain: Expected gain below which a search ends, as a fraction of the best time.
-        verification_seconds: Time limit of the winner's full verification without a GPU, in seconds.
+        min_gain: The search ends if the expected gain is smaller than this fraction of the best time.
+        verification_seconds: Time limit of the winner's full verification (only without a GPU), in seconds.
         model_first: If True, the first trial is the time model's choice.
     """
 
@@ -22,7 +22,7 @@ class Effort:
     model_first: bool = False
 
 
-# model: no search, takes seconds. quick: ends when less than 2% gain is expected. full: may take an hour.
+# model: does not search, takes seconds. quick: ends when the expected gain is below 2%. full: may take an hour.
 EFFORTS = {
     "model": Effort(1, 0.0, 0.0, model_first=True),
     "quick": Effort(24, 0.02, 15.0, model_first=True),
@@ -31,7 +31,7 @@ EFFORTS = {
 
 
 def effort(name: str) -> Effort:
-    """Return an effort by its name. Raises ValueError for an unknown one."""
+    """Return the preset of this name. Raises ValueError for an unknown name."""
     if name not in EFFORTS:
         raise ValueError(f"effort must be {', '.join(EFFORTS)}, got {name!r}")
     return EFFORTS[name]

@@ -1,4 +1,4 @@
-"""Tuning of the matrix products of a mixture-of-experts layer, and comparison of each with the default schedule."""
+"""Tuning of the matrix products of a mixture-of-experts layer. Each best schedule is compared with the default."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from search_spaces.operators.matmul import Matmul
 
 @dataclass(frozen=True)
 class ExpertProduct:
-    """A product of an expert.
+    """A matrix product that an expert computes.
 
     Attributes:
-        tokens: Batch sizes (numbers of tokens) with which an expert gets the rows of ``problem``.
-        part: "gate and up" or "down".
+        tokens: Batch sizes (numbers of tokens) for which an expert gets as many rows as ``problem`` has.
+        part: Layer of the expert: "gate and up" or "down".
         problem: The product.
     """
 
@@ -35,12 +35,12 @@ class ExpertProduct:
 
 @dataclass(frozen=True)
 class TunedProduct:
-    """A product after a search.
+    """Result of tuning a product.
 
     Attributes:
         product: The product.
-        default_seconds: Time of the schedule that calls use without a database; None if unknown.
-        best: Best trial of the database; None if no schedule works.
+        default_seconds: Time of the default schedule, which calls use without a database; None if unknown.
+        best: Best trial in the database; None if no schedule works.
         ratio: Default time divided by the best time; None if the default time is unknown.
         interval: Confidence interval of the ratio.
     """
@@ -53,7 +53,7 @@ class TunedProduct:
 
     @property
     def word(self) -> Word | None:
-        """Result in one word: default, tuned or noise; None if no schedule works."""
+        """Result in one word: "default" or "tuned" (the faster one), or "noise". None if no schedule works."""
         return None if self.best is None else word_of(self.ratio, self.interval)
 
 
@@ -80,21 +80,21 @@ def tune_products(
     on_product: Callable[[str], None] = lambda note: None,
     **options: Any,
 ) -> list[TunedProduct]:
-    """Search the schedules of each product, and compare the best with the default.
+    """Tune each product, and compare its best schedule with the default schedule.
 
     Args:
         products: Products to tune.
         device: GPU to tune for.
         database: Path or SQLAlchemy URL.
-        estimate_noise: Noise of estimated times, a fraction.
-        on_product: Called after each product.
+        estimate_noise: Noise of estimated times, as a fraction.
+        on_product: Function called with each product's result.
         options: Further options of ``tune``, such as ``trials``.
 
     Returns:
-        The products in their order.
+        The results, in the order of ``products``.
 
     Raises:
-        ValueError: As in ``tune``, or no kernel multiplies the type of the products on the device.
+        ValueError: As in ``tune``, or the device has no kernel for the type of the products.
     """
     refuse_products(products, device)
     tuned = []
@@ -120,7 +120,8 @@ def _compared(
     assert after is not None
     if default is not None and default.measurement.timing is not None:
         before = default.measurement.timing
-    elif best.provenance is Provenance.ESTIMATED:  # the default was not tried: use the ratio of the model's estimates
+    # the search did not try the default: use the ratio of the model's estimates
+    elif best.provenance is Provenance.ESTIMATED:
         both = [choice.schedule, best.schedule]
         guessed = predicted_seconds(templates_for(problem, device), problem, both, device)
         before = Timing.estimate(after.median * guessed[0] / guessed[1])

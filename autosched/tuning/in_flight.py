@@ -1,10 +1,10 @@
-"""Limit of the trials in flight, which are proposed but not yet reported.
+"""Limit of the number of trials in flight: proposed, but without a result that was reported to the sampler.
 
 A high limit keeps compilers and GPUs busy. A low limit lets a sampler learn from each trial before it proposes the
-next, which matters most at the start. Therefore a quarter of the reported trials may be in flight, up to the number
-that keeps the machine busy. If a GPU measures faster than one compiler compiles, the limit is that number from the
-start. Trials whose module is already compiled need no compiler, so the limit grows with their share. For a sampler that
-proposes in batches the limit is larger by one batch.
+next, which matters most at the start. Therefore the limit is a quarter of the number of reported trials, but not more
+than what keeps compilers and GPUs busy. If a GPU measures faster than one compiler compiles, the limit has this upper
+value from the start. Trials whose module is already compiled need no compiler, so the limit grows with their share. If
+a sampler proposes in batches, the limit is larger by one batch.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
-MIN_IN_FLIGHT = 4  # initial limit; on recorded spaces, searches with it need as many trials as without parallelism
-MAX_IN_FLIGHT = 16  # limit while costs are unknown
-PER_GPU = 8  # minimum limit per GPU if there are several
-OBSERVED_PER_SLOT = 4  # reported trials per additional trial in flight
-_REMEMBERED = 32  # number of recent costs that are averaged, per kind
+# initial limit; with this limit, searches of recorded spaces need as many trials as one trial at a time
+MIN_IN_FLIGHT = 4
+MAX_IN_FLIGHT = 16  # limit while the costs of compiling and measuring are unknown
+PER_GPU = 8  # minimum limit per GPU if several GPUs measure
+OBSERVED_PER_SLOT = 4  # number of reported trials per trial in flight
+_REMEMBERED = 32  # number of recent costs of each kind that are averaged
 
 
 class InFlightLimit:
     """Limit of the trials in flight.
 
     Args:
-        most: Limit if costs are not recorded. Then proposals do not depend on how long compiling and measuring take.
+        most: Fixed limit, used if costs are not recorded. Proposals then do not depend on how long compiling and
+            measuring take.
         gpus: Number of GPUs that measure.
-        compilers: Number of compilers, for a limit from recorded costs. Default: costs are not recorded.
+        compilers: Number of compilers, to compute the limit from recorded costs. Default: costs are not recorded.
     """
 
     def __init__(self, *, most: int = MAX_IN_FLIGHT, gpus: int = 1, compilers: int | None = None) -> None:
@@ -45,15 +47,15 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return how many trials may be proposed now, and the minimum number for which a proposal is worthwhile.
+        """Return how many trials may be proposed now, and how many must be free before the sampler is called.
 
         Args:
             num_reported: Trials reported so far.
             in_flight: Trials that are proposed but not yet reported.
-            batch: Number of proposals that the sampler makes at about the cost of one.
+            batch: Number of proposals that cost the sampler about as much as a single one.
 
         Returns:
-            Both numbers.
+            The maximum and the minimum number of proposals.
         """
         size = self.size(num_reported)
         if self._compilers is None:
@@ -69,13 +71,13 @@ class InFlightLimit:
         """Record the cost of a candidate.
 
         Args:
-            kind: "compile", "measure" or "propose".
-            seconds: Costs in seconds; "compile" is 0 for a candidate whose module is compiled already.
+            kind: Kind of cost: "compile", "measure" or "propose".
+            seconds: Cost in seconds; 0 for "compile" if the candidate's module is already compiled.
         """
         self._seconds[kind].extend(seconds)
 
     def _busy(self) -> int:
-        """Return the number of concurrent trials that keeps compilers and GPUs busy."""
+        """Return the number of trials in flight that keeps compilers and GPUs busy."""
         several = PER_GPU * self._gpus if self._gpus > 1 else 1
         if self._compilers is None:
             return max(self._most, several)

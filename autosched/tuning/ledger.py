@@ -29,9 +29,9 @@ Generate = Callable[[Problem, Schedule, Device], GeneratedKernel]
 
 
 class VerifyOutcome(Protocol):
-    """Outcome of an emulation. ``worst`` is the largest ratio of an error to its tolerance, or None.
+    """Outcome of a verification by emulation.
 
-    Only a status of FAILURE_STATUSES means that the kernel is wrong.
+    The kernel is wrong only if the status is in FAILURE_STATUSES.
     """
 
     @property
@@ -48,12 +48,12 @@ class VerifyOutcome(Protocol):
 
     @property
     def worst(self) -> float | None:
-        """Largest ratio of an error to its tolerance; None if there is none."""
+        """Largest ratio of an error to the tolerance; None if unknown."""
 
 
 @runtime_checkable
 class Storable(Protocol):
-    """Verification outcome that can be stored in trials."""
+    """Verification outcome with a JSON form for the database."""
 
     def stored(self) -> dict[str, Any]:
         """Return the JSON form that is stored in trials."""
@@ -63,7 +63,7 @@ Verifier = Callable[[Schedule], VerifyOutcome]
 
 
 class Trials(Protocol):
-    """Interface of a database as the tuner uses it; ``measurements.store.store.Store`` documents each method."""
+    """Methods of a database that the tuner calls; ``measurements.store.store.Store`` documents them."""
 
     @property
     def name(self) -> str:
@@ -90,13 +90,13 @@ class RunIdentity:
 
     Attributes:
         problem: Problem to compute.
-        device: GPU that it is tuned for.
+        device: GPU to tune for.
         provenance: Kind of the times: measured, estimated or replayed.
-        policy: Timing policy; trials of other policies are ignored. None: any policy.
+        policy: Timing policy; trials with another policy are ignored. None: all policies.
         seed: Random seed.
         versions: Version of each kernel template, by name.
         space_versions: Version of each template's space, by name.
-        order: Rule on the order of sums; None without one.
+        order: Rule on the order of sums; None if every order is allowed.
     """
 
     problem: Problem
@@ -117,21 +117,21 @@ class RunIdentity:
 
 
 class TrialLedger:
-    """Records the trials of a run. Every trial is stored before it is used.
+    """Record of a run's trials. Every trial is stored in the database before it is used.
 
     Args:
         run: Properties shared by all trials.
         store: Database of the trials.
-        generate: Generates a kernel; raises ValueError if there is none for a schedule.
-        proposer: Returns the name of the sampler or adviser that proposed a schedule.
+        generate: Function that generates the kernel of a schedule; raises ValueError if this is not possible.
+        proposer: Function that returns the name of the sampler or adviser that proposed a schedule.
         objectives: Objectives of the search.
 
     Attributes:
         stored: After ``open``, the trials of this problem, device, provenance and policy.
-        known: Measurement of each kernel, by its digest.
+        known: Measurements by digest of the kernel.
         verifications: Verification reports of this run by schedule, as canonical JSON.
         verified: Schedules that were emulated in this run.
-        fingerprint: Fingerprint of the runner, once it has started.
+        fingerprint: Fingerprint of the runner; None until the runner has started.
         best: Best trial so far.
         budget: Limits of the run.
     """
@@ -171,7 +171,7 @@ class TrialLedger:
 
         Args:
             budget: Limits of the run.
-            earlier: Trials in the store. Default: read them.
+            earlier: Trials of the store, if already read. Default: read the store.
 
         Returns:
             The earlier trials.
@@ -184,7 +184,7 @@ class TrialLedger:
         return list(earlier)
 
     def read_best(self) -> None:
-        """Read the best trial from the store; for objectives other than the time, compute it from the newest trials."""
+        """Read the best trial from the store, or compute it for objectives other than the time."""
         if self.objectives.is_time:
             self.best = self._store.best(self.problem, self.device.name, self.provenance, self.run.policy)
             return
@@ -193,7 +193,7 @@ class TrialLedger:
 
     @property
     def _newest(self) -> Iterable[Trial]:
-        """Newest trial of each schedule, without those of the vendor's library."""
+        """Newest trial of each schedule. Trials of the vendor's library are excluded."""
         return {r.schedule: r for r in self.stored if not is_library(r.schedule)}.values()
 
     def _costs(self, trial: Trial) -> tuple[float, ...] | None:
@@ -204,13 +204,13 @@ class TrialLedger:
         return self.objectives.front(self.problem, self._newest)
 
     def candidate(self, schedule: Schedule) -> Candidate:
-        """Return the candidate of a schedule. Raises ValueError if no kernel can be generated."""
+        """Return a schedule with its kernel as a candidate. Raises ValueError if no kernel can be generated."""
         return Candidate(
             self.problem.under(schedule.values), schedule, self._generate(self.problem, schedule, self.device)
         )
 
     def is_of_this_code(self, trial: Trial) -> bool:
-        """Return True if a trial's kernel template and space have not changed since it was stored."""
+        """Return True if the kernel template and the space have not changed since the trial was stored."""
         template = trial.schedule.template
         versions = self.run.space_versions.get(template), self.run.versions.get(template, "")
         return (trial.space_version, trial.template_version) == versions
@@ -228,12 +228,12 @@ class TrialLedger:
 
         Args:
             schedule: Schedule of the trial.
-            digest: Digest of its kernel; None if none could be generated.
+            digest: Digest of the kernel; None if no kernel could be generated.
             measurement: Result of the trial.
-            rank: Rank among the finalists, 1 for the winner; None for a trial.
+            rank: Rank in the paired timing of the finalists, 1 for the winner; None for a screening trial.
 
         Returns:
-            The trial, with the run's problem, device, versions, seed and budget, created now (UTC).
+            The trial, with the run's problem, device, versions, seed and budget, and the current time (UTC).
         """
         timing = measurement.timing
         return Trial(
@@ -258,7 +258,7 @@ class TrialLedger:
         )
 
     def mark_wrong(self, trial: Trial, failure: Measurement) -> Trial:
-        """Append a failed trial of the same kernel, so that the earlier trial is no longer the best.
+        """Append a failed trial with the kernel of an earlier trial, so that the earlier trial is no longer the best.
 
         Args:
             trial: Earlier trial.
@@ -274,19 +274,19 @@ class TrialLedger:
         return stored
 
     def keep_verification(self, trial: Trial, verification: str) -> None:
-        """Store the verification report (canonical JSON) of the best."""
+        """Store the verification report (canonical JSON) with the best trial."""
         self._store.set_verification(trial, verification)
         self.best = dataclasses.replace(trial, verification=verification)
 
     def is_complete(self, trial: Trial) -> bool:
-        """Return True if a trial failed or has a value for every objective.
+        """Return True if the trial has a value for every objective, or has failed.
 
-        Without power measurement, some are missing.
+        A trial without power measurement has no values for objectives such as joules.
         """
         return not trial.ok or self.objectives.is_time or self._costs(trial) is not None
 
     def is_better(self, schedule: Schedule, measurement: Measurement) -> bool:
-        """Return True if a measurement is better than the best, in time or in the first objective that differs."""
+        """Return True if a measurement beats the best trial, in time or in the first objective that differs."""
         if measurement.timing is None:
             return False
         if self.objectives.is_time:
@@ -309,18 +309,18 @@ class TrialLedger:
 
         Args:
             schedule: Schedule to verify.
-            measurement: Its measurement.
-            verifier: Verifies a schedule of the run's problem.
+            measurement: Measurement of the schedule.
+            verifier: Function that verifies a schedule of the run's problem.
 
         Returns:
-            The measurement with the error of the outputs, or with the failure in place of its time.
+            The measurement with the error of the outputs added, or with the time replaced by the failure.
 
         Raises:
             KernelFileError: The reference of a user's kernel fails.
         """
         try:
             outcome = verifier(schedule)
-        except KernelFileError:  # the user's reference fails, so no schedule can be verified
+        except KernelFileError:  # raise: the user's reference fails, so no schedule can be verified
             raise
         except ValueError as error:  # the trial is from earlier code, and its schedule is no longer valid
             status, reason, worst = Status.UNVERIFIED, str(error), None

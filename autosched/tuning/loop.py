@@ -1,8 +1,9 @@
 """Main loop of ``tune``: propose, generate, measure, store and report trials until the limit is reached.
 
-Several trials are in flight (``in_flight``). When one completes, its result is reported to the sampler, which proposes
-the next, while compilers and GPUs work on the others. On a GPU results are processed in the order of completion. On
-other backends they are processed in the order of proposals, so that a seed gives the same result on every machine.
+Several trials are in flight (``in_flight``). When a trial completes, its result is reported to the sampler, which
+proposes the next trial. Compilers and GPUs work on the remaining trials meanwhile. With a GPU, results are processed in
+the order of completion. Other backends process results in the order of proposals, so that a seed gives the same result
+on every machine.
 
 Each result is stored before the next step, so an interruption loses at most the trials in flight. A search with the
 same store resumes: all earlier trials of the same problem, device, provenance and space are reported to the sampler
@@ -38,8 +39,9 @@ from search_spaces.spaces.counting.limits import TooTightlyTied
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import has_controls
 
-UNPROMISING = 8  # a search ends after this many consecutive proposals with too small an expected gain
-_UNCOUNTED = 100_000  # a space is counted only if more trials are requested, because counting takes time
+UNPROMISING = 8  # number of consecutive proposals with an expected gain below min_gain after which a search ends
+# the schedules of a space are counted only if more trials than this are requested, because counting takes time
+_UNCOUNTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -48,18 +50,19 @@ class TunerParts:
 
     Attributes:
         run: Properties shared by all trials.
-        runner: Times candidates.
+        runner: Runner that times candidates.
         store: Database of the trials.
-        sampler: Proposes schedules, and must use the same ``objectives``.
-        generate: Generates a kernel; raises ValueError for a schedule without one.
-        verifiers: Verify new bests and the winner. Default: no verification.
-        complexity: Ranks finalists that are equally fast.
-        default: Returns the schedule used for untuned problems, which every paired timing includes.
+        sampler: Sampler that proposes schedules. It must use the same ``objectives``.
+        generate: Function that generates the kernel of a schedule; raises ValueError if this is not possible.
+        verifiers: Verifiers for each new best trial and for the winner. Default: no verification.
+        complexity: Function that returns the complexity of a schedule, which decides between equally fast finalists.
+        default: Function that returns the schedule used for untuned problems. Every paired timing includes this
+            schedule.
         lines: Messages about the run.
         observer: Observer to which every trial is reported.
         in_flight: Limits the trials in flight.
         objectives: Objectives of the search. Default: the time.
-        count: Counts the schedules of the space. Default: unknown.
+        count: Function that counts the schedules of the space. Default: the number is unknown.
     """
 
     run: RunIdentity
@@ -79,7 +82,7 @@ class TunerParts:
 
 
 class Tuner:
-    """Search with the given runner, sampler and other parts. The caller closes them."""
+    """Search loop. The caller must close the runner and the other parts."""
 
     def __init__(self, parts: TunerParts) -> None:
         self._parts = parts
@@ -94,13 +97,13 @@ class Tuner:
         )
         self._plan = SearchPlan()
         self._num_proposed = self._num_reported = 0
-        # Proposed trials that are not reported yet, in order of proposal.
+        # trials in flight, in the order of proposal
         self._pending: dict[Schedule, Measurement | None] = {}
         self._in_flight: dict[
             str, list[Schedule]
-        ] = {}  # schedules of each kernel that is being measured, by its digest
+        ] = {}  # schedules by digest of their kernel, for kernels that are being measured
         self._order: list[str] = []  # digests of submitted kernels, in order
-        self._num_unpromising = 0  # consecutive proposals with too small an expected gain
+        self._num_unpromising = 0  # number of consecutive proposals with an expected gain below min_gain
         self._trials: list[Trial] = []
         self._failures: Counter[str] = Counter()
         self._any_worked = False  # True if any trial of this or an earlier run worked
@@ -109,15 +112,15 @@ class Tuner:
         self._started = 0.0
 
     def run(self, plan: SearchPlan, earlier: Sequence[Trial] | None = None) -> TuneResult:
-        """Try further schedules, re-measure the fastest if the backend can, and verify the best.
+        """Try further schedules, time the fastest in pairs if the backend can, and verify the best.
 
         Args:
             plan: Limits of the run.
-            earlier: Stored trials of this problem, device and provenance. Default: read them from the store.
+            earlier: Stored trials of this problem, device and provenance. Default: read the store.
 
         Returns:
-            The result, also if Ctrl-C or the backend ended the search: all completed trials are stored. A search ends
-            early if its first configurations fail for the same reason (``common_failure``).
+            The result, even if Ctrl-C or the backend ended the search. All completed trials are stored. A search ends
+            early if the first configurations fail for the same reason (``common_failure``).
 
         Raises:
             StoreError: The database rejects a trial.
@@ -165,7 +168,7 @@ class Tuner:
         except RunnerStopped as error:
             stopped = str(error)
         except HostFailure as error:
-            stopped = f"a new best cannot be verified: {error}; or give --no-verify"
+            stopped = f"a new best cannot be verified: {error}; or use --no-verify"
         return TuneResult(
             problem=ledger.problem,
             device=ledger.device,
@@ -192,15 +195,15 @@ class Tuner:
         )
 
     def _restore(self, earlier: Sequence[Trial]) -> None:
-        """Report earlier results to the sampler, and reuse measurements of the same kernels with the same tools.
+        """Report stored results to the sampler, and reuse stored measurements of unchanged kernels.
 
-        The times of wrong kernels are not reported, because the sampler would propose similar schedules. Unverified
-        trials are not reported either, so that they may be tried again.
+        Times of wrong kernels are not reported: the sampler would propose similar schedules. Unverified trials are not
+        reported either, so that their schedules may be tried again.
         """
         ledger = self._ledger
         fingerprint = canonical_json(ledger.fingerprint)
         for trial in earlier:
-            if trial.status is Status.UNVERIFIED:  # its kernel must be measured and verified again
+            if trial.status is Status.UNVERIFIED:  # the kernel must be measured and verified again
                 ledger.known.pop(trial.kernel_digest or "", None)
             elif trial.kernel_digest is not None and trial.fingerprint == fingerprint and ledger.is_complete(trial):
                 ledger.known[trial.kernel_digest] = trial.measurement
@@ -217,12 +220,12 @@ class Tuner:
         for trial in [*counts, *wrong_bests.values()]:
             if has_controls(trial.schedule) and not self._sampler.has_controls:
                 continue
-            if ledger.is_of_this_code(trial):  # otherwise the schedule is tried again
+            if ledger.is_of_this_code(trial):  # an unreported schedule may be proposed again
                 self._sampler.tell(trial.schedule, trial.measurement)
                 self._num_reported += 1
 
     def _wrong_bests(self) -> dict[Schedule, Trial]:
-        """Verify the stored best again; on failure, verify the next. Return the failures."""
+        """Verify the stored best trial again; if it fails, continue with the next best. Return the failed trials."""
         ledger, failures = self._ledger, dict[Schedule, Trial]()
         verifier = self._parts.verifiers.new_best
         while verifier is not None and ledger.best is not None and ledger.best.measurement.error is None:
@@ -238,7 +241,7 @@ class Tuner:
         return time.monotonic() - self._started >= self._plan.seconds
 
     def _search(self) -> bool:
-        """Try schedules until a limit is reached. Return True if the sampler has no further proposals."""
+        """Try schedules until a limit of the plan is reached. Return True if the sampler has no further proposals."""
         self._pending, self._in_flight, self._order = {}, {}, []
         self._num_proposed, exhausted = 0, False
         with closing(stream_of(self._runner)) as opened:
@@ -247,7 +250,7 @@ class Tuner:
                 reported = self._report()
                 exhausted = exhausted and not (
                     reported and self._sampler.has_controls
-                )  # results may allow proposals with new compiler controls
+                )  # with more results, the sampler may propose new compiler controls
                 late = self._num_proposed > 0 and self._is_late
                 available, least = self._room()
                 ended = exhausted or late or self._num_unpromising >= UNPROMISING or bool(self._common_failure)
@@ -264,7 +267,7 @@ class Tuner:
                     return exhausted
 
     def _room(self) -> tuple[int, int]:
-        """Return the number of schedules that may be proposed, and the minimum that makes a proposal worth its cost."""
+        """Return how many schedules may be proposed now, and how many must be free before the sampler is called."""
         available, least = self._in_flight_limit.free_slots(self._num_reported, len(self._pending), self._sampler.batch)
         remaining = self._plan.trials - self._num_proposed
         return min(available, remaining), max(min(least, remaining), 1)
@@ -280,7 +283,7 @@ class Tuner:
         return schedules
 
     def _report(self) -> bool:
-        """Report completed trials to the sampler. Return True if there were any."""
+        """Report completed trials to the sampler. Return True if at least one was reported."""
         done = [(schedule, measurement) for schedule, measurement in self._pending.items() if measurement is not None]
         for schedule, measurement in done:
             del self._pending[schedule]
@@ -289,9 +292,9 @@ class Tuner:
         return bool(done)
 
     def _submit(self, schedules: Sequence[Schedule], stream: Stream) -> None:
-        """Start measurements.
+        """Start the measurements of proposed schedules.
 
-        A kernel is not measured again if its result is known, or pending for another schedule.
+        A kernel is measured only once, even if several schedules generate it.
         """
         for schedule in schedules:
             self._pending[schedule] = None
@@ -339,7 +342,7 @@ class Tuner:
         return measured.status is Status.UNRANKED or self._ledger.is_new_on_front(schedule, measured)
 
     def _at_most(self, trials: int, tried: int) -> int:
-        """Return the maximum number of trials. The space is only counted if very many trials are requested."""
+        """Return the maximum number of trials. Count the schedules of the space only if many trials are requested."""
         if trials <= _UNCOUNTED or self._parts.count is None:
             return trials
         try:

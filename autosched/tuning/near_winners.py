@@ -1,4 +1,4 @@
-"""Fastest recorded schedules of similar problems of an operator, on GPUs of the same architecture."""
+"""Fastest measured schedules of problems that differ only in sizes, on GPUs of the same architecture."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def near_winners(
     """Return the fastest measured schedule of each near problem, the nearest first.
 
     Args:
-        problem: Problem to search, which is the nearest one to itself. Other problems of the operator are near if they
+        problem: Problem to search. Its own recorded trials come first. Other problems of the operator are near if they
             differ only in sizes.
-        device: Its GPU. Recordings of GPUs of the same architecture count.
+        device: GPU to search for. Recordings of other GPUs of the same architecture are also used.
         store: The database; None to use only recordings.
         shipped: Recordings that are part of autosched.
 
@@ -42,7 +42,7 @@ def near_winners(
     near = sorted(_problems(problem, device, store, shipped), key=lambda entry: (entry[0], entry[2], entry[1]))
     winners: dict[Schedule, None] = {}
     for _, key, name, source in near[:MOST]:
-        with suppress(ValueError, OSError):  # the trial is damaged, or from another version
+        with suppress(ValueError, OSError):  # skip trials that are damaged or from another version
             trial = _best(source, problem_of(key), name)
             if trial is not None and not is_library(trial.schedule):
                 winners[plain(trial.schedule)] = None

@@ -1,4 +1,4 @@
-"""Objectives of a search: the time or any other numbers of a trial, alone or combined."""
+"""Objectives of a search: one or several numbers of a trial, such as the time."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 MOST = 4  # maximum number of objectives
-_LEAST_VALUE = 1e-18  # lower bound of values, because their logarithms are compared
-_STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # number of steps of each weight, by number of objectives
-_LEAST_WEIGHT = 0.05  # minimum weight, so that each objective breaks ties between the others
+_LEAST_VALUE = 1e-18  # smaller values are raised to this bound, because logarithms of values are compared
+_STEPS = {1: 1, 2: 4, 3: 2, 4: 1}  # number of steps from weight 0 to 1, by number of objectives
+_LEAST_WEIGHT = 0.05  # minimum weight: even the least important objective breaks ties
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """Columns of a trial's row (``trial_table.row``), each with min or max, the most important first."""
+    """Columns of ``trial_table.row``, each with the direction "min" or "max". The most important objective is first."""
 
     directions: tuple[tuple[str, Direction], ...] = (("seconds", "min"),)
 
     @classmethod
     def of(cls, objectives: str | Iterable[str] | Mapping[str, Direction] | None) -> Self:
-        """Read objectives.
+        """Parse objectives.
 
         Args:
-            objectives: Texts such as "seconds" or "GFLOP/s:max", or directions by name. Default: the time.
+            objectives: Texts such as "seconds" or "GFLOP/s:max", or a mapping from names to directions. Default: the
+                time.
 
         Returns:
             The objectives, the most important first.
 
         Raises:
-            ValueError: A direction that is neither min nor max, no objective, or more than MOST.
+            ValueError: A direction is neither min nor max, or there are no objectives, repeated ones, or more than
+                MOST.
         """
         if objectives is None:
             return cls()
@@ -48,7 +50,7 @@ class Objectives:
             if direction not in ("min", "max"):
                 raise ValueError(f"the direction of the objective {name} must be min or max, got {direction!r}")
         if not 1 <= len(pairs) <= MOST or len(dict(pairs)) < len(pairs):
-            raise ValueError(f"invalid objectives: give 1 to {MOST}, each once")
+            raise ValueError(f"invalid objectives: use 1 to {MOST} different ones")
         return cls(tuple(pairs))
 
     @property
@@ -82,13 +84,13 @@ class Objectives:
         Args:
             problem: Problem of the trial.
             schedule: Its schedule.
-            measurement: Its result.
+            measurement: Result of the trial.
 
         Returns:
-            One number per objective; None if the trial failed or has no value for one.
+            One number per objective; None if the trial failed or lacks the value of an objective.
 
         Raises:
-            ValueError: A negative number, which has no logarithm.
+            ValueError: A value is negative and therefore has no logarithm.
         """
         if measurement.timing is None:
             return None
@@ -106,9 +108,9 @@ class Objectives:
 
     @property
     def weights(self) -> tuple[tuple[float, ...], ...]:
-        """Return weight vectors, from a single objective to equal weights.
+        """Return weight vectors for combinations of objectives, from (almost) a single objective to equal weights.
 
-        Their optima spread over the Pareto front.
+        The schedules that are best for these weights spread over the Pareto front.
         """
         n = len(self.directions)
         steps = _STEPS[n]
@@ -119,14 +121,14 @@ class Objectives:
         return tuple(tuple(w / sum(each) for w in each) for each in raw)
 
     def front(self, problem: Problem, trials: Iterable[Trial]) -> list[Row]:
-        """Return the rows of trials that no other one dominates, sorted by the first objective."""
+        """Return the rows of trials that no other trial dominates, sorted by the first objective."""
         rows = trial_table.rows(problem, trials)
         complete = [row for row in rows if all(name in row for name in self.names)]
         return trial_table.pareto(complete, dict(self.directions))
 
 
 def dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    """Return True if ``a`` is at least as good as ``b`` in every objective, and better in one."""
+    """Return True if ``a`` is at least as good as ``b`` in every objective, and better in at least one."""
     return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Options of a search: one object, validated on construction and passed on unchanged."""
+"""Options of a search, as one immutable object that is validated on construction."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from search_spaces.short_repr import short_repr
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.sum_order import SumOrder
 
-MODEL_TRIALS = 48  # maximum number of trials if the time model itself is searched
-MODEL_GAIN = 1e-3  # default of min_gain in that case, because models do not resolve smaller differences
+MODEL_TRIALS = 48  # default number of trials if the time model itself is searched
+# default of min_gain if the time model itself is searched: smaller differences of estimates are meaningless
+MODEL_GAIN = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """Options of every search, of generated and Triton kernels.
+    """Options that searches of generated kernels and of Triton kernels share.
 
     Attributes:
         trials: Number of further schedules to try. Default: 64.
@@ -40,12 +41,12 @@ class SearchOptions:
         sampler: Name of the sampler. Default: "bayes".
         seed: Random seed.
         workers: Number of compilers. Default: one per core.
-        verify: If True, each new best is verified in the emulator before it is accepted, and the final best in full.
-            Applies to backends that do not run kernels.
-        progress: Observer to which every trial is reported. True draws a line on stderr on a terminal and in a
-                notebook, and otherwise prints a line every 10 seconds. False or None shows nothing.
-        seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are
-            still timed alternately or verified. Default: none.
+        verify: If True, each new best schedule is verified in the emulator before it is accepted, and the final best is
+            verified in full. Applies to backends that do not run kernels on a GPU.
+        progress: Observer to which every trial is reported. True reports to stderr: one line that is redrawn on a
+            terminal and in a notebook, else a new line every 10 seconds. False or None shows nothing.
+        seconds: Time limit of the search in seconds. Trials in flight are completed, and the fastest schedules are then
+            timed alternately or verified, which takes further time. Default: no limit.
         verification_seconds: Time limit of the full verification, in seconds; 0 skips it. Default:
             VERIFICATION_SECONDS.
 
@@ -76,7 +77,9 @@ class SearchOptions:
         observer = self.progress
         known = observer is None or isinstance(observer, bool | Observer)
         if isinstance(observer, type) or not known:
-            raise ValueError(f"progress must be an object with methods started and trial, or None, got {observer!r}")
+            raise ValueError(
+                f"invalid progress {observer!r}: use True, None, or an object with the methods started and trial"
+            )
 
     @property
     def database_or_default(self) -> str | Path:
@@ -99,27 +102,29 @@ class SearchOptions:
 class TuneOptions(BackendOptions, SearchOptions):
     """Options of ``autosched.tune``, in addition to those of every search and of the backend.
 
-    If ``trials`` is not given and a time model estimates all times (as without a GPU), the model itself is searched.
-    Its best schedules are compiled until it expects no faster one.
+    If ``trials`` is omitted and a time model estimates all times (as without a GPU), the model itself is searched. The
+    schedules that the model ranks best are then compiled, until the model expects no faster one.
 
     Attributes:
         progress: As in ``SearchOptions``. Default: True.
-        model: File of ``autosched train`` to start from, which also provides estimated times. Default: a model trained
-            on times of other problems in the database.
+        model: File of ``autosched train``. Its trained model predicts which schedules to try first, and estimates times
+            if there is no GPU. Default: train a model on times of other problems in the database.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
-        effort: Sets ``trials``, ``min_gain`` and ``verification_seconds`` unless they are given. "model" only tries the
-            time model's choice. "quick" continues while a gain of 2% is expected. "full" continues much longer.
-        objective: Objective instead of the time: a column of a trial's row, or a metric of the problem, such as
-            "registers", "GFLOP/s:max" or "joules" (on a GPU). Several give a Pareto front (``result.front``).
-        same_bits_as: Reference whose order of sums every schedule must have, so that results have the same bits: a
-            ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database. For a database the reference is
-            its best trial of this problem, or else of another batch of it; ``DB#12`` is its trial 12. Default: any
-            order.
-        batch_invariant: If True, a row of the result has the same bits in every batch: the order of sums depends on
-            neither the batch nor the position of the row, and is the same for all sizes of the batch.
-        compiler_controls: If True, the last tenth of the trials varies controls of ptxas around the fastest schedules:
-            a register cap, the optimisation level, and ``control_files``. CUDA 13.3 or newer must compile.
+        effort: Preset of ``trials``, ``min_gain`` and ``verification_seconds``; options that are passed have
+            precedence. "model" tries only the schedule that the time model chooses. "quick" ends when the expected gain
+            is below 2%. "full" searches much longer.
+        objective: What to minimise or maximise instead of the time: a column of a trial's row, or a metric of the
+            problem, such as "registers", "GFLOP/s:max" or "joules" (on a GPU). For several objectives, ``result.front``
+            is the Pareto front.
+        same_bits_as: Reference whose order of sums every schedule must have, so that results are bitwise equal: a
+            ``SumOrder``, a ``Schedule`` of this problem, a ``Trial``, or a database. For a database, the reference is
+            the best trial of this problem, or else of the problem with another batch size; ``DB#12`` is trial 12 of DB.
+            Default: any order.
+        batch_invariant: If True, a row of the result has the same bits in every batch: the order of its sums does not
+            depend on the batch size, on other rows, or on the position of the row.
+        compiler_controls: If True, the last tenth of the trials tries controls of ptxas on the fastest schedules:
+            register caps, optimisation levels, and ``control_files``. Needs the compiler of CUDA 13.3 or newer.
         control_files: Control files of ptxas to try; implies ``compiler_controls``.
 
     Raises:
@@ -143,7 +148,7 @@ class TuneOptions(BackendOptions, SearchOptions):
         BackendOptions.__post_init__(self)
         if self.min_gain is not None and (not _is_number(self.min_gain) or not 0 <= self.min_gain < 1):
             raise ValueError(
-                f"min_gain must be a fraction of the best time, at least 0 and below 1, got {self.min_gain!r}"
+                f"invalid min_gain {self.min_gain!r}: use a fraction of the best time, at least 0 and below 1"
             )
         if self.effort is not None:
             effort(self.effort)
@@ -158,22 +163,22 @@ class TuneOptions(BackendOptions, SearchOptions):
 
     @property
     def rules_bits(self) -> bool:
-        """True if the order of sums is restricted."""
+        """True if the options restrict the order of sums."""
         return self.same_bits_as is not None or self.batch_invariant
 
     @classmethod
     def gathered(cls, options: Self | None, keywords: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
-        """Build options from the keywords of a call.
+        """Build options from the keyword arguments of a call.
 
         Args:
             options: Options whose fields the keywords replace. Default: new ones.
-            keywords: Fields of the options by name, and others.
+            keywords: Keyword arguments: fields of the options, and possibly others.
 
         Returns:
-            The options, and the other keywords.
+            The options, and the keyword arguments that are not fields.
 
         Raises:
-            TypeError: ``options`` are of another type.
+            TypeError: ``options`` has another type.
             ValueError: An option is invalid.
         """
         names = {field.name for field in dataclasses.fields(cls)}
@@ -183,7 +188,7 @@ class TuneOptions(BackendOptions, SearchOptions):
 
     @cached_property
     def read_control_files(self) -> tuple[ControlFile, ...]:
-        """Control files. Raises ValueError for one that cannot be read."""
+        """Read the control files. Raises ValueError if a file cannot be read."""
         return tuple(map(ControlFile.read, self.control_files))
 
     @cached_property
@@ -200,7 +205,7 @@ class TuneOptions(BackendOptions, SearchOptions):
         """Return the limits of the search.
 
         Args:
-            model_alone: True if a model estimates all times, so that it can be searched itself.
+            model_alone: True if a model estimates all times, so that the model itself can be searched.
 
         Returns:
             The limits.

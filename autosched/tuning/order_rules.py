@@ -1,8 +1,8 @@
-"""Rules on the order of sums in a search: the same bits as a reference, or batch invariance.
+"""Rules on the order of sums in a search: the order of a reference, or batch invariance.
 
-A family is a set of problems that differ only in the batch size. With batch invariance, all of them use the same order:
-that of the family's batch-invariant trials in the database, or else the one that the time model chooses for a large
-batch.
+A family is a set of problems that differ only in the batch size. With batch invariance, all problems of a family use
+the same order of sums. The order is taken from the family's batch-invariant trials in the database. If there are none,
+the time model chooses the order for a large batch.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from search_spaces.templates.template import TemplateSet
 if TYPE_CHECKING:
     from measurements.store.store import Store
 
-TRIAL_MARK = "#"  # separates a database and the number of a trial
+TRIAL_MARK = "#"  # separates the database from the number of a trial, as in "best.db#12"
 
 
 class SearchOrder(NamedTuple):
-    """The rule of a search.
+    """Rule on the order of sums in one search.
 
     Attributes:
         rule: Requirement on the order of sums.
-        line: Description of the order and its source, in one line.
+        line: One-line description of the order and where it comes from.
     """
 
     rule: OrderRule
@@ -47,17 +47,17 @@ class SearchOrder(NamedTuple):
 def search_order(
     options: TuneOptions, problem: Problem, device: Device, templates: TemplateSet, store: Store
 ) -> SearchOrder:
-    """Return the rule that the options of a search require (``TuneOptions.rules_bits``).
+    """Return the rule on the order of sums that the options of a search require (see ``TuneOptions.rules_bits``).
 
     Args:
         options: Options of the search.
         problem: Problem to tune.
-        device: GPU that it is tuned for.
-        templates: Templates that are searched.
+        device: GPU to tune for.
+        templates: Kernel templates to search.
         store: Database of the trials.
 
     Raises:
-        ValueError: The reference cannot be used, or the problem has no batch.
+        ValueError: The reference cannot be used, or the problem has no batch size.
     """
     if options.batch_invariant and not problem.batch_sizes:
         raise ValueError(
@@ -67,7 +67,7 @@ def search_order(
         order, source = _reference(options.same_bits_as, problem, device)
         if options.batch_invariant and order.batch_dependent:
             raise ValueError(
-                f"the reference is not batch-invariant ({order}): name another one, or omit batch_invariant"
+                f"the reference is not batch-invariant ({order}): name another reference, or omit batch_invariant"
             )
     else:
         order, source = _of_family(store, problem, device) or _usual(problem, device, templates)
@@ -75,13 +75,13 @@ def search_order(
 
 
 def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, rule: OrderRule | None) -> None:
-    """Raise ValueError if a database contains trials of the problem with another order of sums than the search's.
+    """Raise ValueError if a database has trials of the problem whose order of sums the search would not allow.
 
-    Calls use the fastest trial, so a database must not contain trials with a rule and others without it.
+    Calls use the fastest trial, so all trials of a problem in a database must obey the same rule.
 
     Args:
         name: Name of the database.
-        earlier: Its trials of the problem.
+        earlier: Trials of the problem in the database.
         task: The search.
         rule: Rule of the search; None without one.
     """
@@ -91,21 +91,21 @@ def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, r
         if rule is None:
             if stored.is_batch_invariant(trial.verification):
                 raise ValueError(
-                    f"trial {trial.id} of {name} is batch-invariant, but a faster schedule that is not would replace "
-                    "it: give batch_invariant (--batch-invariant), or another database"
+                    f"trial {trial.id} of {name} is batch-invariant, and a faster schedule that is not "
+                    "batch-invariant would replace it: use batch_invariant (--batch-invariant), or another database"
                 )
             continue
         order = _order_of(task.problem, trial.schedule, task.device)
         why_not = "its order of sums is unknown" if order is None else rule.why_not(order)
         if why_not and not is_library(trial.schedule):
             raise ValueError(
-                f"trial {trial.id} of {name} has other bits than required ({why_not}), and calls would use it if it is "
-                "faster: give another database"
+                f"trial {trial.id} of {name} has another order of sums than required ({why_not}), and calls would use "
+                "this trial if it is faster: use another database"
             )
 
 
 def _order_of(problem: Problem, schedule: Schedule, device: Device) -> SumOrder | None:
-    """Return the order of a stored schedule; None if it is unknown, or no longer valid."""
+    """Return the order of sums of a stored schedule; None if it is unknown or the schedule is no longer valid."""
     try:
         return sum_order(template_named(schedule.template), problem, schedule, device)
     except ValueError:
@@ -135,7 +135,7 @@ def _known(problem: Problem, schedule: Schedule, device: Device) -> SumOrder:
 
 
 def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder, str]:
-    """Return the order of a stored trial: a numbered one, or else the best of the problem, or else of its family."""
+    """Return the order of sums of a database's trial: the numbered one, else the problem's best, else the family's."""
     from measurements.store.store import Store
 
     name, mark, number = text.rpartition(TRIAL_MARK)
@@ -153,7 +153,9 @@ def _of_database(text: str, problem: Problem, device: Device) -> tuple[SumOrder,
             return _known(problem, best.schedule, device), f"that of trial {best.id} of {store.name}"
         for member, trial in _family(store, problem, device):
             return _known(member, trial.schedule, device), f"that of trial {trial.id} of {store.name}, {_batch(member)}"
-        raise ValueError(f"{store.name} has no schedule of this problem on {device.name}, nor of another batch of it")
+        raise ValueError(
+            f"{store.name} has no schedule of this problem on {device.name}, with this or another batch size"
+        )
 
 
 def _batch(problem: Problem) -> str:
@@ -162,13 +164,13 @@ def _batch(problem: Problem) -> str:
 
 
 def family_key(problem: Problem) -> str:
-    """Return the key of a problem's family, which is independent of the batch size."""
+    """Return the key of a problem's family: the problem's key with a fixed batch size."""
     name, usual = next(iter(problem.batch_sizes.items()))
     return f"{name} {problem.of_batch(usual).key()}"
 
 
 def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Problem, Trial]]:
-    """Yield the best trial of each other batch of a problem in the database."""
+    """Yield the best trial of each problem of the family in the database, with the problem."""
     from measurements.store.errors import StoreError
 
     if not problem.batch_sizes:
@@ -188,7 +190,7 @@ def _family(store: Store, problem: Problem, device: Device) -> Iterator[tuple[Pr
 
 
 def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder, str] | None:
-    """Return the order of the family's batch-invariant trials. Raises ValueError if they have several."""
+    """Return the order of the family's batch-invariant trials. Raises ValueError if the trials have several orders."""
     orders: dict[SumOrder, str] = {}
     for member, trial in _family(store, problem, device):
         if stored.is_batch_invariant(trial.verification):
@@ -197,14 +199,14 @@ def _of_family(store: Store, problem: Problem, device: Device) -> tuple[SumOrder
                 orders.setdefault(order, f"that of trial {trial.id}, {_batch(member)}")
     if len(orders) > 1:
         raise ValueError(
-            f"{store.name} has batch-invariant trials of this problem with {len(orders)} orders of sums "
-            f"({'; '.join(orders.values())}): name one of them with same_bits_as"
+            f"{store.name} has batch-invariant trials of this problem with {len(orders)} different orders of sums "
+            f"({'; '.join(orders.values())}): name one of these trials with same_bits_as"
         )
     return next(iter(orders.items()), None)
 
 
 def _usual(problem: Problem, device: Device, templates: TemplateSet) -> tuple[SumOrder, str]:
-    """Return the order that the time model chooses for a large batch. It is the same for the whole family."""
+    """Return the order that the time model chooses for a large batch, the same for all problems of a family."""
     large = problem.of_batch(next(iter(problem.batch_sizes.values())))
     known = [t for t in templates_for(large, device) if t.name in {own.name for own in templates}]
     usable = TemplateSet(known) if known else templates_for(large, device)

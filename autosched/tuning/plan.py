@@ -1,4 +1,4 @@
-"""Limits of one search, and its sampler."""
+"""Limits of a search, and the name of its sampler."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from dataclasses import dataclass
 from autosched.samplers import DEFAULT
 from autosched.tuning.winner import paired_timing
 
-TRIALS = 64  # default number of trials, which takes some minutes on a GPU
+TRIALS = 64  # default number of trials; a search takes some minutes on a GPU
 VERIFICATION_SECONDS = 60.0  # default time limit of the winner's full verification, in seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPlan:
-    """Limits of one run, from the options, the effort and the backend.
+    """Limits of a run, derived from the options, the effort and the backend.
 
     Attributes:
         trials: Number of further trials.
         sampler: Name of the sampler.
-        seconds: Time limit for proposing trials, in seconds; infinite for none.
+        seconds: Time in seconds after which no trials are proposed; infinite for no limit.
         min_gain: The search ends once UNPROMISING proposals in a row are expected to shorten the best time by less than
             this fraction of it.
         verification_seconds: Time limit of the full verification at the end, in seconds; 0 skips it.
         final_seconds: Time after which no round of paired timing is added, in seconds.
-        model_first: If True, the first trial is the time model's own choice.
-        search_model: If True, the model that estimates the times is searched itself.
+        model_first: If True, the first trial is the schedule that the time model chooses.
+        search_model: If True, the search looks for the best schedule of the time model, instead of trying schedules one
+            by one.
     """
 
     trials: int = TRIALS

@@ -1,4 +1,4 @@
-"""Preconditions of ``tune``: the problem fits on the device, and earlier trials can be ranked with new ones."""
+"""Preconditions of ``tune``: the problem fits on the device, and stored trials can be ranked with new trials."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def refuse_too_large(min_bytes: int, device: Device) -> None:
     """Raise ValueError if the arrays of a problem do not fit into the memory of the device."""
     if min_bytes > device.memory_bytes:
         raise ValueError(
-            f"the arrays of this problem take {min_bytes:,} bytes, more than the {device.memory_bytes:,} "
-            f"that {device.name} has: tune a smaller problem, or for another --device"
+            f"the arrays of this problem take {min_bytes:,} bytes, but {device.name} has only "
+            f"{device.memory_bytes:,}: choose a smaller problem or another --device"
         )
 
 
 def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
-    """Raise an error if no schedule of a task can be tried.
+    """Raise an error if a search cannot try any schedule.
 
     Args:
         task: Task of the search.
@@ -39,8 +39,8 @@ def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
         compiled: True if the search compiles kernels.
 
     Raises:
-        EmptySpace: No schedule is legal; a ValueError that names the rules.
-        KernelFileError: A ValueError: the user's kernel does not compile, or its entry point has unexpected arguments.
+        EmptySpace: No schedule is legal. A ValueError that names the violated rules.
+        KernelFileError: The user's kernel does not compile, or its entry point has unexpected arguments. A ValueError.
     """
     task.space.sample(1, seed)
     if compiled and isinstance(task.problem, KernelProblem):
@@ -48,25 +48,25 @@ def refuse_unsearchable(task: SearchTask, seed: int, *, compiled: bool) -> None:
 
 
 def refuse_unknown_objectives(objectives: Objectives, task: SearchTask) -> None:
-    """Raise ValueError for an objective that no trial has."""
+    """Raise ValueError for an objective of which no trial can have a value."""
     parameters = [p for member in task.space.members.values() for p in member.parameters if not p.is_text]
     names = dict.fromkeys([*NUMBERS, *(p.name for p in parameters), *task.problem.metric_names])
     objectives.check(names)
 
 
 def refuse_earlier(name: str, earlier: Sequence[Trial], task: SearchTask, runner: Runner) -> None:
-    """Raise an error for earlier trials that must not be ranked with new ones.
+    """Raise an error if stored trials must not be ranked with new trials.
 
     Args:
         name: Name of the database, for messages.
-        earlier: Its trials of the problem.
+        earlier: Trials of the problem in the database.
         task: Task of the search.
-        runner: Times candidates.
+        runner: Runner of the search.
 
     Raises:
-        StoreError: A trial names the current version of the space but is not in it.
-        ValueError: A trial may be the best but belongs to a kernel template that is not installed; or its time is from
-                another model than ``runner``'s.
+        StoreError: A trial has the current version of the space, but its schedule is not in the space.
+        ValueError: A trial that may be the best belongs to a kernel template that is not installed, or a time was
+            estimated by another model than the runner's.
     """
     _refuse_other_schedules(name, earlier, task.space)
     _refuse_other_model(name, earlier, runner)
@@ -80,7 +80,7 @@ def _refuse_other_model(name: str, earlier: Sequence[Trial], runner: Runner) -> 
         earlier_model = trial.runner_info.model
         if earlier_model != current and backends.TRAINED in f"{current} {earlier_model}":
             raise ValueError(
-                f"{name} has times of this problem estimated by {earlier_model}, not {current}: use another --db"
+                f"times of this problem in {name} were estimated by {earlier_model}, not by {current}: use another --db"
             )
 
 
@@ -104,9 +104,9 @@ def _refuse_other_schedules(name: str, earlier: Sequence[Trial], space: SearchSp
 
 
 def refuse_old_compiler(backend: backends.Backend) -> None:
-    """Raise ValueError if the compiler of a search has no compiler controls."""
+    """Raise ValueError if the compiler of a backend does not support compiler controls."""
     if backend.pool is None:
-        raise ValueError(f"the backend {backend.name} compiles no kernels: omit the compiler controls")
+        raise ValueError(f"the backend {backend.name} does not compile kernels: omit the compiler controls")
     why = why_no_controls(backend.pool.toolchain)
     if why:
         raise ValueError(why)

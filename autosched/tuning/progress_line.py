@@ -1,4 +1,4 @@
-"""Progress of a search: one line that is redrawn on a terminal or in a notebook, otherwise plain lines."""
+"""Display of a search's progress: a line that is redrawn on a terminal or in a notebook, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Self, TextIO
 from autosched.tuning.result import Observer, Progress, Start
 from measurements.files.text import harmless
 
-REDRAWN_SECONDS = 0.2  # minimum seconds between redraws, which suits remote terminals
+REDRAWN_SECONDS = 0.2  # minimum seconds between redraws; low enough for slow remote terminals
 PLAIN_SECONDS = 10.0  # seconds between plain lines
 
 
 class ProgressLine:
-    """Observer that draws one line on ``stream``: trials, the best so far, failures, and the remaining time."""
+    """Observer that draws one line on ``stream``: numbers of trials and failures, best time, and remaining time."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._width = 0  # width of the last drawn text
+        self._width = 0  # number of characters of the last drawn text, which the next text must cover
         self._drawn = 0.0  # time of the last draw
 
     def started(self, start: Start) -> None:
@@ -62,7 +62,7 @@ class PlainLines(threading.Thread):
         self._over = threading.Event()
 
     def started(self, start: Start) -> None:
-        """Record the task."""
+        """Record what is searched."""
         self._task, self._state = _title(start), f"0/{start.trials}"
 
     def trial(self, progress: Progress) -> None:
@@ -101,13 +101,13 @@ def _summary(progress: Progress) -> str:
 
 
 def is_redrawn(stream: TextIO) -> bool:
-    """Return True if a line on ``stream`` can be redrawn, on a terminal or in a notebook."""
+    """Return True if ``stream`` is a terminal or a notebook, on which a line can be redrawn."""
     return stream.isatty() or type(stream).__module__.startswith("ipykernel.")
 
 
 @contextmanager
 def shown(progress: Observer | bool | None) -> Iterator[Observer | None]:
-    """Yield the observer of a search: ``progress`` itself, or for True one that writes to stderr."""
+    """Yield the observer of a search: ``progress``, or for ``progress=True`` an observer that writes to stderr."""
     if not isinstance(progress, bool):
         yield progress
     elif not progress or sys.stderr is None:

@@ -1,4 +1,4 @@
-"""Source of a search's trials: a sampler, with advice (schedules to try first)."""
+"""Choice of a search's sampler, and of the schedules that it tries first (advice)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from search_spaces.spaces.search_space import SearchSpace
 
 @dataclass(frozen=True)
 class Proposing:
-    """The sampler of a search.
+    """Sampler of a search, and related data.
 
     Attributes:
-        sampler: Proposes every trial, advice included.
-        default: Returns the schedule used for untuned problems; None if there is none.
-        line: Message on the advice; "" for none.
+        sampler: Sampler that proposes every trial, including advised schedules.
+        default: Function that returns the schedule used for untuned problems, or None.
+        line: Message about the advice; "" if there is none.
     """
 
     sampler: Sampler
@@ -52,12 +52,12 @@ def sampler_of(
         task: Task of the search.
         options: Options of ``tune``.
         plan: Limits of the run, and its sampler.
-        estimates: Estimates before the first trial.
-        recorded: True if only recorded schedules can be tried; advice is then not used.
-        winners: Returns the fastest schedules of near problems, the nearest first.
+        estimates: Estimated times, available before the first trial.
+        recorded: True if only recorded schedules can be tried. No schedules are advised then.
+        winners: Function that returns the fastest schedules of near problems, the nearest first.
 
     Returns:
-        The sampler with its advice.
+        The sampler, which first proposes the advised schedules.
 
     Raises:
         ValueError: The sampler cannot be loaded.
@@ -81,9 +81,10 @@ def sampler_of(
 
 
 def _sampler(task: SearchTask, options: TuneOptions, plan: SearchPlan, estimates: Estimates) -> Sampler:
-    """Return the sampler of these options.
+    """Return the sampler without advice.
 
-    For objectives other than the time, it combines one sampler per weight vector, without time estimates.
+    For objectives other than the time, the result combines one sampler per weight vector; these do not use time
+    estimates.
     """
     if options.objectives.is_time:
         return make_sampler(plan.sampler, task.space, seed=options.seed, estimates=estimates)
@@ -98,7 +99,7 @@ def _default_schedule(task: SearchTask) -> Schedule | None:
 
 
 def _default_configuration(space: SearchSpace) -> Schedule | None:
-    """Return the first values of a user's kernel, which show early whether it works; None if they are not legal."""
+    """Return the default values of a user's kernel, to try early whether it works; None if they are not legal."""
     name, member = next(iter(space.members.items()))
     schedule = Schedule(name, tuple((p.name, p.default) for p in member.parameters))
     return schedule if schedule in space else None

@@ -1,4 +1,4 @@
-"""A table of measurements as a backend: a Kernel Tuner cache, a T4 file or a recording, for a user's problem."""
+"""Schedules and times in a file of measurements: a Kernel Tuner cache, a T4 file, or a recording."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search_spaces.templates.template import TemplateSet
 
 
 def device_of_table(path: str | Path) -> Device | None:
-    """Return the row of the GPU that a file names as its device, if known. Raises TableError."""
+    """Return the GPU that a file names as its device; None if it is not in the device table. Raises TableError."""
     rows = devices_of_driver_name(read_table(path).device)
     return rows[0] if len(rows) == 1 else None
 
@@ -25,26 +25,28 @@ def device_of_table(path: str | Path) -> Device | None:
 def schedules_of_table(
     path: str | Path, problem: Problem, templates: TemplateSet, device: Device
 ) -> tuple[Table, dict[Schedule, Measurement]]:
-    """Return the table of a file, and its measurements by schedule of ``problem``.
+    """Return the table of a file, and a mapping from schedules of ``problem`` to measurements.
 
     Args:
         path: File in a format that ``measurements.tables`` reads.
         problem: Problem that the measured kernel computes.
-        templates: A single kernel template, whose parameters have the file's names. A parameter that is not in the file
-            must have only one value.
+        templates: One kernel template, whose parameters have the names of the file's parameters. A parameter that is
+            not in the file must have a single value.
         device: GPU of the space.
 
     Returns:
-        The unchanged table, and the measurements whose values exist in the space.
+        The unchanged table, and the measurements of configurations that exist in the space.
 
     Raises:
-        TableError: No configuration fits, there are several templates, or the file varies an unknown parameter.
+        TableError: No configuration exists in the space, there are several templates, or the file varies an unknown
+            parameter.
     """
     table = read_table(path)
     members = templates.space(problem, device).members
     if len(members) != 1:
         raise TableError(
-            f"{path} has times of one kernel, but this problem has {len(members)} templates: choose one with --template"
+            f"{path} has times of a single kernel, but this problem has {len(members)} templates: choose a template "
+            "with --template"
         )
     ((name, space),) = members.items()
     known = {p.name for p in space.parameters}
@@ -59,18 +61,23 @@ def schedules_of_table(
             measurements[own] = measurement
     if not any(m.ok for m in measurements.values()):
         raise TableError(
-            f"none of the {len(table.measurements)} configurations in {path} ran and exists in {name}: give a file of "
-            "this kernel"
+            f"none of the {len(table.measurements)} configurations in {path} has a time and exists in {name}: use a "
+            "file of this kernel"
         )
     return table, measurements
 
 
 def _own(name: str, space: Space, recorded: Mapping[str, RawValue]) -> Schedule | None:
-    """Return the schedule of a configuration; None if one of its values is not in the space."""
+    """Return the schedule of a configuration; None if the space lacks a value of the configuration."""
     items: list[tuple[str, Value]] = []
     for p in space.parameters:
         if p.name not in recorded and len(p.values) > 1:
-            raise TableError(f"the file does not state the value of {p.name}: give that parameter one value")
+            raise TableError(
+                f"the file does not state the value of {p.name}: restrict this parameter of the kernel to "
+                "a "
+                "single "
+                "value"
+            )
         value = p.values[0] if p.name not in recorded else _value(p, recorded[p.name])
         if value is None:
             return None

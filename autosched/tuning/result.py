@@ -26,13 +26,13 @@ from search_spaces.templates.compiler_controls import shown_values
 
 @dataclass(frozen=True)
 class Start:
-    """State of a search before the first trial.
+    """State of a search before its first trial.
 
     Attributes:
         problem: Problem to search.
         device: GPU to search for.
-        provenance: Kind of the times.
-        lines: Messages: the backend with the reason, and the contents of the database.
+        provenance: Provenance of the times: measured, estimated or replayed.
+        lines: Messages on the chosen backend and on the contents of the database.
         trials: Number of planned trials.
         earlier: Number of trials of this problem, device and provenance in the database.
         best: Best of the earlier trials, or None.
@@ -53,10 +53,10 @@ class Progress:
 
     Attributes:
         trial: The stored trial.
-        best: Best so far, earlier trials included.
+        best: Best trial so far, including trials of earlier runs.
         done: Number of completed trials of this run.
         trials: Number of planned trials of the run.
-        failures: Number of failed trials of this run by status.
+        failures: Numbers of failed trials of this run, by status.
         seconds: Time since the start of the run, in seconds.
     """
 
@@ -80,7 +80,7 @@ class Progress:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Receives the progress of a search, in the tuning thread."""
+    """Interface to receive the progress of a search. The methods are called in the tuning thread."""
 
     def started(self, start: Start) -> None:
         """Receive the state before the first trial."""
@@ -95,26 +95,26 @@ class TuneResult:
 
     Attributes:
         problem: Problem that was searched.
-        device: GPU that it was searched for.
-        provenance: Kind of the times: measured, estimated or replayed.
-        best: Best trial of the database by the first objective; None if nothing has worked yet.
+        device: GPU to which the times apply.
+        provenance: Provenance of the times: measured, estimated or replayed.
+        best: Best trial in the database by the first objective; None if no trial has worked yet.
         trials: Trials of this run.
-        earlier: Number of trials in the database before.
+        earlier: Number of trials that the database had before the run.
         lines: Messages about the run.
         seconds: Total duration including set-up and verification, in seconds.
         exhausted: True if every schedule of the space was tried.
-        satisfied: True if no gain of ``min_gain`` is expected.
-        out_of_time: True if the time limit ended the search before all its trials were made.
-        interrupted: True if Ctrl-C ended it.
-        stopped: Reason why measurements or verifications had to stop; "" if they did not.
-        common_failure: Reason why all of the first configurations failed, if that ended the search; "" otherwise.
-        remeasured: Result of the paired timing of the fastest schedules; None without one.
+        satisfied: True if the search ended because the expected gain was below ``min_gain``.
+        out_of_time: True if the time limit ended the search before all planned trials.
+        interrupted: True if Ctrl-C ended the search.
+        stopped: Reason why measurements or verifications had to stop early; "" if they did not.
+        common_failure: If the search ended because all first configurations failed, the common reason; "" otherwise.
+        remeasured: Result of the paired timing of the fastest schedules; None if there was no paired timing.
         entrants: Candidates of the paired timing.
         worth: Accuracy of the warm start's predictions, in one line; "" without a warm start.
-        verification: Outcome of the full verification of the best, in one line; "" without one.
+        verification: Outcome of the full verification of the best, in one line; "" if there was none.
         database: Path or URL of the database.
         sampler: Name of the sampler.
-        num_guessed: Number of schedules whose times were estimated to choose proposals.
+        num_guessed: Number of schedules whose times the sampler estimated to choose proposals.
         num_verified: Number of schedules that were emulated.
         objectives: Objectives of the search.
         front: With several objectives, the rows of the database's trials that no other trial dominates.
@@ -162,24 +162,24 @@ class TuneResult:
 
     @property
     def failures(self) -> dict[str, int]:
-        """Number of trials of this run by failure."""
+        """Numbers of failed trials of this run, by status."""
         return dict(Counter(r.status.value for r in self.trials if not r.ok))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dict for each trial of this run, with parameters, time, resources and metrics.
+        """Return one dict per trial of this run, with parameters, time, resources and metrics.
 
-        ``pandas.DataFrame(result.rows())`` converts them to a table.
+        ``pandas.DataFrame(result.rows())`` converts the dicts to a table.
         """
         return trial_table.rows(self.problem, self.trials)
 
     def __repr__(self) -> str:
-        """Return the problem, the device, the best and a count of the trials, in one line."""
+        """Return the problem, the device, the best trial and the number of trials, in one line."""
         best = "nothing has worked yet" if self.best is None else str(self.best)
         trials = f"{len(self.trials)} trials, {self.ok} with a time"
         return f"<TuneResult of {self.problem.key()} on {self.device.name}: {best}; {trials}>"
 
     def _repr_html_(self) -> str:
-        """Return the notebook view: the best, the kind of its time, and a count of the trials."""
+        """Return the notebook view: the best trial, the provenance of its time, and the number of trials."""
         best = self.best
         sizes = {name: value for name, value in self.problem.to_json().items() if name != "operator"}
         facts = [("problem", f"{self.problem.operator}: {_listed(sizes)}"), ("device", self.device.name)]
@@ -214,11 +214,11 @@ class TuneResult:
         publish(Path(path), (json.dumps(document, indent=1) + "\n").encode())
 
     def best_by(self, objective: str, direction: trial_table.Direction = "min") -> dict[str, Any] | None:
-        """Return the row that is best by a metric, or by any other column. Raises ValueError for an unknown one."""
+        """Return the row that is best by a metric or another column. Raises ValueError for an unknown column."""
         return trial_table.best_by(self.rows(), objective, direction)
 
     def pareto(self, **objectives: trial_table.Direction) -> list[dict[str, Any]]:
-        """Return the rows that no other one dominates: ``pareto(seconds="min", registers="min")``.
+        """Return the rows that no other row dominates: ``pareto(seconds="min", registers="min")``.
 
         Raises ValueError for an unknown column.
         """
@@ -226,7 +226,7 @@ class TuneResult:
 
     @property
     def why_none(self) -> str:
-        """Most common reason of failure and its number of trials, if no trial of this run worked; else ""."""
+        """The most common reason of failure, and how many trials it has, if no trial of this run worked; else ""."""
         if not self.trials or self.ok:
             return ""
         reason, times = Counter(r.measurement.reason or r.status.value for r in self.trials).most_common(1)[0]
@@ -242,9 +242,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class CommonFailure(ValueError):
-    """All of a search's first configurations failed for one reason. The message has the reason and the remedy.
+    """All first configurations of a search failed for the same reason. The message has the reason and the remedy.
 
-    ``result`` has the trials, which are stored.
+    ``result`` contains the trials, which are also stored.
     """
 
     def __init__(self, result: TuneResult) -> None:
@@ -253,11 +253,11 @@ class CommonFailure(ValueError):
 
 
 def completed(result: TuneResult) -> TuneResult:
-    """Return the result of a search that ran to its end.
+    """Return ``result`` if the search ran to its end; otherwise raise an exception that contains it.
 
     Raises:
-        Interrupted: Ctrl-C stopped it; a KeyboardInterrupt.
-        CommonFailure: Its first configurations failed for one reason; a ValueError.
+        Interrupted: Ctrl-C stopped the search. A KeyboardInterrupt.
+        CommonFailure: All first configurations failed for the same reason. A ValueError.
     """
     if result.interrupted:
         raise Interrupted(result)
@@ -268,9 +268,9 @@ def completed(result: TuneResult) -> TuneResult:
 
 @dataclass
 class SoFar:
-    """Observer that collects the results of a run, for a Ctrl-C outside of the tuner.
+    """Observer that collects the results of a run, in case Ctrl-C interrupts code outside of the tuner.
 
-    ``then`` is another observer, to which everything is forwarded.
+    ``then`` is another observer, to which all reports are forwarded.
     """
 
     then: Observer | None = None
@@ -292,7 +292,7 @@ class SoFar:
             self.then.trial(progress)
 
     def interrupted(self, by: KeyboardInterrupt) -> TuneResult:
-        """Return the results so far. Raises ``by`` if the run has not started."""
+        """Return the exception ``Interrupted`` with the results so far. Raises ``by`` if the run has not started."""
         if isinstance(by, Interrupted):
             return by.result
         if self.start is None:

@@ -21,21 +21,22 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.templates.compiler_controls import has_controls
 
-# replayed times were measured on a GPU earlier
+# replayed times count as measured, because a GPU measured them earlier
 KINDS: Mapping[str, frozenset[Provenance]] = {
     "measured": frozenset({Provenance.MEASURED, Provenance.REPLAYED}),
     "estimated": frozenset({Provenance.ESTIMATED}),
 }
 
-UNKNOWN_OPERATOR = "of unknown operators"  # for example operators of kernel files
+# problems of unknown operators are skipped, for example those of kernel files
+UNKNOWN_OPERATOR = "of unknown operators"
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Observations of one kind of time.
+    """Measured or estimated times, as observations for training.
 
-    ``left_out`` is the number of skipped times of that kind by reason, and ``others`` the number of times of the other
-    kind.
+    ``left_out`` contains the number of skipped times by reason. ``others`` is the number of times of the other kind
+    (estimated instead of measured, or vice versa).
     """
 
     observations: tuple[Observations, ...]
@@ -51,7 +52,8 @@ class TrainingData:
 def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], kind: str) -> TrainingData:
     """Return all times of ``kind`` ("measured" or "estimated") in databases and recordings (``measurements.trials``).
 
-    Later sources take precedence. Raises StoreError and RecordingError, both ValueErrors, and OSError.
+    If sources have the same schedule, the later source takes precedence. Raises StoreError and RecordingError, both
+    ValueErrors, and OSError.
     """
     sources: list[Sequence[Trial]] = []
     for database in databases:
@@ -71,7 +73,7 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
 
 
 def usable(data: TrainingData) -> TrainingData:
-    """Return the data without schedules that the current kernel templates cannot generate."""
+    """Return the data without schedules that current kernel templates cannot generate or have no counts for."""
     trials, left_out = [], Counter(data.left_out)
     for one in data.observations:
         now, num_unusable = one.usable()
@@ -83,7 +85,7 @@ def usable(data: TrainingData) -> TrainingData:
 
 
 def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:
-    """Return the times of ``trials``, which have the same provenance.
+    """Return the times of ``trials``, which must all have the same provenance.
 
     Skipped trials are counted in ``left_out`` by reason.
     """
@@ -94,7 +96,7 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
     by_key: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         if trial.ok and trial.policy not in (NONE, DEFAULT):
-            leave_out(f"timed with a policy other than the default ({trial.policy})", 1)
+            leave_out(f"timed with another policy than the default ({trial.policy})", 1)
         else:
             by_key.setdefault((trial.problem_key, trial.device), []).append(trial)
     observations = []
@@ -116,17 +118,17 @@ def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[O
 
 
 def _is_of_space(schedule: Schedule) -> bool:
-    """Return True if a schedule belongs to a space that models support, unlike the library and compiler controls."""
+    """Return True if models support the schedule: not the vendor's library, and without compiler controls."""
     return not is_library(schedule) and not has_controls(schedule)
 
 
 def _why_not(trial: Trial) -> str:
-    """Return the reason why the problem of a trial does not exist in this version."""
+    """Return the reason why this version cannot read the problem of a trial."""
     return "of problems that this version does not support" if is_operator(trial.operator) else UNKNOWN_OPERATOR
 
 
 def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
-    """Return the newest working trial of each schedule, with its median time or its re-measured time."""
+    """Return the newest working trial of each schedule, and its time: re-measured if possible, else the median."""
     by_schedule: dict[str, list[Trial]] = {}
     for trial in trials:
         by_schedule.setdefault(trial.schedule.key(), []).append(trial)

@@ -16,7 +16,7 @@ from search_spaces.spaces.schedule import Schedule
 Direction = Literal["min", "max"]
 Row = dict[str, Any]
 OF_POWER = ("watts", "joules")  # columns that require a GPU with power measurement
-NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns for every problem
+NUMBERS = ("seconds", "registers", "spill_bytes", "static_shared_bytes", *OF_POWER)  # columns that every problem has
 
 
 def rows(problem: Problem, trials: Iterable[Trial]) -> list[Row]:
@@ -27,8 +27,8 @@ def rows(problem: Problem, trials: Iterable[Trial]) -> list[Row]:
 def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
     """Return a trial as a row.
 
-    It has ``status``, ``provenance``, ``seconds`` (None without a time), registers, spills, static shared memory,
-    ``watts`` and ``joules`` of a launch if its power was measured, and each parameter and metric by its own name.
+    The row has ``status``, ``provenance``, ``seconds`` (None without a time), registers, spills, static shared memory,
+    and every parameter and metric by name. If power was measured, it also has ``watts`` and ``joules`` per launch.
     """
     timing, resources = measurement.timing, measurement.resources
     seconds = None if timing is None else timing.median
@@ -47,14 +47,14 @@ def row(problem: Problem, schedule: Schedule, measurement: Measurement) -> Row:
 
 
 def metrics(problem: Problem, schedule: Schedule, seconds: float) -> dict[str, float]:
-    """Return the metrics of a trial by name; empty if one is undefined."""
+    """Return the metrics of a trial by name; empty if a metric is undefined."""
     with suppress(ValueError):
         return dict(problem.metrics(schedule.values, seconds))
     return {}
 
 
 def write_csv(path: str | Path, table: Sequence[Row]) -> None:
-    """Write the rows; every key of any row gets a column. Raises OSError."""
+    """Write the rows as CSV, with a column for each key that occurs in any row. Raises OSError."""
     columns = list(dict.fromkeys(key for row in table for key in row))
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns)
@@ -63,7 +63,7 @@ def write_csv(path: str | Path, table: Sequence[Row]) -> None:
 
 
 def best_by(table: Sequence[Row], objective: str, direction: Direction = "min") -> Row | None:
-    """Return the row that is best by one column; None if no row has a number there.
+    """Return the row that is best by one column; None if no row has a number in this column.
 
     Raises:
         ValueError: There is no such column.
@@ -91,7 +91,7 @@ def pareto(table: Sequence[Row], objectives: Mapping[str, Direction]) -> list[Ro
 
 def _usable(table: Sequence[Row], objectives: Mapping[str, Direction]) -> list[Row]:
     if not objectives:
-        raise ValueError("give at least one objective: a column, and min or max")
+        raise ValueError("no objective given: pass at least one column with min or max")
     columns = dict.fromkeys(key for row in table for key in row)
     for name, direction in objectives.items():
         if direction not in ("min", "max"):

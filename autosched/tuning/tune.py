@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywords: Any) -> TuneResult:
     """Search the schedules of ``problem`` and store every trial in a database.
 
-    ``autosched.matmul`` and the other functions look up their kernels there. On a GPU, a final paired timing of the
-    fastest schedules determines the best. For a matmul, the choices of nvMatmulHeuristics are tried early if it is
-    installed.
+    ``autosched.matmul`` and the other functions look up their kernels in the database. On a GPU, a final paired timing
+    of the fastest schedules determines the best. For a matmul, the choices of nvMatmulHeuristics are tried early if it
+    is installed.
 
     Args:
         problem: Problem to compute, such as ``autosched.Matmul(m=4096, n=4096, k=4096)``, or a tile program.
@@ -54,11 +54,11 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
             ``autosched.programs.loading.problem(program, **sizes)``.
 
     Returns:
-        The best trial of the database, the trials of this run, and why it ended.
+        The best trial in the database, the trials of this run, and the reason why the run ended.
 
     Raises:
-        ValueError: Invalid input (StoreError for the database), before anything is written. CommonFailure: the first
-                configurations all failed for one reason; the message states it with the remedy.
+        ValueError: Invalid input (StoreError for the database). Nothing has been written then. CommonFailure: All first
+            configurations failed for the same reason, which the message states with the remedy.
         TypeError: An unknown option.
         KeyboardInterrupt: Ctrl-C. Completed trials are stored, and the exception's ``result`` contains them.
     """
@@ -84,7 +84,7 @@ def tune(problem: Problem | Program, options: TuneOptions | None = None, **keywo
         estimates = estimates_of(task)
         start = None if trained is None else warm_start.from_model(trained, str(options.model), task, estimates)
         if backend.pool is not None:
-            backend.pool.cache.check()  # first, because compiling the emulator takes a minute
+            backend.pool.cache.check()  # before the other checks, because compiling the emulator takes a minute
         verifiers = (
             winner_verification.verifiers(task, backend, rule) if options.verify else winner_verification.Verifiers()
         )
@@ -119,7 +119,7 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, Any]) -> Problem:
 
 
 def _search_order(problem: Problem, options: TuneOptions, backend: backends.Backend) -> SearchOrder:
-    """Return the rule on the order of sums. Does not create the database, since invalid input must create no files."""
+    """Return the rule on the order of sums. Does not create the database: invalid input must not create files."""
     from measurements.store.store import Store
 
     database = options.database_or_default
@@ -134,8 +134,8 @@ def _restricted(problem: Problem, backend: backends.Backend, rule: OrderRule) ->
 
 @contextmanager
 def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
-    """Open the database, which is created if missing, and the compilers' cache. Invalid input creates no files."""
-    from measurements.store.store import Store, StoreError  # lazy: imports sqlalchemy
+    """Open the database (created if missing) and the compilers' cache. Called after all checks of the input."""
+    from measurements.store.store import Store, StoreError  # imported here, because importing sqlalchemy is slow
 
     database = options.database_or_default
     if options.database is None and "://" not in str(database):
@@ -150,9 +150,9 @@ def _opened(options: TuneOptions, backend: backends.Backend) -> Iterator[Store]:
 
 @contextmanager
 def starting(runner: Runner) -> Iterator[None]:
-    """Start the GPU's process while the search is prepared.
+    """Start the GPU's process in the background while the search is prepared.
 
-    Errors are ignored here, because the search raises them again.
+    Errors are ignored, because the search raises them again.
     """
 
     def start() -> None:
@@ -182,22 +182,22 @@ def _tuner(
     observer: Observer | None,
     order_lines: Sequence[str],
 ) -> Tuner:
-    """Assemble the loop from the parts of ``backend``.
+    """Assemble the search loop for ``backend``.
 
     Args:
         task: Task of the search.
         run: Properties shared by all trials.
         options: Options of ``tune``.
         plan: Limits of the run.
-        backend: Times and compiles candidates.
+        backend: Backend that compiles and times candidates.
         store: Database of the trials.
         start: State before the first trial.
-        verifiers: Verify new bests and the winner.
+        verifiers: Verifiers for each new best trial and for the winner.
         observer: Observer to which every trial is reported.
         order_lines: Messages about the order of sums.
 
     Returns:
-        The loop, which has not been started.
+        The loop, not started yet.
 
     Raises:
         ValueError: The sampler cannot be loaded.
@@ -242,9 +242,9 @@ def _tuner(
 
 
 def _in_flight_limit(backend: backends.Backend, workers: int | None) -> InFlightLimit:
-    """Return the limit of trials in flight: from recorded costs on a GPU, otherwise fixed.
+    """Return the limit of trials in flight: computed from recorded costs on a GPU, otherwise constant.
 
-    With a fixed limit, a seed tries the same schedules on every machine.
+    With a constant limit, a search with the same seed tries the same schedules on every machine.
     """
     if backend.runner.provenance is not Provenance.MEASURED:
         return InFlightLimit()
@@ -253,8 +253,8 @@ def _in_flight_limit(backend: backends.Backend, workers: int | None) -> InFlight
 
 
 SEARCHING = (
-    "searching the time model directly: its best schedules are compiled, to learn their registers and spills, until it "
-    "expects no faster one (--trials N tries N schedules one by one)"
+    "searching the time model directly: the schedules that it ranks best are compiled, to learn their registers and "
+    "spills, until the model expects no faster one (--trials N tries N schedules one by one)"
 )
 ESTIMATES_PAGE = "docs/reference/estimates.md"
 
@@ -265,8 +265,9 @@ def _unranked(backend: backends.Backend) -> str:
     if backend.runner.provenance is not Provenance.ESTIMATED or not counted:
         return ""
     why = why_ptx()
-    code = "spills and instruction mix by machine code" if why is None else f"instruction mix by PTX, as {why}"
+    counted_in_ptx = f"instructions counted in PTX, because {why}"
+    code = "instructions and spills counted in machine code" if why is None else counted_in_ptx
     return (
-        f"times of {', '.join(counted)} are ESTIMATED from the work of some blocks in the emulator ({code}); "
-        f"kernels that it cannot run are not ranked; accuracy: {ESTIMATES_PAGE}"
+        f"times of {', '.join(counted)} are ESTIMATED from the work of some blocks in the emulator ({code}); kernels "
+        f"that the emulator cannot run are not ranked; accuracy: {ESTIMATES_PAGE}"
     )

@@ -1,4 +1,4 @@
-"""Warm start of a search from a trained model or from times of other problems in the database."""
+"""Warm start of a search: estimates from a trained model, or learned from other problems' times in the database."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from cost_models.trees.trained_model import OperatorModel, TrainedModel
     from measurements.store.store import Store
 
-FEWEST_TIMES = 32  # with fewer times of other problems, a trained model is no better than the analytic one
-MOST_TIMES = 2000  # maximum number of times, those on this device first, so that training takes only seconds
-FEWEST_JUDGED = 8  # minimum number of times of a run to report the accuracy of the warm start
+FEWEST_TIMES = 32  # minimum number of times to train a model; with fewer, it is not better than the analytic model
+MOST_TIMES = 2000  # maximum number of times to train a model, so that training takes only seconds
+FEWEST_JUDGED = 8  # the accuracy of the warm start is reported only if a run has at least this number of times
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    """Estimates to start from, and their source.
+    """Estimated times that a search starts from, and their source.
 
     Attributes:
         estimates: Estimates for samplers.
-        analytic: Estimates of the analytic model if ``estimates`` are those of a trained one; else None.
-        source: Training data of the trained model; "" for none.
-        lines: Messages on the source and its limitations.
+        analytic: The analytic model's estimates if ``estimates`` are a trained model's; else None.
+        source: Description of the trained model and its training data; "" without a trained model.
+        lines: Messages on the trained model and its limitations.
     """
 
     estimates: Estimates
@@ -42,7 +42,7 @@ class WarmStart:
     lines: tuple[str, ...] = ()
 
     def worth(self, trials: Sequence[Trial]) -> str:
-        """Return the accuracy of the estimates in one line; "" without a trained model or with few times."""
+        """Describe the agreement of the estimates with ``trials``; "" without a trained model or with few times."""
         from cost_models.trees.evaluation import rank_correlation
 
         times = {r.schedule: r.seconds for r in trials if r.seconds is not None and not has_controls(r.schedule)}
@@ -63,7 +63,7 @@ class WarmStart:
 
 
 def loaded(path: str | Path) -> TrainedModel:
-    """Return the model in a file. Raises ModelMismatch, a ValueError, for an unsuitable or missing one."""
+    """Load a trained model. Raises ModelMismatch, a ValueError, if the file is unsuitable or cannot be read."""
     from cost_models.trees.boosted import ModelMismatch
     from cost_models.trees.trained_model import TrainedModel
 
@@ -74,27 +74,30 @@ def loaded(path: str | Path) -> TrainedModel:
 
 
 def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Estimates) -> WarmStart:
-    """Return a start from a trained model.
+    """Return a warm start from a trained model.
 
     Args:
         model: Model of ``autosched train``.
-        name: Name of its file, for messages.
+        name: Name of the model's file, for messages.
         task: Task of the search.
         estimates: Estimates of the analytic model.
 
     Returns:
-        The start, with a message for each limitation of the model, such as another device.
+        The warm start, with a message for each limitation of the model, for example that it was trained on other
+        devices.
 
     Raises:
-        ModelMismatch: A ValueError: the model has no times of the operator, or was trained on other features.
+        ModelMismatch: The model has no times of the operator, or was trained on other features. A ValueError.
         ValueError: A kernel template has no cost counts.
     """
     part = model.of(task.problem)
     if not isinstance(estimates, AnalyticEstimates):
         silent = ", ".join(t.name for t in task.templates if t.counts is None)
-        raise ValueError(f"models cannot predict schedules of {silent}, whose cost is not stated: omit --model")
+        raise ValueError(
+            f"trained models cannot predict schedules of {silent}, which have no cost counts: omit --model"
+        )
     corrected = estimates.corrected(part.predict)
-    corrected.log_seconds(task.space.sample(1, 0))  # raises ModelMismatch for other features
+    corrected.log_seconds(task.space.sample(1, 0))  # raises ModelMismatch if the model was trained on other features
     source = f"{name}, trained on {part.rows:,} {model.provenance} times of {task.problem.operator}"
     line = f"the search starts from {source}"
     if model.provenance == Provenance.ESTIMATED.value:
@@ -104,7 +107,7 @@ def from_model(model: TrainedModel, name: str, task: SearchTask, estimates: Esti
 
 
 def _doubts(part: OperatorModel, task: SearchTask) -> list[str]:
-    """Return the reasons why predictions may be worse than the held-out figures, one sentence each."""
+    """Return the reasons why predictions may be worse than in the model's evaluation, one sentence each."""
     doubts, known = [], dict(part.templates)
     if task.device.name not in part.devices:
         doubts.append(f"the model has no times of {task.device.name}, only of {', '.join(part.devices)}")
@@ -117,17 +120,17 @@ def _doubts(part: OperatorModel, task: SearchTask) -> list[str]:
 
 
 def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estimates: Estimates) -> WarmStart:
-    """Return a start from the times of other problems of the operator in a database.
+    """Return a warm start learned from the times of the operator's other problems in a database.
 
     Args:
-        store: The database. Equal contents give equal starts.
-        run: Run, whose provenance and policy the times must have.
-        task: Task of the search, whose own trials are excluded. Times on its device are read first, then those on
-            others, MOST_TIMES at most.
+        store: The database. Equal contents give equal results.
+        run: The run. Only times of its provenance and policy are used.
+        task: Task of the search. Trials of its problem are excluded. At most MOST_TIMES times are read, first those on
+            its device, then those on other devices.
         estimates: Estimates of the analytic model.
 
     Returns:
-        The start; only ``estimates`` if there are fewer than FEWEST_TIMES times.
+        The warm start. It contains only ``estimates`` if the database has fewer than FEWEST_TIMES times.
     """
     if not isinstance(estimates, AnalyticEstimates):
         return WarmStart(estimates)
@@ -145,7 +148,7 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
     corrected = estimates.corrected(part.predict)
     try:
         corrected.log_seconds(task.space.sample(1, 0))
-    except ModelMismatch:  # for those problems, the templates have other parameters
+    except ModelMismatch:  # skip problems for which the templates have other parameters
         return WarmStart(estimates)
     problems, times = len(data.observations), f"{data.rows:,} {run.provenance.value} times"
     source = f"{times} of {problems} other {'problem' if problems == 1 else 'problems'} in {store.name}"
@@ -153,7 +156,7 @@ def from_other_problems(store: Store, run: RunIdentity, task: SearchTask, estima
 
 
 def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
-    """Return up to about MOST_TIMES trials of the operator's other problems, those on the same device first."""
+    """Return up to about MOST_TIMES trials of the operator's other problems, first those on the same device."""
     trials: list[Trial] = []
     own = run.problem.key(), run.device.name
     stored = [s for s in store.problems(run.problem.operator) if s.ok and (s.problem_key, s.device) != own]
@@ -163,7 +166,8 @@ def _of_other_problems(store: Store, run: RunIdentity) -> list[Trial]:
             break
         try:
             other = store.problem(summary)
-        except ValueError:  # the trial is from another version; the command 'best' reports this
+        # skip a problem whose trials are from another version; the command 'best' reports such trials
+        except ValueError:
             continue
         trials += store.trials(other, summary.device, run.provenance, policy=run.policy)
     return trials

@@ -1,4 +1,4 @@
-"""Backend of a search: a runner, the device of its times, and its compilers."""
+"""Backend of a search: a runner that times candidates, the GPU of these times, and compilers."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from search_spaces.templates.template import TemplateSet
 
 
 class BackendError(ValueError):
-    """The backend cannot be used here. The message is one sentence with the remedy."""
+    """This machine cannot use the backend. The message is one sentence with the remedy."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A runner and the device that its times are for. Closing it ends every process.
+    """A runner and the GPU of its times. Closing the backend ends every process that it started.
 
     Attributes:
         name: Name of the backend.
-        runner: Times candidates.
-        device: GPU of the times.
+        runner: Runner that times candidates.
+        device: GPU that the times are for.
         line: One-line description of the backend, its device, and why it was chosen.
-        pool: Compilers; None if nothing is compiled.
+        pool: Pool of compiler processes; None if nothing is compiled.
         templates: Kernel templates that can compute the problem.
         schedules: The only schedules that the runner can time; None if it can time all.
-        headline: Short description of the kind of times.
+        headline: Short description of the provenance of the times.
         gpus: Number of GPUs that measure in parallel.
         fleet: Cluster that measures, if any.
-        owned: The same cluster if the backend must close it.
+        owned: ``fleet``, if the backend must close it; else None.
         policy: Timing policy as text (``Policy``), or NONE.
     """
 
@@ -55,7 +55,7 @@ class Backend:
 
     @property
     def model_alone(self) -> bool:
-        """True if every time is a model's estimate that needs no kernel, so that the model itself can be searched."""
+        """True if a model estimates all times without compiling kernels. The model itself can then be searched."""
         return self.runner.provenance is Provenance.ESTIMATED and not any(map(is_counted, self.templates))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Choice of the backend, with a reason: measure on a local GPU, replay a recording, or estimate."""
+"""Choice of the backend: measure on a local GPU, replay a recording, or estimate. States the reason of the choice."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel | None = None) -> Backend:
     """Choose the backend that times the candidates of a search.
 
-    "auto" measures if a GPU of the requested device is available. Otherwise it replays if ``problem`` was recorded on
-    the device with the current space, else it estimates. A device is never replaced by a similar one.
+    "auto" measures if this machine has the requested GPU. Otherwise "auto" replays a recording of ``problem`` on the
+    device with the current space; without such a recording it estimates. A device is never replaced by a similar one.
 
     Args:
         problem: Problem to search; None for a backend without a problem.
         options: Options of the backend.
-        model: Trained model that estimates times. Default: the analytic model.
+        model: Trained model for the backend "estimate". Default: the analytic model.
 
     Returns:
         The backend, which the caller closes.
 
     Raises:
-        ValueError: Invalid options or files (BackendError, FleetError, UnknownDevice, RecordingError, TableError). No
-            process has been started then.
+        ValueError: Invalid options or files (BackendError, FleetError, UnknownDevice, RecordingError, TableError). The
+            error is raised before any process is started.
     """
     backend, device, templates = options.backend, options.device, options.templates
     if options.recording is not None:
@@ -56,7 +56,7 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
     requested = wanted_device(device, usable_gpus.device)
     if usable_gpus.device is not None and requested not in (None, usable_gpus.device):
         named = requested.name if requested else ""
-        usable_gpus = UsableGpus(why_not=f"the GPU of this machine is {usable_gpus.device.name}, not {named}")
+        usable_gpus = UsableGpus(why_not=f"this machine's GPU is {usable_gpus.device.name}, not {named}")
     if usable_gpus.device is not None:
         usable = TemplateSet(()) if problem is None else templates_for(problem, usable_gpus.device, templates)
         return _measuring(usable_gpus.device, usable_gpus.numbers, usable, options)
@@ -82,20 +82,22 @@ def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel
 def _refuse_power(options: BackendOptions, why: str) -> None:
     """Raise BackendError for an objective that requires power measurement."""
     if options.power:
-        raise BackendError(f"power can only be measured on a GPU{why}: choose another objective")
+        raise BackendError(f"power cannot be measured without a GPU{why}: choose another objective")
 
 
 def _refuse_without_gpu(why_not: str, options: BackendOptions) -> None:
     """Raise BackendError for an option that needs a GPU."""
     if options.backend == "cuda":
-        raise BackendError(f"the backend cuda cannot measure ({why_not}): use --backend estimate instead")
+        raise BackendError(
+            f"the backend cuda cannot measure on this machine ({why_not}): use --backend estimate instead"
+        )
     if options.policy != Policy():
         raise BackendError(
             f"a timing policy only applies to times measured on a GPU ({why_not}): "
             "omit --warm-cache, --eager and --clocks"
         )
     if options.gpus is not None:
-        raise BackendError(f"no GPU can measure here ({why_not}): omit --gpus")
+        raise BackendError(f"this machine has no GPU to measure on ({why_not}): omit --gpus")
 
 
 def _measuring(device: Device, gpus: tuple[int, ...], usable: TemplateSet, options: BackendOptions) -> Backend:

@@ -30,23 +30,23 @@ def of_cluster(
     """Return a backend over the GPUs of a Ray cluster.
 
     Args:
-        where: The cluster's address ("auto": the one of this machine), or a Fleet, which the caller closes.
-        device: Kind of GPU that measures; None if the cluster has only one kind.
+        where: The cluster's address ("auto": the cluster of this machine), or a Fleet, which the caller must close.
+        device: GPU model to measure on; None if all GPUs of the cluster are of one model.
         problem: Problem to search; None for a backend without templates.
-        workers: Compilers on the cluster; None for one per CPU.
+        workers: Number of compilers on the cluster; None for one per CPU.
         policy: Timing policy; None for the default.
         templates: Kernel templates to search, or their names; None for all that can compute ``problem``.
 
     Returns:
-        The backend; closing it closes a cluster that it opened.
+        The backend. Closing it also closes the Fleet, unless the caller passed one.
 
     Raises:
-        BackendError: The outputs are checked by a function of a kernel file, which is not supported on clusters.
-        ValueError: The cluster has no GPU of the kind.
+        BackendError: A function of the kernel file checks the outputs, which clusters do not support.
+        ValueError: The cluster has no GPU of this model.
     """
     if problem is not None and problem.checks_outputs:
         raise BackendError(
-            "its outputs are checked by a function of the kernel file, which clusters do not support: omit --ray"
+            "clusters do not support kernel files that check the outputs by a function of their own: omit --ray"
         )
     device_name = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
     existing = where if isinstance(where, Fleet) else None
@@ -80,5 +80,5 @@ def of_cluster(
 
 
 def cluster(address: str, *, policy: Policy | None = None, workers: int | None = None) -> Fleet:
-    """Return the actors of the Ray cluster at ``address``, for the backends of many problems. Raises FleetError."""
+    """Connect to the Ray cluster at ``address``. Several backends can share the Fleet. Raises FleetError."""
     return Fleet(address, FleetOptions(cuda=CudaOptions(policy=policy or Policy())), compilers=workers)

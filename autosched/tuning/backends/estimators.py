@@ -1,4 +1,4 @@
-"""Estimated seconds of a candidate without a GPU: from the time model, the emulator's counts, or a trained model."""
+"""Estimates of times without a GPU: by the time model, by emulated instruction counts, or by a trained model."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ TRAINED = "the trained model"  # prefix of a trained model's name, followed by t
 class AnalyticEstimator:
     """Estimates the time of compiled candidates by the analytic models.
 
-    Built-in templates provide cost counts. For other templates and users' kernels, machine instructions are counted
-    while some blocks are emulated. A cost stated by the user is a lower bound.
+    Built-in templates provide cost counts. For other templates and users' kernels, some blocks are emulated, and their
+    machine instructions are counted. If the user states a cost, the estimate is at least the time of that cost.
 
     Attributes:
         device: GPU of the times.
@@ -44,7 +44,7 @@ class AnalyticEstimator:
 
     @property
     def name(self) -> str:
-        """Name of the model, including the kind of code whose instructions it counts, if any."""
+        """Name of the model. Includes the kind of code (PTX or machine code) if the model counts instructions."""
         counts = any(map(is_counted, self.templates))
         return f"the analytic model of autosched {VERSION}" + (f" ({counted_in()})" if counts else "")
 
@@ -53,12 +53,13 @@ class AnalyticEstimator:
 
         Args:
             candidate: Compiled candidate.
-            resources: Resources of its kernel.
-            program: Compiled launches of a pipeline, whose times are added. Default: all launches have ``resources``.
+            resources: Registers, spills and shared memory of the candidate's kernel.
+            program: Compiled launches of a pipeline; the estimate is the sum of their times. Default: all launches have
+                ``resources``.
 
         Returns:
-            Seconds under sustained load, scaled by recorded ones (``recorded_times.py``); None if the template has no
-            cost counts and the emulator cannot count them.
+            Seconds under sustained load, scaled to match a recorded time (``recorded_times.py``). None if the template
+            has no cost counts and the emulator cannot count instructions.
         """
         seconds = self._modelled(candidate, resources, program)
         return None if seconds is None else seconds * scale_of_estimates(candidate.problem, self.device)
@@ -90,17 +91,17 @@ class AnalyticEstimator:
 
 
 def code_of(model: str) -> str:
-    """Return the kind of code (PTX or machine code) counted by the model named ``model``; "" if it counts none."""
+    """Return the kind of code whose instructions a model counts (PTX or machine code), from its name; "" for none."""
     return model.partition(" (")[2].removesuffix(")")
 
 
 def is_counted(template: KernelTemplate) -> bool:
-    """Return True if times are estimated from the emulated work of some blocks."""
+    """Return True if a template's times are estimated from instructions that the emulator counts in some blocks."""
     return template.counts is None or template.counts_are_bounds
 
 
 def _seconds(work: CostCounts, resources: Resources, device: Device) -> float:
-    """Return the predicted time of a launch with the registers and spills of its compiled function."""
+    """Return the predicted time of one launch, given the registers and spills of its compiled kernel."""
     spilled = resources.spill_store_bytes + resources.spill_load_bytes
     return predict(work, device, registers=resources.registers, spill_bytes=spilled)
 
@@ -127,7 +128,7 @@ class TrainedEstimator:
     name: str
 
     def __call__(self, candidate: Candidate, resources: Resources, program: Compiled | None = None) -> float | None:
-        """Estimate one candidate as ``AnalyticEstimator`` does; None if the template has no cost counts."""
+        """Estimate one candidate like ``AnalyticEstimator``; None if the template has no cost counts."""
         if self.templates.of(candidate.schedule).counts is None:
             return None
         table = features(self.templates, candidate.problem, [candidate.schedule], self.device)

@@ -1,4 +1,4 @@
-"""Usable GPUs of this machine, and the reason if there are none."""
+"""GPUs of this machine that can measure; if there are none, the reason."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from search_spaces.hardware.devices import device as device_row
 
 @dataclass(frozen=True)
 class UsableGpus:
-    """The ``numbers`` of GPUs to use and their ``device``.
+    """The CUDA device ``numbers`` of the GPUs to use, and the model of these GPUs (``device``).
 
-    If there are none, ``why_not`` is one line with the reason.
+    If no GPU is usable, ``why_not`` is one line with the reason.
     """
 
     numbers: tuple[int, ...] = ()
@@ -24,9 +24,9 @@ class UsableGpus:
 
 
 def probe(requested: Gpus | None) -> UsableGpus:
-    """Return the GPUs that can be used, and their device.
+    """Return the GPUs that can measure, and their model.
 
-    Raises BackendError if the requested GPUs are not among the available ones, or are of several kinds.
+    Raises BackendError if a requested GPU does not exist, or if the requested GPUs are of different models.
     """
     num_gpus = 1 if requested is None else cuda_count()
     if num_gpus == 0:
@@ -47,17 +47,17 @@ def probe(requested: Gpus | None) -> UsableGpus:
         if kind != first:
             raise BackendError(
                 f"GPU {used[0]} ({first.name}, {first.sm_count} SMs) and GPU {gpu} ({kind.name}, {kind.sm_count} SMs) "
-                "are of different kinds, whose times are not comparable: name GPUs of one kind"
+                "are different models, whose times are not comparable: name GPUs of one model"
             )
     return UsableGpus(used, first)
 
 
 def wanted_device(device: str | Device | None, gpu: Device | None) -> Device | None:
-    """Return the requested device. Raises UnknownDevice for a name that is neither a row nor this machine's GPU."""
+    """Return the requested device. Raises UnknownDevice if neither the device table nor this machine has it."""
     if device is None or isinstance(device, Device):
         return device
     if gpu is not None and isinstance(device, str) and device.lower() == gpu.name:
-        return gpu  # use the detected device, whose clocks and sizes may differ from the table's
+        return gpu  # use the detected device: its clocks and sizes may differ from those in the device table
     try:
         return device_row(device)
     except UnknownDevice as error:

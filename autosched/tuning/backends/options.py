@@ -25,19 +25,19 @@ class BackendOptions:
     """Options of a backend.
 
     Attributes:
-        device: Name or row of the GPU to tune for. Default: the GPU of this machine, h200 without one.
+        device: GPU to tune for, a name or a Device. Default: this machine's GPU, or h200 if this machine has no GPU.
         backend: Source of the times: "auto", "cuda", "estimate", "ray" or "replay".
         workers: Number of compilers. Default: one per core.
-        warm_cache: If True, operands are in the L2 cache instead of memory. This and the next two options form the
-            timing policy. Only trials with the same policy are ranked together.
-        eager: If True, the host queues each launch, instead of a CUDA graph.
-        clocks: SM clock in MHz if locked (verified); None if unlocked.
-        gpus: GPUs to measure on: CUDA device numbers, or "all", all of one kind. Default: GPU 0, because the others of
-            a shared machine may be in use.
-        ray: Address of a Ray cluster ("auto": the one of this machine), or a Fleet, which the caller closes. All its
-            GPUs of kind ``device`` measure.
+        warm_cache: If True, operands are in the L2 cache instead of memory. ``warm_cache``, ``eager`` and ``clocks``
+            form the timing policy. Only trials with the same policy are ranked together.
+        eager: If True, the host queues each launch separately. Default: launches are captured in a CUDA graph.
+        clocks: SM clock in MHz if the clock is locked, which is verified; None if unlocked.
+        gpus: GPUs to measure on: CUDA device numbers, or "all". The GPUs must be of one model. Default: only GPU 0,
+            because other users of a shared machine may use further GPUs.
+        ray: Address of a Ray cluster ("auto": the cluster of this machine), or a Fleet, which the caller must close.
+            All GPUs of the cluster whose model is ``device`` measure.
         templates: Kernel templates to search, or their names. Default: all that can compute the problem.
-        recording: File that the backend "replay" replays: a cache or T4 file of Kernel Tuner, or a recording.
+        recording: File for the backend "replay": a cache or T4 file of Kernel Tuner, or a recording.
 
     Raises:
         ValueError: An option is invalid (for example BackendError).
@@ -61,9 +61,14 @@ class BackendOptions:
             object.__setattr__(self, "workers", whole_number("workers", self.workers, 1))
         object.__setattr__(self, "gpus", _checked_numbers(self.gpus))
         if self.recording is not None and self.backend != "replay":
-            raise BackendError("a recording needs the backend replay: give --backend replay")
+            raise BackendError("a recording is given, but the backend is not replay: add --backend replay")
         if self.on_cluster and (self.backend not in ("auto", "ray") or self.gpus is not None):
-            raise BackendError("a Ray cluster measures on all its GPUs of one kind: omit --backend and --gpus")
+            raise BackendError(
+                "--backend and --gpus do not apply to a Ray cluster, which measures on all its GPUs of "
+                "one "
+                "model: "
+                "omit them"
+            )
         _ = self.policy  # raises ValueError
 
     @property
@@ -78,17 +83,17 @@ class BackendOptions:
 
     @property
     def power(self) -> bool:
-        """True if the GPU's power is also measured."""
+        """True if power is measured, too."""
         return False
 
     @property
     def timing(self) -> CudaOptions:
-        """Timing options of a local GPU."""
+        """Timing options for a local GPU."""
         return CudaOptions(policy=self.policy, power=self.power)
 
 
 def _checked_numbers(gpus: Gpus | None) -> Gpus | None:
-    """Return the numbers as integers. Raises ValueError (BackendError) for anything but "all" or numbers."""
+    """Return the numbers as integers. Raises BackendError, a ValueError, for anything but "all" or numbers."""
     if gpus is None or gpus == "all":
         return gpus
     if isinstance(gpus, str) or not isinstance(gpus, Sequence):

@@ -1,8 +1,8 @@
-"""Recorded times of a problem, by which its estimates are scaled.
+"""Scaling of a problem's estimated times to match recorded times.
 
-The final of a recorded search has times of a GPU under sustained load. If the model estimates less for the winner, all
-estimates of the problem are scaled, which keeps their order. A schedule that the recorded search did not try may still
-be estimated faster than its winner.
+The finalists of a recorded search were measured on a GPU under sustained load. If the model's estimate for the winner
+is below the winner's recorded time, all estimates of the problem are multiplied by the ratio. This does not change
+their order. A schedule that the recorded search did not try may still have a lower estimate than the winner.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from search_spaces.spaces.schedule import Schedule
 
 @lru_cache(maxsize=64)
 def scale_of_estimates(problem: Problem, device: Device) -> float:
-    """Return the factor that raises the estimate of the recorded winner to its time.
+    """Return the ratio of the recorded winner's measured time to its estimated time, but at least 1.
 
     Args:
         problem: Problem of the estimates.
         device: GPU of the estimates.
 
     Returns:
-        The factor, at least 1. It is 1 without a recorded final of exactly this problem and device, or if the winner is
-        not in the current space.
+        The factor for all estimates of the problem. It is 1 if this problem and device were not recorded, or if the
+        winner is not in the current space.
     """
     recorded = winner(problem, device)
     if recorded is None:
@@ -42,7 +42,7 @@ def scale_of_estimates(problem: Problem, device: Device) -> float:
 
 
 def winner(problem: Problem, device: Device) -> tuple[Schedule, float] | None:
-    """Return the fastest schedule of the recorded finals, and its seconds; None without one."""
+    """Return the fastest recorded finalist and its time in seconds; None if the problem was not recorded."""
     try:
         entry = recording.find(problem.key(), device.name)
     except recording.RecordingError:

@@ -27,23 +27,23 @@ def of_table(
 
     Args:
         problem: Problem that was measured.
-        device: GPU of the measurements; None for the one that the file names.
+        device: GPU of the measurements; None for the GPU that the file names.
         path: A file that ``measurements.tables`` reads: Kernel Tuner's cache, T4, or CSV.
-        templates: Kernel templates that may contain the configurations, of which one is used; None for all that can
+        templates: Kernel templates that the configurations may belong to; only one template is used. None: all that can
             compute ``problem``.
 
     Returns:
-        The backend, which is limited to the schedules of the file.
+        The backend. It can only time schedules of the file.
 
     Raises:
         BackendError: No problem is given, or the file does not name a known GPU.
         ValueError: The file is unreadable, or none of its configurations fits the problem (TableError).
     """
     if problem is None:
-        raise BackendError("there is nothing to replay: no problem was named")
+        raise BackendError("nothing can be replayed without a problem: name a problem")
     row = device if isinstance(device, Device) else device_of_table(path) if device is None else device_row(device)
     if row is None:
-        raise BackendError(f"{path} does not name a known GPU: give --device")
+        raise BackendError(f"{path} does not name a known GPU: add --device")
     usable = templates_for(problem, row, templates)
     table, measurements = schedules_of_table(path, problem, usable, row)
     left_out = len(table.measurements) - len(measurements)
@@ -51,20 +51,20 @@ def of_table(
     with Path(path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     runner = TableReplayRunner(measurements, origin, digest)
-    line = f"{runner.describe()}{f'; {left_out} others have values that the kernel does not have' if left_out else ''}"
+    skipped = f"; {left_out} more configurations have values that the kernel does not support" if left_out else ""
     headline = f"times are REPLAYED from {path}"
-    return Backend(runner.name, runner, row, line, None, usable, runner.schedules, headline)
+    return Backend(runner.name, runner, row, runner.describe() + skipped, None, usable, runner.schedules, headline)
 
 
 def of_recording(
     problem: Problem | None, device: Device, why: str, templates: Iterable[str | KernelTemplate] | None
 ) -> tuple[Backend | None, str]:
-    """Return a backend over the recording of ``problem``, or the reason why there is none.
+    """Return a backend that replays the recording of ``problem``, or the reason why this is not possible.
 
     Args:
         problem: Problem to search, or None.
         device: GPU of the times.
-        why: Reason why nothing is measured, for the headline.
+        why: Reason why no GPU measures, for the headline.
         templates: Kernel templates to search; None for all that can compute ``problem``. Recordings of another version
             of a template's space are skipped.
 
@@ -95,5 +95,5 @@ def of_recording(
 
 
 def headline_reason(why: str) -> str:
-    """Return the reason without its details, which follow a colon or a semicolon."""
+    """Shorten a reason: drop the details after a colon or a semicolon."""
     return why.partition(":")[0].partition(";")[0]

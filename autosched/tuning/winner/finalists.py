@@ -20,7 +20,7 @@ Default = Callable[[], Schedule | None]
 
 
 def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
-    """Return the finalists: the best, the winner of the last paired timing, the default, and the fastest others."""
+    """Return the finalists: the best, the winner of the last paired timing, the default, and further fast schedules."""
     if ledger.best is None or ledger.best.seconds is None:
         return ()
     fingerprint = canonical_json(ledger.fingerprint)
@@ -40,7 +40,7 @@ def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
     selected = paired_timing.select_entrants(list(timed.values()), module_of, lambda i: structure(schedules[i]))
     fastest = [schedules[i] for i in selected]
     candidates: dict[str, Candidate] = {}
-    winners = [r.schedule for r in trials if r.rank is not None][-1:]  # ranks of the last paired timing
+    winners = [r.schedule for r in trials if r.rank is not None][-1:]  # trials of the last paired timing have a rank
     defaults = [schedule for schedule in [default()] if schedule is not None]
     best = [] if is_library(ledger.best.schedule) else [ledger.best.schedule]
     for schedule in dict.fromkeys([*best, *winners, *defaults, *fastest]):
@@ -59,10 +59,10 @@ def entrants(ledger: TrialLedger, default: Default) -> tuple[Candidate, ...]:
 
 
 def _simplest_first(ledger: TrialLedger, entrants: Sequence[Candidate], complexity: Complexity) -> list[int]:
-    """Return a distinct rank of each entrant by simplicity, so that ties are always resolved in the same way.
+    """Rank the entrants by simplicity, without equal ranks, so that ties are always resolved in the same way.
 
-    A simpler schedule differs from fewer defaults, then uses fewer registers, then less shared memory. The text of the
-    schedule decides remaining ties.
+    Of two schedules, the simpler one has fewer non-default values. If these numbers are equal, fewer registers, then
+    less shared memory, and finally the text of the schedule decide.
     """
 
     def simplicity(candidate: Candidate) -> tuple[float, int, int, str]:
@@ -77,7 +77,7 @@ def _simplest_first(ledger: TrialLedger, entrants: Sequence[Candidate], complexi
 
 
 def _incumbent(ledger: TrialLedger, entrants: Sequence[Candidate]) -> int | None:
-    """Return the position of the schedule that won the last paired timing, if it is among ``entrants``."""
+    """Return the index in ``entrants`` of the winner of the last paired timing; None if it is not an entrant."""
     ranked = [r for r in ledger.stored if r.rank is not None and not is_library(r.schedule)]
     schedules = [candidate.schedule for candidate in entrants]
     return schedules.index(ranked[-1].schedule) if ranked and ranked[-1].schedule in schedules else None
@@ -86,13 +86,13 @@ def _incumbent(ledger: TrialLedger, entrants: Sequence[Candidate]) -> int | None
 def remeasure(
     ledger: TrialLedger, runner: Comparing, entrants: Sequence[Candidate], complexity: Complexity, seconds: float
 ) -> paired_timing.Remeasurement:
-    """Time the finalists alternately and store the results, losers first, so that the winner is the newest trial.
+    """Time the finalists alternately, and store the results. The winner is stored last, so it is the newest trial.
 
-    The library's result is stored at its rank too, because later checks compare the winner with it.
+    The library's result is stored with its rank, too, because later checks compare the winner with the library.
 
     Args:
-        ledger: The run's ledger, which the trials are appended to.
-        runner: Times several kernels alternately.
+        ledger: Ledger of the run; the results are appended to it.
+        runner: Runner that can time several kernels alternately.
         entrants: Finalists of one problem, at least one.
         complexity: Complexity of a schedule, which decides between finalists that are equally fast.
         seconds: Time in seconds after which no round is added.
@@ -140,7 +140,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """Return the kernel that later checks time together with the winner, with its current times."""
+    """Return the kernel that later checks time together with the winner, and the times that it has now."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

@@ -1,9 +1,9 @@
-"""Paired timing of the fastest schedules: they are timed again, alternately with each other and with the library.
+"""Paired timing: the fastest schedules are timed again, alternately with each other and with the vendor's library.
 
 Clocks and temperatures change within minutes, so the search's own measurements (screening) cannot separate schedules
-that differ by a few percent. In paired timing, every entrant runs once per round, on inputs with a different seed, and
-the ratios within rounds decide. Rounds are added for entrants that can still win, until the winner is clear or a limit
-is reached.
+that differ by a few percent. In paired timing, every entrant runs once per round. Each round has new random inputs, and
+ratios of times within a round decide. Further rounds are run with the entrants that can still win, until the winner is
+clear or a limit is reached.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, error_of_m
 
 FEWEST_ENTRANTS = 6
 MOST_ENTRANTS = 32
-WITHIN = 1.5  # maximum ratio to the fastest screening time, far above screening errors
-# Effect of clock and temperature on a screening time, beyond the noise of its repeats. Pairs of short launches share a
-# clock, which under load falls by different amounts: on an H100, log ratios of the two times scatter by 2 to 4%.
+WITHIN = 1.5  # entrants have at most this ratio to the fastest screening time; far above screening errors
+# Effect of clock and temperature on a screening time, in addition to the noise of repetitions. Under load, the clock
+# falls by different amounts for different kernels: on an H100, log ratios of screening times to paired times scatter by
+# 2 to 4%.
 DRIFT = 0.06
 ERRORS = 3.0  # allowed difference between two screening times, in standard errors
 ROUNDS = 20
-FIRST_ROUNDS = 2  # rounds with all entrants, after which those that cannot win are dropped
+FIRST_ROUNDS = 2  # number of rounds with all entrants; then entrants that cannot win are dropped
 MOST_ROUNDS = 1000
 MOST_AT_ONCE = 100  # maximum number of rounds per call of the runner
 SECONDS = 60.0
-TIE = 0.01  # schedules with a smaller relative difference count as equally fast
+TIE = 0.01  # schedules whose times differ by a smaller fraction count as equally fast
 
 
 def select_entrants(
@@ -41,17 +42,20 @@ def select_entrants(
 ) -> list[int]:
     """Select the schedules that may be as fast as the fastest.
 
-    The times of a tie may differ by TIE, by DRIFT, and by the noise of two medians of a few repeats. The error of a
-    median is averaged over all near schedules, because the quartiles of a few repeats are themselves uncertain. The
-    FEWEST_ENTRANTS fastest are always selected if they are WITHIN. A search tries many launches of one compiled module.
-    Screening ranks these reliably, because their clocks change alike under load, so only the fastest of each module is
-    selected. If there are fewer than FEWEST_ENTRANTS modules, others follow. If there are more than MOST_ENTRANTS, the
-    fastest of each structure come first, because modules of one structure have similar clocks.
+    Screening times of equally fast schedules may differ by TIE, by DRIFT, and by the noise of two medians of a few
+    repetitions. The error of a median is averaged over all near schedules, because the quartiles of a few repetitions
+    are themselves uncertain. The FEWEST_ENTRANTS fastest schedules are always selected if their ratio to the fastest is
+    at most WITHIN. A search tries many launch configurations of the same compiled module. Screening ranks these
+    reliably, because their clocks change alike under load. Therefore only the fastest schedule of each module is
+    selected, unless there are fewer than FEWEST_ENTRANTS modules. If there are more than MOST_ENTRANTS modules, the
+    fastest of each structure come first, because modules of the same structure have similar clocks.
 
     Args:
-        screened: Times of screening.
-        module_of: Returns an equal value for positions with the same code. Default: all positions have different code.
-        structure_of: Returns an equal value for positions with similar kernels. Default: no two kernels are similar.
+        screened: Screening times, by position.
+        module_of: Function that returns equal values for positions with the same compiled module. Default: all modules
+            are different.
+        structure_of: Function that returns equal values for positions with similar kernels. Default: no two kernels are
+            similar.
 
     Returns:
         Positions in ``screened``, the fastest first.
@@ -81,12 +85,12 @@ def select_entrants(
 
 @dataclass(frozen=True)
 class Ranked:
-    """One entrant of a ranking.
+    """An entrant in the ranking.
 
     Attributes:
-        position: Position among the candidates.
-        entrant: Its last result.
-        seconds: Times, one per round; none for a failure.
+        position: Index of the entrant in ``candidates``.
+        entrant: Last result of the entrant.
+        seconds: Times, one per round; empty for a failed entrant.
     """
 
     position: int
@@ -101,14 +105,14 @@ class Remeasurement:
     Attributes:
         standings: Entrants that ran, the winner first.
         failed: Entrants that failed.
-        clear: True if every other entrant is significantly slower than the winner, or as fast but less simple.
+        clear: True if every other entrant is significantly slower than the winner, or equally fast but less simple.
         rounds: Number of rounds.
-        library: Ratio of the winner's time to that of the vendor's library; None without one to compare with.
-        why_not: Reason why there is no ratio.
+        library: Ratio of the winner's time to the vendor library's time; None if the library was not timed.
+        why_not: Reason why ``library`` is None.
         vendor: Result of the library.
         vendor_seconds: Times of the library, in seconds, one per round.
-        copy_seconds: Times of a plain copy, in seconds, if there is no library. Later checks use them to compare
-            machines.
+        copy_seconds: Times of a plain memory copy, in seconds, if the library was not timed. Later checks compare
+            machines by these times.
     """
 
     standings: tuple[Ranked, ...]
@@ -123,7 +127,7 @@ class Remeasurement:
 
     @property
     def library_won(self) -> bool:
-        """True if the library is significantly faster than every entrant. Within TIE, an entrant wins."""
+        """True if the library is significantly faster than every entrant, by more than TIE."""
         return self.library is not None and verdict(self.library, TIE) is SpeedChange.SLOWER
 
 
@@ -138,22 +142,23 @@ def remeasure(
 ) -> Remeasurement:
     """Time ``candidates`` of one problem alternately.
 
-    Many entrants first run FIRST_ROUNDS rounds, after which only those that may win continue (``near_ties.plausible``).
-    Entrants that can no longer win are also dropped later. An entrant that fails is removed, and the others are timed
-    again without it. If the culprit is unknown, each entrant runs alone for a round: those that fail are removed, or
-    else the library, or else the slowest in screening.
+    If there are many entrants, all run FIRST_ROUNDS rounds; then those that cannot win (``near_ties.plausible``) are
+    dropped. Later, entrants that can no longer win are dropped, too. An entrant that fails is removed, and the
+    remaining entrants are timed again from the start. If it is unknown which entrant failed, each runs alone for a
+    round, and those that fail are removed. If none fails alone, the library is removed; without a library, the entrant
+    that was slowest in screening.
 
     Args:
-        runner: Times several kernels alternately.
+        runner: Runner that can time several kernels alternately.
         candidates: Entrants of one problem.
         complexity: Complexity of each candidate; lower is simpler.
-        rounds: Initial number of rounds, which is then doubled repeatedly.
+        rounds: Initial number of rounds; repeatedly doubled until the winner is clear.
         seconds: Time in seconds after which no round is added.
-        incumbent: Position of the previous winner; None without one.
+        incumbent: Index of the previous winner in ``candidates``; None if there is none.
 
     Returns:
-        A ranking. Among entrants statistically tied with the fastest, the incumbent wins, then the simplest
-        (``near_ties.choose``).
+        The ranking. If several entrants are statistically tied, the incumbent wins if it is one of them, otherwise the
+        simplest (``near_ties.choose``).
 
     Raises:
         RunnerStopped: The runner cannot continue.
@@ -179,7 +184,7 @@ def remeasure(
 
 @dataclass(frozen=True)
 class _RoundTimes:
-    """Result of one call of the runner: that of each entrant, by position, and of the library and the plain copy."""
+    """Results of one call of the runner: for each entrant (by position), the library and the plain copy."""
 
     rounds: int
     entrants: dict[int, Entrant]
@@ -192,7 +197,7 @@ class _RoundTimes:
 
 
 class _TimedRounds:
-    """Rounds of the remaining entrants, which are identified by their positions."""
+    """Times of all rounds, and the entrants that remain. Entrants are identified by their positions."""
 
     def __init__(self, runner: Comparing, candidates: Sequence[Candidate]) -> None:
         self._runner = runner
@@ -204,17 +209,18 @@ class _TimedRounds:
         self._start(range(len(candidates)))
 
     def _start(self, positions: Iterable[int]) -> None:
-        """Begin at round 0 with the entrants at ``positions``."""
+        """Start again at round 0 with the entrants at ``positions``."""
         self.running = list(positions)
         self.num_rounds = 0  # number of completed rounds
         self._times: dict[int, list[float]] = {i: [] for i in self.running}
-        self._log_ratios: dict[int, float] = {}  # last logarithm of the ratio to the fastest
+        # logarithm of each entrant's time ratio to the fastest, as last computed
+        self._log_ratios: dict[int, float] = {}
         self._entrants: dict[int, Entrant] = {}
         self._library: list[float] = []
         self._copies: list[float] = []
 
     def time_rounds(self, first: int) -> _RoundTimes:
-        """Time all remaining entrants: first ``first`` rounds, then doubling the number of rounds, within limits."""
+        """Time all remaining entrants for ``first`` rounds, or later as many rounds as before, within limits."""
         rounds = first
         if self.num_rounds:
             rounds = min(max(first, self.num_rounds), max(first, MOST_AT_ONCE), MOST_ROUNDS - self.num_rounds)
@@ -229,17 +235,17 @@ class _TimedRounds:
         return _RoundTimes(rounds, dict(zip(self.running, own, strict=True)), library, rest[0] if rest else None)
 
     def drop_failures(self, timed: _RoundTimes) -> None:
-        """Remove the failed entrants and start again with the others; reset the ranking."""
+        """Remove the failed entrants, and start again at round 0 with the remaining ones."""
         culprits = {i: e for i, e in timed.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
         if len(culprits) in (
             0,
             len(timed.entrants),
-        ):  # after a crash or a common timeout it is unknown which entrant failed
+        ):  # all or none failed by themselves (a crash or a common timeout): it is unknown which entrant is the cause
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in timed.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}
             if not culprits and timed.library is not None:
-                self._why_no_library = f"it failed when timed with the others: {timed.library.reason}"
-                self._with_library = self._with_copy = False  # the plain copy may have failed
+                self._why_no_library = f"the library failed when timed with the entrants: {timed.library.reason}"
+                self._with_library = self._with_copy = False  # the plain copy may be the cause
             elif not culprits:
                 slowest = self.running[-1]
                 culprits = {slowest: timed.entrants[slowest]}
@@ -265,7 +271,7 @@ class _TimedRounds:
         self.num_rounds += timed.rounds
 
     def choose(self, complexity: Sequence[float], incumbent: int | None) -> WinnerChoice:
-        """Return the winner among the remaining entrants. The incumbent may have been dropped."""
+        """Return the winner among the remaining entrants. The incumbent is ignored if it was dropped."""
         position = self.running.index(incumbent) if incumbent in self.running and incumbent is not None else None
         times, simplicity = [self._times[i] for i in self.running], [complexity[i] for i in self.running]
         choice = choose(times, simplicity, TIE, position)
@@ -273,7 +279,7 @@ class _TimedRounds:
         return choice
 
     def drop_implausible(self, incumbent: int | None) -> None:
-        """Drop entrants that are slow in the first rounds, except the incumbent."""
+        """Drop entrants that cannot win because they are slow in the first rounds. Keep the incumbent."""
         plausible_entrants = {
             self.running[position] for position in plausible([self._times[i] for i in self.running], TIE)
         }

@@ -1,4 +1,4 @@
-"""Verification by emulation, for backends that do not run kernels: quick for each new best, full for the winner."""
+"""Verification in the emulator, for backends that do not run kernels: quick for each new best, full for the winner."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FullVerifier = Callable[[Schedule, float], VerifyOutcome]  # time limit of a qui
 
 @dataclass(frozen=True)
 class Verifiers:
-    """Verification for runners that do not compare results themselves.
+    """Verification for runners that do not compare kernel results with a reference themselves.
 
     Attributes:
-        new_best: Verifies each new best; None for no verification.
-        winner: Verifies the best at the end in full; None skips it.
+        new_best: Function that verifies each new best trial; None for no verification.
+        winner: Function that verifies the final best trial in full; None for no verification.
         line: Message if nothing can be verified; "" otherwise.
     """
 
@@ -39,18 +39,18 @@ class Verifiers:
 
 
 def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None) -> Verifiers:
-    """Return the verifiers of a search's bests.
+    """Return the verifiers of a search.
 
-    If the best must be batch-invariant, that is also verified, even on a GPU.
+    If schedules must be batch-invariant, batch invariance is verified, too, even on a GPU.
 
     Args:
         task: Task of the search.
-        backend: Times candidates.
-        order: Rule on the order of sums; None without one.
+        backend: Backend that times candidates.
+        order: Rule on the order of sums; None if every order is allowed.
 
     Returns:
-        The verifiers. They are None if the runner runs kernels itself, if times are replayed from a GPU, or without a
-        compiler for the emulator.
+        The verifiers. Both functions are None if the runner runs kernels on a GPU, if times are replayed from a GPU, or
+        if there is no compiler for the emulator.
 
     Raises:
         ValueError: The emulator cannot be used although a compiler is installed.
@@ -63,7 +63,7 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
     except HostCompilerMissing as error:
         return Verifiers(line=f"new bests are not verified: {error}")
     except HostFailure as error:
-        raise ValueError(f"new bests cannot be verified here: {error}; or give --no-verify") from error
+        raise ValueError(f"new bests cannot be verified on this machine: {error}; or use --no-verify") from error
 
     def new_best(schedule: Schedule) -> Verdict:
         return verify_one(task.templates.of(schedule), task.problem, schedule, task.device)
@@ -82,15 +82,15 @@ def verifiers(task: SearchTask, backend: Backend, order: OrderRule | None = None
 
 
 def verify_best(ledger: TrialLedger, full: FullVerifier, seconds: float) -> str:
-    """Verify the best in full. If it fails, verify the next best.
+    """Verify the best trial in full. If it fails, continue with the next best.
 
     Args:
         ledger: Ledger of the run.
-        full: Verifies one schedule within a time limit.
-        seconds: Time limit of all verifications together.
+        full: Function that verifies one schedule within a time limit.
+        seconds: Time limit for all verifications together, in seconds.
 
     Returns:
-        One line on the outcome; "" for none.
+        One line on the outcome; "" if there was no verification.
     """
     until, failed = time.monotonic() + seconds, 0
     while ledger.best is not None and not is_library(ledger.best.schedule):
@@ -100,7 +100,7 @@ def verify_best(ledger: TrialLedger, full: FullVerifier, seconds: float) -> str:
         remaining = until - time.monotonic()
         if failed and remaining <= 0:
             failures = f"{failed} {_plural(failed, 'best')} failed the full verification"
-            return f"{failures}; there was no time to verify the next one"
+            return f"{failures}; the time limit was reached before the next best was verified"
 
         def within(schedule: Schedule, remaining: float = remaining) -> VerifyOutcome:
             return full(schedule, remaining)
@@ -115,7 +115,7 @@ def verify_best(ledger: TrialLedger, full: FullVerifier, seconds: float) -> str:
             return f"{summary}; {failed} faster {_plural(failed, 'one')} failed" if failed else summary
         if (
             measurement.status is Status.UNVERIFIED
-        ):  # inconclusive: it passed the quick verification and remains the best
+        ):  # inconclusive: the trial passed the quick verification and remains the best
             return f"no verdict: {measurement.reason}"
         failed += 1
         ledger.mark_wrong(best, measurement)
@@ -127,13 +127,13 @@ def _has_full_verification(ledger: TrialLedger, trial: Trial) -> bool:
         return False
     try:
         kernel = ledger.candidate(trial.schedule).kernel
-    except ValueError:  # the trial is from earlier code
+    except ValueError:  # skip a trial from an earlier version of the code
         return False
     return stored.stale_reason(trial.verification, kernel) == ""
 
 
 def _has_order(ledger: TrialLedger, trial: Trial) -> bool:
-    """Return True if the trial's verification includes what the rule on the order of sums requires."""
+    """Return True if the stored verification of a trial also covers the rule on the order of sums."""
     rule = ledger.run.order
     if rule is None:
         return True

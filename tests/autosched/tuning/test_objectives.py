@@ -101,7 +101,7 @@ def test_earlier_trials_without_the_objective_are_measured_again(store: Store) -
 @pytest.mark.parametrize("given", [(), ("seconds",) * 2, tuple("abcde")])
 def test_empty_duplicate_and_too_many_objectives_are_rejected(given: tuple[str, ...]) -> None:
     assert MOST == 4
-    with pytest.raises(ValueError, match="give 1 to 4, each once"):
+    with pytest.raises(ValueError, match="1 to 4"):
         Objectives.of(given)
 
 

@@ -91,8 +91,8 @@ class TestBadInput:
             ({"trials": 2.0}, "trials must be a whole number"),
             ({"device": 5}, "a device name must be a string, not 5"),
             ({"problem": None}, "expected a problem, such as .*, not None"),
-            ({"progress": 5}, "progress must be an object with methods started and trial, or None, got 5"),
-            ({"progress": Observer}, "progress must be an object with methods"),
+            ({"progress": 5}, "progress 5"),
+            ({"progress": Observer}, "progress .*Observer"),
             ({"database": 5, "backend": "estimate"}, "invalid database 5: give a path or an SQLAlchemy URL"),
             ({"database": "sqlite://", "backend": "estimate"}, "in-memory database, which is lost at exit"),
             ({"database": ":memory:", "backend": "estimate"}, "in-memory database, which is lost at exit"),
@@ -176,7 +176,7 @@ class TestEndToEnd:
     def test_a_problem_larger_than_the_device_s_memory_is_rejected(self, tmp_path: Path) -> None:
         large = Matmul(2**18, 2**18, 2**18)
         assert large.min_bytes > H200.memory_bytes
-        with pytest.raises(ValueError, match=f"{large.min_bytes:,} bytes.*{H200.memory_bytes:,} that h200 has"):
+        with pytest.raises(ValueError, match=f"{large.min_bytes:,} bytes.*{H200.memory_bytes:,}"):
             tune(large, trials=1, database=tmp_path / "a.db", device="h200", backend="estimate")
         assert os.listdir(tmp_path) == []
 

@@ -253,7 +253,7 @@ def test_a_kernel_without_a_cost_is_counted_by_the_emulator(write: Write, run: R
     assert status == 0 and document["best"]["template"] == "twice"
     assert document["trials"]["failures"] == {}
     assert "times of twice are ESTIMATED" in err and "docs/reference/estimates.md" in err
-    mix = "spills and instruction mix by machine code" if counted_in() == "machine code" else "instruction mix by PTX"
+    mix = "counted in machine code" if counted_in() == "machine code" else "counted in PTX"
     assert mix in " ".join(err.split()) and f"({counted_in()})" in err
 
 

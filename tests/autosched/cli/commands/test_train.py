@@ -126,7 +126,7 @@ def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
     assert data.rows == 12
     assert data.others == 3
     assert data.left_out == {
-        "timed with a policy other than the default (warm graph free)": 5,
+        "timed with another policy than the default (warm graph free)": 5,
         "of gtx970, which is not in the device table": 6,
         "of unknown operators": 7,
     }

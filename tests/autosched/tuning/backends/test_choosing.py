@@ -96,8 +96,8 @@ class TestWithGpu:
     def test_another_device_is_only_estimated(self) -> None:
         name, target, line = chosen(wanted="a100")
         assert (name, target) == ("estimate", "a100")
-        assert "the GPU of this machine is h200, not a100" in line
-        with pytest.raises(BackendError, match="the GPU of this machine is h200, not a100"):
+        assert "GPU is h200, not a100" in line
+        with pytest.raises(BackendError, match="GPU is h200, not a100"):
             choose(None, BackendOptions(backend="cuda", device="a100"))
 
     def test_estimate_when_requested(self) -> None:
@@ -140,7 +140,7 @@ class TestSeveralGpus:
             ("01", 'gpus must be "all" or a list of numbers'),
             ([0, 1, 0], "gpus must contain at least one GPU, and each only once, got 0, 1, 0"),
             ([], "each only once, got none"),
-            ("all", r"GPU 0 \(h200, 132 SMs\) and GPU 2 \(a100, 108 SMs\) are of different kinds"),
+            ("all", r"GPU 0 \(h200, 132 SMs\) and GPU 2 \(a100, 108 SMs\) are different models"),
         ],
     )
     @pytest.mark.parametrize("backend", ["auto", "cuda"])
@@ -149,9 +149,9 @@ class TestSeveralGpus:
             choose(None, BackendOptions(backend=backend, workers=1, gpus=gpus))
 
     def test_several_gpus_require_measurements(self) -> None:
-        with pytest.raises(BackendError, match=r"no GPU can measure here \(backend estimate was requested\)"):
+        with pytest.raises(BackendError, match=r"\(backend estimate was requested\)"):
             choose(None, BackendOptions(backend="estimate", gpus=[0]))
-        with pytest.raises(BackendError, match=r"the GPU of this machine is h200, not a100"):
+        with pytest.raises(BackendError, match=r"GPU is h200, not a100"):
             choose(None, BackendOptions(backend="auto", device="a100", gpus=[0, 1]))
 
     def test_a_gpu_that_does_not_respond_is_rejected(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ class TestRefusals:
             BackendError, match="unknown backend 'opencl': use one of auto, cuda, estimate, ray, replay"
         ):
             choose(None, BackendOptions(backend="opencl"))
-        with pytest.raises(BackendError, match="nothing to replay: no problem was named"):
+        with pytest.raises(BackendError, match="nothing to replay"):
             choose(None, BackendOptions(backend="replay"))
         with pytest.raises(BackendError, match=f"timing policy .*{NO_GPU}"):
             choose(None, BackendOptions(warm_cache=True))

@@ -19,14 +19,14 @@ from search_spaces.launches.headers import Headers, included
 
 _LOG = logging.getLogger(__name__)
 _MAY_INCLUDE_HOST = ("thrust/", "cub/device/")  # CUDA headers that may include host headers
-_ARCH = "compute_80"  # architecture for testing which compiler finds the headers
+_ARCH = "compute_80"  # architecture of the test compilation that decides which compiler finds the headers
 # An error at a source line: "k.cu(3): error: ..." from nvcc, "k.cu:3:1: error: ..." from the host compiler.
 _ERROR_OF_SOURCE = re.compile(r"^\S.*?(?:\(\d+\)|:\d+:\d+): (?:fatal )?error", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class CompilerChoice:
-    """The compiler chosen for a source, and its output.
+    """The compiler chosen for a source, and the compiler's output.
 
     Attributes:
         by_nvcc: True for nvcc, False for NVRTC.
@@ -44,17 +44,17 @@ def choose_compiler(
 ) -> CompilerChoice:
     """Compile a source with NVRTC, or with nvcc if NVRTC fails and nvcc can read the source.
 
-    nvcc is tried if NVRTC does not find a header, or if the source contains host code and NVRTC fails for any reason.
-    If nvcc is not installed or does not find a header either, NVRTC's failure is returned, because its message names
-    the options that add include folders. If nvcc reports errors in the source itself, nvcc's failure is returned.
+    nvcc is tried if NVRTC does not find a header, or if NVRTC cannot compile a source that contains host code. If nvcc
+    is not installed or also lacks a header, NVRTC's failure is returned: NVRTC's message names the options that add
+    include folders. If nvcc reports errors in the source itself, nvcc's failure is returned.
 
     Args:
         by_nvrtc: Compiles the source with NVRTC.
-        by_nvcc: Compiles it with nvcc; only called if nvcc is installed.
+        by_nvcc: Compiles the source with nvcc; only called if nvcc is installed.
         host_code: True if the source contains host code.
 
     Returns:
-        The compiler with its result.
+        The chosen compiler and its output.
     """
     output = by_nvrtc()
     header = missing_header(output.log) if output.text is None else ""
@@ -68,14 +68,15 @@ def choose_compiler(
 
 
 def may_lack_headers(source: str, headers: Headers) -> bool:
-    """Return True if NVRTC may not find a header that a source includes. No compiler runs.
+    """Return True if NVRTC may not find a header that a source includes, judged by names alone, without compiling.
 
     Args:
         source: Text of the source.
         headers: Header texts by include name, including the stand-ins.
 
     Returns:
-        False if all are in ``headers`` or in CUDA's folders, and no CUDA header may include host headers.
+        False if every included header is in ``headers`` or in CUDA's folders, and none of them may include host
+        headers.
     """
     texts = dict(headers.files)
     names = {name for text in (source, *texts.values()) for name in included(text)} - texts.keys()
@@ -83,9 +84,9 @@ def may_lack_headers(source: str, headers: Headers) -> bool:
     return any(n.startswith(_MAY_INCLUDE_HOST) or not any(Path(f, n).is_file() for f in folders) for n in names)
 
 
-@lru_cache(maxsize=64)  # kernel files are read more than once
+@lru_cache(maxsize=64)  # commands read the same kernel file several times
 def compiler_of_headers(source: str, headers: Headers, limits: CompileLimits) -> CompilerChoice:
-    """Choose the compiler that finds a source's headers, before the macros of a schedule are defined.
+    """Choose the compiler that finds a source's headers. The macros of a schedule are not yet defined.
 
     Args:
         source: Text of the source.
@@ -93,7 +94,8 @@ def compiler_of_headers(source: str, headers: Headers, limits: CompileLimits) ->
         limits: Limits of a compilation.
 
     Returns:
-        The compiler; NVRTC if NVRTC is not installed, so that each kernel reports the missing NVRTC.
+        The compiler. If NVRTC is not installed, the result is still NVRTC, so that each kernel reports that it is
+        missing.
     """
 
     def compiled(headers: Headers, *options: str) -> PtxOutput:
@@ -106,7 +108,7 @@ def compiler_of_headers(source: str, headers: Headers, limits: CompileLimits) ->
 
 
 def headers_for_nvcc(headers: Headers) -> Headers:
-    """Return the headers without the stand-ins, because nvcc finds the original headers."""
+    """Return the headers without the stand-ins for NVRTC, because nvcc finds the original headers."""
     return Headers(tuple((name, text) for name, text in headers.files if STAND_INS.get(name) != text))
 
 
@@ -115,7 +117,7 @@ def report_nvcc(name: str, choice: CompilerChoice) -> None:
 
     Args:
         name: Name of the source or of the kernel.
-        choice: Its compiler; nothing is logged for NVRTC.
+        choice: Compiler of the source; nothing is logged for NVRTC.
     """
     if choice.by_nvcc:
         _log_once(one_line(f"nvcc compiles {name}, as {choice.reason}"))

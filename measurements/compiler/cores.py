@@ -11,7 +11,7 @@ def usable_cores() -> int:
 
 
 def compile_workers(gpus: int) -> int:
-    """Return the number of compiler processes to run while GPUs measure.
+    """Return how many compiler processes to run next to GPU measurements.
 
     One core is reserved for the worker of each GPU; at least one compiler runs.
     """

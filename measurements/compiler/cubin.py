@@ -1,8 +1,8 @@
-"""Digest and size of the instructions in a cubin, without its other contents.
+"""Digest and size of the machine instructions in a cubin.
 
 A cubin is a 64-bit little-endian ELF file (System V ABI, chapter 4) whose instructions are in one section per function,
-named ``.text.FUNCTION`` (CUDA Binary Utilities, "CUDA Binary Formats"). Other sections contain compiler versions, so
-different cubins may contain the same instructions.
+named ``.text.FUNCTION`` (CUDA Binary Utilities, "CUDA Binary Formats"). Other sections are ignored: they contain
+compiler versions, so cubins with the same instructions may differ there.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import struct
 from measurements.trials.measurement import MachineCode
 
 _ELF64_LITTLE = b"\x7fELF\x02\x01"
-_SECTION_TABLE = struct.Struct("<40xQ10xHHH")  # e_shoff, e_shentsize, e_shnum, e_shstrndx
-_SECTION = struct.Struct("<I20xQQ24x")  # sh_name, sh_offset, sh_size
+_SECTION_TABLE = struct.Struct("<40xQ10xHHH")  # ELF header: e_shoff, e_shentsize, e_shnum, e_shstrndx
+_SECTION = struct.Struct("<I20xQQ24x")  # section header: sh_name, sh_offset, sh_size
 
 
 def machine_code(cubin: bytes) -> MachineCode | None:
-    """Return digest and size of the instructions of a cubin; None if it is not a cubin, or has no instructions."""
+    """Return digest and size of the instructions in ``cubin``; None for other files and cubins without instructions."""
     try:
         sections = _instructions(cubin)
     except (struct.error, ValueError, IndexError):
@@ -31,7 +31,7 @@ def machine_code(cubin: bytes) -> MachineCode | None:
 
 def _instructions(cubin: bytes) -> list[bytes]:
     if not cubin.startswith(_ELF64_LITTLE):
-        raise ValueError("no ELF file of 64 bits")
+        raise ValueError("not a 64-bit little-endian ELF file")
     start, size, count, names = _SECTION_TABLE.unpack_from(cubin)
     headers = [_SECTION.unpack_from(cubin, start + i * size) for i in range(count)]
     _, names_at, names_size = headers[names]

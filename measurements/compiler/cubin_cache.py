@@ -1,8 +1,8 @@
 """Disk cache of compiled kernels, keyed by source, headers, options, architecture and compiler version.
 
-An entry is ``entries/KEY.json``, which names a ``cubins/SHA256.cubin``. Both are written to a temporary name and
-renamed, so readers in any process see complete files or none. A damaged entry is compiled again and overwritten.
-Entries are never evicted; the folder may be deleted while no tuning runs.
+An entry is a file ``entries/KEY.json``, which names a file ``cubins/SHA256.cubin``. Each file is written under a
+temporary name and then renamed, so that no process reads an incomplete file. A damaged entry is compiled again and
+overwritten. Entries are never evicted; the folder may be deleted while no tuning runs.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from measurements.files.cache_folder import CUBINS, cache_root, check_writable, 
 from measurements.trials.measurement import MachineCode, Resources
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
-_MOST_BYTES = 1 << 24  # of an entry, including the compiler's log
+_MOST_BYTES = 1 << 24  # size limit of an entry, including the compiler's log
 _FORMAT = 3
 
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """One function of a pipeline: its name in the cubin, and its resources."""
+    """One function of a pipeline (several kernels launched in order): its name in the cubin, and its resources."""
 
     entry: str
     resources: Resources
@@ -35,12 +35,12 @@ class CompiledStep:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A cubin in the cache. ``digest`` is its SHA-256: kernels with equal digests and launches are the same program.
+    """A cubin in the cache. ``digest`` is its SHA-256; kernels with equal digests and launches are equal.
 
-    ``entry`` is the (mangled) name of the kernel's entry function in it. ``compile_seconds`` is the compile time, of an
-    earlier compilation if ``cached``. ``toolchain`` is the compiler and its version. ``code`` is a digest of the
-    instructions, if known. ``steps`` are the functions of a pipeline, and ``resources`` their maximum; ``steps`` is
-    empty for a single launch.
+    ``entry`` is the mangled name of the entry function. ``compile_seconds`` is the compile time; if ``cached``, that of
+    the earlier compilation. ``toolchain`` is the compiler and its version. ``code`` is a digest of the instructions, if
+    known. ``steps`` are the functions of a pipeline; ``steps`` is empty for a single launch. ``resources`` has the
+    maximum of each resource over the functions.
     """
 
     path: Path
@@ -62,12 +62,12 @@ class Compiled:
 
     @property
     def cubin(self) -> bytes:
-        """Bytes of the cubin. Raises OSError if they were deleted."""
+        """Bytes of the cubin. Raises OSError if its file was deleted."""
         return self.path.read_bytes()
 
 
 class CompileCache:
-    """Compile cache, safe for threads and processes. Nothing is created on disk before ``prepare``."""
+    """Compile cache, safe for threads and processes. The folder is created by ``prepare`` or by the first ``store``."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = default_folder() if folder is None else Path(folder)
@@ -124,7 +124,7 @@ class CompileCache:
             return None
 
     def files(self, keys: Iterable[str]) -> list[str]:
-        """Return the files with the entries of ``keys``, relative to the folder, without missing or damaged ones."""
+        """Return the files of the entries of ``keys``, as paths within the folder. Unreadable entries are omitted."""
         entries = [(key, entry) for key in dict.fromkeys(keys) if (entry := self.load(key)) is not None]
         names = [f"{self._entries.name}/{key}.json" for key, _ in entries]
         return [*names, *dict.fromkeys(f"{self._cubins.name}/{entry.path.name}" for _, entry in entries)]
@@ -153,16 +153,16 @@ class CompileCache:
             log: Messages of the compiler.
             arch: Target architecture.
             toolchain: Version of the compiler.
-            steps: Further kernels of a pipeline.
+            steps: Functions of a pipeline, in launch order; empty for a single kernel.
 
         Returns:
             The stored entry.
 
         Raises:
-            OSError: For example a full disk.
+            OSError: The entry cannot be written, for example because the disk is full.
             ValueError: The folder cannot be used, as in ``prepare``.
         """
-        if not self._cubins.is_dir():  # ``prepare`` creates this folder last
+        if not self._cubins.is_dir():  # ``prepare`` creates this folder last, so it exists only if the others do
             self.prepare()
         digest = hashlib.sha256(cubin).hexdigest()
         path = self._cubin_path(digest)
@@ -190,12 +190,12 @@ class CompileCache:
 
 
 def default_folder() -> Path:
-    """Return ``cubin`` in the cache of this machine. Raises CacheUnusable without a home."""
+    """Return the subfolder ``cubin`` of this machine's cache. Raises CacheUnusable if there is no home folder."""
     return cache_root() / CUBINS.parent
 
 
 def _resources(data: dict[str, int]) -> Resources:
     resources = Resources(**data)
     if not all(type(value) is int and value >= 0 for value in dataclasses.astuple(resources)):
-        raise ValueError("resources must be counts")
+        raise ValueError("resources must be non-negative integers")
     return resources

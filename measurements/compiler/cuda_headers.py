@@ -1,8 +1,8 @@
 """Replacements for headers that CUDA sources include and NVRTC does not provide.
 
-NVRTC has no C++ standard library. Device code needs little of it: integer types, limits and macros, which are defined
-here, and templates such as ``std::numeric_limits``, which libcu++ provides in ``cuda::std``. Host headers are empty. Of
-``cuda.h``, device code only needs types, mainly ``CUtensorMap``.
+NVRTC has no C++ standard library. Device code needs little of the standard library. Integer types, limits and macros
+are defined in this module. Templates such as ``std::numeric_limits`` come from libcu++, as ``cuda::std``. Host headers
+are replaced by empty texts. ``cuda.h`` is replaced by the types that device code needs, mainly ``CUtensorMap``.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ _EMPTY = (
     "cuda_runtime_api.h", "cudaTypedefs.h", "cuda_profiler_api.h", "device_launch_parameters.h", "helper_cuda.h",
     "helper_functions.h", "helper_timer.h", "helper_string.h",
 )  # fmt: skip
-# Device code may use these too: ``std`` then contains the names of ``cuda::std``.
+# C++ headers that libcu++ provides. Their replacements import the names of ``cuda::std`` into ``std``.
 _OF_LIBCUDACXX = (
     "limits", "type_traits", "utility", "tuple", "array", "bit", "concepts", "optional", "variant", "span", "ratio",
     "numbers", "complex",
 )  # fmt: skip
-# CUB's umbrella header has a host part, which NVRTC rejects: kernels use its block and warp primitives.
+# ``cub/cub.cuh`` includes host code, which NVRTC rejects. Its replacement includes only block and warp primitives.
 _OF_CUB = (
     *("block/block_reduce", "block/block_scan", "block/block_load", "block/block_store", "block/block_radix_sort"),
     *("block/block_exchange", "block/block_histogram", "warp/warp_reduce", "warp/warp_scan"),
@@ -96,7 +96,7 @@ typedef unsigned long long CUdeviceptr;
 typedef struct CUstream_st* CUstream;
 typedef struct CUtensorMap_st { alignas(64) cuuint64_t opaque[16]; } CUtensorMap;
 """
-# By include name. Functions of <math.h> and printf are built into NVRTC.
+# Replacement texts by include name. <math.h> needs none: NVRTC has its functions, and printf, built in.
 STAND_INS: Mapping[str, str] = (
     {name: _GUARD for name in _EMPTY}
     | {name: _GUARD + content for name, content in _WITH_CONTENT.items()}
@@ -112,9 +112,9 @@ STAND_INS: Mapping[str, str] = (
 
 
 def stand_ins(texts: Iterable[str], options: Iterable[str] = ()) -> dict[str, str]:
-    """Return the replacement headers that these texts include, by include name.
+    """Return the replacements of headers that ``texts`` include, by include name.
 
-    A file of that name in a folder of the compiler's options (``-IFOLDER``) is not replaced.
+    A header that exists in an include folder of the compiler's options (``-IFOLDER``) is not replaced.
     """
     names = {name for text in texts for name in included(text)}
     folders = [Path(option[2:]) for option in options if option.startswith("-I")]
@@ -124,7 +124,7 @@ def stand_ins(texts: Iterable[str], options: Iterable[str] = ()) -> dict[str, st
 
 @cache
 def package_folders() -> tuple[str, ...]:
-    """Return the header folders of Python packages: cupy's (``cupy/complex.cuh``), which include CUB and libcu++."""
+    """Return the include folders of Python packages: those of cupy, with ``cupy/complex.cuh``, CUB and libcu++."""
     spec = importlib.util.find_spec("cupy")
     if spec is None or not spec.submodule_search_locations:
         return ()
@@ -134,13 +134,13 @@ def package_folders() -> tuple[str, ...]:
 
 
 def refused_include(source: str, headers: Headers, options: Iterable[str]) -> str:
-    """Return an error if a source includes a file that a compiler must not open; "" otherwise.
+    """Return an error if a source includes a pipe, device or other irregular file; "" otherwise.
 
-    A pipe blocks its reader, and a device may have no end.
+    A compiler must not open such a file: a pipe may block it, and a device may never end.
 
     Args:
         source: Text of the source.
-        headers: Texts by the names in the includes, which no file replaces.
+        headers: Header texts by include name; they take precedence over files.
         options: Options of the compiler (``-IFOLDER``).
 
     Returns:
@@ -152,7 +152,7 @@ def refused_include(source: str, headers: Headers, options: Iterable[str]) -> st
     for name in sorted(names):
         for path in (Path(folder, name) for folder in folders):
             if path.exists() and not path.is_file() and not path.is_dir():
-                return f'error: #include "{name}": it is not a regular file'
+                return f'error: #include "{name}": not a regular file'
     return ""
 
 

@@ -26,9 +26,9 @@ from measurements.files.work_folders import temporary_folder
 
 _SECONDS = 60  # time limit of nvdisasm, which takes 0.4 s for one of autosched's kernels
 _MOST_BYTES = 1 << 28  # size limit of a listing
-INSTRUCTION_BYTES = 16  # from sm_70 on
+INSTRUCTION_BYTES = 16  # size of an instruction from sm_70 on
 
-# Kind of an instruction by the first part of its opcode (CUDA Binary Utilities, "Instruction Set Reference").
+# Opcodes of each kind of instruction, up to the first dot (CUDA Binary Utilities, "Instruction Set Reference").
 _KINDS: dict[str, tuple[str, ...]] = {
     "tensor": ("HMMA", "IMMA", "DMMA", "BMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA"),
     "float": (
@@ -60,14 +60,14 @@ class NotDisassembled(ValueError):
     """nvdisasm cannot read a cubin, or the cubin does not contain the function. The message is one line."""
 
 
-SourceLine = tuple[str, int]  # a file's name without its folder, and a line
+SourceLine = tuple[str, int]  # name of a file without its folder, and a line number
 
 
 @dataclass(frozen=True)
 class SassInstruction:
-    """One instruction. ``address`` is its offset in bytes from the start of its function.
+    """One SASS instruction. ``address`` is its offset in bytes from the start of the function.
 
-    ``line`` is its source line if the cubin has line information (-lineinfo).
+    ``line`` is the source line of the instruction; None unless the cubin has line information (-lineinfo).
     """
 
     address: int
@@ -78,7 +78,7 @@ class SassInstruction:
 
     @property
     def kind(self) -> str:
-        """One of ``KINDS``."""
+        """Kind of the instruction, one of ``KINDS``."""
         return _KIND_OF.get(self.opcode.partition(".")[0], INTEGER)
 
     @property
@@ -91,7 +91,7 @@ class SassInstruction:
 
     @property
     def never(self) -> bool:
-        """True if it never executes: its predicate is false for all threads, as in the padding of ptxas."""
+        """True if the instruction never executes because its predicate is always false, as in ptxas's padding."""
         return self.predicate == "@!PT"
 
     @property
@@ -106,10 +106,10 @@ class SassInstruction:
 
 @dataclass(frozen=True)
 class LoopMix:
-    """A loop of machine code: instructions and their kinds, and the bytes that a lane loads, per iteration.
+    """Instruction mix of a loop of machine code, per iteration: instructions by kind, and bytes that a lane loads.
 
     ``after_barrier`` is the number of instructions from the last block-wide barrier of an iteration to the next
-    arithmetic instruction, which may be in the next iteration; None without a barrier or without arithmetic.
+    arithmetic instruction, even if that belongs to the next iteration; None without a barrier or without arithmetic.
     """
 
     instructions: int
@@ -153,7 +153,7 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
         instructions = []
         position = ("", 0)
         for i, row in enumerate(body):
-            if "source-line" in row:  # the following instructions have the same source line
+            if "source-line" in row:  # a line entry applies to all instructions until the next entry
                 position = (files[row["source-file-id"]], row["source-line"])
             operands = row.get("operands", "")
             instructions.append(
@@ -164,7 +164,9 @@ def disassemble(cubin: bytes, entry: str) -> tuple[SassInstruction, ...]:
     except NotDisassembled:
         raise
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise NotDisassembled(f"this nvdisasm writes JSON of another form: {first_line(error)}") from None
+        raise NotDisassembled(
+            f"the JSON of this version of nvdisasm has an unknown format ({first_line(error)}): use another version"
+        ) from None
     return tuple(instruction for instruction in instructions if not instruction.never)
 
 
@@ -178,14 +180,14 @@ def _listing(cubin: bytes) -> Any:
     written = _run(program, cubin)
     document = json.loads(written)
     if cached is not None and len(written) <= _MOST_BYTES:
-        with suppress(OSError):  # a cache that cannot be written
+        with suppress(OSError):  # an unwritable cache is ignored
             cached.parent.mkdir(parents=True, exist_ok=True)
             publish(cached, written)
     return document
 
 
 def _cached_listing(program: Path, cubin: bytes) -> Path | None:
-    """Return the path of a listing in the cache; None without a usable cache or without nvdisasm."""
+    """Return the path of a cubin's listing in the cache; None if the cache or nvdisasm is unusable."""
     try:
         version = program.stat()
         folder = cache_root() / LISTINGS
@@ -211,9 +213,9 @@ def _run(program: Path, cubin: bytes) -> bytes:
 
 
 def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction, ...]]:
-    """Return the body of every loop; a backward branch marks a loop.
+    """Return the instructions of every loop. A loop spans a backward branch and the instructions back to its target.
 
-    A loop that only branches to itself (the end of a kernel) does not count.
+    The branch to itself at the end of a kernel is not counted as a loop.
     """
     bodies: dict[tuple[int, int], tuple[SassInstruction, ...]] = {}
     for branch in instructions:
@@ -225,10 +227,10 @@ def loops(instructions: Sequence[SassInstruction]) -> list[tuple[SassInstruction
 
 
 def main_loop(instructions: Sequence[SassInstruction]) -> tuple[SassInstruction, ...]:
-    """Return the main loop: the shortest one that does at least half as much work as the loop that does most.
+    """Return the main loop: the shortest loop with at least half as much work as the loop with the most work.
 
-    Work is the number of arithmetic instructions outside of inner loops, or of memory accesses if a kernel has no
-    arithmetic. Without loops, all instructions are returned.
+    The work of a loop is its number of arithmetic instructions outside of inner loops. If no loop has arithmetic,
+    memory accesses are counted instead. Without loops, all instructions are returned.
     """
     bodies = loops(instructions)
 

@@ -1,4 +1,4 @@
-"""Memory and CPU limits of one compilation, enforced by the waiting process."""
+"""Memory and CPU limits of one compilation, enforced by the process that waits for the compiler."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from measurements.workers.worker import Worker
 from search_spaces.launches.generated_kernel import CompileLimits
 
 NO_LIMITS = CompileLimits()
-# Time limit for compiling to machine code, relative to that for PTX: a convolution of 6,000 unrolled instructions takes
-# 11 CPU seconds.
+# Ratio of the time limit for compiling to machine code to the time limit for PTX. Compiling a convolution of 6,000
+# unrolled instructions to machine code takes 11 CPU seconds.
 MACHINE_CODE = 6.0
 
 
 class CompilerLimitExceeded(Exception):
-    """The compiler was killed at its limits. ``status`` is that of the compilation; the message is one line."""
+    """The compiler exceeded a limit and was killed. ``status`` is that of the compilation; the message is one line."""
 
     def __init__(self, status: Literal["compile_timeout", "compile_error"], why: str) -> None:
         super().__init__(why)
@@ -37,12 +37,12 @@ def request_within(
     """Send a request to a compiler, kill it if it exceeds its limits, and return its reply.
 
     Args:
-        limits: Limits of a user's kernel.
-        worker: The compiler.
+        limits: Limits that the user's kernel sets.
+        worker: Process of the compiler.
         request: Compile request.
         blobs: As in ``Worker.request``.
-        usual_seconds: Time limit in CPU seconds if ``limits`` has none.
-        times: Factor for the seconds of ``limits``.
+        usual_seconds: Time limit in CPU seconds if ``limits`` has no time limit.
+        times: Factor that multiplies the time limit of ``limits``.
 
     Returns:
         As ``Worker.request``.

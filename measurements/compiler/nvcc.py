@@ -21,7 +21,7 @@ from measurements.files.work_folders import note_compiler, temporary_folder
 from search_spaces.launches.headers import Headers
 
 SECONDS = 300.0  # time limit of one compilation
-_NOT_FOR_NVCC = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options of NVRTC, or of autosched itself
+_NOT_FOR_NVCC = (NVCC, "-default-device", "-minimal", "-dopt=on")  # options that only NVRTC or autosched understands
 _SPELLED = {"-std=c++17": "-std=c++17", "--ptxas-options=-v": "-Xptxas=-v"}
 
 
@@ -33,13 +33,13 @@ def find_nvcc() -> str:
     """Return the path of nvcc. Raises NvccMissing."""
     path = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if path is None:
-        raise NvccMissing("nvcc was not found: install the CUDA toolkit, or leave out the option compiler")
+        raise NvccMissing("nvcc was not found: install the CUDA toolkit, or remove the option compiler")
     return path
 
 
 @cache
 def nvcc_version() -> str:
-    """Return the version, such as "nvcc 13.0.88", which is part of a compilation's identity. Raises NvccMissing."""
+    """Return the version of nvcc, such as "nvcc 13.0.88". The keys of cached cubins include it. Raises NvccMissing."""
     done = subprocess.run([find_nvcc(), "--version"], capture_output=True, text=True, check=False, timeout=60)
     match = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
     return f"nvcc {match[1] if match else 'of unknown version'}"
@@ -51,7 +51,7 @@ def toolchain_of(options: Sequence[str]) -> str:
 
 
 def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run nvcc without input. At the time limit, nvcc and the programs that it starts are killed.
+    """Run nvcc with an empty standard input. At the time limit, nvcc and the programs that it started are killed.
 
     Args:
         command: Program and arguments.
@@ -62,8 +62,8 @@ def run_nvcc(command: Sequence[str], seconds: float, folder: Path | None = None)
         The completed process, with its output.
 
     Raises:
-        OSError: It cannot be started.
-        subprocess.TimeoutExpired: It took longer than ``seconds``.
+        OSError: nvcc cannot be started.
+        subprocess.TimeoutExpired: nvcc took longer than ``seconds``.
     """
     with subprocess.Popen(
         command,
@@ -92,10 +92,10 @@ def compile_source(
     """Compile CUDA C++ that NVRTC does not support to a cubin, with nvcc.
 
     Args:
-        source: Text, whose host part is also compiled.
-        entry: A function's name or a name expression.
+        source: Source text; its host code is also compiled.
+        entry: Name of a kernel, or a name expression such as "f<int>".
         arch: For example "sm_90a".
-        headers: Texts by the names in the includes.
+        headers: Header texts by include name.
         options: Options of nvcc, without the architecture.
         then: Further entries of a pipeline.
 
@@ -103,7 +103,7 @@ def compile_source(
         As ``nvrtc.compile_source``.
 
     Raises:
-        NvccMissing: There is no nvcc here.
+        NvccMissing: nvcc is not installed.
     """
     with control_file_written(options) as known:
         content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, known, "-cubin")
@@ -118,10 +118,10 @@ def compile_to_ptx(
     """Compile CUDA C++ that NVRTC does not support to PTX, with nvcc.
 
     Args:
-        source: Text, whose host part is also compiled.
-        entry: A function's name or a name expression; may be empty.
+        source: Source text; its host code is also compiled.
+        entry: Name of a kernel, or a name expression such as "f<int>"; may be empty.
         arch: For example "compute_80".
-        headers: Texts by the names in the includes.
+        headers: Header texts by include name.
         options: Options of nvcc, without the architecture.
         then: Further entries that must exist.
 
@@ -129,7 +129,7 @@ def compile_to_ptx(
         As ``nvrtc.compile_to_ptx``.
 
     Raises:
-        NvccMissing: There is no nvcc here.
+        NvccMissing: nvcc is not installed.
     """
     content, names, log, seconds = _compiled(source, (entry, *then), arch, headers, options, "-ptx")
     return PtxOutput(None if content is None else content.decode(errors="replace"), names[0], log, seconds)
@@ -138,7 +138,7 @@ def compile_to_ptx(
 def _compiled(
     source: str, entries: Sequence[str], arch: str, headers: Headers, options: Sequence[str], kind: str
 ) -> tuple[bytes | None, list[str], str, float]:
-    """Return the code (None on failure), the names of its functions, nvcc's messages, and the seconds."""
+    """Return the compiled code (None on failure), the names of its functions, nvcc's messages, and its seconds."""
     nvcc, started = find_nvcc(), time.perf_counter()
     if refused := refused_include(source, headers, options):
         return None, list(entries), refused, 0.0
@@ -156,7 +156,7 @@ def _compiled(
             (folder / header_path).parent.mkdir(parents=True, exist_ok=True)
             (folder / header_path).write_text(given_text)
         (folder / PROGRAM_NAME).write_text(text)
-        # A file, not /dev/stdout: for some architectures nvcc lets ptxas read its output.
+        # The output is a file, not /dev/stdout, because for some architectures nvcc makes ptxas read the output.
         command = [nvcc, kind, f"-arch={arch}", "-I.", *_options_for_nvcc(options), "-o", "out", PROGRAM_NAME]
         try:
             done = run_nvcc(command, SECONDS, folder)
@@ -168,7 +168,12 @@ def _compiled(
         log, seconds = (done.stdout + done.stderr).strip(), time.perf_counter() - started
         content = (folder / "out").read_bytes() if (folder / "out").is_file() else b""
         if done.returncode != 0 or not content:
-            return None, list(entries), log or f"error: nvcc ended with status {done.returncode}, no output", seconds
+            return (
+                None,
+                list(entries),
+                log or f"error: nvcc failed with status {done.returncode}, no output",
+                seconds,
+            )
     listed_functions = _functions(content, log, kind)
     names = [_lowered(entry, listed_functions) for entry in entries]
     missing = next((e for e, n in zip(entries, names, strict=True) if e and not n), None)
@@ -178,7 +183,7 @@ def _compiled(
 
 
 def _options_for_nvcc(options: Sequence[str]) -> list[str]:
-    """Return options in nvcc's spelling, with absolute folders, and only the last of several C++ standards."""
+    """Return NVRTC's options as nvcc spells them, with absolute include folders and only the last ``-std=`` option."""
     standards = [o for o in options if "-std=" in o]
     spelled = [_SPELLED.get(o, o) for o in options if o not in _NOT_FOR_NVCC and o not in standards[:-1]]
     return [f"-I{Path(o[2:]).absolute()}" if o.startswith("-I") and o[2:] else o for o in spelled]
@@ -191,7 +196,7 @@ def _functions(content: bytes, log: str, kind: str) -> list[str]:
 
 
 def _lowered(entry: str, entries: Sequence[str]) -> str:
-    """Return the name of an entry in the code; "" if it is missing or ambiguous."""
+    """Return the mangled name of the function that ``entry`` names; "" if no function or several match."""
     plain = re.sub(r"\s+", "", entry)
     if plain in entries:
         return plain

@@ -21,10 +21,10 @@ from search_spaces.installed import metadata_folder
 from search_spaces.launches.headers import Headers, included
 
 PROGRAM_NAME = "kernel.cu"  # fixed, because names in cubins and messages depend on it
-# -default-device: NVRTC 13.0 treats lambdas with auto parameters in a device function as host code.
+# Without -default-device, NVRTC 13.0 treats a lambda with auto parameters in a device function as host code.
 OPTIONS = ("-std=c++17", "--ptxas-options=-v", "-default-device")
-WHEEL = "nvidia-cuda-nvrtc"  # name for CUDA 13; names for older versions have a suffix
-NVCC = "--compiler=nvcc"  # option of a kernel that nvcc compiles instead (nvcc.py)
+WHEEL = "nvidia-cuda-nvrtc"  # name of the wheel for CUDA 13; names for older versions have a suffix such as -cu12
+NVCC = "--compiler=nvcc"  # kernels with this option are compiled by nvcc instead (nvcc.py)
 PTX_OPTIONS = ("-std=c++17", "-lineinfo", "-default-device")
 
 
@@ -40,7 +40,8 @@ class NvrtcMissing(RuntimeError):
 class CompilerOutput(NamedTuple):
     """Result of a compilation.
 
-    ``cubin`` is None if it failed; ``entry`` and ``then`` are the names of the entry functions in it.
+    ``cubin`` is None if the compilation failed. ``entry`` is the name of the first kernel in the cubin, and ``then``
+    are the names of further kernels.
 
     ``log`` holds the messages of NVRTC and, with -v, of ptxas.
     """
@@ -64,9 +65,9 @@ def compile_source(
 
     Args:
         source: Source text.
-        entry: A function's name or a name expression (NVRTC, Accessing Lowered Names).
+        entry: Name of a kernel, or a name expression (NVRTC, "Accessing Lowered Names").
         arch: For example "sm_90a".
-        headers: Texts by the names in the includes; CUDA's own are found if installed.
+        headers: Header texts by include name; CUDA's headers are found if installed.
         options: Options of NVRTC, without the architecture.
         then: Further entries of a pipeline.
 
@@ -74,7 +75,7 @@ def compile_source(
         The cubin (None if compiling failed), lowered names, log and seconds.
 
     Raises:
-        NvrtcMissing: There is no NVRTC here.
+        NvrtcMissing: NVRTC is not installed.
     """
     nvrtc = _nvrtc()
     with (
@@ -115,7 +116,7 @@ def _compiled(
 
 
 def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
-    """Return the options with which NVRTC finds CUDA's headers; none if ``headers`` contains every included file."""
+    """Return the include options for CUDA's headers; none if ``headers`` contains every included file."""
     texts = dict(headers.files)
     names = {name for text in (source, *texts.values()) for name in included(text)}
     return () if names <= texts.keys() else tuple(f"-I{folder}" for folder in cuda_include_folders())
@@ -124,8 +125,8 @@ def _own_headers(source: str, headers: Headers) -> tuple[str, ...]:
 def cuda_include_folders() -> tuple[str, ...]:
     """Return the folders of CUDA's headers on this machine.
 
-    They contain ``cuda_fp16.h`` from a toolkit or the wheel nvidia-cuda-runtime, CUB and libcu++ from the toolkit or
-    the wheel nvidia-cuda-cccl, and cupy's headers.
+    ``cuda_fp16.h`` comes from a toolkit or the wheel nvidia-cuda-runtime. CUB and libcu++ come from the toolkit or the
+    wheel nvidia-cuda-cccl. cupy's headers are also included.
     """
     toolkits = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
     folders = [Path(toolkit) / "include" for toolkit in (*toolkits, "/usr/local/cuda") if toolkit]
@@ -140,8 +141,8 @@ def cuda_include_folders() -> tuple[str, ...]:
 class PtxOutput(NamedTuple):
     """Result of a compilation to PTX. ``text`` is None if it failed.
 
-    In its line information, headers have their include names, and the source is PROGRAM_NAME. ``entry`` is the name of
-    the entry function in the PTX.
+    The line information of the PTX uses include names for headers, and PROGRAM_NAME for the source. ``entry`` is the
+    name of the entry function in the PTX.
     """
 
     text: str | None
@@ -172,7 +173,7 @@ def compile_to_ptx(
         The PTX (None if compiling failed), the lowered name, log and seconds.
 
     Raises:
-        NvrtcMissing: There is no NVRTC here.
+        NvrtcMissing: NVRTC is not installed.
     """
     nvrtc = _nvrtc()
     with _compiled(source, (entry, *then), arch, headers, options) as (program, log, seconds, failed):
@@ -181,7 +182,7 @@ def compile_to_ptx(
         lowered = _call(nvrtc, "nvrtcGetLoweredName", program, entry.encode()).decode() if entry else ""
         ptx = bytearray(_call(nvrtc, "nvrtcGetPTXSize", program))
         _call(nvrtc, "nvrtcGetPTX", program, ptx)
-        # NVRTC names the files of .loc relative to the working folder.
+        # NVRTC prefixes file names in .file directives with the working folder; the prefix is removed.
         folder = re.escape(os.getcwd().rstrip("/") + "/")
         text = re.sub(rf'(\.file\s+\d+\s+"){folder}', r"\1", ptx.rstrip(b"\0").decode(errors="replace"))
         return PtxOutput(text, lowered, log, seconds)
@@ -189,10 +190,10 @@ def compile_to_ptx(
 
 @cache
 def toolchain_version() -> str:
-    """Return the version, such as "nvrtc 13.0.88", which is part of a compilation's identity. Raises NvrtcMissing.
+    """Return the version of NVRTC, such as "nvrtc 13.0.88". The keys of cached cubins include it. Raises NvrtcMissing.
 
-    Most verifications find their compiled kernels in the cache, and loading NVRTC takes as long as a small
-    verification. So the version is read from the wheel's metadata, without loading NVRTC.
+    The version is read from the wheel's metadata if possible. Loading NVRTC takes as long as a small verification, and
+    most verifications find their compiled kernels in the cache and do not need NVRTC.
     """
     wheel = _wheel_version()
     return loaded_version() if wheel is None else f"nvrtc {wheel}"
@@ -210,16 +211,17 @@ def loaded_version() -> str:
             about = metadata.metadata(wheel)
         except metadata.PackageNotFoundError:
             continue
-        # A partly removed wheel has no version. If the library belongs to a CUDA toolkit, the wheel's version differs.
+        # A partly removed wheel has no version. A different version means that the library belongs to a CUDA toolkit.
         if "Version" in about and about["Version"].startswith(f"{version}."):
             return f"nvrtc {about['Version']}"
     return f"nvrtc {version}"
 
 
 def _wheel_version() -> str | None:
-    """Return the version of the NVRTC wheel if the bindings will load its library; cuda.pathfinder prefers wheels.
+    """Return the version of the NVRTC wheel if the bindings will load that wheel's library.
 
-    Returns None without such a wheel, or if the bindings are too old to use cuda.pathfinder.
+    The bindings find libraries by cuda.pathfinder, which prefers wheels. Returns None without such a wheel, or if the
+    bindings are too old to use cuda.pathfinder.
     """
     try:
         if importlib.util.find_spec("cuda.bindings") is None or importlib.util.find_spec("cuda.pathfinder") is None:
@@ -257,7 +259,7 @@ def _nvrtc() -> ModuleType:
 
 
 def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
-    """Call a function of the bindings, which return (status, results...). A bad status raises RuntimeError."""
+    """Call a function of the bindings and return its results. Raises RuntimeError if its status is an error."""
     status, *results = getattr(nvrtc, name)(*arguments)
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise RuntimeError(f"{name} failed with {status.name}")
@@ -267,4 +269,5 @@ def _call(nvrtc: ModuleType, name: str, *arguments: Any) -> Any:
 def _text(nvrtc: ModuleType, program: Any) -> str:
     log = bytearray(_call(nvrtc, "nvrtcGetProgramLogSize", program))
     _call(nvrtc, "nvrtcGetProgramLog", program, log)
-    return log.replace(b"\0", b"").decode(errors="replace").strip()  # ptxas messages follow a NUL at the end of NVRTC's
+    # a NUL separates NVRTC's messages from those of ptxas
+    return log.replace(b"\0", b"").decode(errors="replace").strip()

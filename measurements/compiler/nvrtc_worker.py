@@ -1,4 +1,4 @@
-"""Worker process that runs NVRTC, with few imports. It may hang, crash or be killed."""
+"""Worker process that runs NVRTC, which may hang, crash or be killed. It imports little, so that it starts fast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _decoded = lru_cache(maxsize=8)(Headers.decode)
 
 
 def handle(request: Message) -> Message:
-    """Compile ``source`` for ``arch`` with ``options``, the functions ``entry`` and ``then``.
+    """Compile the functions ``entry`` and ``then`` of ``source`` for ``arch`` with ``options``.
 
     ``headers`` is the name of the blob with the headers; ``cubin`` in the reply is the name of the blob with the cubin,
     or null on failure. A request with ``ptx`` compiles ``text`` to PTX in ``folder``. A request with only ``version``
@@ -40,13 +40,14 @@ def handle(request: Message) -> Message:
 def _compiler(request: Message) -> ModuleType:
     if nvrtc.NVCC not in request["options"]:
         return nvrtc
-    from measurements.compiler import nvcc  # imported here: it imports process management, which NVRTC does not need
+    # a late import, because nvcc.py imports process management, which NVRTC does not need
+    from measurements.compiler import nvcc
 
     return nvcc
 
 
 def _ptx(request: Message, headers: Headers) -> Message:
-    with suppress(OSError):  # if the folder was deleted, relative includes fail
+    with suppress(OSError):  # if the folder was deleted, only relative includes fail
         os.chdir(request["folder"])
     output = _compiler(request).compile_to_ptx(
         request["source"], request["entry"], request["arch"], headers, request["options"], request.get("then", ())

@@ -12,7 +12,7 @@ from measurements.workers.worker import Worker
 
 COMPILER_MODULE = "measurements.compiler.nvrtc_worker"
 MEMORY_LIMIT = 8 << 30  # bytes of address space of one compiler process
-_SECONDS = 60.0  # time limit for loading NVRTC
+_SECONDS = 60.0  # time limit in seconds for loading NVRTC
 
 
 class NoOtherCompiler(ValueError):
@@ -20,14 +20,14 @@ class NoOtherCompiler(ValueError):
 
 
 class OtherCompiler(NamedTuple):
-    """``python`` is the interpreter of an environment, ``toolchain`` its compiler, such as "nvrtc 13.0.88"."""
+    """The NVRTC of an environment: the path of its Python, and its version such as "nvrtc 13.0.88"."""
 
     python: str
     toolchain: str
 
     @classmethod
     def of(cls, python: str) -> Self:
-        """Return the compiler of an environment. Raises NoOtherCompiler."""
+        """Return the compiler of the environment whose interpreter is ``python``. Raises NoOtherCompiler."""
         worker = Worker(COMPILER_MODULE, python=python, memory_limit=MEMORY_LIMIT)
         try:
             answer = worker.request({"version": True}, _SECONDS)
@@ -37,8 +37,8 @@ class OtherCompiler(NamedTuple):
         except WorkerDied as error:
             last = next((line for line in reversed(error.stderr.splitlines()) if line.strip()), str(error))
             raise NoOtherCompiler(
-                f"{python} cannot load a compiler ({last.strip()}): it needs Python 3.11 or newer, cuda-bindings and "
-                "nvidia-cuda-nvrtc"
+                f"{python} cannot load a compiler ({last.strip()}): install Python 3.11 or newer, "
+                "cuda-bindings and nvidia-cuda-nvrtc"
             ) from None
         except WorkerError as error:
             raise NoOtherCompiler(f"{python} cannot compile: {error}") from None

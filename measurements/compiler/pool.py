@@ -55,7 +55,7 @@ class CompileFailure:
 
 
 class Compiler(Protocol):
-    """Interface of objects that compile kernels asynchronously."""
+    """Interface for compiling kernels asynchronously."""
 
     @property
     def toolchain(self) -> str:
@@ -66,20 +66,21 @@ class Compiler(Protocol):
 
 
 class CompilePool:
-    """Compile on several processes, each owned by one thread.
+    """Compile in several processes, each controlled by one thread.
 
     Args:
         cache: Cache of cubins; None for the user's.
         workers: Number of processes; None for one per usable core.
-        time_limit: CPU seconds per kernel; a compiler that exceeds it is killed.
+        time_limit: CPU seconds per kernel; a compiler that exceeds this limit is killed.
         options: Options of NVRTC.
-        compile_options: Options of the kernels; if one of them selects nvcc, ``toolchain`` is the version of nvcc.
+        compile_options: Compiler options of the kernels. If one of these options selects nvcc, ``toolchain`` is the
+            version of nvcc.
         worker_module: Module that the processes run.
-        python_path: Additions to their ``sys.path``.
-        other: Environment whose NVRTC compiles; None for this one.
+        python_path: Folders to add to the ``sys.path`` of the processes.
+        other: Other Python environment whose NVRTC compiles; None for the current environment.
 
     Raises:
-        NvrtcMissing: There is no NVRTC here.
+        NvrtcMissing: NVRTC is not installed.
         ValueError: nvcc is selected but missing, or a worker count or limit is not positive.
     """
 
@@ -102,7 +103,7 @@ class CompilePool:
         self._other = other
         self.toolchain = self._toolchain_of(compile_options)
         if NVCC not in compile_options and other is None:
-            loaded_version()  # reported once now instead of for each kernel
+            loaded_version()  # report a missing compiler once, at the start, instead of for each kernel
         self.cache = cache or CompileCache()
         self.workers = workers or usable_cores()
         self.time_limit = time_limit
@@ -140,8 +141,8 @@ class CompilePool:
         with self._lock:
             self._closed = True
             owned = list(self._owned)
-        # Pending jobs are not cancelled here but end immediately by themselves: as_completed is not notified of futures
-        # cancelled by shutdown(cancel_futures=True), and would wait forever.
+        # Pending jobs are not cancelled by shutdown(cancel_futures=True), because as_completed would then wait for them
+        # forever. Instead, each pending job fails immediately once ``_closed`` is set.
         for worker in owned:
             worker.close()
         self._executor.shutdown(wait=True)
@@ -184,7 +185,7 @@ class CompilePool:
         key = CompileCache.key(kernel, arch, options, toolchain)
         with self._lock:
             compiling = self._compiling.setdefault(key, threading.Lock())
-        with compiling:  # concurrent jobs may have the same source: it is compiled once
+        with compiling:  # compile a source only once, even if concurrent jobs request it
             return self.cache.load(key) or self._compile_new(kernel, arch, options, toolchain, key)
 
     def _compile_new(
@@ -206,10 +207,11 @@ class CompilePool:
                 break
             except CompilerLimitExceeded as exceeded:
                 return CompileFailure(Status(exceeded.status), str(exceeded))
-            except WorkerFailed as error:  # out of memory, or an option that this NVRTC does not know
+            except WorkerFailed as error:  # NVRTC ran out of memory, or does not know an option
                 return CompileFailure(Status.CRASHED, f"the compiler failed: {error}")
             except WorkerDied as error:
-                # One crash may have another cause (the out-of-memory killer); a second is due to this source.
+                # The first crash may have an external cause, such as the out-of-memory killer. A second crash is
+                # attributed to the source.
                 if last_try:
                     return CompileFailure(Status.CRASHED, f"the compiler crashed: {error}", error.stderr)
         try:
@@ -249,9 +251,10 @@ def _most(steps: Sequence[CompiledStep]) -> Resources:
 
 
 def parse_resources(log: str, entry: str) -> Resources | None:
-    """Return the resources that ptxas -v printed about the function ``entry``, or None. Dynamic shared bytes are 0.
+    """Parse the resources that ptxas -v printed about the function ``entry``; None if it printed none.
 
-    The format is that of NVRTC 12.8 to 13.5: one section per entry function, which its callees may follow.
+    NVRTC 12.8 to 13.5 print one section per entry function, which sections of called functions may follow. The result
+    has 0 bytes of dynamic shared memory, which the log does not contain.
     """
     for section in re.split(r"^ptxas info\s*: Compiling entry function ", log, flags=re.MULTILINE)[1:]:
         if not section.startswith(f"'{entry}'"):
@@ -264,7 +267,7 @@ def parse_resources(log: str, entry: str) -> Resources | None:
         if used is None or frame is None:
             return None
         shared = re.search(r"(\d+) bytes smem", used[0])
-        stack = re.search(r"(\d+) bytes cumulative stack size", used[0])  # callees included
+        stack = re.search(r"(\d+) bytes cumulative stack size", used[0])  # includes the stacks of called functions
         return Resources(
             registers=int(used[1]),
             spill_store_bytes=int(frame[2]),
@@ -277,7 +280,7 @@ def parse_resources(log: str, entry: str) -> Resources | None:
 
 
 def error_reason(log: str) -> str:
-    """Return the first error of a failed compilation as "file:line: message"; files have the names of the includes."""
+    """Return the first error of a failed compilation as "file:line: message". Headers have their include names."""
     for line in log.splitlines():
         located = re.match(
             r"(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic |internal )?error(?: #\S+)?: (?P<text>.*)", line
@@ -293,17 +296,17 @@ def error_reason(log: str) -> str:
     return next((line.strip() for line in log.splitlines() if line.strip()), "the compiler gave no message")
 
 
-# Warp functions without a mask: CUDA 9 deprecated them, and GPUs since Volta do not support them.
+# Warp functions without a mask, which CUDA 9 deprecated and which GPUs since Volta do not support.
 _WITHOUT_MASK = re.compile(r'identifier "(__(?:shfl(?:_up|_down|_xor)?|any|all|ballot))" is undefined')
 
 
 def _remedy(text: str) -> str:
     """Return the remedy for a missing header or a warp function of old CUDA; "" for other errors."""
     if old := _WITHOUT_MASK.search(text):
-        return f": write {old[1]}_sync, which takes the mask of the warp's threads first"
+        return f": use {old[1]}_sync, whose first argument is the mask of the warp's threads"
     if not missing_header(text):
         return ""
-    return ': name its folder, by include = ["FOLDER"] in a kernel file or --option=-IFOLDER, or have nvcc compile it'
+    return ': add its folder (include = ["FOLDER"] in a kernel file, or --option=-IFOLDER), or compile with nvcc'
 
 
 def why_not_launched(kernel: GeneratedKernel, compiled: Compiled, device: Device) -> str | None:
@@ -321,23 +324,25 @@ def over_limits(kernel: GeneratedKernel, resources: Resources, device: Device) -
     """Return the reason why ``device`` cannot launch one compiled function, in one sentence, or None."""
     shared = resources.static_shared_bytes + resources.dynamic_shared_bytes
     if shared > device.shared_per_block:
-        return f"{shared} bytes of shared memory are more than the {device.shared_per_block} that {device.name} allows"
+        return (
+            f"{shared} bytes of shared memory per block exceed the limit of {device.name} ({device.shared_per_block})"
+        )
     if kernel.threads > device.max_threads_per_block:
-        return f"{kernel.threads} threads are more than the {device.max_threads_per_block} that {device.name} allows"
+        return f"{kernel.threads} threads per block exceed the limit of {device.name} ({device.max_threads_per_block})"
     if not device.has("tma") and (
         kernel.cluster != (1, 1, 1) or any(isinstance(a, TensorMap) for a in kernel.arguments)
     ):
-        return f"clusters and tensor maps need compute capability 9.0, and {device.name} has {device.sm / 10}"
+        return f"clusters and tensor maps need compute capability 9.0, but {device.name} has {device.sm / 10}"
     if occupancy(device, kernel.threads, resources.registers, shared) == 0:
         return (
-            f"{kernel.threads} threads of {resources.registers} registers need more than "
-            f"the {device.registers_per_block} registers that {device.name} has per block"
+            f"{kernel.threads} threads of {resources.registers} registers exceed the "
+            f"{device.registers_per_block} registers per block of {device.name}"
         )
     return None
 
 
 def _output(answer: Message) -> CompilerOutput:
-    """Return the reply of a compile worker. Raises KeyError, TypeError, ValueError for malformed ones."""
+    """Convert the reply of a compile worker. Raises KeyError, TypeError or ValueError for a malformed reply."""
     cubin, entry, seconds = answer["cubin"], answer["entry"], float(answer["seconds"])
     if not (seconds >= 0 and math.isfinite(seconds)):
         raise ValueError("the compile worker's time is invalid")
@@ -350,7 +355,8 @@ def _output(answer: Message) -> CompilerOutput:
 
 def _failure(log: str, entry: str) -> CompileFailure:
     reason = one_line(error_reason(log))
-    unnamed = re.fullmatch(r"__nv_name_map:\d+: (.*)", reason)  # where NVRTC looks up the entry
+    # pseudo-file in which NVRTC reports an entry function that it cannot find
+    unnamed = re.fullmatch(r"__nv_name_map:\d+: (.*)", reason)
     if unnamed:
         reason = f"no entry function {entry!r} was compiled: {unnamed[1]}"
     too_much = re.search(r"uses too (much|many)", reason)

@@ -1,4 +1,4 @@
-"""Load cubins that another machine has compiled, with the interface of a compile pool."""
+"""Load cubins that another machine compiled. The interface is that of a compile pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 
 
 class PreparedCubins:
-    """A folder of cubins that a ``CompilePool`` has filled elsewhere, with that machine's compiler.
+    """A folder of cubins, which a ``CompilePool`` on another machine compiled.
 
     Args:
         folder: Folder of its ``CompileCache``.
@@ -29,5 +29,6 @@ class PreparedCubins:
         options = (*OPTIONS, *kernel.compile_options)
         known = self._cache.load(CompileCache.key(kernel, arch, options, self.toolchain))
         future: Future[Compiled | CompileFailure] = Future()
-        future.set_result(known or CompileFailure(Status.COMPILE_ERROR, "it was not compiled beforehand"))
+        missing = CompileFailure(Status.COMPILE_ERROR, "not prepared: compile this kernel beforehand")
+        future.set_result(known or missing)
         return future

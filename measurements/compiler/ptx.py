@@ -1,6 +1,7 @@
-"""Compile CUDA C++ to PTX with NVRTC in a separate process with a time limit, as a source may make NVRTC hang or crash.
+"""Compile CUDA C++ to PTX with NVRTC in a separate process, because a source may make NVRTC hang or crash.
 
-A compiler process is reused for later compilations; concurrent threads start more. They end with this process.
+Each compilation has a time limit. A compiler process is reused for later compilations; concurrent compilations use
+further processes. All compiler processes end with the current process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from measurements.workers.worker import Worker
 from search_spaces.launches.generated_kernel import CompileLimits
 from search_spaces.launches.headers import Headers
 
-COMPILE_SECONDS = 60.0  # CPU seconds of one compilation
+COMPILE_SECONDS = 60.0  # limit of CPU seconds for one compilation
 
 
 class CompilerStopped(Exception):
@@ -46,7 +47,7 @@ def compile_to_ptx(
     then: Sequence[str] = (),
     limits: CompileLimits = NO_LIMITS,
 ) -> PtxOutput:
-    """Compile CUDA C++ to PTX in another process, for at most COMPILE_SECONDS, or those of ``limits``.
+    """Compile CUDA C++ to PTX in another process, within COMPILE_SECONDS or the time limit of ``limits``.
 
     Args:
         source: Source text.
@@ -61,8 +62,8 @@ def compile_to_ptx(
         As ``nvrtc.compile_to_ptx``.
 
     Raises:
-        CompilerStopped: It exceeded a limit, or the process died.
-        NvrtcMissing: There is no NVRTC here.
+        CompilerStopped: The compiler exceeded a limit, or its process died.
+        NvrtcMissing: NVRTC is not installed.
     """
     ptx_toolchain()
     request = {
@@ -73,7 +74,7 @@ def compile_to_ptx(
         "arch": arch,
         "headers": headers.digest,
         "options": list(options),
-        "folder": os.getcwd(),  # folders in options are relative to it
+        "folder": os.getcwd(),  # include folders in the options are relative to this folder
     }
     with _compilers.borrowed() as worker:
         answer = _answer(worker, request, headers, limits)
@@ -82,14 +83,14 @@ def compile_to_ptx(
 
 
 def ptx_toolchain() -> str:
-    """Return the compiler of ``compile_to_ptx``, such as "nvrtc 13.0.88". Raises NvrtcMissing."""
+    """Return name and version of the compiler that ``compile_to_ptx`` uses, such as "nvrtc 13.0.88"."""
     other = _compilers.other
     return toolchain_version() if other is None else other.toolchain
 
 
 @contextmanager
 def compiled_elsewhere(other: OtherCompiler) -> Iterator[None]:
-    """Make another environment's NVRTC compile all PTX of this process within the context."""
+    """Compile all PTX of this process with the NVRTC of another environment, within the context."""
     global _compilers
     before, _compilers = _compilers, _Compilers(other)
     try:
@@ -111,10 +112,11 @@ def _answer(worker: Worker, request: dict[str, object], headers: Headers, limits
         except CompilerLimitExceeded as exceeded:
             raise CompilerStopped(exceeded.status, str(exceeded)) from None
         except WorkerFailed as error:
-            loaded_version()  # raises if NVRTC, rather than the source, is the cause
+            loaded_version()  # raises an error if NVRTC itself does not work; otherwise the source is the cause
             raise CompilerStopped("compile_error", f"the compiler failed: {error}") from None
         except WorkerDied as error:
-            # One crash may have another cause (the out-of-memory killer); a second is due to this source.
+            # The first crash may have an external cause, such as the out-of-memory killer. A second crash is attributed
+            # to the source.
             if last_try:
                 loaded_version()
                 raise CompilerStopped("compile_error", f"the compiler crashed: {error}") from None

@@ -1,4 +1,4 @@
-"""Compiler controls of ptxas: the compiler versions that support them, and passing a control file to the compiler."""
+"""Compiler controls of ptxas: check that a compiler supports them, and pass it a control file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SINCE = (13, 3)  # CUDA version whose ptxas has --apply-controls
 
 
 def why_no_controls(toolchain: str) -> str:
-    """Return in one line why a compiler does not support compiler controls, and the remedy; "" if it supports them.
+    """Return one line why a compiler does not support compiler controls, with the remedy; "" if it supports them.
 
     Args:
         toolchain: Compiler and version, such as "nvrtc 13.5.37".
@@ -23,7 +23,7 @@ def why_no_controls(toolchain: str) -> str:
         return ""
     needed = ".".join(map(str, SINCE))
     package = "the CUDA toolkit" if toolchain.startswith("nvcc") else "nvidia-cuda-nvrtc"
-    return f"compiler controls need CUDA {needed} or newer, not {toolchain}: update {package}, or leave them out"
+    return f"compiler controls need CUDA {needed} or newer, not {toolchain}: update {package}, or remove the controls"
 
 
 def why_not_compiled(options: Sequence[str], toolchain: str) -> str:
@@ -39,7 +39,7 @@ def why_not_compiled(options: Sequence[str], toolchain: str) -> str:
 
 @contextmanager
 def control_file_written(options: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the options for NVRTC or nvcc. A control file is written to a temporary file that the options name."""
+    """Yield the options for NVRTC or nvcc. Compiler controls are written to a temporary file that the options name."""
     file = control_file_of(options)
     if file is None:
         yield tuple(options)

@@ -10,8 +10,8 @@ from pathlib import Path
 def publish(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` atomically, replacing an existing file.
 
-    The temporary file has an unpredictable name, because in a shared folder another user may have created a link with a
-    predictable name. Raises OSError that names ``path``, with nothing changed.
+    The content is first written to a temporary file. Its name is random: in a shared folder, another user could place a
+    link at a predictable name. Raises OSError that names ``path``; the existing file is then unchanged.
     """
     temporary = path.with_name(f".new-{secrets.token_hex(8)}")
     try:
@@ -22,5 +22,5 @@ def publish(path: Path, content: bytes) -> None:
         error.filename, error.filename2 = str(path), None
         raise
     finally:
-        with suppress(OSError):  # the folder does not exist
+        with suppress(OSError):  # the folder of ``path`` does not exist
             temporary.unlink()

@@ -1,4 +1,4 @@
-"""Reading of files that a user names, with limits of size and waiting time."""
+"""Read files that a user names, with limits of size and waiting time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO
 
-WAIT_SECONDS = 8.0  # seconds to wait for a pipe whose writer has written nothing
-NO_WRITER_SECONDS = 1.0  # seconds to wait for a pipe that no process has opened to write
+WAIT_SECONDS = 8.0  # seconds to wait for data from a pipe that a writer has opened
+NO_WRITER_SECONDS = 1.0  # seconds to wait for a process to open a pipe for writing
 
 
 def read_bounded(path: str | Path, most: int, *, regular: bool = False) -> bytes:
@@ -20,15 +20,16 @@ def read_bounded(path: str | Path, most: int, *, regular: bool = False) -> bytes
     Args:
         path: Path of the file.
         most: Maximum size in bytes.
-        regular: If True, only regular files are accepted. Pipes only make sense on a command line.
+        regular: If True, only regular files are accepted, not pipes or devices.
 
     Raises:
-        ValueError: The file is larger, or is not a regular file. The message is the reason, without the path.
+        ValueError: The file is larger than ``most``, or is not a regular file. The message is the reason, without the
+            path.
         OSError: As in ``open_readable``.
     """
     with open_readable(path, regular=regular) as file:
         content = file.read(most + 1)
-    if content is None:  # a system file that has no data yet
+    if content is None:  # a non-blocking read of a system file without data returns None
         raise BlockingIOError(errno.EAGAIN, "it has no data yet", str(path))
     if len(content) > most:
         raise ValueError(f"it has more than {most:,} bytes")
@@ -36,17 +37,18 @@ def read_bounded(path: str | Path, most: int, *, regular: bool = False) -> bytes
 
 
 def read_json(path: str | Path, most: int, **hooks: Any) -> Any:
-    """Return the JSON document in a regular file of at most ``most`` bytes. ``hooks`` are those of ``json.loads``.
+    """Return the JSON document in a regular file of at most ``most`` bytes. ``hooks`` are passed to ``json.loads``.
 
-    Raises ValueError, with the reason but without the path, also for a document that is nested too deeply; and OSError.
+    Raises OSError, or ValueError for a file that is too large or invalid. The message of a ValueError is the reason,
+    without the path.
     """
     return parse_json(read_bounded(path, most, regular=True).decode("utf-8"), **hooks)
 
 
 def parse_json(text: str | bytes, **hooks: Any) -> Any:
-    """Return the JSON document in a text. ``hooks`` are those of ``json.loads``.
+    """Return the JSON document in a text. ``hooks`` are passed to ``json.loads``.
 
-    Raises ValueError, also for a document that is nested too deeply.
+    Raises ValueError if the document is invalid or nested too deeply.
     """
     try:
         return json.loads(text, **hooks)
@@ -55,7 +57,7 @@ def parse_json(text: str | bytes, **hooks: Any) -> Any:
 
 
 def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
-    """Open a file, or a pipe after waiting for data.
+    """Open a file for reading. If the file is a pipe, wait for data first.
 
     Args:
         path: Path of the file.
@@ -80,16 +82,16 @@ def open_readable(path: str | Path, *, regular: bool = False) -> BinaryIO:
 
 
 def _written_to(descriptor: int) -> bool:
-    """Wait until data can be read; return False if none arrive in time."""
+    """Wait until data can be read from a pipe. Return False if no data arrive in time."""
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     first = min(NO_WRITER_SECONDS, WAIT_SECONDS)
     if waiting.poll(1000 * first):
         return True
     try:
-        if not os.read(descriptor, 1):  # end of file: the pipe has no writer, and no data were consumed
+        if not os.read(descriptor, 1):  # end of file: no process has the pipe open for writing
             return False
-    except BlockingIOError:  # a writer has it open
+    except BlockingIOError:  # a process has the pipe open for writing, but has written nothing yet
         pass
     return bool(waiting.poll(1000 * (WAIT_SECONDS - first)))
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-CUBINS = Path("cubin", "cubins")  # subfolder of compiled kernels, whose names are their SHA-256
+CUBINS = Path("cubin", "cubins")  # subfolder of compiled kernels; the name of each file is the SHA-256 of its content
 LISTINGS = Path("cubin", "listings")  # subfolder of disassembled kernels
 
 
@@ -34,14 +34,14 @@ def check_writable(folder: Path) -> None:
     try:
         nearest = next((path for path in (folder, *folder.parents) if _exists(path)), folder)
         with tempfile.TemporaryFile(dir=nearest) as file:
-            file.write(bytes(4096))  # a full disk accepts an empty file but no data
+            file.write(bytes(4096))  # data are written, because a full disk still accepts empty files
             file.flush()
     except OSError as error:
         raise cannot_write(folder, error) from error
 
 
 def _exists(path: Path) -> bool:
-    """Return True if ``path`` exists. Raises OSError for an impossible name, where ``Path.exists`` may return False."""
+    """Return True if ``path`` exists. Unlike ``Path.exists``, raise OSError for an invalid name."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -61,14 +61,14 @@ def make_folder(folder: Path) -> None:
 def put(temporary: str | Path, path: Path) -> None:
     """Move a complete file to ``path`` in the cache, after synchronising it to disk.
 
-    Raises OSError; its message names the remedy if ``path`` is a folder.
+    Raises OSError. If ``path`` is a folder, the message names the remedy.
     """
     with open(temporary, "rb") as file:
         os.fsync(file.fileno())
     try:
         os.replace(temporary, path)
     except (IsADirectoryError, NotADirectoryError) as error:
-        raise OSError(f"{path} is a folder, but the cache needs a file of that name: remove it") from error
+        raise OSError(f"{path} is a folder, but the cache needs a file of that name: remove the folder") from error
 
 
 def publish(path: Path, content: bytes) -> None:
@@ -84,7 +84,7 @@ def publish(path: Path, content: bytes) -> None:
 
 
 def cannot_write(folder: Path, error: OSError) -> CacheUnusable:
-    """Return the exception for a system error in the cache."""
+    """Convert a system error in the cache to a CacheUnusable with the remedy."""
     return CacheUnusable(
         f"the compile cache {str(folder)!r} cannot be written ({error.strerror or error}): "
         "set AUTOSCHED_CACHE_DIR to a writable folder"

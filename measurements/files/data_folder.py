@@ -20,11 +20,11 @@ def default_database() -> str:
     try:
         return str((Path(data) if data else Path.home() / ".local" / "share") / "autosched" / "best.db")
     except RuntimeError as error:
-        raise ValueError(f"there is no home folder for a database: name one, or set {VARIABLE}") from error
+        raise ValueError(f"there is no home folder for a database: name a database, or set {VARIABLE}") from error
 
 
 def database_or_default(database: str | Path | None) -> str:
-    """Return ``database`` (a path or URL), or the user's own database; create its folder.
+    """Return ``database`` (a path or URL); if None, return the user's default database and create its folder.
 
     Raises ValueError or OSError.
     """

@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def demangled(name: str) -> str:
-    """Return the demangled form of a C++ name; the name itself if it is not mangled or libstdc++ is missing."""
+    """Demangle a C++ name. The name is returned unchanged if it is not mangled, or if libstdc++ is missing."""
     if not name.startswith("_Z"):
         return name
     try:

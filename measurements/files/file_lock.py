@@ -1,4 +1,4 @@
-"""Portable lock on a file, between processes and threads. It is released when its process ends."""
+"""Portable lock on a file, between processes and threads. The system releases the lock when its process ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _POLL_SECONDS = 0.02
 
 
 def lock(file: IO[str], *, wait: bool = True) -> None:
-    """Lock an open file until it is closed. Each open file object is a separate owner.
+    """Lock an open file until the file is closed. Each open file object is a separate owner of locks.
 
     Args:
-        file: The file. It should be empty, because on Windows others cannot read it while it is locked.
+        file: The file. It should be empty, because on Windows a locked file cannot be read by others.
         wait: If True, wait until the lock is free.
 
     Raises:
-        OSError: The file cannot be locked; without ``wait``, also because another owner has the lock.
+        OSError: The file cannot be locked, or another owner has the lock and ``wait`` is False.
     """
     if _windows is None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

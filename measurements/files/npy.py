@@ -1,4 +1,4 @@
-"""Reading of untrusted .npy files. The header is checked before any data are read."""
+"""Read untrusted .npy files. The header is checked before any data are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_BYTES = 1 << 31
 
 
 def open_npy(path: str | Path) -> npt.NDArray[Any]:
-    """Return the array in a file as a memory map. Objects are never unpickled.
+    """Return the array in a file as a memory map. Python objects are never unpickled.
 
     Raises ValueError, with the reason but without the path, if the file is not a single array of numbers of at most
     ``MOST_BYTES``.
@@ -23,7 +23,7 @@ def open_npy(path: str | Path) -> npt.NDArray[Any]:
             raise ValueError("it is not a regular file" if path.exists() else "there is no such file")
         if path.stat().st_size > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES >> 30} GiB")
-        with np.errstate(all="ignore"):  # impossible shapes overflow
+        with np.errstate(all="ignore"):  # the size of an impossible shape may overflow
             array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:
         raise ValueError((error.strerror or str(error)).lower()) from None

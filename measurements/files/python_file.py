@@ -1,4 +1,4 @@
-"""Execution of a user's Python file as a module. Its exceptions are converted to one line."""
+"""Run a user's Python file as a module. Exceptions of the file are converted to a one-line message."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from measurements.files.text import one_line
 
 
 class NotLoaded(ValueError):
-    """The file cannot be run as a module. The message is one line that names it."""
+    """A file cannot be run as a module. The message is one line that names the file."""
 
 
 def run_as_module(path: Path, name: str) -> ModuleType:
     """Run a file and return its module, which is registered in ``sys.modules`` as ``name``.
 
-    Raises NotLoaded for a file that is not a Python file, and any exception of the file itself.
+    Raises NotLoaded if the file is not a Python file. Exceptions of the file's code are not caught.
     """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -30,7 +30,7 @@ def run_as_module(path: Path, name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException:
         if before is None:
-            sys.modules.pop(name, None)  # the file may have removed itself
+            sys.modules.pop(name, None)  # the file's code may have removed the module from sys.modules
         else:
             sys.modules[name] = before
         raise
@@ -48,10 +48,10 @@ def load_module(path: Path, name: str) -> ModuleType:
 
 
 def said(error: BaseException) -> str:
-    """Return type and text of a user code's exception, as one line."""
+    """Return the type and the message of an exception of a user's code, as one line."""
     try:
         text = str(error)
-    except Exception:  # methods of the user's class may also raise any exception
+    except Exception:  # ``__str__`` of a user's exception class may itself raise any exception
         text = ""
     return one_line(f"{type(error).__name__}: {text}")
 

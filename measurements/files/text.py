@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _PASSWORDS = re.compile(r"(?<=://)([^:/@\s]*):[^/\s]*(?=@)|(?<=[?&]password=)[^&\s]*")
-_LONGEST = 1000  # maximum characters of a line in a message
+_LONGEST = 1000  # maximum number of characters of a line in a message
 
 
 def harmless(text: str) -> str:
@@ -17,9 +17,10 @@ def harmless(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` (the name of a device, version or tool) after checking that it can be printed.
+    """Return ``text`` unchanged if it can be printed. ``text`` is the name of a device, version or tool.
 
-    Raises ValueError for control characters, such as escape sequences, zero bytes and marks of writing direction.
+    Raises ValueError if ``text`` contains control characters, such as escape sequences, zero bytes and marks of writing
+    direction.
     """
     if not text.isprintable():
         raise ValueError(f"{text!a:.60} contains characters that cannot be printed")

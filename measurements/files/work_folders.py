@@ -1,8 +1,9 @@
-"""Working folders of a process, and cleanup after killed processes: their folders and running compilers.
+"""Working folders of a process, and cleanup of the folders and compilers that killed processes leave.
 
-The process that works in a folder holds a lock on a file in it. The system releases the lock when the process ends, so
-an unlocked folder is abandoned. The process that killed its owner removes it immediately. Otherwise the next process
-that needs such a folder removes it and terminates its compiler.
+The process that works in a folder holds a lock on a file in that folder. The system releases the lock when the process
+ends, so an unlocked folder is abandoned. A process that kills a worker removes the worker's folders immediately. Other
+abandoned folders are removed by the next process that needs a working folder; compilers that still run in them are
+killed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _MADE_WITHIN = 60.0  # seconds that a process may take between creating a folder
 
 @contextmanager
 def build_folder(parent: Path) -> Iterator[Path]:
-    """Yield an empty folder below ``parent`` to compile in, deleted when the process ends. Raises OSError."""
+    """Yield an empty folder below ``parent`` for a compilation, and delete it afterwards. Raises OSError."""
     remove_abandoned(parent, _BUILD)
     with _locked(parent, _BUILD) as folder:
         yield folder
@@ -37,10 +38,10 @@ def build_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def temporary_folder(purpose: str = "emulator") -> Iterator[Path]:
-    """Yield an empty folder in the system's temporary folder, for arrays of launches, which may take gigabytes.
+    """Yield an empty folder in the system's temporary folder, and delete it afterwards.
 
     Args:
-        purpose: Part of its name.
+        purpose: Word that becomes part of the folder's name.
 
     Raises:
         OSError: The folder cannot be created.
@@ -69,7 +70,7 @@ def _folder_of(process: int, purpose: str) -> Path:
     _own.add(folder)
 
     def remove() -> None:
-        if os.getpid() == process:  # not in a forked child
+        if os.getpid() == process:  # a forked child must not remove the folder of its parent
             shutil.rmtree(folder, ignore_errors=True)
             file.close()
 
@@ -79,7 +80,7 @@ def _folder_of(process: int, purpose: str) -> Path:
 
 @cache
 def _look_once(parent: Path) -> None:
-    """Remove abandoned folders, once per process, because the folder may contain many files of other programs."""
+    """Remove abandoned folders below ``parent``, only once per process because the search may be slow."""
     remove_abandoned(parent, _TEMPORARY)
 
 
@@ -103,10 +104,11 @@ def _locked(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def _lock_of(folder: Path) -> IO[str]:
-    """Return the locked file of a new folder, which is locked until it is closed."""
+    """Create and lock the lock file of a new folder. Closing the returned file releases the lock."""
     file = (folder / _NEW).open("w")
     lock(file)
-    os.rename(file.name, folder / _LOCK)  # other processes do not see it before it is locked
+    # other processes look for the final name, which exists only once the file is locked
+    os.rename(file.name, folder / _LOCK)
     return file
 
 
@@ -114,14 +116,14 @@ def note_compiler(folder: Path, group: int) -> None:
     """Record that the process group ``group``, which was just started, works in ``folder``."""
     started = _start_time(group)
     if (folder / _LOCK).exists() and started is not None:
-        with suppress(OSError):  # only used if this process is killed
+        with suppress(OSError):  # the record is only needed if this process is killed
             (folder / f"{_GROUP}{group}").write_text(started)
 
 
 def remove_abandoned(parent: Path, prefix: str) -> None:
     """Remove this user's abandoned folders below ``parent`` that start with ``prefix``, and terminate their compilers.
 
-    A folder without a lock file was created by something else, unless it is empty.
+    A folder without a lock file is removed only if it is empty; otherwise another program may have created it.
     """
     for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
@@ -134,13 +136,13 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
                     folder.rmdir()
                 continue
             with lock_file.open("r+") as file:
-                lock(file, wait=False)  # raises OSError while it is in use
+                lock(file, wait=False)  # raises OSError while a process works in the folder
                 _end_compilers(folder)
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end_compilers(folder: Path) -> None:
-    """Kill the recorded process groups, unless their numbers have been reused."""
+    """Kill the recorded process groups, unless the system has reused their numbers for other processes."""
     for noted in folder.glob(f"{_GROUP}*"):
         with suppress(OSError, ValueError):
             group = int(noted.name.removeprefix(_GROUP))

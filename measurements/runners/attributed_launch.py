@@ -17,9 +17,10 @@ class AttributedLaunch:
 
     Args:
         function: Driver handle of the function.
-        launch: Launch with block, memory and the cooperative flag.
-        cluster: Blocks of a cluster, if the function was compiled without one; (1, 1, 1) for none.
-        dependent: If True, the launch may start before its predecessor in the stream has ended.
+        launch: Block size, shared memory and cooperative flag of the launch.
+        cluster: Blocks of a cluster along each axis; (1, 1, 1) for no cluster, or if the function's code sets the
+            cluster.
+        dependent: If True, the launch may start before the preceding launch in the stream has ended.
     """
 
     def __init__(self, function: int, launch: Launch, *, cluster: Size3 = (1, 1, 1), dependent: bool = False) -> None:
@@ -48,7 +49,7 @@ class AttributedLaunch:
 
         Args:
             grid: Blocks along each axis.
-            parameters: cupy's forms of parameters: arrays, addresses, or arrays of one element by value.
+            parameters: Parameters as for cupy: a GPU array or an address for a pointer, a numpy array for a value.
             stream: Driver handle of the stream.
 
         Raises:
@@ -71,7 +72,7 @@ def _attribute(driver: Any, name: Any) -> Any:
 
 
 def _stored(parameter: Any) -> Array:
-    """Return a parameter's bytes. The launch copies them."""
+    """Return a numpy array with a parameter's bytes, which the driver copies at the launch."""
     if isinstance(parameter, np.ndarray):
         return np.ascontiguousarray(parameter)
     address = parameter if isinstance(parameter, int) else int(parameter.data.ptr)

@@ -1,4 +1,4 @@
-"""Interface of all backends, which return one measurement per candidate in order of completion."""
+"""Interface of all backends. A backend returns one measurement per candidate, in order of completion."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Entrant:
-    """One entrant of a comparison, with its time in each round, or the reason why it was not timed.
+    """One kernel or library in a comparison, with its time in each round, or the reason why it was not timed.
 
-    ``label`` is its name. ``error`` is the largest ratio of an error to its tolerance. ``clock_mhz`` is the GPU's clock
-    after the last round. ``version`` is that of the vendor's library, "" for all others.
+    ``label`` names the entrant. ``error`` is the largest ratio of an error to its tolerance. ``clock_mhz`` is the GPU's
+    clock after the last round. ``version`` is the version of the vendor's library; "" for other entrants.
     """
 
     label: str
@@ -49,11 +49,11 @@ class Runner(Protocol):
     """Protocol of a backend. One test class checks it for every backend.
 
     ``measure`` yields exactly one (position, measurement) per candidate, in order of completion. A failure of a
-    candidate (a compile error, hang, crash or wrong result) is a status of its own measurement and does not affect
-    others. The result of a candidate does not depend on its position in the sequence, with one exception: a candidate
-    that is far slower than its predecessors is timed fewer times. Leaving the iteration early cancels pending
-    candidates, and ``close`` from another thread ends the iteration. It only raises RunnerStopped and errors of this
-    machine, such as a full disk.
+    candidate (a compile error, hang, crash or wrong result) is the status of that candidate's measurement and does not
+    affect other candidates. The result of a candidate does not depend on its position in the sequence, with one
+    exception: a candidate that is far slower than its predecessors is timed fewer times. Leaving the iteration early
+    cancels pending candidates, and ``close`` from another thread ends the iteration. The iteration raises only
+    RunnerStopped and errors of this machine, such as a full disk.
     """
 
     @property
@@ -62,19 +62,19 @@ class Runner(Protocol):
 
     @property
     def provenance(self) -> Provenance:
-        """Source of the times."""
+        """Provenance of the times."""
 
     def describe(self) -> str:
-        """Return one line on the backend, its device, and the meaning of its times."""
+        """Describe the backend, its device, and the meaning of its times, in one line."""
 
     def fingerprint(self) -> dict[str, str]:
-        """Return everything except the kernel that affects times: device, driver, toolchain, model.
+        """Return everything other than the kernel that affects its time: device, driver, toolchain, time model.
 
-        It is stored with every trial.
+        The fingerprint is stored with every trial.
         """
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """Yield (position, measurement) of each candidate, once."""
+        """Yield one (position, measurement) per candidate. Positions are indices into ``candidates``."""
 
     def close(self) -> None:
         """End every process that the runner started. Safe to call twice."""
@@ -85,9 +85,9 @@ class Stream(Protocol):
 
     Iteration yields one (position, measurement) per candidate, in order of completion, until none remains.
 
-    Candidates may be added at any time; positions continue. Candidates do not affect each other, as in
-    ``Runner.measure``. ``seconds`` is how long the GPU, or its replacement, was busy with the last result, without
-    compilation.
+    Candidates may be added at any time; their positions continue those of earlier candidates. Candidates do not affect
+    each other, as in ``Runner.measure``. ``seconds`` is the time for which the backend was busy with the last result,
+    excluding compilation.
     """
 
     seconds: float
@@ -108,7 +108,7 @@ class Stream(Protocol):
 
 @runtime_checkable
 class Streaming(Protocol):
-    """A runner that accepts more candidates during measurements."""
+    """A runner that accepts further candidates while it measures."""
 
     def stream(self) -> Stream:
         """Return an empty stream."""
@@ -116,7 +116,7 @@ class Streaming(Protocol):
 
 @runtime_checkable
 class Comparing(Protocol):
-    """A runner that can also time candidates alternately."""
+    """A runner that can also compare candidates, by timing them in alternation."""
 
     def compare(
         self,
@@ -130,17 +130,18 @@ class Comparing(Protocol):
         """Time candidates alternately, in rounds.
 
         Args:
-            candidates: At least one, of one problem.
-            rounds: Number of times that each is timed.
-            library: If True, the vendor's library takes part.
+            candidates: One or more candidates of the same problem.
+            rounds: Number of times that each candidate is timed.
+            library: If True, the vendor's library is also timed.
             others: Names of further baselines.
-            seed: Seed of the inputs and the order in each round; None for the runner's.
+            seed: Seed of the inputs and of the order in each round; None for the runner's seed.
 
         Returns:
             An entrant for each candidate, for the vendor's library if requested, and for each of ``others``.
 
         Raises:
-            ValueError: No candidates, several problems, less than one round, or unknown names.
+            ValueError: There are no candidates, or candidates of several problems; or ``rounds`` is below 1, or a name
+                in ``others`` is unknown.
             RunnerStopped: The GPU can no longer be used.
         """
 
@@ -148,16 +149,15 @@ class Comparing(Protocol):
 def runnable(
     candidate: Candidate, result: Compiled | CompileFailure, device: Device, provenance: Provenance
 ) -> Compiled | Measurement:
-    """Return the compiled kernel if ``device`` can launch it; otherwise a measurement with the reason.
+    """Return the compiled kernel if ``device`` can launch it; otherwise a failed measurement with the reason.
 
     Args:
         candidate: Candidate with the launch.
-        result: Result of the compiler.
+        result: The compiler's result for this candidate.
         device: The GPU.
         provenance: Provenance of the measurement.
 
-    Returns:
-        The compiled kernel, or the measurement.
+    Returns: The compiled kernel, or the failed measurement.
     """
     if isinstance(result, CompileFailure):
         return Measurement(result.status, provenance, result.reason)

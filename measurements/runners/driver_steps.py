@@ -1,4 +1,4 @@
-"""Convert launches to arguments of the driver API (handles, sizes and parameter bytes), for callers without cupy."""
+"""Convert launches to arguments of CUDA's driver API (handles, sizes, parameter bytes), for callers without cupy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class DriverParameter:
     """One parameter of a kernel.
 
     Attributes:
-        kind: Address of an array, a tensor map over an array, or a value that is the same in every call.
-        array: Position of the array; 0 for a value.
+        kind: "address" of an array, "tensor_map" of an array, or "value", which is the same in every call.
+        array: Index of the array in a call; 0 for a value.
         content: The 128 bytes of a tensor map, or the bytes of a value; empty for an address.
-        encoded_address: Address in the tensor map; 0 for other kinds.
+        encoded_address: Array address for which the tensor map was encoded; 0 for other kinds.
     """
 
     kind: Literal["address", "tensor_map", "value"]
@@ -39,11 +39,11 @@ class DriverStep:
         grid: Blocks along each axis.
         block: Threads along each axis.
         shared_bytes: Dynamic shared memory of a block.
-        launches: Number of launches, one after another.
-        cluster: Blocks of a cluster, if the function was compiled without one; zeros for no such attribute.
+        launches: Number of consecutive launches.
+        cluster: Blocks of a cluster along each axis; zeros if the launch needs no cluster attribute.
         cooperative: True if all blocks must run at the same time.
-        dependent: True if it may start before its predecessor in the stream has ended.
-        parameters: Its parameters, in order.
+        dependent: True if the launch may start before the preceding launch in the stream has ended.
+        parameters: Parameters of the function, in order.
     """
 
     function: int
@@ -60,16 +60,16 @@ class DriverStep:
 def driver_steps(
     loaded: LoadedLaunch, names: Sequence[str], starts: Sequence[int], fixed: int = 0
 ) -> tuple[DriverStep, ...] | None:
-    """Return the launches of a loaded kernel on arrays at these addresses.
+    """Return the launches of a loaded kernel on arrays at the addresses ``starts``.
 
     Args:
         loaded: The kernel.
         names: Names of the arrays.
-        starts: Their addresses on the GPU.
-        fixed: Number of arrays, at the end, that are the same in every call.
+        starts: Addresses of the arrays on the GPU.
+        fixed: The last ``fixed`` arrays have the same addresses in every call.
 
     Returns:
-        A step per function, in order; None if the launch needs features such as textures or constant memory.
+        One step per function, in order; None if the launch uses textures or constant memory, which this format lacks.
     """
     if loaded.launch.symbols:
         return None

@@ -20,10 +20,9 @@ class EstimateRunner(PoolRunner):
     """Estimate times of compiled kernels.
 
     Args:
-        device: GPU of the times.
-        compile_pool: Compilers, for registers and memory, which the caller closes.
-        predict: Returns seconds of a candidate with its resources and its compiled code, or None if they cannot be
-            estimated.
+        device: GPU whose times are estimated.
+        compile_pool: Compilers, whose output includes registers and memory. The caller closes this pool.
+        predict: Estimates the seconds of a candidate from its resources and compiled code; returns None if it cannot.
         model: Name and version of the model.
         why: Reason why nothing is measured, for ``describe``.
     """
@@ -42,7 +41,7 @@ class EstimateRunner(PoolRunner):
         self._closed = False
 
     def describe(self) -> str:
-        """Return one line on the device, the compiler, the time model, and the reason why nothing is measured."""
+        """Describe the device, the compiler, the time model, and the reason why nothing is measured, in one line."""
         because = f": {self._why}" if self._why else ""
         target = ", ".join(text for text in (self._device.arch, self._device.note) if text)
         return (
@@ -62,7 +61,7 @@ class EstimateRunner(PoolRunner):
         }
 
     def stream(self) -> PoolStream:
-        """Return an empty stream. Its results raise ValueError if ``predict`` returns an invalid time."""
+        """Return an empty stream. Iterating over it raises ValueError if ``predict`` returns an invalid time."""
         if self._closed:
             raise RuntimeError("the runner is closed")
         return PoolStream(
@@ -73,13 +72,16 @@ class EstimateRunner(PoolRunner):
         )
 
     def close(self) -> None:
-        """Mark the runner as closed; its pool belongs to the caller."""
+        """Mark the runner as closed. The pool stays open, because it belongs to the caller."""
         self._closed = True
 
     def _predicted(
         self, compiled: tuple[int, Candidate, Compiled | CompileFailure]
     ) -> tuple[int, Measurement, float] | None:
-        """Return a prediction, one at a time, since it may run the emulator; None after the runner is closed."""
+        """Predict a time; None once the runner is closed.
+
+        Calls are serialised, because ``predict`` may run the emulator.
+        """
         if self._closed:
             return None
         position, candidate, result = compiled
@@ -96,7 +98,7 @@ class EstimateRunner(PoolRunner):
             return Measurement(
                 Status.UNRANKED,
                 self.provenance,
-                "it compiles, but the model cannot estimate its time",
+                "compiled, but the model cannot estimate the time",
                 resources=compiled.resources,
                 compile_seconds=compiled.compile_seconds,
                 code=compiled.code,

@@ -1,4 +1,4 @@
-"""Launches of a compiled kernel on cupy's current stream, with its arguments encoded as parameters."""
+"""Launch a compiled kernel on cupy's current stream, after converting its arguments to parameters."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from search_spaces.launches.launch import Argument, BytesArgument, Launch, Scala
 from search_spaces.launches.tensor_map import TensorMap
 from search_spaces.launches.texture import LinearTexture
 
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # bytes of a CUtensorMap
-_KEPT_MAPS = 4096  # encoded maps cached per kernel: more than the rotating copies of a measurement
-_PORTABLE_CLUSTER = 8  # blocks supported by every GPU with clusters
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # size and alignment of a CUtensorMap in bytes
+_KEPT_MAPS = 4096  # encoded tensor maps to cache per kernel; a measurement rotates over fewer copies
+_PORTABLE_CLUSTER = 8  # blocks per cluster that every GPU with clusters supports
 
 
 _Slot = tuple[str | None, dict[int, Array] | None, Any]
-Encoder = Callable[[Sequence[Any]], tuple[Any, ...]]  # function of addresses and scalars
+# function from addresses and scalars to the parameters of a launch
+Encoder = Callable[[Sequence[Any]], tuple[Any, ...]]
 
 
 class NoEncoder(LaunchRefused):
@@ -34,12 +35,13 @@ class NoEncoder(LaunchRefused):
 
 
 class LoadedLaunch:
-    """``launch`` with its functions, loaded from ``cubin`` (the path of a file) on the current GPU; ``cp`` is cupy.
+    """``launch`` with its functions, loaded from the file ``cubin`` on the current GPU. ``cp`` is the cupy module.
 
-    ``grid`` is the launched grid: that of ``launch``, or, if it may shrink, at most the number of blocks that run at
-    the same time on this GPU. The file is not needed afterwards. If ``overlapping``, a dependent ``launch`` may start
-    before its predecessor has ended; use False to time it alone, because it would overlap itself. Raises LaunchRefused
-    if the function was compiled for another cluster than ``launch.cluster``, and cupy's errors if it does not load.
+    ``grid`` is the grid of ``launch``. If the grid may shrink, it is limited to the blocks that this GPU can run at the
+    same time. The file is not needed after loading. If ``overlapping``, a dependent ``launch`` may start before the
+    preceding launch has ended. Use False to time a kernel alone; otherwise consecutive launches would overlap. Raises
+    LaunchRefused if the function was compiled for a cluster that differs from ``launch.cluster``, and cupy's errors if
+    loading fails.
     """
 
     def __init__(self, cp: Any, launch: Launch, cubin: str, *, overlapping: bool = False) -> None:
@@ -50,8 +52,9 @@ class LoadedLaunch:
         self._function = module.get_function(launch.entry)
         self._then = tuple(LoadedStep(module.get_function(step.entry), step) for step in launch.then)
         self._symbols = tuple((o, int(module.get_global(o.name).ptr)) for o in launch.symbols)
-        # The driver keeps control of the carveout between L1 and shared memory: for each kernel it is set such that
-        # shared memory does not limit occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared Memory).
+        # The carveout between L1 cache and shared memory is left to the driver. It chooses a carveout for each kernel
+        # such that shared memory does not limit occupancy (CUDA C++ Programming Guide, compute capability 7.x, Shared
+        # Memory).
         for function, step in ((self._function, launch), *((s.function, s.launch) for s in self._then)):
             if step.dynamic_shared_bytes:
                 function.max_dynamic_shared_size_bytes = step.dynamic_shared_bytes
@@ -59,13 +62,16 @@ class LoadedLaunch:
         for further in self._then:
             further.attributed = self._with_attributes(further.function, further.launch)
         self.grid = _grid(cp, int(self._function.kernel.ptr), launch) if launch.grid_may_shrink else launch.grid
-        # For each parameter an array (by value, or of cached maps by address) or a number: cupy passes a whole number
-        # as 8 bytes, like a pointer, and an array of one element as its bits.
+        # One item per parameter. cupy passes an int as 8 bytes, like a pointer, and a numpy array of one element as its
+        # bytes.
         self._slots = [_slot(argument) for argument in launch.arguments]
         self._times, self._block, self._shared = range(launch.launches), launch.block, launch.dynamic_shared_bytes
 
     def _with_attributes(self, function: Any, launch: Launch) -> AttributedLaunch | None:
-        """Return a launcher for a step that cupy cannot launch, else None. Raises LaunchRefused."""
+        """Return a launcher for a function that needs launch attributes; None if cupy can launch it.
+
+        Raises LaunchRefused.
+        """
         compiled_for = launch.cluster == (1, 1, 1) or _check_cluster(int(function.kernel.ptr), launch.cluster)
         dependent = launch.dependent and self._overlapping
         if compiled_for and not launch.cooperative and not dependent:
@@ -75,24 +81,26 @@ class LoadedLaunch:
 
     @property
     def steps(self) -> tuple[LoadedStep, ...]:
-        """Functions that a launch runs, in order."""
+        """Functions of the launch, in order."""
         own = LoadedStep(self._function, self.launch, self.grid, self.launch.launches)
         own.attributed, own.slots = self._attributed, self._slots
         return (own, *self._then)
 
     def __call__(self, arrays: Mapping[str, Any]) -> None:
-        """Launch on ``arrays``, a cupy array for each of ``launch.operands`` by name, without waiting."""
+        """Launch without waiting. ``arrays`` has a cupy array for the name of each operand of ``launch``."""
         self.launch_with(self.parameters(arrays))
 
     def shrunk(self) -> str:
-        """Return a note if the grid is smaller than described, or ""."""
+        """Return a note if the launched grid is smaller than that of ``launch``; otherwise ""."""
         (blocks, *_), (described, *_) = self.grid, self.launch.grid
-        return f"launched {blocks} of {described} blocks: no more are resident at a time" if blocks < described else ""
+        return (
+            f"launched {blocks} of {described} blocks: no more can run at the same time" if blocks < described else ""
+        )
 
     def parameters(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the function's parameters in cupy's form, followed by a tuple of those of each further function.
+        """Return the parameters of the first function as for cupy, then one tuple per further function.
 
-        ``arrays`` are cupy's, or addresses on the GPU.
+        ``arrays`` has cupy arrays, or addresses on the GPU, by operand name.
         """
         own = self._parameters(self._slots, arrays)
         return (*own, *(self._parameters(step.slots, arrays) for step in self._then))
@@ -113,9 +121,10 @@ class LoadedLaunch:
         return tuple(parameters)
 
     def encoder(self, names: Sequence[str]) -> Encoder:
-        """Return ``parameters`` as a function of the addresses of the arrays of these names, in this order.
+        """Return a fast version of ``parameters``, which takes a sequence of addresses in the order of ``names``.
 
-        The names may include scalars that each call passes, as an array of one element in place of an address.
+        ``names`` may include scalars that each call passes. A scalar is passed as an array of one element instead of an
+        address.
         """
         own = self._encoder(self._slots, names)
         if not self._then:
@@ -169,9 +178,11 @@ class LoadedLaunch:
         return int(self._cupy.cuda.get_current_stream().ptr)
 
     def fill_symbols(self, arrays: Mapping[str, Any]) -> None:
-        """Copy the arrays of ``launch.symbols`` (cupy's, or addresses) to constant memory, on cupy's current stream.
+        """Copy the arrays of ``launch.symbols`` to constant memory, on cupy's current stream.
 
-        Required before the first launch, and whenever the contents change.
+        An array may be an address.
+
+        This call is required before the first launch, and whenever the contents change.
         """
         cuda = self._cupy.cuda
         for operand, to in self._symbols:
@@ -181,11 +192,11 @@ class LoadedLaunch:
             cuda.runtime.memcpyAsync(to, start, operand.bytes, cuda.runtime.memcpyDeviceToDevice, stream)
 
     def encoded(self, maps: dict[int, Array], described: TensorMap | LinearTexture, address: int) -> Array:
-        """Return a new map, or the handle of a texture, and cache it."""
+        """Encode a tensor map, or create a texture, for the array at ``address``, and cache the result."""
         if len(maps) >= _KEPT_MAPS:
             maps.clear()
         if isinstance(described, LinearTexture):
-            # The object must live as long as this launch, because an earlier launch may still read through it.
+            # Texture objects are kept as long as this LoadedLaunch, because an earlier launch may still use one.
             try:
                 self._textures.append(texture_object(self._cupy, described, address))
             except ValueError as error:
@@ -196,7 +207,7 @@ class LoadedLaunch:
         return maps[address]
 
     def _made(self, tensor_map: TensorMap, address: int) -> Array:
-        """Encode a map with the driver, or with a kernel if the driver has no function for it."""
+        """Encode a tensor map with the driver, or with a kernel on the GPU if the driver lacks the function."""
         try:
             _encode_function()
         except NoEncoder as missing:
@@ -210,10 +221,11 @@ class LoadedLaunch:
 
 
 class LoadedStep:
-    """A function of a pipeline, its launch, grid and number of launches.
+    """A loaded function of a pipeline, with its launch, grid and number of consecutive launches.
 
-    ``slots`` has one item for each parameter: the name of an array or None, a cache by address for a tensor map or
-    texture, and the value or description.
+    ``slots`` has a tuple for each parameter. The first item is the name of an array or scalar of a call, or None. The
+    second is a cache from address to encoded map, if the parameter is a tensor map or texture. The third is a fixed
+    value, or the description of the tensor map or texture.
     """
 
     def __init__(self, function: Any, launch: Launch, grid: Size3 | None = None, launches: int = 1) -> None:
@@ -224,12 +236,12 @@ class LoadedStep:
 
     @property
     def handle(self) -> int:
-        """The driver's handle of the function."""
+        """Handle of the function in the driver API."""
         return int(self.function.kernel.ptr)
 
 
 def _slot(argument: Argument) -> _Slot:
-    """Return an argument's name in a call, its cache of maps by address, and its value if a call does not pass it."""
+    """Return the slot of an argument; see ``LoadedStep``."""
     if isinstance(argument, BytesArgument):
         return None, None, argument.stored
     if isinstance(argument, ScalarArgument):
@@ -240,14 +252,14 @@ def _slot(argument: Argument) -> _Slot:
 
 
 def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
-    """Return the 128 bytes of the map of a tensor that starts at ``address`` on the GPU, as one element of numpy.
+    """Encode the tensor map of an array at ``address`` on the GPU: 128 bytes, in a numpy array of one element.
 
-    Raises LaunchRefused if the driver rejects it or is missing.
+    Raises LaunchRefused if the driver rejects the tensor map or is missing.
     """
     from cuda.bindings import driver
 
-    # The bindings align a map to 16 bytes, but the driver requires 64: hence its C function
-    # with memory of our own. The map is copied into the parameters of the launch.
+    # The bindings align a tensor map to 16 bytes, but the driver requires 64. So the driver's C function is called with
+    # memory that is aligned here. The launch copies the map into its parameters.
     memory = np.zeros(_MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _MAP_ALIGNMENT
     encoded = memory[start : start + _MAP_BYTES]
@@ -255,7 +267,7 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
     _check_address(tensor_map, address)
     corners = tensor_map.im2col
     box: tuple[Any, ...] = ((ctypes.c_uint32 * rank)(*tensor_map.box),)
-    if corners is not None:  # the box is channels per pixel and pixels per column
+    if corners is not None:  # for im2col, the box is replaced by channels per pixel and pixels per column
         between = ctypes.c_int * len(corners.lower)
         box = (between(*corners.lower), between(*corners.upper), *tensor_map.box[:2])
     status = (_encode_function() if corners is None else _encode_im2col_function())(
@@ -280,16 +292,18 @@ def encode_tensor_map(tensor_map: TensorMap, address: int) -> Array:
 def _check_address(tensor_map: TensorMap, address: int) -> None:
     base = 32 if tensor_map.interleave == "32B" else 16
     if address % base:
-        raise LaunchRefused(f"{tensor_map.operand.name} must start at a multiple of {base} bytes for its tensor map")
+        raise LaunchRefused(
+            f"the address of {tensor_map.operand.name} must be a multiple of {base} bytes for its tensor map"
+        )
 
 
 def _passed(encoded: Array) -> Array:
-    """Return the bytes of a map as an array of one element, which is how cupy passes a struct."""
+    """Return the bytes of a tensor map as an array of one element, which cupy passes as a struct."""
     return encoded.view(np.dtype((np.void, _MAP_BYTES)))
 
 
 def _number(names: Any, name: str) -> int:
-    """Return the value of a driver enumerator. Its class differs between versions of the bindings."""
+    """Return the value of a driver enumerator, whose class differs between versions of the bindings."""
     return int(getattr(names, name))
 
 
@@ -301,7 +315,7 @@ def _encode_function() -> Any:
 
 @cache
 def _encode_im2col_function() -> Any:
-    """Return ``cuTensorMapEncodeIm2col``: two corners, channels and pixels instead of a box. Raises NoEncoder."""
+    """Return ``cuTensorMapEncodeIm2col``, whose box is two corners, channels and pixels. Raises NoEncoder."""
     corners = ctypes.POINTER(ctypes.c_int)
     return _of_driver("cuTensorMapEncodeIm2col", (corners, corners, ctypes.c_uint32, ctypes.c_uint32))
 
@@ -310,9 +324,9 @@ _NUMBERS = ctypes.POINTER(ctypes.c_uint32)
 
 
 def _of_driver(name: str, box: Sequence[Any]) -> Any:
-    """Return a function of the driver that encodes maps; ``box`` are the types of its box parameters.
+    """Return a driver function that encodes tensor maps. ``box`` are the types of its box parameters.
 
-    Raises NoEncoder if there is no such function: before CUDA 12, or if the driver's library has another name.
+    Raises NoEncoder if the driver lacks the function (before CUDA 12), or if its library has an unexpected name.
     """
     try:
         encode = getattr(ctypes.CDLL("libcuda.so.1"), name)
@@ -329,16 +343,16 @@ def _of_driver(name: str, box: Sequence[Any]) -> Any:
 
 
 def _grid(cp: Any, function: int, launch: Launch) -> Size3:
-    """Return the grid of ``launch``, limited to the blocks of the loaded ``function`` that run at the same time.
+    """Return the grid of ``launch``, limited to the blocks that the current GPU can run at the same time.
 
-    The grid is unchanged if that number is unknown. If no block can run, the launch itself reports the error.
+    If that limit is unknown or 0, the grid is unchanged; if no block can run, the launch will fail with an error.
     """
     clusters = _clusters_at_a_time(cp, function, launch)
     return launch.grid_of(clusters) if clusters else launch.grid
 
 
 def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
-    """Return the clusters, or blocks without clusters, that run at the same time on the whole current GPU.
+    """Return how many clusters (without clusters: blocks) the current GPU can run at the same time.
 
     Returns None if the driver does not report it (CUDA Driver API, Occupancy).
     """
@@ -348,7 +362,8 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
 
         handle = driver.CUfunction(function)
         if clustered:
-            config = driver.CUlaunchConfig()  # the launch has no cluster attribute, because the function has its own
+            # no cluster attribute, because the function was compiled with its cluster dimensions
+            config = driver.CUlaunchConfig()
             config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
             config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
             config.sharedMemBytes = launch.dynamic_shared_bytes
@@ -357,7 +372,7 @@ def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
             status, running = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 handle, launch.threads, launch.dynamic_shared_bytes
             )
-    except (ImportError, RuntimeError):  # the bindings, the driver or its function are missing
+    except (ImportError, RuntimeError):  # the bindings or the driver are missing, or the driver lacks the function
         return None
     if int(status) != 0:
         return None
@@ -388,7 +403,7 @@ def _check_cluster(function: int, cluster: Size3) -> bool:
     if cluster[0] * cluster[1] * cluster[2] > _PORTABLE_CLUSTER:
         large = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
         (status,) = driver.cuFuncSetAttribute(handle, large, 1)
-        _checked(status, f"a cluster of {cluster} is not allowed")
+        _checked(status, f"the driver does not allow a cluster of {cluster}")
     return tuple(compiled) == cluster
 
 

@@ -2,4 +2,4 @@
 
 
 class LaunchRefused(RuntimeError):
-    """A kernel that cannot be launched as described. The message is one line."""
+    """A kernel cannot be launched with these arguments or attributes. The message is one line."""

@@ -14,10 +14,10 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class ReplayRunner:
-    """Runner that returns the newest trial in ``recording`` of a candidate's problem and schedule.
+    """Runner that returns, for each candidate, the newest recorded trial of its problem and schedule.
 
-    A schedule that was not recorded gets the status UNRECORDED; to avoid such trials, search a ``RecordedSpace`` of
-    ``schedules``. Nothing is compiled or timed. ``why`` is the reason why nothing is measured, for ``describe``.
+    A schedule that is not in ``recording`` gets the status UNRECORDED. To avoid such trials, search a ``RecordedSpace``
+    of ``schedules``. Nothing is compiled or timed. ``why`` is the reason why nothing is measured, for ``describe``.
     """
 
     name = "replay"
@@ -31,11 +31,11 @@ class ReplayRunner:
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """Recorded schedules, each once, in the order of their first trials."""
+        """Recorded schedules without duplicates, in the order of their first trials."""
         return tuple(trial.schedule for trial in self._newest.values())
 
     def describe(self) -> str:
-        """Return one line on the recording: its device, date, version and number of schedules."""
+        """Describe the recording in one line: its device, date, version and number of schedules."""
         recording, newest = self._recording, self._recording.trials[-1]
         because = f": {self._why}" if self._why else ""
         return (
@@ -46,12 +46,12 @@ class ReplayRunner:
         )
 
     def fingerprint(self) -> dict[str, str]:
-        """Return the identity of the recording, with its time and version."""
+        """Return the identity of the recording, with its date and version."""
         recorded = f"{self._recording.trials[-1].created.isoformat()} by autosched {self._recording.autosched_version}"
         return {**stated_of(self._recording.fingerprint), "recorded": recorded}
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """Measure, as the Runner protocol specifies, in the order of the candidates."""
+        """Yield the recorded measurement of each candidate, in the order of the candidates."""
         if self._closed:
             raise RuntimeError("the runner is closed")
         for position, candidate in enumerate(candidates):
@@ -60,7 +60,7 @@ class ReplayRunner:
             yield position, self._measurement(candidate)
 
     def close(self) -> None:
-        """Mark the runner as closed; it has no processes."""
+        """Mark the runner as closed. There are no processes to end."""
         self._closed = True
 
     def _measurement(self, candidate: Candidate) -> Measurement:
@@ -73,7 +73,7 @@ class ReplayRunner:
 class TableReplayRunner:
     """Runner that returns measurements of a third-party table by schedule; ``origin`` describes the table.
 
-    As with ``ReplayRunner``, another schedule gets the status UNRECORDED.
+    A schedule that is not in the table gets the status UNRECORDED.
     """
 
     name = "replay"
@@ -91,7 +91,7 @@ class TableReplayRunner:
         return tuple(self._measurements)
 
     def describe(self) -> str:
-        """Return one line on the table: its origin and number of schedules."""
+        """Describe the table in one line: its origin and number of schedules."""
         return (
             f"backend replay; times are REPLAYED from {self._origin}; "
             f"only the {len(self._measurements)} recorded schedules are tried"
@@ -102,7 +102,7 @@ class TableReplayRunner:
         return {"recorded": self._origin, "recording": self._digest}
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """Measure, as the Runner protocol specifies, in the order of the candidates."""
+        """Yield the recorded measurement of each candidate, in the order of the candidates."""
         if self._closed:
             raise RuntimeError("the runner is closed")
         for position, candidate in enumerate(candidates):
@@ -111,7 +111,7 @@ class TableReplayRunner:
             yield position, self._measurements.get(candidate.schedule, _UNRECORDED)
 
     def close(self) -> None:
-        """Mark the runner as closed; it has no processes."""
+        """Mark the runner as closed. There are no processes to end."""
         self._closed = True
 
 

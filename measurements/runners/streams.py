@@ -19,7 +19,7 @@ from measurements.workers.transport import WorkerClosed
 
 
 class Call:
-    """One call of a runner's public method.
+    """One call of a runner's public method, which receives results from other threads.
 
     ``results`` receives results, an exception to raise, or None when the runner or its pool closes.
 
@@ -32,15 +32,16 @@ class Call:
 
 
 class PoolStream(Call):
-    """Stream of candidates that a pool compiles first.
+    """Stream of candidates, which a pool compiles before they are measured.
 
     Args:
         pool: Compilers.
         arch: Target architecture.
-        compiled: Called with each compiled kernel, or the failure, in a thread of the pool or of ``add``. It puts an
-            item into ``results``, immediately or later.
-        finish: Converts an item to (position, measurement, seconds of the GPU) in the iterating thread; None skips it.
-        closed: Called when the stream is closed.
+        compiled: Function that is called with each compiled kernel or failure, in a thread of the pool or of ``add``.
+            The function puts an item into ``results``, immediately or later.
+        finish: Function that converts an item to (position, measurement, GPU seconds), in the iterating thread. If it
+            returns None, the item is skipped.
+        closed: Function that is called when the stream is closed.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class PoolStream(Call):
         super().__init__()
         self._pool, self._arch = pool, arch
         self._take, self._finish, self._closed = compiled, finish, closed
-        self._futures: dict[int, Future[Compiled | CompileFailure]] = {}  # positions without a result yet
+        # compilations of candidates without a result, by position
+        self._futures: dict[int, Future[Compiled | CompileFailure]] = {}
         self._added = 0
         self.seconds = 0.0
 
     def add(self, candidates: Sequence[Candidate]) -> None:
-        """Raise RuntimeError once the pool is closed."""
+        """Submit candidates to the pool. Raises RuntimeError if the pool is closed."""
         for candidate in candidates:
             position, self._added = self._added, self._added + 1
             future = self._futures[position] = self._pool.submit(candidate.kernel, self._arch)
@@ -111,14 +113,14 @@ class PoolStream(Call):
 
 
 class PoolRunner(ABC):
-    """A runner that measures the compiled kernels of a pool, with a single stream."""
+    """A runner that compiles candidates in a pool and measures them in a single stream."""
 
     @abstractmethod
     def stream(self) -> PoolStream:
         """Return an empty stream (``Streaming``)."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]:
-        """Measure as the protocol ``Runner`` specifies. Raises errors of the results of ``stream``."""
+        """Measure as the protocol ``Runner`` specifies. Errors of the stream are raised."""
         with closing(self.stream()) as stream:
             stream.add(candidates)
             yield from stream
@@ -138,7 +140,7 @@ class InOrder:
         self._stream.add(candidates)
 
     def ready(self) -> bool:
-        """False, so that nothing depends on the number of completed candidates."""
+        """Always False, so that the caller's decisions do not depend on how many candidates are complete."""
         return False
 
     def __iter__(self) -> Iterator[tuple[int, Measurement]]:
@@ -158,7 +160,10 @@ class InOrder:
 
 
 class _Batches:
-    """Stream of a runner without streams: new candidates are measured after the current batch."""
+    """Stream for a runner without streams.
+
+    Candidates are measured in batches; new candidates wait for the next batch.
+    """
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -195,5 +200,5 @@ class _Batches:
 
 
 def stream_of(runner: Runner) -> Stream:
-    """Return the runner's own stream, or one of batches if it has none."""
+    """Return a stream of the runner. If the runner has no streams, candidates are measured in batches."""
     return runner.stream() if isinstance(runner, Streaming) else _Batches(runner)

@@ -1,7 +1,7 @@
-"""Encode tensor maps on the GPU instead of with the driver: a kernel of one thread writes the 128 bytes.
+"""Encode tensor maps on the GPU instead of in the driver: a kernel with one thread writes the 128 bytes.
 
-Unlike the maps of ``cuTensorMapEncodeTiled``, these have no L2 promotion, which ``tensormap.replace`` cannot set
-(PTX ISA 9.7.9.28). Needs NVRTC and an sm_90.
+These tensor maps have no L2 promotion, because ``tensormap.replace`` cannot set it (PTX ISA 9.7.9.28). Encoding needs
+NVRTC and a GPU of compute capability 9.0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ extern "C" __global__ void {ENTRY}(autosched::ptx::TensorMap* map, const autosch
   autosched::ptx::fill_tensor_map(map, fields);
 }}
 """
-# Same as TensorMapFields in that header; the numbers of enumerators are those of tensormap.replace.
+# Same layout as TensorMapFields in the header. Enumerators have the numbers that tensormap.replace uses.
 FIELDS = np.dtype(
     [
         ("address", "<u8"), ("strides", "<u8", 4),
@@ -43,12 +43,12 @@ _FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
 
 
 def headers() -> Headers:
-    """Return the headers of SOURCE."""
+    """Return the headers that SOURCE includes."""
     return package_headers()
 
 
 def fields_of(tensor_map: TensorMap, address: int) -> Array:
-    """Return the kernel's parameters for the map of a tensor at ``address``, as one element of FIELDS.
+    """Return the kernel's parameters for the tensor map of an array at ``address``, as one element of FIELDS.
 
     Raises ValueError for maps that only the driver can encode.
     """
@@ -67,11 +67,12 @@ def fields_of(tensor_map: TensorMap, address: int) -> Array:
 
 
 def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
-    """Build the map on the current GPU and stream of ``cp`` (cupy), wait for it, and return its 128 bytes.
+    """Build the tensor map on the current GPU and stream of ``cp`` (cupy), and return its 128 bytes.
 
-    Raises NvrtcMissing, ValueError as ``fields_of``, and cupy's errors unless the GPU is an sm_90.
+    Raises NvrtcMissing, ValueError as ``fields_of`` does, and cupy's errors if the GPU is not an sm_90.
     """
-    tensor_map_bytes = cp.zeros(128, np.uint8)  # the address must be a multiple of 128; cupy's are multiples of 512
+    # the address must be a multiple of 128; cupy allocates at multiples of 512
+    tensor_map_bytes = cp.zeros(128, np.uint8)
     fields = fields_of(tensor_map, address).view(np.dtype((np.void, FIELDS.itemsize)))
     _builder(cp, int(cp.cuda.Device().id))((1,), (1,), (tensor_map_bytes, fields))
     return np.asarray(cp.asnumpy(tensor_map_bytes), np.uint8)
@@ -79,7 +80,7 @@ def build_tensor_map(cp: Any, tensor_map: TensorMap, address: int) -> Array:
 
 @cache
 def _builder(cp: Any, gpu: int) -> Any:
-    """Return the kernel, loaded on the current GPU ``gpu``."""
+    """Compile the kernel and load it on the current GPU. ``gpu`` is only the key of the cache."""
     compiled = compile_source(SOURCE, ENTRY, ARCH, headers())
     if compiled.cubin is None:
         raise ValueError(f"the kernel that encodes tensor maps does not compile: {compiled.log}")

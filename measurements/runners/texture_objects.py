@@ -1,4 +1,4 @@
-"""Texture objects on a GPU that read arrays in place."""
+"""Create texture objects that read existing arrays on the GPU."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PITCH_BYTES, _START_BYTES = 32, 512  # texturePitchAlignment and textureAlignme
 
 
 def texture_object(cp: Any, texture: LinearTexture, address: int) -> Any:
-    """Return cupy's texture object of the array at ``address``; it is valid while it is referenced.
+    """Return a cupy texture object for the array at ``address``. The texture is valid while the object exists.
 
-    Raises ValueError for rows and addresses that textures do not support.
+    Raises ValueError if textures do not support the array's address or row size.
     """
     rows = len(texture.extent) == 2
     if rows and texture.row_bytes % _PITCH_BYTES:
@@ -27,7 +27,7 @@ def texture_object(cp: Any, texture: LinearTexture, address: int) -> Any:
             f"of {_PITCH_BYTES} bytes"
         )
     if address % _START_BYTES:
-        raise ValueError(f"{texture.name} must start at a multiple of {_START_BYTES} bytes for its texture")
+        raise ValueError(f"the address of {texture.name} must be a multiple of {_START_BYTES} bytes for its texture")
     operand, textures = texture.operand, cp.cuda.texture
     memory = cp.cuda.MemoryPointer(cp.cuda.UnownedMemory(address, operand.bytes, None), 0)
     array = cp.ndarray(operand.shape, np.dtype(operand.dtype.storage), memory)

@@ -1,17 +1,18 @@
 """CUDA kernels that check results on the GPU: wrong numbers, changed inputs, writes after the end of an array.
 
-They need no headers and no array library that compiles kernels at run time. As known-good kernels, they also check the
-GPU after a failure.
+They need no headers, and no array library that compiles kernels at run time. After a failure of a candidate, these
+known-good kernels also check that the GPU still works.
 """
 
 from __future__ import annotations
 
 from search_spaces.launches.generated_kernel import GeneratedKernel
 
-GUARD = 0xA5  # guard byte after each array
-MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2  # modes of check_bytes: the expected contents of the array itself
+GUARD = 0xA5  # value of the guard bytes after each array
+# modes of check_bytes: the array may contain anything, must equal another array, or must be zero
+MODE_ANY, MODE_EQUAL, MODE_ZERO = 0, 1, 2
 THREADS = 256
-HOLD = "hold_stream"  # entry of the kernel that stream_hold launches
+HOLD = "hold_stream"  # name of the kernel that stream_hold launches
 
 _SOURCE = r"""
 typedef unsigned long long u64;
@@ -119,10 +120,10 @@ KERNEL = GeneratedKernel(
 
 
 def entry_for(dtype: str) -> str:
-    """Return the entry function that checks an output with the type ``name`` of ``dtypes.SCALAR_DTYPES``."""
+    """Return the name of the kernel that checks an output of type ``dtype``, a name in ``dtypes.SCALAR_DTYPES``."""
     return f"check_{dtype}"
 
 
 def initial_report() -> list[int]:
-    """Return the report before a check: counts of zero, and no first index."""
+    """Return the initial values of the report that a check updates: counts of 0, and no index of a first error."""
     return [0, 2**64 - 1, 0, 2**64 - 1]

@@ -1,8 +1,8 @@
 """Subset of cupy's interface, implemented with ``cuda.core``, for kernel calls on torch tensors without cupy.
 
-Modules, devices and memory are those of ``cuda.core``; kernels are launched by ``cuLaunchKernelEx`` of
-``cuda.bindings``, because ``cuda.core.launch`` takes no parameters of 128 bytes, as tensor maps are. Contexts are the
-primary ones, which torch uses.
+Modules, devices and memory are those of ``cuda.core``. Kernels are launched by ``cuLaunchKernelEx`` of
+``cuda.bindings``, because ``cuda.core.launch`` does not accept parameters of 128 bytes, such as tensor maps. The
+context is the primary context of the device, which torch also uses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from measurements.runners.attributed_launch import AttributedLaunch
 from search_spaces.launches.launch import Launch, Size3
 
-_ATTRIBUTES = {  # cupy's names, and those of CUdevice_attribute without their prefix
+_ATTRIBUTES = {  # from cupy's names of device attributes to CUDA's (CUdevice_attribute, without its prefix)
     "MultiProcessorCount": "MULTIPROCESSOR_COUNT",
     "L2CacheSize": "L2_CACHE_SIZE",
     "Integrated": "INTEGRATED",
@@ -32,7 +32,7 @@ _ATTRIBUTES = {  # cupy's names, and those of CUdevice_attribute without their p
     "MaxBlocksPerMultiprocessor": "MAX_BLOCKS_PER_MULTIPROCESSOR",
     "MaxRegistersPerMultiprocessor": "MAX_REGISTERS_PER_MULTIPROCESSOR",
 }
-_NEEDS_CUPY = "arrays of other libraries than torch need cupy: pip install 'autosched[cuda13]'"
+_NEEDS_CUPY = "arrays of libraries other than torch need cupy: pip install 'autosched[cuda13]'"
 
 
 class CoreGpu:
@@ -58,7 +58,7 @@ class CoreGpu:
         return CoreModule(self, path)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an uninitialised array on the current GPU. Only its address is accessible."""
+        """Return an uninitialised array on the current GPU, of which only the address is accessible."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         return SimpleNamespace(data=CoreMemory(self, max(size, 1)))
 
@@ -83,11 +83,11 @@ class CoreGpu:
 
 
 class _NoArray:
-    """Placeholder for the type of cupy's arrays, which has no instances."""
+    """Stand-in for ``cupy.ndarray``, so that isinstance checks return False."""
 
 
 class CoreDevice:
-    """A GPU, by default the current one. As a context it makes that GPU current."""
+    """A GPU, by default the current GPU. Used as a context manager, a device makes its GPU current."""
 
     def __init__(self, gpu: CoreGpu, number: int | None = None) -> None:
         self._gpu = gpu
@@ -105,7 +105,7 @@ class CoreDevice:
 
     @property
     def attributes(self) -> dict[str, int]:
-        """Attributes of the device by cupy's names."""
+        """Attributes of the device, by the names that cupy uses."""
         driver = self._gpu.driver
         attributes = {}
         for name, theirs in _ATTRIBUTES.items():
@@ -115,14 +115,14 @@ class CoreDevice:
 
 
 class CoreStream:
-    """A stream by its address. As a context it makes that stream current."""
+    """A stream, given by its address. Used as a context manager, it becomes the current stream."""
 
     def __init__(self, address: int = 0) -> None:
         self.ptr = address
 
     @classmethod
     def from_external(cls, stream: Any) -> CoreStream:
-        """Return a stream of another library, in the CUDA stream protocol."""
+        """Wrap a stream of another library that implements the CUDA stream protocol (``__cuda_stream__``)."""
         return cls(stream.__cuda_stream__()[1])
 
     def __enter__(self) -> CoreStream:
@@ -137,13 +137,13 @@ _streams = threading.local()
 
 
 def _stream_stack() -> list[int]:
-    """Return the addresses of this thread's streams, the current one last."""
+    """Return the stack of this thread's stream addresses; the last one is the current stream."""
     stack: list[int] = _streams.__dict__.setdefault("stack", [0])
     return stack
 
 
 class CoreRuntime:
-    """Functions of the CUDA runtime by cupy's names."""
+    """Functions of the CUDA runtime, with the names that cupy uses."""
 
     memcpyDeviceToDevice = 3
 
@@ -177,7 +177,7 @@ class CoreRuntime:
 
 
 class CoreMemory:
-    """Memory of the current GPU, which lives as long as this object."""
+    """An allocation on the current GPU, which is freed with this object."""
 
     def __init__(self, gpu: CoreGpu, size: int) -> None:
         self._gpu, self._size = gpu, size
@@ -186,7 +186,7 @@ class CoreMemory:
         self.ptr = int(self._buffer.handle)
 
     def zero(self) -> None:
-        """Fill it with zeros on the stream that was current when it was allocated."""
+        """Fill the memory with zeros, on the stream that was current at the allocation."""
         self._buffer.fill(b"\0", stream=self._stream)
 
 
@@ -198,18 +198,18 @@ class CoreModule:
         self._code = gpu.core.ObjectCode.from_cubin(path)
 
     def get_function(self, entry: str) -> Any:
-        """Return the function of that name, loaded on the current GPU."""
+        """Return the function ``name`` of the module, loaded on the current GPU."""
         return CoreFunction(self._gpu, self._code.get_kernel(entry))
 
     def get_global(self, name: str) -> Any:
-        """Return a constant, by its address."""
+        """Return the memory of the constant ``name``."""
         gpu = self._gpu
         address, _ = gpu.checked(gpu.driver.cuLibraryGetGlobal(name.encode(), int(self._code.handle)))
         return SimpleNamespace(ptr=int(address))
 
 
 class CoreFunction:
-    """A loaded function, called like cupy's."""
+    """A loaded function, which is called like a cupy RawKernel."""
 
     def __init__(self, gpu: CoreGpu, kernel: Any) -> None:
         self._gpu, self._kernel = gpu, kernel  # a reference that keeps the library loaded
@@ -219,7 +219,7 @@ class CoreFunction:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
-        """Limit of dynamic shared memory of the function, in bytes."""
+        """Maximum dynamic shared memory of a launch of the function, in bytes."""
         attributes = self._gpu.driver.CUfunction_attribute
         which = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         return int(self._gpu.checked(self._gpu.driver.cuFuncGetAttribute(which, self.kernel.ptr)))

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, queried in a worker process, and the device rows that describe them."""
+"""Query the GPUs of this machine in a worker process, and find their device rows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from search_spaces.hardware.products import GpuProduct, has_geforce_rates
 WORKER_MODULE = "measurements.runners.cuda.worker"
 _INSTALL = "pip install 'autosched[cuda13]'"
 _MIB = 2**20
-# Relative: the driver reports up to 3% less than nvidia-smi; products with the same name differ by more.
+# Relative difference of memory sizes below which two products are the same. The driver reports up to 3% less than
+# nvidia-smi; different products with the same name differ by more.
 _SAME_MEMORY = 0.05
 _SLICED = (80, 90, 100, 103, 120)  # compute capabilities of GPUs that can be partitioned
-_INTEGRATED = (87, 110, 121)  # all of these products share the CPU's memory
+_INTEGRATED = (87, 110, 121)  # compute capabilities whose products all share the CPU's memory
 
 
 def missing_driver() -> str:
@@ -36,12 +37,12 @@ def missing_driver() -> str:
 
 @cache
 def _ask(request: str, gpu: int) -> dict[str, Any] | str:
-    """Return a worker's reply to ``request``, or one line with the reason of a failure. Cached per process."""
+    """Return a worker's reply to ``request``, or one line with the reason of the failure. The reply is cached."""
     if importlib.util.find_spec("cupy") is None:
         return f"cupy is not installed: {_INSTALL}"
     if why := missing_driver():
         return why
-    # Functions for programs that do not use the GPU themselves
+    # late imports, because programs that use the GPU in their own process do not need workers
     from measurements.runners.cuda.requests import Count, Open, to_message
     from measurements.workers.transport import WorkerError
     from measurements.workers.worker import Worker
@@ -54,7 +55,7 @@ def _ask(request: str, gpu: int) -> dict[str, Any] | str:
 
 
 def _probe(gpu: int) -> dict[str, Any] | str:
-    """Return the worker's description of the GPU, or one line with the reason of a failure."""
+    """Return the worker's description of the GPU, or one line with the reason of the failure."""
     return _ask("open", gpu)
 
 
@@ -68,7 +69,7 @@ def cuda_available(gpu: int = 0) -> tuple[bool, str]:
 
 
 def cuda_count() -> int:
-    """Return the number of GPUs that CUDA_VISIBLE_DEVICES leaves visible, without using them.
+    """Return the number of visible GPUs (CUDA_VISIBLE_DEVICES), without creating a context.
 
     Returns 0 without a driver or cupy.
     """
@@ -90,9 +91,9 @@ def cuda_device(gpu: int = 0) -> Device:
 
 @dataclass(frozen=True)
 class CurrentGpu:
-    """A GPU of this process: its CUDA ``number``, its row, and the versions of the driver and of the CUDA runtime.
+    """A GPU of this process: its CUDA index, its device row, and the versions of the driver and the CUDA runtime.
 
-    The driver's version is "" on systems other than Linux. The runtime's version is CUDA's number.
+    The driver's version is "" on systems other than Linux. The runtime's version is CUDA's integer, such as "13000".
     """
 
     number: int
@@ -102,7 +103,7 @@ class CurrentGpu:
 
 
 def current_gpu(cp: Any) -> CurrentGpu:
-    """Return the current GPU, queried in this process through the cupy module ``cp``, for programs that use the GPU.
+    """Return the current GPU, queried in this process through the cupy module ``cp``.
 
     Raises UnknownDevice as ``device_row`` does, and cupy's errors without a GPU.
     """
@@ -115,7 +116,7 @@ def current_gpu(cp: Any) -> CurrentGpu:
 
 
 def _driver_version() -> str:
-    """Return the driver's version from its own file, as NVML reports it, without loading NVML."""
+    """Return the driver's version from ``/proc``, in the spelling of NVML, without loading NVML."""
     try:
         match = re.search(r"\d+\.[\d.]+", Path("/proc/driver/nvidia/version").read_text("utf-8", "replace"))
     except OSError:
@@ -124,11 +125,11 @@ def _driver_version() -> str:
 
 
 def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> Device:
-    """Return the row of the GPU with the driver's name ``name`` and these CUDA attributes (``cudaDeviceAttr``).
+    """Return the device row of a GPU, from its name in the driver and its CUDA attributes (``cudaDeviceAttr``).
 
-    Some products share a name, so the number of SMs and the memory must also match. A GPU without a row, or a slice of
-    a GPU (MIG), gets a *derived* row: the limits of its compute capability, the rates of its class, and the driver's
-    values. Raises UnknownDevice for a compute capability before Turing, or an unknown one.
+    Some products share a name, so the number of SMs and the memory must also match. For a GPU without a row, or a slice
+    of a GPU (MIG), a *derived* row is returned. It combines limits of the compute capability, rates of similar products
+    and values from the driver. Raises UnknownDevice if the compute capability is unknown or older than Turing.
     """
     sm = 10 * attributes["ComputeCapabilityMajor"] + attributes["ComputeCapabilityMinor"]
     sm_count = attributes["MultiProcessorCount"]
@@ -143,7 +144,7 @@ def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> D
 
 
 def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Device:
-    """Return the row of a slice: its SMs have the rates of the whole GPU, and a proportional share of the bandwidth."""
+    """Return the row of a slice: rates per SM of the whole GPU, and bandwidths in proportion to the slice's share."""
     return dataclasses.replace(
         row,
         sm_count=sm_count,
@@ -156,7 +157,7 @@ def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Devi
 
 
 def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: int) -> Device:
-    """Return a derived row of an unknown product."""
+    """Return a derived row for a product without a row."""
     try:
         its = architecture(sm)
     except UnknownArchitecture as error:
@@ -170,7 +171,8 @@ def _derived(name: str, sm: int, attributes: Mapping[str, int], memory_bytes: in
     near = near or min((row for row in all_devices() if row.sm == its.sm), key=lambda row: abs(row.sm_count - sm_count))
     integrated = bool(attributes.get("Integrated", 0)) or its.sm in _INTEGRATED
     clock = near.clock_hz if integrated else attributes.get("ClockRate", 0) * 1e3 or near.clock_hz
-    # Two transfers per clock. For memory shared with the CPU the driver reports other rates, or none.
+    # Bandwidth assumes two transfers per clock. It is not computed for memory shared with the CPU, whose clock the
+    # driver reports differently or not at all.
     reported_bandwidth = 2e3 * attributes.get("MemoryClockRate", 0) * attributes.get("GlobalMemoryBusWidth", 0) / 8
     bandwidth = near.dram_bandwidth if integrated else reported_bandwidth or near.dram_bandwidth
     guessed = [

@@ -1,4 +1,4 @@
-"""GPU memory of a worker: rotating copies of operands, a loaded module, the data of one problem."""
+"""GPU memory of a worker: copies of operands that launches use in rotation, a loaded module, and a problem's data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GAP = 256  # guard bytes after every buffer
 
 
 class Slots:
-    """``copies`` of one operand in one allocation, each followed by guard bytes."""
+    """One allocation that holds ``copies`` copies of an operand, each followed by guard bytes."""
 
     def __init__(self, cp: Any, operand: Operand, copies: int) -> None:
         self._cp = cp
@@ -29,7 +29,7 @@ class Slots:
         self._arrays: dict[int, Any] = {}
 
     def array(self, copy: int) -> Any:
-        """Return one copy as an array."""
+        """Return the copy with index ``copy`` as an array."""
         if copy not in self._arrays:
             storage = np.dtype(self.operand.dtype.storage)
             pointer = self.memory + copy * self.stride
@@ -37,7 +37,7 @@ class Slots:
         return self._arrays[copy]
 
     def fill(self, stream: Any, contents: Any, byte: int = GUARD) -> None:
-        """Write guard bytes after every copy, and ``contents`` into it, or ``byte`` throughout if None."""
+        """Write ``contents`` (if None, bytes of value ``byte``) to every copy, and guard bytes after every copy."""
         self.memory.memset_async(GUARD, self.stride * self.copies, stream)
         for copy in range(self.copies):
             if contents is not None:
@@ -49,13 +49,13 @@ class Slots:
 
 @dataclass(frozen=True)
 class LoadedModule:
-    """A loaded launch with its arguments on the GPU."""
+    """A loaded launch, and copies of its operands on the GPU."""
 
     loaded: LoadedLaunch
     slots: list[Slots]
 
     def launch(self, copy: int) -> None:
-        """Launch the kernel on one copy of each operand."""
+        """Launch the kernel on the copy of each operand with index ``copy``, modulo the number of copies."""
         self.loaded({s.operand.name: s.array(copy % s.copies) for s in self.slots})
 
 

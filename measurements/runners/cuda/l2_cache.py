@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 def reset_persisting_lines() -> None:
-    """Reset persisting lines of the L2 cache (L2::evict_last), which may outlive their kernel.
+    """Reset persisting lines of the L2 cache (L2::evict_last), which may remain after the kernel that wrote them.
 
-    Does nothing without CUDA bindings or a driver, or if the GPU has no such lines.
+    Do nothing without CUDA bindings or a driver, or if the GPU does not support persisting lines.
     """
     try:
         from cuda.bindings import driver
 
         driver.cuCtxResetPersistingL2Cache()
-    except (ImportError, RuntimeError):  # no bindings, or no driver, which they look up at the first call
+    except (ImportError, RuntimeError):  # no bindings, or no driver: the bindings look up the driver at the first call
         return

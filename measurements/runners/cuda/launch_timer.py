@@ -1,4 +1,4 @@
-"""Time launches on one stream of a warm GPU. CUDA graphs, queued behind other work, exclude the host from the times."""
+"""Time launches on one stream of a warm GPU. CUDA graphs, queued after other work, exclude host time."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from measurements.runners.cuda.nvml import GpuState
 from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.trials.timing_statistics import StopRule, unslowed
 
-MAX_GRAPH = 4096  # launches in one graph
-_GRAPH_SECONDS = 2e-3  # a replay is much longer than the resolution of events (half a microsecond) and its host time
-# Launches of the graph that estimates the time of one: a single launch on an idle GPU would wait for the host.
+MAX_GRAPH = 4096  # maximum number of launches in one graph
+# duration of a replay: much longer than the resolution of events (0.5 us) and than the host takes to queue it
+_GRAPH_SECONDS = 2e-3
+# Number of launches in the graph that estimates the time of one launch. A single launch on an idle GPU would include
+# the time in which the host queues it.
 _ESTIMATED = 32
-_CERTAIN_SECONDS = 100e-6  # waits for the host are negligible for longer launches
-_REPLAYS = 4  # timed replays after an untimed one
+_CERTAIN_SECONDS = 100e-6  # for longer launches, the time in which the host queues them is negligible
+_REPLAYS = 4  # timed replays, after one untimed replay
 _BATCH_SECONDS = 10e-3
 _MAX_BATCH = 20
-_HELD_CALLS, _HELD_GROUPS = 50, 5  # launches queued while the stream is held: a stream holds about 1000
-_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # duration and pairs of launches between two reads of the clock
+# launches per group, and groups queued while the stream is held; a stream holds about 1000 launches
+_HELD_CALLS, _HELD_GROUPS = 50, 5
+_WARM_UP_SECONDS, _MOST_PAIRS = 5e-3, 100  # duration, and maximum pairs of launches, between two reads of the clock
 _SPIN_UP_SECONDS = 0.1
-_IDLE_CLOCK = 0.6  # fraction of the highest clock below which a clock is still rising; power limits keep it above
+# a clock below this fraction of the highest clock is still rising; clocks under a power limit are above it
+_IDLE_CLOCK = 0.6
 _POWER_SECONDS, _SETTLE_SECONDS = 1.0, 0.2
-_MOST_QUEUED = 200  # maximum launches queued at a time while the power is measured
+_MOST_QUEUED = 200  # maximum number of launches in the queue while the power is measured
 _NOT_READY = 600  # cudaErrorNotReady
 
 Work = Callable[[], None]
 
 
 class LaunchTimeout(Exception):
-    """A kernel exceeded its time limit. It is still running: the process is unusable."""
+    """A kernel exceeded its time limit. Because the kernel is still running, the process is unusable."""
 
 
 class NoGraph(RuntimeError):
@@ -49,14 +53,14 @@ class Captured:
 
 
 def capture(stream: Any, work: list[Work]) -> Captured:
-    """Return a graph of ``work``, which runs on ``stream``. Raises NoGraph if a part of it cannot be captured."""
+    """Capture ``work``, which is queued on ``stream``, as a graph. Raises NoGraph if some work cannot be captured."""
     stream.begin_capture()
     try:
         for piece in work:
             piece()
         return Captured(stream.end_capture(), work)
     except Exception as error:
-        with suppress(Exception):  # ending the capture raises the error that broke it
+        with suppress(Exception):  # end_capture raises the error that invalidated the capture
             stream.end_capture()
         raise NoGraph(str(error)) from error
 
@@ -67,12 +71,12 @@ class LaunchTimer:
     Args:
         cp: The cupy module.
         stream: Stream of all work.
-        state: Reports the GPU's clock and slowdowns; None if unavailable.
-        hold: Holds the stream while launches without a graph are queued; None if that is impossible.
-        host: Clock and sleep of this process, like the module ``time``, which is the default.
+        state: Reads the GPU's clock and the reasons for slowdowns; None if unavailable.
+        hold: Holds the stream while launches without a graph are queued; None if the stream cannot be held.
+        host: Object with the host's clock and sleep functions; the module ``time`` by default.
 
-    ``clock`` is the last one read while the GPU worked, in MHz. ``slowdowns`` are the reasons since they were last
-    cleared. ``with_host`` is true if the last sampler's times may include the host.
+    ``clock`` is the GPU's clock in MHz, as last read while the GPU was busy. ``slowdowns`` collects the reasons for
+    slowdowns until the caller clears them. ``with_host`` is true if the last times may include host time.
     """
 
     def __init__(
@@ -83,14 +87,14 @@ class LaunchTimer:
         self._state = state or GpuState()
         self._hold = hold
         self.host = host or time
-        self._highest = 0.0  # highest clock so far
+        self._highest = 0.0  # highest clock so far, in MHz
         self._spun_up = False
         self.clock: float | None = None
         self.slowdowns: set[str] = set()
         self.with_host = False
 
     def wait(self, limit: float) -> None:
-        """Wait for the stream for at most ``limit`` seconds.
+        """Wait until the stream is idle, for at most ``limit`` seconds.
 
         Raises LaunchTimeout, and CUDA's error if a launch failed.
         """
@@ -98,12 +102,12 @@ class LaunchTimer:
         event.record(self._stream)
         began = self.host.perf_counter()
         while True:
-            # Event.done would treat a failed event as one that is not ready.
+            # Events are queried directly, because Event.done does not distinguish a failed event from a pending event.
             status = self._cp.cuda.runtime.eventQuery(event.ptr)
             if status == 0:
                 return
             if status != _NOT_READY:
-                event.synchronize()  # raises the error of the query
+                event.synchronize()  # raises the error that the query returned
             passed = self.host.perf_counter() - began
             if passed > limit:
                 raise LaunchTimeout(f"a launch did not finish within {limit:g} s")
@@ -122,17 +126,16 @@ class LaunchTimer:
         """Return the GPU time of each piece of ``work`` in seconds.
 
         Args:
-            limit: Time limit for all of it, in seconds.
+            limit: Time limit for all work together, in seconds.
             work: Work to time, queued without gaps.
             lead: Untimed work that takes longer than queueing the first piece, or None.
             held: If True, the stream is held until everything is queued.
             before: Untimed work queued before each piece, or None.
 
-        Returns:
-            The times.
+        Returns: Seconds of each piece of work.
 
         Raises:
-            LaunchTimeout: It takes longer; also CUDA's errors.
+            LaunchTimeout: The work takes longer than ``limit``. CUDA's errors are also raised.
         """
         cuda = self._cp.cuda
         pairs = [(cuda.Event(), cuda.Event()) for _ in work]
@@ -149,7 +152,7 @@ class LaunchTimer:
             stop.record(self._stream)
         if hold is not None:
             hold.release()
-        self._watch()  # read while the GPU is busy: an idle GPU reports other clocks and reasons
+        self._watch()  # read while the GPU is busy, because an idle GPU reports other clocks and reasons for slowdowns
         self.wait(limit)
         self.with_host = held and (hold is None or hold.gave_up)
         return [cuda.get_elapsed_time(start, stop) * 1e-3 for start, stop in pairs]
@@ -159,10 +162,11 @@ class LaunchTimer:
         self.slowdowns.update(self._state.slowdowns())
 
     def _warmed_up(self, launch: Work, limit: float, before: Work | None = None) -> float:
-        """Launch until the GPU is warm: for a minimum time, and while its clock, if known, is rising or low.
+        """Launch the kernel until the GPU's clock, if known, is high and no longer rises.
 
-        The first warm-up lasts as long as the clock may take to rise, because NVML reports the idle clock until then.
-        Returns the seconds of the fastest launch, or of queueing a launch if that takes longer.
+        The first warm-up lasts for _SPIN_UP_SECONDS, the time in which the clock may rise, because until then NVML
+        reports the idle clock. Returns the seconds of the fastest launch; if queueing takes longer than the kernel,
+        this is the queueing time.
         """
         began, clock, fastest = self.host.perf_counter(), None, math.inf
         while True:
@@ -186,12 +190,13 @@ class LaunchTimer:
 
         Args:
             launch: Queues the kernel on copy i of its operands.
-            copies: Number of copies, which are used equally often, so that none is in the L2 cache.
+            copies: Number of copies. Launches use the copies in rotation, so that no operand is in the L2 cache.
             limit: Time limit of a launch, in seconds.
-            graph_below: Launches of fewer seconds are timed as CUDA graphs.
+            graph_below: Launches shorter than this, in seconds, are timed as CUDA graphs.
 
         Returns:
-            A function that returns seconds of one launch, each the mean over a graph.
+            A function that returns a list of times per launch in seconds; for short launches, each time is the mean
+            over a graph.
 
         Raises:
             NoGraph: A short launch cannot be captured.
@@ -202,26 +207,27 @@ class LaunchTimer:
         if single >= graph_below:
             return self._launches(next_launch, single, limit)
         if single < _CERTAIN_SECONDS:
-            # The GPU is warm: one untimed replay before the timed one suffices.
+            # Because the GPU is already warm, one untimed replay before the timed replay suffices.
             graph = self._captured(next_launch, _ESTIMATED)
             single = self.timed(limit + 10 * _ESTIMATED * single, [graph], graph)[0] / _ESTIMATED
-        # A graph uses every copy equally often; otherwise the next replay would find its first ones in the L2 cache.
+        # A graph uses every copy equally often. Otherwise the first copies of the next replay could still be in the L2
+        # cache.
         count = copies * min(math.ceil(_GRAPH_SECONDS / single / copies), MAX_GRAPH // copies)
         return self._graph_of(next_launch, count, limit + 10 * count * single)
 
     def held_sampler(
         self, launch: Callable[[int], None], copies: int, limit: float, restore: Callable[[int], None] | None = None
     ) -> Callable[[], list[float]]:
-        """Return a function like ``sampler`` for work without graphs: all launches are queued before the first starts.
+        """Return a function like that of ``sampler``, without graphs: the stream is held until all launches are queued.
 
         Args:
             launch: Queues the kernel on copy i of its operands.
             copies: Number of copies.
             limit: Time limit of a launch, in seconds.
-            restore: Called with the copy before each launch, untimed; None if nothing has to be restored.
+            restore: Restores the operands of a copy before each launch, untimed; None if no restoring is needed.
 
         Returns:
-            A function that returns seconds of launches.
+            A function that returns a list of times per launch in seconds.
 
         Raises:
             LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.
@@ -244,9 +250,9 @@ class LaunchTimer:
         return lambda: [s / count for s in self.timed(limit, [group] * _HELD_GROUPS, group, held=True)]
 
     def mean_watts(self, launch: Callable[[int], None], copies: int, limit: float) -> float | None:
-        """Return the GPU's power in watts while it only runs this kernel, over ``_POWER_SECONDS``; None if unknown.
+        """Return the GPU's mean power in watts over ``_POWER_SECONDS`` of launches of this kernel; None if unknown.
 
-        NVML updates its numbers about ten times a second. Raises LaunchTimeout, and CUDA's errors.
+        NVML updates its power readings about ten times a second. Raises LaunchTimeout, and CUDA's errors.
         """
         next_launch = _rotating(launch, copies)
         single = max(self._warmed_up(next_launch, limit), 1e-6)
@@ -263,7 +269,8 @@ class LaunchTimer:
                 self.wait(limit)
             return self.host.perf_counter() - began, seen
 
-        busy(_SETTLE_SECONDS)  # NVML's power is a mean of the preceding time
+        # the power that NVML reports is a mean over a preceding interval, which must not include idle time
+        busy(_SETTLE_SECONDS)
         before = self._state.joules()
         took, seen = busy(_POWER_SECONDS)
         after = self._state.joules()
@@ -272,12 +279,12 @@ class LaunchTimer:
         return sum(seen) / len(seen) if seen else None
 
     def _captured(self, launch: Work, count: int) -> Work:
-        """Return the replay of a graph of ``count`` launches. Raises NoGraph."""
+        """Return a function that replays a graph of ``count`` launches. Raises NoGraph."""
         captured = capture(self._stream, [launch] * count)
         return lambda: captured.graph.launch(self._stream)
 
     def _graph_of(self, launch: Work, count: int, limit: float) -> Callable[[], list[float]]:
-        """Return times per launch of a graph of ``count`` launches. Another replay before it keeps the GPU busy."""
+        """Return a function that replays a graph of ``count`` launches a few times and returns the times per launch."""
         began = self.host.perf_counter()
         replay = self._captured(launch, count)
         idle = self.host.perf_counter() - began
@@ -287,20 +294,21 @@ class LaunchTimer:
 
         began = self.host.perf_counter()
         replays()
-        while self.host.perf_counter() - began < min(idle, _SPIN_UP_SECONDS):  # the clock rises again
+        # replay until the clock, which fell while the graph was captured, is high again
+        while self.host.perf_counter() - began < min(idle, _SPIN_UP_SECONDS):
             replays()
         return replays
 
     def _launches(self, launch: Work, single: float, limit: float) -> Callable[[], list[float]]:
         batch = min(max(math.ceil(_BATCH_SECONDS / single), 1), _MAX_BATCH)
         limit += 10 * batch * single
-        # The first replay keeps the GPU busy while the others are queued, so its time is ignored.
+        # An untimed launch keeps the GPU busy while the timed launches are queued.
         return lambda: self.timed(limit, [launch] * batch, launch)
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """The ``seconds`` of a kernel, the last ``clock`` in MHz, and a note on anything unusual, or ""."""
+    """Times of a kernel in seconds, the GPU's last ``clock`` in MHz, and a note on anything unusual ("" if none)."""
 
     seconds: list[float]
     clock: float | None
@@ -308,16 +316,16 @@ class Repeats:
 
 
 def repeated(timer: LaunchTimer, sampler: Callable[[], list[float]], rule: StopRule, best: float | None) -> Repeats:
-    """Measure as many times as ``rule`` requires.
+    """Take samples until ``rule`` has enough.
 
     Args:
-        timer: Reports if the GPU was slowed.
-        sampler: Returns more times.
-        rule: Decides when there are enough times, or the kernel is too slow.
-        best: Median of the fastest kernel so far, or None.
+        timer: Reports whether the GPU was slowed.
+        sampler: Function that measures and returns more times.
+        rule: Decides whether there are enough times, or the kernel is too slow to continue.
+        best: Median time of the fastest kernel so far, or None.
 
     Returns:
-        The times, except those measured while the GPU was throttled, unless all were.
+        The times. Those measured while the GPU was throttled are excluded, unless there are no others.
     """
     times: list[float] = []
     slowed: list[bool] = []

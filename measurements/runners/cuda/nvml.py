@@ -1,4 +1,4 @@
-"""State of a busy GPU, read by NVML: its clock, reasons for a lower clock, energy and power."""
+"""Read the state of a busy GPU through NVML: clock, reasons for a lower clock, energy and power."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Bits of nvmlDeviceGetCurrentClocksEventReasons that invalidate a time. The power limit (0x4) is not among them: it
-# affects how fast a kernel is on this GPU.
+# Bits of nvmlDeviceGetCurrentClocksEventReasons that invalidate a time. The power limit (0x4) is not included, because
+# running into it is a property of the kernel on this GPU.
 SLOWDOWNS = {
     0x08: "a hardware slowdown",
     0x20: "heat",
@@ -18,7 +18,7 @@ SLOWDOWNS = {
 
 @dataclass(frozen=True)
 class GpuState:
-    """Readers of a GPU's state.
+    """Functions that read a GPU's state.
 
     ``clock`` reads the SM clock in MHz, None if unknown. ``slowdowns`` reads the reasons for a lower clock (values of
     SLOWDOWNS), except those that the kernel itself causes. ``joules`` reads the energy used since the driver was
@@ -40,7 +40,7 @@ def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
         version = pynvml.nvmlSystemGetDriverVersion()
     except Exception:  # pynvml may be missing, and a driver may hide NVML
         return GpuState(), None
-    # Old drivers and old versions of pynvml only have the older name of the function.
+    # Old drivers and old versions of pynvml have this function only under its older name.
     events = getattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
     reasons = events or getattr(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", None)
 
@@ -60,7 +60,7 @@ def open_state(pci_bus_id: str) -> tuple[GpuState, str | None]:
     def joules() -> float | None:
         try:
             return float(pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)) * 1e-3
-        except (pynvml.NVMLError, AttributeError):  # before Volta, or an old pynvml
+        except (pynvml.NVMLError, AttributeError):  # the GPU is older than Volta, or pynvml is old
             return None
 
     def watts() -> float | None:

@@ -1,8 +1,8 @@
 """Paired timing of a kernel and the fastest one so far (the incumbent).
 
-A search needs the ratio of a candidate's time to that of the incumbent. Ratios of neighbouring times do not drift with
-the clock. Both kernels are launched in the order A B B A, which cancels a steady rise or fall of the clock. A candidate
-that is much slower in its first three launches is not timed further.
+A search needs the ratio of a candidate's time to that of the incumbent. The ratio of two consecutive times is not
+affected by slow changes of the clock. The two kernels are launched in the order A B B A, which cancels a steady rise or
+fall of the clock. A candidate that is much slower in its first three launches is not timed further.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from measurements.runners.cuda.launch_timer import LaunchTimer, Work
 
 _FIRST_LAUNCHES = 3
-_GROUP_SECONDS = 0.3e-3  # duration of consecutive launches of one kernel, far above the half microsecond of events
-_MOST_IN_GROUP = 50  # a held stream holds about 1000 launches, and a pipeline launches several kernels
-_HELD_BELOW = 20e-6  # seconds; the stream is held for shorter launches, which the host queues too slowly
+# Duration of consecutive launches of one kernel, much longer than the resolution of events (0.5 us).
+_GROUP_SECONDS = 0.3e-3
+# Maximum consecutive launches of one kernel. A held stream has space for about 1000 launches, and each launch of a
+# pipeline runs several kernels.
+_MOST_IN_GROUP = 50
+_HELD_BELOW = 20e-6  # in seconds; for shorter launches, which the host queues too slowly, the stream is held
 _LEAD_SECONDS = 0.5e-3  # duration of launches that keep the GPU busy while the first timed ones are queued
 _MOST_IN_LEAD = 50
 _EVENT_SECONDS = 0.5e-6  # resolution of events
@@ -25,10 +28,10 @@ _EVENT_SECONDS = 0.5e-6  # resolution of events
 
 @dataclass(frozen=True)
 class RaceRule:
-    """Rule that decides when a race ends.
+    """Rule that decides when a paired comparison (race) of challenger and incumbent ends.
 
     Attributes:
-        out_factor: A challenger that is slower than the incumbent by this factor is only timed three times.
+        out_factor: A challenger that is slower than the incumbent by more than this factor is only timed three times.
         seconds: Wall time after which no further round begins.
         min_rounds: Rounds (A B B A) that are always timed.
         max_rounds: Rounds after which a race ends.
@@ -54,7 +57,7 @@ class RaceRule:
 
 @dataclass(frozen=True)
 class Raced:
-    """Result of a race: the challenger's time over the incumbent's, one ratio per pair of neighbouring times.
+    """Result of a race: ratios of the challenger's to the incumbent's time, one per pair of consecutive times.
 
     ``out`` is true if the challenger was rejected after its first three launches.
     """
@@ -79,13 +82,13 @@ def race(
         incumbent: Queues the fastest kernel so far on copy i of the operands.
         challenger: Queues the candidate.
         incumbent_seconds: Approximate time of the incumbent in seconds.
-        copies: Number of copies of the operands. Both kernels share one rotation, so neither finds the other's data in
-            the L2 cache.
+        copies: Number of copies of the operands. Launches of both kernels use the copies in one rotation, so that no
+            launch finds its operands in the L2 cache.
         limit: Time limit of a launch, in seconds.
         rule: Rule that decides when the race ends.
 
     Returns:
-        The ratios; None if short launches waited for the host, so that their times are invalid.
+        The ratios; None if the times are invalid because short launches waited for the host.
 
     Raises:
         LaunchTimeout: A launch takes longer than ``limit``; also CUDA's errors.

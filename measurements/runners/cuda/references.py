@@ -1,4 +1,4 @@
-"""Compute inputs and float64 references for workers that cannot compute them."""
+"""Compute inputs and float64 references of a problem for GPU workers that do not know its operator."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from measurements.workers.messages import Buffer, digest_of
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-# Kinds of arrays in a data set. Each kind has one array per operand.
+# Names of the kinds of arrays in a data set. There is one array of each kind per operand.
 PARTS = ("inputs", "reference", "tolerance")
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Inputs of a problem generated with ``seed``, in rotating buffers of ``cold_bytes`` in total (0: a single one)."""
+    """Inputs of a problem generated with ``seed``, in rotating buffers of ``cold_bytes`` in total (0: one buffer)."""
 
     problem: Problem
     seed: int
@@ -28,13 +28,13 @@ class DataSet:
 
     @property
     def key(self) -> str:
-        """Text of problem, seed and ``cold_bytes``."""
+        """Key of the data set: text of problem, seed and ``cold_bytes``."""
         return f"{self.problem.key()} seed {self.seed} cold {self.cold_bytes}"
 
 
 @dataclass(frozen=True, eq=False)
 class SentArrays:
-    """Arrays to send: ``digests`` by part and operand, and ``blobs`` with their bytes in C order for ``array_of``."""
+    """Arrays to send: ``digests`` by kind and operand, and ``blobs`` with the arrays' bytes in C order by digest."""
 
     digests: dict[str, dict[str, str]]
     blobs: dict[str, Buffer]
@@ -44,7 +44,7 @@ NOTHING_SENT = SentArrays({}, {})
 
 
 class References:
-    """Cache of the arrays of one data set at a time. Thread-safe."""
+    """Thread-safe cache of arrays, which holds one data set at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,9 +57,10 @@ class References:
             return self._sent if self._key == data.key else NOTHING_SENT
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
-        """Compute ``parts`` of ``data`` (names of PARTS), and return them with the known arrays.
+        """Return the arrays of ``data``, after computing the kinds ``parts`` (names in PARTS) that are not yet known.
 
-        References are computed in float64 on the CPU, which can take minutes. Raises errors of the problem.
+        References are computed in float64 on the CPU, which can take minutes. Errors of the problem's functions are
+        raised unchanged.
         """
         with self._lock:
             if self._key != data.key:
@@ -86,9 +87,9 @@ class References:
 
 
 def array_of(part: str, operand: Operand, content: Buffer) -> Any:
-    """Return the numpy array of ``operand`` in ``part`` with the bytes ``content``.
+    """Convert the bytes ``content`` to a numpy array with the shape and type of ``operand`` in ``part``.
 
-    Raises ValueError for a wrong number of bytes.
+    Raises ValueError if the number of bytes does not match.
     """
     return np.frombuffer(content, dtype=_storage(part, operand)).reshape(operand.shape)
 

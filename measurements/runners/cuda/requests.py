@@ -1,6 +1,6 @@
 """Requests to a GPU worker: one class per operation, with its message format.
 
-Cubins and arrays are blobs of the message, named here by their digests.
+Cubins and arrays are sent as blobs of the message; fields name a blob by its digest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Count:
 class Open:
     """Acquire the GPU with the index ``gpu``. Reply: its description.
 
-    ``checks`` is the cubin of ``check_kernels``, which measurements need.
+    ``checks`` is the cubin of ``check_kernels``, which verifies measurements.
     """
 
     gpu: int
@@ -33,16 +33,16 @@ class Open:
 
 @dataclass(frozen=True)
 class Health:
-    """Run known-good kernels; an error if their results are wrong."""
+    """Run known-good kernels. The reply is an error if their results are wrong."""
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """Copy a problem's inputs into rotating buffers, and get float64 references and tolerances.
+    """Copy a problem's inputs into rotating buffers, and obtain float64 references and tolerances.
 
-    The worker computes inputs, reference and tolerance from the ``problem`` if it knows the operator. Otherwise they
-    are sent as bytes, which ``arrays`` lists (part, operand, digest). Reply: the number of ``copies``; or the
-    ``missing`` parts and ``why``.
+    The worker computes inputs, reference and tolerance from the ``problem`` if it knows the operator. Otherwise the
+    request sends them as blobs, which ``arrays`` lists as (part, operand, digest). Reply: the number of ``copies``; or
+    the kinds of arrays that are ``missing``, and ``why``.
     """
 
     data: str  # name of the prepared data in later requests
@@ -50,7 +50,7 @@ class Prepare:
     seed: int
     operands: Sequence[Mapping[str, Any]]
     arrays: Mapping[str, Mapping[str, str]]
-    cold_bytes: int  # total bytes of all buffers
+    cold_bytes: int  # total bytes of all rotating buffers
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class SentKernel:
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The fastest kernel of this data so far, which others are timed in pairs with.
+    """The fastest kernel so far on the same data, with which later kernels are timed in pairs.
 
     Attributes:
         kernel: The kernel.
         seconds: Time of one launch.
-        rule: Rule that decides when there are enough pairs of times.
+        rule: Rule that decides whether there are enough pairs of times.
     """
 
     kernel: SentKernel
@@ -78,25 +78,26 @@ class Incumbent:
 
 @dataclass(frozen=True)
 class Measure:
-    """Verify, time, and verify again.
+    """Verify a kernel, time it, and verify it again.
 
-    Reply: a status, ``seconds``, and the reason of a failure or a note on anything unusual. With an ``incumbent``,
-    times are ratios to its times, multiplied by its seconds.
+    Reply: a status, ``seconds``, and the reason of a failure or a note on anything unusual. With an ``incumbent``, each
+        time is a ratio to the incumbent's time, multiplied by ``incumbent.seconds``.
     """
 
     data: str
     kernel: SentKernel
     rule: StopRule
-    best: float | None  # seconds: the fastest median of this data so far
-    launch_limit: float  # seconds of one launch
-    graph_below: float  # seconds: shorter launches are timed in a CUDA graph
-    power: bool = False  # also the mean watts over a second of launches, null if NVML does not report it
+    best: float | None  # fastest median in seconds so far on the same data
+    launch_limit: float  # time limit of one launch in seconds
+    graph_below: float  # in seconds; shorter launches are timed in a CUDA graph
+    # if True, the reply also has the mean power over a second of launches; null if NVML does not report it
+    power: bool = False
     incumbent: Incumbent | None = None  # kernel to time in pairs with; None to time the kernel alone
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Launch once. Reply: the digests of the outputs, by name."""
+    """Launch a kernel once. Reply: the digests of the outputs, by name."""
 
     data: str
     kernel: SentKernel
@@ -105,7 +106,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Compare:
-    """Time kernels and ``baselines`` (names of ``libraries.baselines``) interleaved. Reply: ``entrants``."""
+    """Time kernels and ``baselines`` (names in ``libraries.baselines``) in alternation. Reply: ``entrants``."""
 
     data: str
     kernels: Sequence[SentKernel]

@@ -1,4 +1,4 @@
-"""Checks on the GPU that a kernel's results are correct and that it changed no other memory."""
+"""Check on the GPU that a kernel's results are correct and that the kernel changed no other memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class WrongResult(Exception):
 
 
 class ResultChecks:
-    """Checks with ``functions`` of ``check_kernels`` by entry, each launched with ``blocks``."""
+    """Checks of results. ``functions`` are the kernels of ``check_kernels`` by name; ``blocks`` is their grid size."""
 
     def __init__(self, cp: Any, functions: Mapping[str, Any], blocks: int) -> None:
         self._cp = cp
@@ -59,7 +59,7 @@ class ResultChecks:
         most = 0.0
         for slot in program.slots:
             operand = slot.operand
-            # The tuning process checks these outputs.
+            # A worker that does not know the operator leaves the check to the tuning process.
             if operand.role not in ("output", "inout") or operand.name not in data.reference:
                 continue
             worst, wrong, first = self.error(slot, data)
@@ -74,7 +74,7 @@ class ResultChecks:
         return most
 
     def error(self, slot: Slots, data: ProblemData) -> tuple[float, int, int]:
-        """Return the errors of an output's first copy.
+        """Compare the first copy of an output with its reference.
 
         Returns:
             The largest ratio of an error to its tolerance, the number of wrong elements, and the index of the first
@@ -87,7 +87,7 @@ class ResultChecks:
         return (worst, wrong, first) if not wrong else self._recheck(slot, data, worst, wrong, first)
 
     def _recheck(self, slot: Slots, data: ProblemData, worst: float, wrong: int, first: int) -> tuple[float, int, int]:
-        """Recheck on the CPU the first element that the GPU reports as wrong, and all elements if it is right."""
+        """Recheck the first wrong element on the CPU. If that element is correct there, recheck all elements."""
         name, dtype = slot.operand.name, slot.operand.dtype
         rounded_to = None if data.problem is None else data.problem.reference_dtype(name)
         arrays = [a.reshape(-1) for a in (slot.array(0), data.reference[name], data.tolerance[name])]
@@ -100,14 +100,15 @@ class ResultChecks:
         return (max(worst, ratio), wrong, first) if is_wrong else decided(arrays)
 
     def _element(self, array: Any, index: int, dtype: DType | None) -> Any:
-        """Return an element as a number; an int for integers."""
+        """Return an element as a Python float, or an int if its type is an integer type."""
         one = self._cp.asnumpy(array.reshape(-1)[index : index + 1])
         return (dtype.load(one) if dtype is not None and dtype.is_float else one)[0].item()
 
     def expect_undamaged(self, program: LoadedModule, data: ProblemData) -> None:
         """Check that only outputs were written.
 
-        Inputs must be unchanged, zeroed workspaces zero again, and the memory after every array unwritten.
+        Inputs must be unchanged, workspaces that start as zeros must end as zeros, and guard bytes after every array
+        must be unchanged.
         """
         for slot in program.slots:
             operand = slot.operand
@@ -116,7 +117,7 @@ class ResultChecks:
                 complaint = f"{inside} bytes of input {operand.name} were changed"
             elif operand.zeroed:
                 inside, after = self._differences(slot, MODE_ZERO, None)
-                complaint = f"{inside} bytes of workspace {operand.name} were not left zero"
+                complaint = f"{inside} bytes of workspace {operand.name} are not zero after the launch"
             else:
                 inside, after = self._differences(slot, MODE_ANY, None)
                 complaint = ""

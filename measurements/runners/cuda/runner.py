@@ -1,4 +1,4 @@
-"""Measure on GPUs: compilers fill a queue, and one worker process per GPU verifies and times kernels.
+"""Measure on local GPUs. Compilers fill a queue of kernels, which one worker process per GPU verifies and times.
 
 This process does not use CUDA itself, so failures of a GPU do not affect it.
 """
@@ -55,7 +55,7 @@ from search_spaces.operators.problem import Problem
 __all__ = ["CudaOptions", "CudaRunner", "Entrant", "cuda_available", "cuda_count", "cuda_device"]
 
 
-_CLOCK_TOLERANCE = 0.03  # allowed deviation of a locked clock in MHz: clocks have steps of 15 MHz
+_CLOCK_TOLERANCE = 0.03  # allowed deviation from a locked clock in MHz; GPUs change the clock in steps of 15 MHz
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,14 @@ class CudaOptions:
     """Options of measurements.
 
     Attributes:
-        policy: Timing policy. For a cold L2 cache, buffers of twice its size are rotated. If the policy locks the
-            clock, times at another clock are rejected.
+        policy: Timing policy. If the policy is a cold L2 cache, launches rotate over buffers of twice the cache's size.
+            If the policy locks the clock, times at another clock are rejected.
         launch_limit: Time limit of a launch, in seconds.
-        graph_below: Launches of fewer seconds are timed in a CUDA graph (ten times as many seconds in comparisons).
+        graph_below: Launches shorter than this, in seconds, are timed in a CUDA graph. Comparisons multiply the limit
+            by ten.
         seed: Seed of the inputs.
-        power: If True, also measure the GPU's power, which takes one more second per candidate.
-        race: Rule for timing in pairs with the fastest candidate so far; None times each candidate alone.
+        power: If True, also measure the GPU's power, which takes one additional second per candidate.
+        race: Rule for timing each candidate in pairs with the fastest so far; if None, each candidate is timed alone.
     """
 
     rule: StopRule = field(default_factory=StopRule)
@@ -83,20 +84,20 @@ class CudaOptions:
 
 
 class CudaRunner(PoolRunner):
-    """Measure on GPUs of one kind. After RunnerStopped the runner is unusable.
+    """Measure on GPUs of one model. After RunnerStopped, the runner is unusable.
 
     Kernels that compile to the same module are measured once. The first candidate of a problem is timed alone. Each
-    later one is timed in pairs with the fastest so far: its times are the ratios of these pairs, multiplied by the
-    median of the fastest. Ratios do not change with the GPU's clock.
+    later candidate is timed in pairs with the fastest candidate so far. Its times are the ratios within these pairs,
+    multiplied by the fastest candidate's median. Ratios hardly depend on the GPU's clock.
 
     Args:
-        device: Row of the GPUs.
-        compile_pool: Compilers, which the caller closes.
+        device: Device row of the GPUs.
+        compile_pool: Compilers. The caller closes this pool.
         gpus: CUDA indices of the GPUs.
         options: Timing options; None for the defaults.
         worker_module: Module of the processes that own a GPU.
-        worker_env: Additions to their environment.
-        worker_path: Additions to their ``sys.path``.
+        worker_env: Environment variables to add in these processes.
+        worker_path: Folders to add to the ``sys.path`` of these processes.
         references: Provides the arrays that a worker cannot compute; None for the default.
 
     Raises:
@@ -118,7 +119,7 @@ class CudaRunner(PoolRunner):
         worker_path: Sequence[str] = (),
         references: References | None = None,
     ) -> None:
-        """Create the runner. ``references`` provide the arrays that a worker cannot compute."""
+        """Create the runner; see the class for the arguments."""
         if not gpus or len(set(gpus)) != len(gpus):
             raise ValueError(f"gpus must contain at least one GPU, and each only once, got {list(gpus)}")
         self.device = device
@@ -130,7 +131,7 @@ class CudaRunner(PoolRunner):
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], Measurement] = {}
-        self._fastest: dict[str, _Fastest] = {}  # fastest candidate so far of each data set
+        self._fastest: dict[str, _Fastest] = {}  # fastest candidate so far, by data set
         self._calls: set[Call] = set()
         self._closed = False
 
@@ -147,7 +148,7 @@ class CudaRunner(PoolRunner):
         return f"backend cuda: {timed}, compiled by {self._toolchain}{row}"
 
     def fingerprint(self) -> dict[str, str]:
-        """Query the first GPU, unless a measurement already has. Raises RunnerStopped if it does not answer."""
+        """Return the fingerprint, querying the first GPU if necessary. Raises RunnerStopped if it does not respond."""
         known = (s.info for s in self._supervisors.values() if s.info)
         answer = next(known, None) or self._ask(lambda supervisor: supervisor.ensure_healthy())
         return {
@@ -167,7 +168,7 @@ class CudaRunner(PoolRunner):
         }
 
     def stream(self) -> PoolStream:
-        """Return an empty stream. Its results raise RunnerStopped when the GPU no longer answers."""
+        """Return an empty stream. Iterating over it raises RunnerStopped if the GPU no longer responds."""
         stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._forget)
         self._register(stream)
         return stream
@@ -182,23 +183,24 @@ class CudaRunner(PoolRunner):
         seed: int | None = None,
         warm_cache: bool | None = None,
     ) -> tuple[Entrant, ...]:
-        """Time candidates of one problem interleaved with each other, the vendor's library and others.
+        """Time candidates of one problem, the vendor's library and other baselines in alternation.
 
-        Each candidate is verified first, on inputs of another seed than ``measure`` uses.
+        Each candidate is verified first, on inputs with a seed that ``measure`` does not use.
 
         Args:
-            candidates: At least one.
-            rounds: Number of times that each is timed, alternately.
-            library: If True, the vendor's library takes part.
-            others: Names of OTHERS of the worker's libraries.
-            seed: Seed of the inputs and the order in each round; None for the default.
-            warm_cache: If True, operands are in the L2 cache; None for the policy of ``options``.
+            candidates: One or more candidates of the same problem.
+            rounds: Number of times that each candidate is timed.
+            library: If True, the vendor's library is also timed.
+            others: Names of further baselines (``OTHERS`` in libraries/baselines.py).
+            seed: Seed of the inputs and of the order in each round; None for the default.
+            warm_cache: If True, operands may be in the L2 cache; None for the policy of ``options``.
 
         Returns:
-            An entrant for each; those that failed have no times.
+            An entrant for each candidate and each baseline. Entrants that failed have no times.
 
         Raises:
-            ValueError: No candidates, several problems, less than one round, or unknown names.
+            ValueError: There are no candidates, or candidates of several problems; or ``rounds`` is below 1, or a name
+                in ``others`` is unknown.
             RunnerStopped: The GPU can no longer be used.
         """
         unknown = sorted(set(others) - set(OTHERS))
@@ -237,9 +239,9 @@ class CudaRunner(PoolRunner):
         return tuple(entrants)
 
     def outputs(self, candidate: Candidate) -> dict[str, npt.NDArray[Any]] | Measurement:
-        """Return the outputs of one launch on the inputs of ``options.seed``, unverified; or a failed measurement.
+        """Launch once on the inputs of ``options.seed`` and return the unverified outputs, or a failed measurement.
 
-        The arrays have storage types, and are returned by name.
+        Outputs are arrays by name, in the types in which they are stored on the GPU.
 
         Raises:
             RunnerStopped: The runner was stopped.
@@ -276,7 +278,7 @@ class CudaRunner(PoolRunner):
             self._tasks.put(None)
         for thread in self._threads:
             thread.join(timeout=10.0)
-        # Only now, because no thread computes references any more.
+        # closed last, when no thread computes references any more
         if not any(thread.is_alive() for thread in self._threads):
             self._references.close()
 
@@ -287,12 +289,12 @@ class CudaRunner(PoolRunner):
 
     @property
     def restarts(self) -> int:
-        """Number of GPU workers that have been replaced."""
+        """Number of times that a GPU worker was restarted."""
         return sum(s.restarts for s in self._supervisors.values())
 
     @property
     def cpu_references(self) -> tuple[str, ...]:
-        """Reasons why references were computed on the CPU, which is slow; empty if the GPU computed all."""
+        """Reasons why references were computed on the CPU, which is slow; empty if the GPU computed all references."""
         return tuple(self._why_references)
 
     @property
@@ -302,13 +304,13 @@ class CudaRunner(PoolRunner):
     # ---- the pipeline ----
 
     def _register(self, call: Call) -> None:
-        """Register a call, for which the GPUs then work."""
+        """Register a call, so that the GPU threads work on its tasks."""
         with self._lock:
             if self._closed:
                 raise RuntimeError("the runner is closed")
             self._calls.add(call)
             if not self._threads:
-                # Before the candidates in the queue.
+                # Compiled first, because each GPU thread waits for the check kernels.
                 self._checks = self._pool.submit(check_kernels.KERNEL, self.device.arch)
                 self._threads = [
                     threading.Thread(target=self._serve_gpu, args=(i,), name=f"gpu {gpu}", daemon=True)
@@ -340,7 +342,7 @@ class CudaRunner(PoolRunner):
     def _compiled(
         self, stream: PoolStream, position: int, candidate: Candidate, result: Compiled | CompileFailure
     ) -> None:
-        """Pass a compiled module to the GPUs, or a failure to the caller."""
+        """Queue a compiled kernel for the GPUs, or report a failed compilation to the caller."""
         program = runnable(candidate, result, self.device, self.provenance)
         if isinstance(program, Measurement):
             stream.results.put((position, program, 0.0))
@@ -355,7 +357,7 @@ class CudaRunner(PoolRunner):
         self._tasks.put(_Task(stream, work))
 
     def _serve_gpu(self, which: int) -> None:
-        """Do the tasks of one GPU, in its own thread, until it is stopped."""
+        """Work on the tasks of one GPU until the runner stops. Each GPU has one thread, which runs this function."""
         while (task := self._tasks.get()) is not None:
             if task.call.over:
                 continue
@@ -429,12 +431,12 @@ class CudaRunner(PoolRunner):
         return 0.0 if self.options.policy.launch == "eager" else self.options.graph_below
 
     def _refuse_other_clock(self, clock: float | None) -> None:
-        """Raise RunnerStopped if the GPU does not run at its locked clock."""
+        """Raise RunnerStopped if the GPU's clock differs from the clock to which the policy locks it."""
         clock_mhz = self.options.policy.clock_mhz
         if clock_mhz is not None and clock is not None and abs(float(clock) / clock_mhz - 1.0) > _CLOCK_TOLERANCE:
             raise RunnerStopped(
-                f"the GPU runs at {float(clock):g} MHz, not at {clock_mhz}: lock it (nvidia-smi -lgc {clock_mhz}), "
-                "or leave --clocks out"
+                f"the GPU runs at {float(clock):g} MHz, not at {clock_mhz}: lock it (nvidia-smi -lgc "
+                f"{clock_mhz}), or omit --clocks"
             )
 
     def _checked_outputs(
@@ -444,7 +446,7 @@ class CudaRunner(PoolRunner):
         program: Compiled,
         data: DataSet,
     ) -> Measurement | None:
-        """Return a failed measurement if the problem's own check rejects the outputs of one launch; None otherwise."""
+        """Launch once; return a failed measurement if the problem's check rejects the outputs, otherwise None."""
         message = self._of_outputs(candidate, program, data)
         outcome: Outcome = supervisor.run(data.key, partial(self._prepare, data), message)
         if outcome.status is not Status.OK:
@@ -462,7 +464,7 @@ class CudaRunner(PoolRunner):
         return DataSet(problem, seed, 0 if warm else 2 * self.device.l2_bytes)
 
     def _prepare(self, data: DataSet, answer: Mapping[str, Any] | None) -> Message:
-        """Return the request that prepares ``data``, with the arrays that the worker lacks, computed here."""
+        """Return the request that prepares ``data``, with the arrays that the worker cannot compute."""
         if answer is None:
             sent = self._references.known(data)
         else:
@@ -487,7 +489,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Fastest:
-    """The fastest candidate of a data set so far; ``seconds`` is its median."""
+    """The fastest candidate of a data set so far; ``seconds`` is its median time."""
 
     seconds: float
     kernel: SentKernel
@@ -495,7 +497,7 @@ class _Fastest:
 
 
 def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
-    """Return the outputs of one launch, in the candidate's sizes: an array of the problem may be larger."""
+    """Return the outputs of one launch, cut to the candidate's sizes because arrays of the problem may be larger."""
     operands = {o.name: o for o in candidate.kernel.operands}
     blobs = outcome.answer.blobs if isinstance(outcome.answer, Message) else {}
     outputs = {}
@@ -506,7 +508,7 @@ def _outputs(candidate: Candidate, outcome: Outcome) -> dict[str, Array]:
 
 
 def _sent(candidate: Candidate, program: Compiled) -> SentKernel:
-    """Return a compiled candidate as sent to the worker."""
+    """Return a compiled candidate in the format in which it is sent to the worker."""
     return SentKernel(program.digest, candidate.kernel.with_entries(program.entries).launch_json())
 
 
@@ -515,7 +517,7 @@ def _entrant(label: str, answers: Sequence[Mapping[str, Any]], position: int, ou
         return Entrant(label, outcome.status, outcome.reason, ())
     entrant = answers[position] if position < len(answers) else {}
     if not entrant or (entrant["status"] == Status.OK.value and not entrant["seconds"]):
-        return Entrant(label, Status.CRASHED, "another entrant crashed the GPU worker", ())
+        return Entrant(label, Status.CRASHED, "not timed, because another entrant crashed the GPU worker", ())
     seconds, error, clock = entrant["seconds"], entrant.get("error"), outcome.answer.get("clock_mhz")
     return Entrant(
         label,

@@ -1,7 +1,7 @@
-"""Hold of a stream until all work is queued, so that the GPU does not wait for the host between launches.
+"""Hold a stream until all work is queued, so that the GPU does not wait for the host between launches.
 
-A kernel of one thread waits for a word in host memory. It has a time limit, because a library that waits for the GPU
-while it queues would otherwise wait forever.
+A kernel of one thread waits until the host writes a flag in host memory. The kernel has a time limit: a library that
+synchronises with the GPU while it queues work would otherwise wait forever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GIVES_UP_SECONDS = 0.05
 
 
 class StreamHold:
-    """``function`` is the loaded kernel ``check_kernels.HOLD``, ``cp`` the cupy module."""
+    """Hold of a stream. ``function`` is the loaded kernel ``check_kernels.HOLD``; ``cp`` is the cupy module."""
 
     def __init__(self, cp: Any, function: Any) -> None:
         self._cp, self._function = cp, function
@@ -22,16 +22,16 @@ class StreamHold:
         self._words = np.frombuffer(self._memory, np.uint32, 2)
 
     def hold(self) -> None:
-        """Hold work queued after this on the current stream until ``release``, or for GIVES_UP_SECONDS."""
+        """Hold the current stream: later work waits for ``release``, or at most for GIVES_UP_SECONDS."""
         self._words[:] = 0
         limit = np.uint64(int(GIVES_UP_SECONDS * 1e9))
         self._function((1,), (1,), (np.uint64(int(self._memory.ptr)), limit))
 
     def release(self) -> None:
-        """Let the stream run."""
+        """Release the stream, so that its work starts."""
         self._words[0] = 1
 
     @property
     def gave_up(self) -> bool:
-        """True if the kernel reached its time limit before it was released; known after the stream was synchronised."""
+        """True if the time limit ended the hold before ``release``. Only valid after the stream was synchronised."""
         return bool(self._words[1])

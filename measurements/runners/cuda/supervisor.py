@@ -1,7 +1,7 @@
-"""Supervisor of one GPU worker: it starts and checks the worker, sends it requests, and replaces it after a failure.
+"""Supervisor of one GPU worker: start and check the worker, send it requests, and replace it after a failure.
 
-After every start, and so after every failure, a known-good kernel runs before the next candidate. The supervisor does
-not depend on CUDA: it works with any worker that serves ``requests``.
+After every start of a worker, a known-good kernel runs before the next candidate. The supervisor does not depend on
+CUDA: it works with any worker that serves ``requests``.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ class Outcome:
 
 
 class Supervisor:
-    """Owner of ``worker``, for use by one thread. ``opening`` is the request that acquires the GPU.
+    """Owner of ``worker``. Only one thread may use it. ``opening`` is the request that acquires the GPU.
 
-    ``info`` is the first reply to it after which the GPU was healthy. ``restarts`` counts later replacements.
+    ``info`` is the worker's reply to ``opening`` when the GPU was first healthy. ``restarts`` counts later restarts of
+    the worker.
     """
 
     def __init__(self, worker: Transport, opening: Message, limits: TimeLimits) -> None:
@@ -64,7 +65,7 @@ class Supervisor:
         return max(self._worker.starts - 1, 0)
 
     def ensure_healthy(self) -> Answer:
-        """Start the worker if none is running, and check that the GPU computes. Raises RunnerStopped, WorkerClosed."""
+        """Start the worker if it is not running, and check the GPU. Raises RunnerStopped, WorkerClosed."""
         failures: list[str] = []
         for pause in (*self._limits.retry_pauses, None):
             try:
@@ -88,9 +89,9 @@ class Supervisor:
     def run(
         self, data: str, prepare: Callable[[Answer | None], Message], request: Message, limit: float | None = None
     ) -> Outcome:
-        """Send the worker a request, after preparing its data if necessary, and return exactly one outcome.
+        """Prepare the data of a request if necessary, send the request to the worker, and return its outcome.
 
-        If the worker dies, the request is repeated once after a health check, because its death may have another cause.
+        If the worker dies, the request is repeated once after a health check, because the request may not be the cause.
         If it dies again, the outcome is a crash.
 
         Args:
@@ -98,14 +99,14 @@ class Supervisor:
             prepare: Returns the request that prepares the data. It is called with None, and again with the worker's
                 reply if that reports missing arrays.
             request: Request to send.
-            limit: Replaces the candidate's seconds, or None.
+            limit: Time limit in seconds; None for the usual limit of a candidate.
 
         Returns:
             The outcome.
 
         Raises:
             RunnerStopped: The GPU can no longer be used.
-            WorkerClosed: The supervisor was closed meanwhile; also errors of ``prepare``.
+            WorkerClosed: The supervisor was closed meanwhile. Errors of ``prepare`` are also raised.
         """
         seconds = self._limits.candidate if limit is None else limit
         for last_try in (False, True):
@@ -124,14 +125,14 @@ class Supervisor:
                 if last_try:
                     return Outcome(Status.CRASHED, str(error), {})
             except WorkerFailed as error:
-                self._worker.stop()  # an unexpected exception, after which the worker's state is unknown
+                self._worker.stop()  # stopped, because the worker's state is unknown after an unexpected exception
                 return Outcome(Status.CRASHED, f"the GPU worker failed: {error}", {})
         if answer.get("poisoned"):
             self._worker.stop()
         return self._outcome_of(answer)
 
     def close(self) -> None:
-        """End the worker, from any thread."""
+        """End the worker. May be called from any thread."""
         self._worker.close()
 
     def _ensure_prepared(self, data: str, prepare: Callable[[Answer | None], Message]) -> Outcome:
@@ -155,7 +156,7 @@ class Supervisor:
         return self._worker.request(request, limit, request.blobs)
 
     def _outcome_of(self, answer: Answer) -> Outcome:
-        """Return the outcome in ``answer`` if it is well-formed; a worker with malformed replies is replaced."""
+        """Return the outcome in ``answer``. If the reply is malformed, stop the worker and return a crash."""
         try:
             _check({"seconds": [1.0], **answer})
             entrants = answer.get("entrants", [])
@@ -170,7 +171,7 @@ class Supervisor:
 
 
 def _check(answer: Answer, timed: bool = True) -> None:
-    """Raise an error unless the status, reason, times, error, clock and watts in ``answer`` are valid.
+    """Raise an error if a status, reason, time, error, clock or power in ``answer`` is invalid.
 
     If ``timed``, an ok reply must have times.
     """

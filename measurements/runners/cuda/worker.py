@@ -1,10 +1,10 @@
-"""Process that owns one GPU: it loads cubins, verifies their results, and times them. It only needs numpy and cupy.
+"""Worker process that owns one GPU: it loads cubins, verifies their results, and times them.
 
-The process uses no cupy functions that compile kernels, because these need CUDA headers that a pip installation may
-lack. Copies, fills, events, graphs and launches of existing cubins do not need them. Any operation may hang or crash
-the process; the supervisor then replaces it.
+The process only needs numpy and cupy. It does not call cupy functions that compile kernels, because those need CUDA
+headers, which a pip installation may lack. Copies, fills, events, graphs and launches of existing cubins need no
+headers. Any operation may hang or crash the process; the supervisor then replaces it.
 
-``requests`` lists its operations.
+``requests.py`` lists the operations of the process.
 """
 
 from __future__ import annotations
@@ -58,19 +58,20 @@ from search_spaces.launches.launch import launch_from_json, operand_from_json
 from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import Problem
 
-# Maximum number of copies; the buffers of tiny problems then stay below the requested size.
+# Maximum number of copies of operands. With this limit, the buffers of tiny problems stay below the requested size.
 _MAX_COPIES = MAX_GRAPH // 2
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
-_COMPARED_LONGER = 10.0  # factor of graph_below: a library may take longer to queue its kernels than they run
+# factor of graph_below for comparisons, because a library may take longer to queue kernels than they run
+_COMPARED_LONGER = 10.0
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 
 
-Blobs = Mapping[str, Buffer]  # by digest
+Blobs = Mapping[str, Buffer]  # blobs by digest
 
 
 class GpuWorker:
-    """Operations of the process, on the GPU and the data of one problem at a time. ``cp`` is the cupy module."""
+    """Operations of the worker process. It holds the data of one problem at a time. ``cp`` is the cupy module."""
 
     def __init__(self, cp: Any) -> None:
         self._cp = cp
@@ -82,7 +83,7 @@ class GpuWorker:
         self._loads = 0
 
     def handle(self, message: Message) -> Message:
-        """Execute one operation. Raises every error except those of a candidate."""
+        """Execute one operation. Errors of a candidate are part of the reply; other errors are raised."""
         request = from_message(message)
         if isinstance(request, Count):
             return Message({"gpus": int(self._cp.cuda.runtime.getDeviceCount())})
@@ -119,15 +120,15 @@ class GpuWorker:
         runtime, device = self._cp.cuda.runtime, self._cp.cuda.Device(request.gpu)
         properties = runtime.getDeviceProperties(device.id)
         attributes = {str(k): int(v) for k, v in device.attributes.items()}
-        # Two attributes that cupy leaves out.
+        # cupy's attributes lack the compute capability.
         attributes |= {f"ComputeCapability{part}": int(properties[part.lower()]) for part in ("Major", "Minor")}
         functions: dict[str, Any] = {}
         hold: StreamHold | None = None
         if request.checks is not None:
             with _file(blobs[request.checks]) as path:
                 module = self._cp.RawModule(path=path)
-                # load all functions now: cupy reads the file again after it drops its modules, and the file is
-                # temporary
+                # All functions are loaded now, because the file is temporary. cupy reads the file again for a function
+                # that it loads after clearing its cache.
                 entries = (KERNEL.entry, *map(entry_for, SCALAR_DTYPES))
                 functions = {entry: module.get_function(entry) for entry in entries}
                 hold = StreamHold(self._cp, module.get_function(HOLD))
@@ -155,7 +156,7 @@ class GpuWorker:
         try:
             problem: Problem | None = problem_from_json(request.problem)
             why = ""
-        except ValueError as error:  # an operator that only the tuning process knows
+        except ValueError as error:  # only the tuning process knows the operator
             problem, why = None, one_line(str(error))
         try:
             parts = self._arrived(request.arrays, operands, blobs)
@@ -170,8 +171,11 @@ class GpuWorker:
                             parts[part] = {name: self._on_gpu(operands, name, a) for name, a in computed.items()}
                 except MemoryError:
                     raise
-                except Exception as error:  # no cuBLAS, no headers, or a reference that needs numpy
-                    why = f"{type(error).__name__}: {one_line(first_line(error))}"  # the message may be a whole log
+                except (
+                    Exception
+                ) as error:  # for example without cuBLAS or headers, or if the reference needs numpy arrays
+                    # only the first line, because the message may be a long log
+                    why = f"{type(error).__name__}: {one_line(first_line(error))}"
             missing = [part for part in PARTS if part not in parts]
             if missing:
                 return {"missing": missing, "why": why}
@@ -183,7 +187,7 @@ class GpuWorker:
         except MemoryError as error:
             return {"status": Status.OUT_OF_RESOURCES.value, "reason": f"the GPU has too little memory: {error}"}
         self._stream.synchronize()
-        # Free the temporaries of a reference: other libraries also need memory.
+        # Free temporary arrays of the reference, because other libraries also need memory.
         cp.get_default_memory_pool().free_all_blocks()
         inputs, reference, tolerance = (parts[part] for part in PARTS)
         self._data[request.data] = ProblemData(problem, inputs, reference, tolerance, slots, copies, request.cold_bytes)
@@ -192,7 +196,7 @@ class GpuWorker:
     def _arrived(
         self, arrays: Mapping[str, Mapping[str, str]], operands: Sequence[Operand], blobs: Blobs
     ) -> dict[str, dict[str, Any]]:
-        """Return the arrays sent with the request, on the GPU, by part and operand."""
+        """Copy the arrays that the request sent to the GPU. They are returned by part (kind of array) and operand."""
         by_name = {o.name: o for o in operands}
         return {
             part: {
@@ -204,7 +208,7 @@ class GpuWorker:
     def _on_gpu(self, operands: Sequence[Operand], name: str, array: Any) -> Any:
         shape = next(o.shape for o in operands if o.name == name)
         if not isinstance(array, self._cp.ndarray) or array.dtype != np.float64 or array.shape != shape:
-            raise TypeError(f"the reference of {name} is not a float64 array on the GPU")
+            raise TypeError(f"the reference of {name} must be a float64 array on the GPU")
         return self._cp.ascontiguousarray(array)
 
     # ---- measuring ----
@@ -227,12 +231,13 @@ class GpuWorker:
             answer["error"] = max(
                 answer["error"], self._checks.largest_error(program, data, "after repeated launches: ")
             )
-            if request.power:  # last, because arrays that a kernel changes in place are not restored during this
+            # measured last, because arrays that a kernel changes in place are not restored between these launches
+            if request.power:
                 answer["watts"] = self._timer.mean_watts(program.launch, data.copies, limit)
         return answer
 
     def _raced(self, request: Measure, program: LoadedModule, data: ProblemData, blobs: Blobs) -> Repeats | None:
-        """Return times in pairs with the incumbent; None without one, or if pairs cannot be timed."""
+        """Time a kernel in pairs with the incumbent. Return None if there is no incumbent, or pairs cannot be timed."""
         incumbent, limit = request.incumbent, request.launch_limit
         if incumbent is None or any(slot.operand.role == "inout" for slot in program.slots):
             return None
@@ -245,7 +250,7 @@ class GpuWorker:
         if raced is None:
             return None
         self._poison(program.slots)
-        for _ in range(_LAUNCHES_AFTER_RACE):  # so that the outputs that are checked next are the challenger's
+        for _ in range(_LAUNCHES_AFTER_RACE):  # overwrite the incumbent's outputs, because the outputs are checked next
             program.launch(0)
         self._timer.wait(_LAUNCHES_AFTER_RACE * limit)
         reason = f"timed only {len(raced.ratios)} times: over {incumbent.rule.out_factor:g} times slower than the best"
@@ -255,10 +260,9 @@ class GpuWorker:
     def _sampler(
         self, program: LoadedModule, data: ProblemData, limit: float, graph_below: float
     ) -> Callable[[], list[float]]:
-        """Return a sampler whose launches start with the original contents of arrays.
+        """Return a sampler in which each launch starts with the original inputs.
 
-        Arrays that a kernel changes in place are restored between timed launches, so such kernels are not timed in
-        graphs.
+        If a kernel changes arrays in place, these arrays are restored before each timed launch, and no graph is used.
         """
         if not any(slot.operand.role == "inout" for slot in program.slots):
             return self._timer.sampler(program.launch, data.copies, limit, graph_below)
@@ -313,7 +317,8 @@ class GpuWorker:
         indices = list(samplers)
         for order in interleaved(len(indices), request.rounds):
             for position in order:
-                reset_persisting_lines()  # lines that one kernel made persist in L2 would be unavailable to the next
+                # persisting L2 lines of one kernel would take cache space from the next kernel
+                reset_persisting_lines()
                 times = sorted(samplers[indices[position]]())
                 entrants[indices[position]]["seconds"].append(times[len(times) // 2])
         return {"status": Status.OK.value, "entrants": entrants, "clock_mhz": self._timer.clock}
@@ -327,11 +332,11 @@ class GpuWorker:
         limit: float,
         graph_below: float,
     ) -> Callable[[], list[float]]:
-        """Return a sampler of a baseline whose results have been verified. Raises _Unable."""
+        """Verify the results of a baseline and return a sampler that times it. Raises _Unable."""
         outputs = [slot for slot in data.slots.values() if slot.operand.role == "output"]
         self._poison(outputs)
         if data.problem is None:
-            raise _Unable("the operator of this problem is not known to the worker")
+            raise _Unable("the GPU worker does not know the operator of this problem")
         call = baseline_call(name, self._cp, self._stream, data.problem, copies, data.cold_bytes)
         if isinstance(call, str):
             raise _Unable(call)
@@ -342,7 +347,7 @@ class GpuWorker:
         if name != "copy":
             entrant["error"] = max(self._checks.error(slot, data)[0] for slot in outputs)
             if not entrant["error"] <= TOLERANCES:
-                raise _Unable(f"{name} computes other results: the largest error is {entrant['error']:.3g}x tolerance")
+                raise _Unable(f"{name} has different results: the largest error is {entrant['error']:.3g}x tolerance")
         try:
             return self._timer.sampler(call, data.copies, limit, graph_below)
         except NoGraph:  # for example because the library allocates memory
@@ -352,7 +357,8 @@ class GpuWorker:
                 times = held()
                 if self._timer.with_host:
                     entrant["reason"] = (
-                        "its times include the host, because it waits for the GPU and cannot run in a CUDA graph"
+                        "times include the host, because this baseline synchronises with the GPU and "
+                        "cannot run in a CUDA graph"
                     )
                 return times
 
@@ -360,7 +366,7 @@ class GpuWorker:
 
     @contextmanager
     def _outcome(self, answer: dict[str, Any]) -> Iterator[None]:
-        """Store the status and reason of an exception in ``answer``, and if the process is unusable afterwards."""
+        """Record an exception in ``answer``: its status and reason, and ``poisoned`` if the process is now unusable."""
         cuda = self._cp.cuda
         poisoned = False
         try:
@@ -406,7 +412,7 @@ class GpuWorker:
         slots = []
         for operand in launch.operands:
             if operand.role == "workspace":
-                own = Slots(cp, operand, 1)  # one workspace for all copies, as at run time
+                own = Slots(cp, operand, 1)  # all copies share one workspace, as in calls of the kernel
                 own.fill(self._stream, None, 0 if operand.zeroed else GUARD)
                 slots.append(own)
             elif operand.name in data.slots:
@@ -419,7 +425,7 @@ class GpuWorker:
         return program
 
     def _verified(self, program: LoadedModule, data: ProblemData, limit: float) -> float:
-        """Launch once on poisoned outputs, and return the largest ratio of an error to its tolerance."""
+        """Fill the outputs with poison, launch once, and return the largest ratio of an error to its tolerance."""
         self._poison(program.slots)
         self._restore(program, data, 0)
         program.launch(0)
@@ -427,14 +433,15 @@ class GpuWorker:
         try:
             return self._checks.largest_error(program, data, "")
         except WrongResult:
-            # A kernel with wrong results may also have written to other memory.
+            # Memory is checked as well, because a kernel with wrong results may also have overwritten other arrays.
             self._checks.expect_undamaged(program, data)
             raise
 
     def _poison(self, slots: Iterable[Slots]) -> None:
         for slot in slots:
             if slot.operand.role == "output":
-                slot.memory.memset_async(0xFF, slot.operand.bytes, self._stream)  # NaN in every float type
+                # this byte pattern is NaN in every float type
+                slot.memory.memset_async(0xFF, slot.operand.bytes, self._stream)
 
 
 def _message(answer: dict[str, Any]) -> Message:
@@ -443,7 +450,7 @@ def _message(answer: dict[str, Any]) -> Message:
 
 @contextmanager
 def _file(cubin: Buffer) -> Iterator[str]:
-    """Yield a file with ``cubin``. Its name is new each time, because cupy caches modules by path."""
+    """Yield a temporary file with ``cubin``. The name is always new, because cupy caches modules by path."""
     with temporary_folder("cubin") as folder:
         path = folder / "kernel.cubin"
         path.write_bytes(cubin)

@@ -1,11 +1,11 @@
-"""Actors on the machines of a cluster: a compiler, or a GPU with its worker process.
+"""Actors on the machines of a cluster. An actor is a compiler, or controls a GPU with its worker process.
 
-A GPU's actor is a ``CudaRunner`` of one GPU that receives modules instead of compiling them. It replaces workers that
-hang, crash or send malformed replies. It requests arrays that its worker cannot compute from the tuning process, for
-example those that a user's Python function computes.
+A GPU's actor is a ``CudaRunner`` of one GPU that receives compiled modules instead of compiling kernels. The actor
+replaces workers that hang, crash or send malformed replies. If its worker cannot compute an array, for example because
+a user's Python function computes it, the actor requests the array from the tuning process.
 
-A GPU's actor accepts two calls at a time. Its runner executes them one after the other, and the second is unpacked
-while the first is measured.
+A GPU's actor accepts two calls at a time. The runner executes calls one after the other; the second is unpacked while
+the first is measured.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 CALLS = 2  # calls that a GPU's actor accepts at a time
-DATA_SETS = 4  # data sets whose arrays an actor keeps
+DATA_SETS = 4  # number of data sets whose arrays an actor keeps
 
 
 @dataclass(frozen=True)
 class FleetOptions:
     """Options of actors.
 
-    ``describe`` is "module:function" of a function that returns the Device of GPU 0 in its process. ``path`` is added
-    to the module search path. ``cache`` is the folder of the compilers' cache; default: that of their machine.
+    ``describe`` names a function as "module:function". It returns the Device of GPU 0 in an actor's process. ``path``
+    is added to the module search path. ``cache`` is the folder of the compilers' cache; "" selects the default folder
+    of each machine.
     """
 
     cuda: CudaOptions = field(default_factory=CudaOptions)
@@ -79,7 +80,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Arrays:
-    """The arrays of the data set ``key``, sent because a worker lacked them."""
+    """Arrays of the data set ``key``, which are sent after a worker reported them as missing."""
 
     key: str
     sent: SentArrays
@@ -87,7 +88,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class SentProblem(Problem):
-    """The parts of a problem that a GPU's actor needs: its JSON and its arrays."""
+    """A problem as a GPU's actor receives it: its JSON, its key and its operands."""
 
     json: Mapping[str, Any]
     text: str
@@ -95,7 +96,7 @@ class SentProblem(Problem):
 
     @classmethod
     def of(cls, problem: Problem) -> SentProblem:
-        """Return the parts of a problem to send."""
+        """Convert a problem for sending."""
         return cls(problem.to_json(), problem.key(), problem.operands())
 
     def key(self) -> str:
@@ -124,19 +125,19 @@ class SentProblem(Problem):
 
     @property
     def flops(self) -> float:
-        """0: an actor does not need the operations."""
+        """Always 0, because an actor does not use the number of operations."""
         return 0.0
 
 
 @dataclass(frozen=True)
 class SentModule(Compiled):
-    """A compiled kernel with its bytes, which are not in a local file."""
+    """A compiled kernel that contains the bytes of its cubin instead of the path of a file."""
 
     content: bytes = b""
 
     @classmethod
     def of(cls, compiled: Compiled) -> SentModule:
-        """Return a compiled kernel with the bytes of its cubin."""
+        """Read the cubin of a compiled kernel."""
         values = {f.name: getattr(compiled, f.name) for f in dataclasses.fields(Compiled)}
         return cls(**values, content=compiled.cubin)
 
@@ -148,7 +149,7 @@ class SentModule(Compiled):
 
 @dataclass(frozen=True)
 class _SentKernel(GeneratedKernel):
-    """A kernel that another process compiled. Its ``source`` is the digest of its module."""
+    """A kernel that another process compiled. ``source`` is the digest of the compiled module, not CUDA C++."""
 
     module: SentModule | None = None
 
@@ -163,14 +164,14 @@ class CandidateWork:
 
     @property
     def candidate(self) -> Candidate:
-        """Candidate whose kernel is the sent module."""
+        """Candidate for the local runner, whose kernel is the sent module."""
         launch = {f.name: getattr(self.launch, f.name) for f in dataclasses.fields(Launch)}
         kernel = _SentKernel(source=self.module.digest, module=self.module, **launch)
         return Candidate(self.problem, Schedule("sent", ()), kernel)
 
 
 class Missing(Exception):
-    """The parts of a data set that a worker cannot compute itself."""
+    """Raised for the kinds of arrays (``parts``) of a data set that a worker cannot compute."""
 
     def __init__(self, data: DataSet, parts: tuple[str, ...]) -> None:
         super().__init__(data, parts)
@@ -178,7 +179,7 @@ class Missing(Exception):
 
 
 class _SentReferences(References):
-    """References of the last few data sets. Thread-safe."""
+    """Arrays of the last few data sets, as sent by the tuning process. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +201,7 @@ class _SentReferences(References):
 
 
 class _SentPrograms:
-    """Replacement of a pool of compilers, with modules that another process compiled."""
+    """Stand-in for a compile pool, which returns the modules that another process compiled."""
 
     def __init__(self, checks: SentModule) -> None:
         self.toolchain = checks.toolchain
@@ -213,7 +214,7 @@ class _SentPrograms:
 
 
 class GpuActor:
-    """One GPU. Its methods are thread-safe."""
+    """Actor that controls one GPU. Its methods are thread-safe."""
 
     def __init__(self, options: FleetOptions) -> None:
         self._options = options
@@ -234,13 +235,14 @@ class GpuActor:
         """Measure one candidate on the GPU of this actor.
 
         Args:
-            device: Row of the GPU.
-            checks: Program that compares results.
-            arrays: The operands; None for those of the last call.
+            device: Device row of the GPU.
+            checks: Compiled check kernels, which compare results.
+            arrays: Arrays that the worker cannot compute; None if no arrays are sent with this call.
             work: The compiled candidate.
 
         Returns:
-            The measurement, and how many seconds the GPU was busy; or Missing, with the arrays that this actor lacks.
+            The measurement, and the seconds for which the GPU was busy; or Missing, which names the arrays that this
+            actor lacks.
         """
         runner = self._equipped(device, checks, arrays)
         try:
@@ -259,17 +261,17 @@ class GpuActor:
         works: Sequence[CandidateWork],
         options: Mapping[str, Any],
     ) -> tuple[Entrant, ...] | Missing:
-        """Time candidates alternately, all on the GPU of this actor.
+        """Time candidates in alternation, all on the GPU of this actor.
 
         Args:
-            device: Row of the GPU.
-            checks: Program that compares results.
-            arrays: The operands; None for those of the last call.
+            device: Device row of the GPU.
+            checks: Compiled check kernels, which compare results.
+            arrays: Arrays that the worker cannot compute; None if no arrays are sent with this call.
             works: The compiled candidates.
             options: Options of ``CudaRunner.compare``.
 
         Returns:
-            Its entrants; or Missing, with the arrays that this actor lacks.
+            The entrants of the comparison; or Missing, which names the arrays that this actor lacks.
         """
         runner = self._equipped(device, checks, arrays)
         try:
@@ -283,13 +285,13 @@ class GpuActor:
         """Launch one candidate and return its outputs.
 
         Args:
-            device: Row of the GPU.
-            checks: Program that compares results.
-            arrays: The operands; None for those of the last call.
+            device: Device row of the GPU.
+            checks: Compiled check kernels, which compare results.
+            arrays: Arrays that the worker cannot compute; None if no arrays are sent with this call.
             work: The compiled candidate.
 
         Returns:
-            As ``CudaRunner.outputs``; or Missing, with the arrays that this actor lacks.
+            As ``CudaRunner.outputs``; or Missing, which names the arrays that this actor lacks.
         """
         try:
             return self._equipped(device, checks, arrays).outputs(work.candidate)
@@ -297,7 +299,7 @@ class GpuActor:
             return missing
 
     def fingerprint(self, device: Device, checks: SentModule) -> dict[str, str]:
-        """Return the fingerprint of this machine's runner."""
+        """Return the fingerprint of the runner on this machine."""
         return self._equipped(device, checks, None).fingerprint()
 
     def _equipped(self, device: Device, checks: SentModule, arrays: Arrays | None) -> CudaRunner:
@@ -318,14 +320,14 @@ class GpuActor:
 
 
 class CompileActor:
-    """One compiler, with the cache of its machine."""
+    """Actor that controls one compiler, with the compile cache of its machine."""
 
     def __init__(self, options: FleetOptions) -> None:
         self._options = options
         self._pool: CompilePool | None = None
 
     def hello(self) -> Hello:
-        """Return the description of the compiler."""
+        """Start the compiler and return its description."""
         try:
             self._pool = CompilePool(
                 CompileCache(self._options.cache) if self._options.cache else None,
@@ -338,7 +340,7 @@ class CompileActor:
         return Hello(toolchain=self._pool.toolchain)
 
     def compile(self, headers: Headers, kernel: GeneratedKernel, arch: str) -> SentModule | CompileFailure:
-        """Return the module of ``kernel``, whose headers are passed separately."""
-        assert self._pool is not None  # hello comes first
+        """Compile ``kernel``. Its headers are passed separately, so that each machine receives them once."""
+        assert self._pool is not None  # ``hello`` is always called first
         result = self._pool.compile(dataclasses.replace(kernel, headers=headers), arch)
         return result if isinstance(result, CompileFailure) else SentModule.of(result)

@@ -1,7 +1,7 @@
-"""Discover and lease the GPUs and compilers of a Ray cluster, and replace those that are lost.
+"""Discover and lease the GPUs and compilers of a Ray cluster, and replace lost ones.
 
-Each GPU is leased by one actor. Actors report their kind of GPU, and those of one kind share a dispatcher. Ray itself
-serialises data between processes, and nothing of it is stored.
+Each GPU is leased by one actor, which reports the GPU's model (its *kind*). All GPUs of one kind share a dispatcher.
+Ray serialises the data that processes exchange; no serialised data are stored.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ INSTALL = "pip install 'autosched[ray]'"
 TICK = 0.5  # seconds between checks for stragglers and lost actors
 REPLACING = 2.0  # seconds between attempts to replace lost actors
 ARRIVAL = 120.0  # seconds until the first GPU must respond
-FURTHER_ARRIVALS = 10.0  # further seconds until the others must respond
-PATIENCE = 120.0  # seconds after which a run ends if its kind of GPU has no member
+FURTHER_ARRIVALS = 10.0  # seconds after the start until all other GPUs must respond, once one has responded
+PATIENCE = 120.0  # seconds after which a run ends if no GPU of its kind responds
 
 
 class FleetError(ValueError):
-    """A cluster that cannot be used. The message is one sentence with the remedy."""
+    """The cluster cannot be used. The message is one sentence with the remedy."""
 
 
 class Fleet:
     """Owner of actors on the GPUs and CPUs of a Ray cluster.
 
     Args:
-        address: "auto" for the cluster of this machine, "local" for one that ends with this process, or an address.
-        options: Timing options and limits; None for the defaults.
+        address: "auto" for the running cluster of this machine, "local" for a new cluster that ends with this process,
+            or an address.
+        options: Options of the actors; None for the defaults.
         compilers: Number of compilers; None for one per CPU of the cluster.
-        on_message: Called with messages for the user.
+        on_message: Function that is called with each message for the user.
 
     Raises:
         FleetError: Ray is not installed, there is no cluster, or none of its GPUs responds.
@@ -61,7 +62,8 @@ class Fleet:
         self._on_message = on_message
         self._lock = threading.Lock()
         self._kinds: dict[str, tuple[Device, Dispatcher]] = {}
-        self._starting: dict[Any, bool] = {}  # actor handles, with True for those of GPUs
+        # handles of actors that have not yet responded; the value is True for a GPU, False for a compiler
+        self._starting: dict[Any, bool] = {}
         self._compilers = Dispatcher(self._is_loss)
         self._toolchain = ""
         self._closed = threading.Event()
@@ -91,23 +93,25 @@ class Fleet:
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Return the number of GPUs that respond now, by device name."""
+        """Return the number of GPUs that currently respond, by device name."""
         with self._lock:
             return {name: dispatcher.members for name, (_, dispatcher) in self._kinds.items()}
 
     def device(self, name: str | None) -> Device:
-        """Return the kind of GPU called ``name``, or the only one. Raises FleetError if it is missing or ambiguous."""
+        """Return the device ``name``, or the only kind of GPU if None. Raises FleetError if missing or ambiguous."""
         with self._lock:
             kinds = {key: device for key, (device, _) in self._kinds.items()}
         if name is None and len(kinds) > 1:
-            raise FleetError(f"the cluster has {', '.join(kinds)}, which are not comparable: name one with --device")
+            raise FleetError(
+                f"the cluster has {', '.join(kinds)}, whose times are not comparable: choose one with --device"
+            )
         chosen = next(iter(kinds.values())) if name is None else kinds.get(name)
         if chosen is None:
-            raise FleetError(f"the cluster has no {name}: name one of {', '.join(kinds)}")
+            raise FleetError(f"the cluster has no {name}: use {', '.join(kinds)}")
         return chosen
 
     def gpus(self, device: Device) -> Dispatcher:
-        """Return the dispatcher of the GPUs of this kind."""
+        """Return the dispatcher of the GPUs of the kind ``device``."""
         with self._lock:
             return self._kinds[device.name][1]
 
@@ -121,11 +125,11 @@ class Fleet:
         return self._ray.put(value)
 
     def require_toolchain(self, toolchain: str) -> None:
-        """Remove compilers of another version, including those that join later."""
+        """Use only compilers of version ``toolchain``. Others are removed, also if they join later."""
         self._toolchain = toolchain
 
     def close(self) -> None:
-        """End every actor, and the connection if this object opened it. Safe to call twice."""
+        """End every actor, and the connection to Ray if this object opened it. Safe to call twice."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -150,7 +154,7 @@ class Fleet:
         return int(self._ray.cluster_resources().get(resource, 0))
 
     def _await_gpus(self) -> None:
-        """Wait until all GPUs of the cluster have responded, or until the time limit for the others ends."""
+        """Wait until all GPUs of the cluster have responded, or a time limit is reached."""
         began = time.monotonic()
         with self._arrived:
             while sum(d.members for _, d in self._kinds.values()) < self._count("GPU"):
@@ -164,7 +168,7 @@ class Fleet:
                 raise FleetError(f"no GPU of the Ray cluster at {self.address} responds: {why}")
 
     def _keep(self) -> None:
-        """Replace lost actors and check jobs, until closed."""
+        """Replace lost actors and check jobs, until the fleet is closed."""
         last = time.monotonic()
         while not self._closed.wait(TICK):
             try:
@@ -175,11 +179,11 @@ class Fleet:
                     dispatchers = [self._compilers, *(d for _, d in self._kinds.values())]
                 for dispatcher in dispatchers:
                     dispatcher.check_jobs(PATIENCE)
-            except Exception as error:  # the cluster itself is unavailable; jobs report that
+            except Exception as error:  # the cluster itself is unavailable, which the jobs will report
                 self._say(f"the cluster does not respond: {str(error).splitlines()[0]}")
 
     def _top_up(self) -> None:
-        """Start an actor for each GPU, and the required number of compilers."""
+        """Start the missing actors: one for each GPU, and the required number of compilers."""
         wanted = self._wanted_compilers or max(1, self._count("CPU"))
         with self._lock:
             gpus = sum(d.members for _, d in self._kinds.values()) + sum(self._starting.values())
@@ -210,7 +214,10 @@ class Fleet:
             own = installed_version()
             why = f"a node has autosched {hello.version}, but this machine has {own}: install the same version"
         if not why and not of_gpu and self._toolchain not in ("", hello.toolchain):
-            why = f"a node has {hello.toolchain}, but this machine has {self._toolchain}: the node compiles nothing"
+            why = (
+                f"a node has {hello.toolchain}, but this machine has {self._toolchain}: the node is not used "
+                "for compiling"
+            )
         if why:
             self._say(why)
             if error is None:
@@ -235,5 +242,5 @@ class Fleet:
 
 
 def stopped(error: BaseException) -> RunnerStopped:
-    """Return the exception of a run whose jobs are lost permanently."""
+    """Convert the error of a permanently lost job to RunnerStopped."""
     return RunnerStopped(f"the cluster: {error}")

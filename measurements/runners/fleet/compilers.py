@@ -1,4 +1,4 @@
-"""Compilers of a cluster, with the interface of a local pool."""
+"""Compile on the machines of a cluster, with the interface of a local compile pool."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from search_spaces.launches.headers import Headers
 
 
 class FleetCompilers(CompilePool):
-    """Compiles on the machines of ``fleet``, which the caller closes.
+    """Compile on the machines of ``fleet``. The caller closes the fleet.
 
     Results are also stored in the cache of this machine, and cached kernels are not compiled again. ``compile_options``
-    are those of CompilePool. Raises NvrtcMissing and NvccMissing, because the version of this machine's compiler is
-    part of the identity of times.
+    are as for CompilePool. Raises NvrtcMissing or NvccMissing if this machine has no compiler, because every
+    measurement records the compiler's version.
     """
 
     def __init__(self, fleet: Fleet, cache: CompileCache | None = None, *, compile_options: Sequence[str] = ()) -> None:
@@ -38,7 +38,7 @@ class FleetCompilers(CompilePool):
         fleet.require_toolchain(toolchain_of(()))
 
     def submit(self, kernel: GeneratedKernel, arch: str) -> Future[Compiled | CompileFailure]:
-        """Return the cached kernel, or let a member of the cluster compile it."""
+        """Return the kernel from the cache, or compile it on a machine of the cluster."""
         result: Future[Compiled | CompileFailure] = Future()
         key = CompileCache.key(kernel, arch, (*OPTIONS, *kernel.compile_options), toolchain_of(kernel.compile_options))
         known = self.cache.load(key)

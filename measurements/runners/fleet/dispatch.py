@@ -1,8 +1,8 @@
-"""Distribution of jobs to members that may be lost. Each job gets exactly one result.
+"""Distribute jobs to members of a cluster, which may be lost. Each job gets exactly one result.
 
-A member is an actor that owns a GPU, or a compiler. It executes one job at a time, in order. The next job is already in
-its queue, so it does not wait for the network. A job of a lost member is moved to another one. A job that takes much
-longer than others is also sent to an idle member, and the first result is used.
+A member is an actor that owns a GPU, or a compiler. A member executes one job at a time, in order. The next job is
+already in the member's queue, so that the member does not wait for the network. A job of a lost member is moved to
+another member. A job that takes much longer than others is also sent to an idle member, and the first result is used.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-IN_FLIGHT = 2  # jobs of a member: one running, one waiting
+IN_FLIGHT = 2  # maximum jobs of a member: one running, one waiting
 MOST_LOSSES = 4  # a job fails once this many members were lost while they ran it
-STRAGGLING = 4.0  # multiple of the median duration after which an idle member also gets the job
-LEAST_STRAGGLING = 5.0  # seconds: shorter jobs are not duplicated
-_REMEMBERED = 64  # durations
+STRAGGLING = 4.0  # after this multiple of the median duration, a job is also sent to an idle member
+LEAST_STRAGGLING = 5.0  # in seconds; shorter jobs are not sent twice
+_REMEMBERED = 64  # number of recent durations in the median
 
 
 class JobLost(Exception):
-    """No result: no member is left, or the job's members were lost (``WorkersLost``). The message is one line."""
+    """A job has no result, because no member remains or too many were lost. The message is one line."""
 
 
 class WorkersLost(JobLost):
-    """MOST_LOSSES members were lost while they ran the job, which may be the cause."""
+    """MOST_LOSSES members were lost while they ran the job, so the job may be the cause."""
 
 
 class Pending(Protocol):
@@ -44,21 +44,21 @@ class _Job:
     call: Callable[[Any], Pending]
     result: Future[Any] = field(default_factory=Future)
     losses: int = 0
-    copies: int = 0  # members that have the job in their queue
+    copies: int = 0  # number of members that have the job in their queue
 
 
 @dataclass(eq=False)
 class _Member:
     handle: Any
-    jobs: deque[_Job] = field(default_factory=deque)  # the first one is running
+    jobs: deque[_Job] = field(default_factory=deque)  # jobs in the member's queue; the first job is running
     since: float = 0.0  # start time of the first job
-    suspect: _Job | None = None  # jobs that were running when the member was lost
+    suspect: _Job | None = None  # job that was running when the member was lost
 
 
 class Dispatcher:
-    """Dispatches jobs. Thread-safe; results are set in the threads of the members' replies.
+    """Dispatcher of jobs. Thread-safe. Results are set in the threads that receive the members' replies.
 
-    ``is_loss`` returns True for errors that mean a lost member. Other errors are results of the job.
+    ``is_loss`` returns True for an error that shows that a member is lost. Other errors are results of the job.
     """
 
     def __init__(self, is_loss: Callable[[BaseException], bool], *, in_flight: int = IN_FLIGHT) -> None:
@@ -69,8 +69,8 @@ class Dispatcher:
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
         self._closed = False
         self._alone_since = time.monotonic()
-        self.lost = 0  # members
-        self.resubmitted = 0  # jobs moved to another member: after a loss, or as stragglers
+        self.lost = 0  # number of lost members
+        self.resubmitted = 0  # number of jobs that were sent to another member, after a loss or as stragglers
 
     @property
     def members(self) -> int:
@@ -84,15 +84,15 @@ class Dispatcher:
             return [m.handle for m in self._members]
 
     def add(self, handle: Any) -> None:
-        """Add a member, which gets work from now on."""
+        """Add a member, which then receives jobs."""
         with self._lock:
             self._members.append(_Member(handle))
             self._fill()
 
     def submit(self, call: Callable[[Any], Pending]) -> Future[Any]:
-        """Return the future result of ``call(handle)`` with the handle of some member.
+        """Call ``call(handle)`` with the handle of some member, and return the future result.
 
-        Raises JobLost through the future.
+        The future may raise JobLost.
         """
         job = _Job(call)
         with self._lock:
@@ -103,9 +103,9 @@ class Dispatcher:
         return job.result
 
     def check_jobs(self, patience: float) -> None:
-        """Send stragglers also to idle members, and fail all jobs after ``patience`` seconds without a member.
+        """Send stragglers to idle members as well. After ``patience`` seconds without a member, fail all waiting jobs.
 
-        Must be called regularly.
+        This function must be called regularly.
         """
         now = time.monotonic()
         given_up: list[_Job] = []
@@ -147,7 +147,7 @@ class Dispatcher:
         job.copies += 1
         try:
             answer = job.call(member.handle).future()
-        except Exception as error:  # the member is already gone, or cannot be reached
+        except Exception as error:  # the member has already ended, or cannot be reached
             answer = Future()
             answer.set_exception(error)
         answer.add_done_callback(partial(self._done, member, job))
@@ -172,7 +172,8 @@ class Dispatcher:
                 if job.result.done() or job.copies or self._closed:
                     finish = None
                 elif job.losses < MOST_LOSSES:
-                    # If the job may have ended the member, it comes last; the jobs after it in the queue come first.
+                    # The job that was running may have ended the member, so it goes to the end of the queue. The
+                    # member's other jobs go to the front.
                     (self._waiting.append if suspect else self._waiting.appendleft)(job)
                     self.resubmitted += 1
                     finish = None

@@ -1,4 +1,4 @@
-"""Backend on the GPUs of a Ray cluster. It works like ``CudaRunner``, with machines instead of processes."""
+"""Backend that measures on the GPUs of a Ray cluster, like ``CudaRunner`` on local GPUs."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ from search_spaces.launches.launch import Launch
 from search_spaces.operators.problem import Problem
 
 _CHECKS_OUTPUTS = (
-    "its outputs are checked by a function of the kernel file, which only the tuning process runs: "
-    "measure on one machine"
+    "a function of the kernel file checks the outputs, and only the tuning process can run it: measure on one machine"
 )
 
 
 class FleetRunner(PoolRunner):
-    """Runner on those GPUs of ``fleet`` whose kind is ``device``.
+    """Runner on the GPUs of ``fleet`` whose kind is ``device``.
 
-    The caller closes both the fleet and the pool of compilers.
+    The caller closes the fleet and the compile pool.
     """
 
     name = "ray"
@@ -44,7 +43,7 @@ class FleetRunner(PoolRunner):
         self._fleet, self._pool = fleet, pool
         self._gpus = fleet.gpus(device)
         self._references = References()
-        self._arrays: dict[str, Any] = {}  # arrays in the cluster's memory, by data set
+        self._arrays: dict[str, Any] = {}  # references to arrays in Ray's object store, by data set
         self._computing = ThreadPoolExecutor(1, thread_name_prefix="references")
         self._lock = threading.Lock()
         self._streams: set[PoolStream] = set()
@@ -52,11 +51,11 @@ class FleetRunner(PoolRunner):
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs that respond now."""
+        """Number of GPUs that currently respond."""
         return self._gpus.members
 
     def describe(self) -> str:
-        """Return one line on the cluster's GPUs, the timing policy and the compiler."""
+        """Describe the cluster's GPUs, the timing policy and the compiler, in one line."""
         how = described(self._fleet.options.cuda.policy)
         where = f"{self.gpus} x {self.device.name} of the Ray cluster at {self._fleet.address}"
         return (
@@ -70,8 +69,9 @@ class FleetRunner(PoolRunner):
         return {**fingerprint, "toolchain": self._pool.toolchain}
 
     def stream(self) -> PoolStream:
-        """Return an empty stream. Its results raise RunnerStopped if no GPU is left."""
-        self._check_kernels()  # in this thread: replies of the cluster arrive in threads that must not block
+        """Return an empty stream. Iterating over it raises RunnerStopped if no GPU remains."""
+        # called in this thread, because the threads that receive the cluster's replies must not block
+        self._check_kernels()
         stream = PoolStream(self._pool, self.device.arch, self._compiled, closed=self._streams.discard)
         self._streams.add(stream)
         return stream
@@ -85,21 +85,23 @@ class FleetRunner(PoolRunner):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """Time candidates alternately on one GPU, as ``CudaRunner.compare``. If the GPU is lost, repeat on another.
+        """Time candidates in alternation on one GPU, as ``CudaRunner.compare``.
+
+        If the GPU is lost, repeat on another GPU.
 
         Args:
-            candidates: At least one, of one problem.
-            rounds: Number of times that each is timed.
-            library: If True, the vendor's library takes part.
+            candidates: One or more candidates of the same problem.
+            rounds: Number of times that each candidate is timed.
+            library: If True, the vendor's library is also timed.
             others: Names of further baselines.
             seed: As in ``CudaRunner.compare``.
 
         Returns:
-            An entrant for each.
+            An entrant for each candidate and each baseline.
 
         Raises:
             ValueError: As ``CudaRunner.compare``.
-            RunnerStopped: No GPU of the kind is left.
+            RunnerStopped: No GPU of this kind remains.
         """
         compiled = [self._pool.submit(c.kernel, self.device.arch) for c in candidates]
         modules = [
@@ -172,7 +174,7 @@ class FleetRunner(PoolRunner):
         return CandidateWork(SentProblem.of(candidate.problem), launch, SentModule.of(module))
 
     def _check_kernels(self) -> Any:
-        """Return the compiled check kernels of a GPU, in the cluster's memory."""
+        """Compile the check kernels for a GPU and put them into Ray's object store."""
         with self._lock:
             if self._checks is None:
                 compiled = self._pool.submit(check_kernels.KERNEL, self.device.arch).result()
@@ -182,7 +184,7 @@ class FleetRunner(PoolRunner):
             return self._checks
 
     def _answer(self, problem: Problem, method: str, call: Callable[..., Any]) -> Future[Any]:
-        """Return the reply of any GPU. If that GPU lacks arrays, it is called again with them.
+        """Call any GPU and return its reply. If the GPU reports missing arrays, call it again with those arrays.
 
         If no GPU remains, the future raises RunnerStopped.
         """
@@ -198,7 +200,7 @@ class FleetRunner(PoolRunner):
             except CancelledError:
                 result.cancel()
             except JobLost as error:
-                if method == "measure" and isinstance(error, WorkersLost):  # the candidate may be the cause
+                if method == "measure" and isinstance(error, WorkersLost):  # the candidate may have caused the losses
                     crashed = Measurement(Status.CRASHED, self.provenance, f"the GPU's machine: {error}")
                     result.set_result((crashed, 0.0))
                 else:
@@ -225,7 +227,7 @@ class FleetRunner(PoolRunner):
             return self._arrays.get(problem.key())
 
     def _computed(self, problem: Problem, missing: Missing) -> Any:
-        """Compute the missing parts, in one thread at a time."""
+        """Compute the arrays that a GPU reports as missing. Only one thread computes at a time."""
         data = dataclasses.replace(missing.data, problem=problem)
         sent = self._references.computed(data, missing.parts)
         plain = SentArrays(sent.digests, {digest: bytes(content) for digest, content in sent.blobs.items()})

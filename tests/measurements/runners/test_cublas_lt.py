@@ -234,7 +234,7 @@ def test_products_that_are_added_up_in_f16(batch):
     inputs, arrays, made = call("cublaslt", problem)
     assert callable(made), made
     assert_right(problem, inputs, arrays[0]["out"])
-    why = "the library only accumulates in f16 if out is f16, not bf16"
+    why = "the library accumulates in f16 only if out is f16, but out is bf16"
     assert call("cublaslt", Matmul(m=5, n=7, k=32, acc="f16", out="bf16"))[2] == why
 
 
@@ -295,7 +295,7 @@ def test_each_copy_has_its_own_scales(library):
         (Matmul(4, 4, 32, a="e5m2"), "cuBLASLt returned status 15"),
         (Matmul(128, 128, 128, a="e4m3", scale="block"), "does not scale e4m3 by block to bf16"),
         (Matmul(4, 4, 32, a="i8", scale="tensor"), "does not scale i8 by tensor to bf16"),
-        (Matmul(4, 4, 32, a="e4m3", epilogue="bias"), "the library has no epilogue to compare with"),
+        (Matmul(4, 4, 32, a="e4m3", epilogue="bias"), "the library cannot compute an epilogue in the same kernel"),
     ],
 )
 def test_unsupported_products_have_a_reason(problem, why):

@@ -183,7 +183,7 @@ def test_a_reduced_grid_is_recorded_in_the_trial(arrays, monkeypatch):
     answer = measure(opened(FakeCupy(time=40e-3), arrays), "right", best=12e-3, launch=shrinking)
     assert answer["status"] == Status.OK
     assert answer["reason"] == (
-        "launched 6 of 8 blocks: no more are resident at a time; "
+        "launched 6 of 8 blocks: no more can run at the same time; "
         "repeated only 3 times: over 3 times slower than the best"
     )
 
@@ -360,7 +360,7 @@ def test_a_warm_cache_means_one_copy(arrays):
         ("sometimes", Status.WRONG_RESULT, "after repeated launches: out[0, 0, 0] is 0", False),
         ("overwrites", Status.WRONG_RESULT, "bytes of input b were changed", True),
         ("overruns", Status.WRONG_RESULT, "1 bytes after out were written", True),
-        ("unclean", Status.WRONG_RESULT, "workspace counters were not left zero", True),
+        ("unclean", Status.WRONG_RESULT, "workspace counters are not zero after the launch", True),
         ("illegal", Status.LAUNCH_ERROR, "illegal memory access", True),
         ("missing", Status.LAUNCH_ERROR, "named symbol not found", True),
         ("endless", Status.TIMEOUT, "a launch did not finish within 0.05 s", True),
@@ -440,7 +440,7 @@ def test_a_problem_unknown_to_the_worker_is_sent_with_all_arrays():
     assert measure(worker, "wrong")["status"] == Status.WRONG_RESULT
     mine, copy = compare(worker, ["right"], ["copy"])
     assert (mine["status"], copy["status"]) == (Status.OK, Status.LAUNCH_ERROR)
-    assert copy["reason"] == "the operator of this problem is not known to the worker"
+    assert copy["reason"] == "the GPU worker does not know the operator of this problem"
 
 
 def test_outputs_are_returned_as_bytes(arrays):
@@ -557,7 +557,7 @@ def test_a_baseline_may_round_in_its_own_way_but_must_compute_the_same(arrays, m
     assert others[0]["error"] <= 1 < others[1]["error"]
     for entrant, name in zip(others[2:4], names[2:4], strict=True):
         assert (entrant["status"], entrant["seconds"]) == (Status.LAUNCH_ERROR, [])
-        assert entrant["reason"].startswith(f"{name} computes other results: the largest error is")
+        assert entrant["reason"].startswith(f"{name} has different results: the largest error is")
     assert others[4]["reason"] == "it is not here"
 
 

@@ -407,7 +407,7 @@ def test_no_more_blocks_are_launched_than_run_at_a_time(driver, occupancy, clust
     occupancy.blocks_of_sm = occupancy.clusters = running
     grid, said = launched(dataclasses.replace(SHRINKING, cluster=(cluster, 1, 1)))
     assert grid == (blocks, 1, 1)
-    assert said == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more are resident at a time")
+    assert said == ("" if blocks == 128 else f"launched {blocks} of 128 blocks: no more can run at the same time")
     clustered = (77, (128, 1, 1), (64, 1, 1), 70_000, 0)
     assert occupancy.asked == [(77, 64, 70_000) if cluster == 1 else clustered]
 

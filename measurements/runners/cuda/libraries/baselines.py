@@ -1,7 +1,8 @@
 """Baselines on the same arrays as candidates: the vendor's library, torch, Triton, cupy, and a plain copy.
 
-Each library has a table by operator. An entry is a function of the problem and of arrays by the operands' names. It
-writes ``out`` and returns None, or returns the result if its library cannot write it into an array.
+Each library has a table from operators to functions. A function takes the problem, and arrays by operand name. The
+function writes ``out`` and returns None. If its library cannot write into an existing array, it returns the result
+instead.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from search_spaces.hardware.dtypes import NAMES
 from search_spaces.operators.problem import Problem
 
 Arrays = Mapping[str, Any]
-Entry = Callable[[Any, Any, Arrays], Any]  # (module, problem, arrays)
+Entry = Callable[[Any, Any, Arrays], Any]  # arguments: the library's module, the problem, the arrays
 Call = Callable[[int], None]
 
-# Baselines besides "library"; torch and Triton need not be installed. "cublaslt" uses the fastest of cuBLASLt's
-# algorithms, and "library" the algorithm that the library chooses.
+# Baselines other than "library". torch and Triton are optional. "cublaslt" times several algorithms of cuBLASLt and
+# uses the fastest; "library" uses the algorithm that the library chooses.
 OTHERS = ("cublaslt", "torch", "triton", "cupy", "copy")
-# Allowed error of a library's results, in tolerances: libraries may round intermediate values, candidates must not.
+# Allowed error of a library's results, as a multiple of the tolerance for candidates. Libraries, unlike candidates, may
+# round intermediate values.
 TOLERANCES = 100.0
 
 _COPY_ALIGNMENT = 256  # bytes
@@ -41,10 +43,10 @@ def baseline_call(
 ) -> Call | str:
     """Return a function that launches a baseline on copy i of the operands.
 
-    The baseline has been launched on the first copy, whose output contains its result (except for the plain copy).
+    The baseline is launched once on the first copy, so that the copy's output contains the result (except for "copy").
 
     Args:
-        name: Name of the baseline; "copy" moves as many bytes.
+        name: Name of the baseline; "copy" is a plain copy of as many bytes as the problem must read and write.
         cp: The cupy module.
         stream: The cupy stream of the work.
         problem: Problem to compute.
@@ -60,7 +62,7 @@ def baseline_call(
         return _MAKERS[name](cp, stream, problem, copies)
     except Unable as error:
         return str(error)
-    except Exception as error:  # broken installations, and any error of a library with missing parts
+    except Exception as error:  # an incomplete installation of a library may raise any error
         return f"{name} cannot be called: {type(error).__name__}: {first_line(error)}"
 
 
@@ -80,7 +82,7 @@ def _cublaslt_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arra
 def library_multiplier(cp: Any, stream: Any, gemm: Gemm) -> Multiply:
     """Return a function of device addresses, named as in ``library_product``, that queues the product.
 
-    It uses cuBLAS, or cuBLASLt for types that cuBLAS does not support. Raises CublasError.
+    cuBLAS is called; cuBLASLt is called for types that cuBLAS does not support. Raises CublasError.
     """
     return lt_multiplier(cp, stream, gemm) if gemm.element in EIGHT_BIT else multiplier(cp, stream, gemm)
 
@@ -96,7 +98,7 @@ def _product_call(multiply: Multiply, names: Sequence[str], copies: Sequence[Arr
 
 
 def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
-    """Return ``problem`` as the library's product, with the names of factors, result, and scales if any.
+    """Return ``problem`` as a product of the library, with the names of the operands: factors, result, and any scales.
 
     Raises Unable.
     """
@@ -118,9 +120,9 @@ def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
         raise Unable(f"no vendor library computes {problem.operator}")
     _plain_product("the library", problem)
     if gemm.element not in ELEMENTS | EIGHT_BIT:
-        raise Unable(f"the library does not multiply {gemm.element}")
+        raise Unable(f"the library does not multiply matrices of {gemm.element}")
     if gemm.in_f16 and gemm.out != "f16":
-        raise Unable(f"the library only accumulates in f16 if out is f16, not {gemm.out}")
+        raise Unable(f"the library accumulates in f16 only if out is f16, but out is {gemm.out}")
     if gemm.scale not in SCALES or (gemm.element == "i8" and gemm.out != "i32"):
         raise Unable(f"the library does not scale {gemm.element} by {gemm.scale} to {gemm.out}")
     return gemm, names
@@ -164,9 +166,9 @@ def _tensor_call(
 
 
 def _tensor(torch: Any, array: Any, kind: str) -> Any:
-    """Return the same memory as a torch tensor.
+    """Return a torch tensor that shares the memory of a cupy array.
 
-    torch accepts signed integers of any size, and cupy stores bf16 as its bits.
+    cupy has no bf16 and stores it as unsigned integers, which are passed to torch as signed integers of the same size.
     """
     storage = np.dtype(array.dtype)
     signed = array.view(np.dtype(f"i{storage.itemsize}")) if storage.kind == "u" and storage.itemsize > 1 else array
@@ -186,9 +188,10 @@ def _torch_matvec(torch: Any, p: Any, t: Arrays) -> None:
 def _torch_reduce(torch: Any, p: Any, t: Arrays) -> Any:
     x, out = _lines(p, t)
     if p.kind == "argmax":
-        return torch.argmax(x, 1)  # first maximum, as in our kernels; its 64-bit indices do not fit into out
+        # returns the first maximum, as candidates do; torch's 64-bit indices do not fit into out
+        return torch.argmax(x, 1)
     if p.kind == "sumsq":
-        # One pass over x and a second one over the size of out. x * x would write an intermediate array to memory.
+        # vector_norm reads x once, and squaring adds a pass over out. x * x would write an array of the size of x.
         torch.square(torch.linalg.vector_norm(x, dim=1, dtype=torch.float32), out=out)
         return None
     {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[p.kind](x, 1, out=out)
@@ -258,7 +261,7 @@ def _cupy_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arrays])
 def _cupy_reduce(cp: Any, p: Any, t: Arrays) -> None:
     reduce = {"sum": cp.sum, "mean": cp.mean, "max": cp.amax}.get(p.kind)
     if reduce is None:
-        raise Unable(f"cupy has no single function for this {p.kind}")
+        raise Unable(f"cupy has no single function for the reduction {p.kind}")
     x, out = _lines(p, t)
     reduce(x, axis=1, out=out)
 
@@ -290,7 +293,10 @@ _MAKERS: dict[str, Callable[[Any, Any, Any, Sequence[Arrays]], Call]] = {
 
 
 def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
-    """Return the entry of the problem's operator if it supports the type of ``out``. Raises Unable."""
+    """Return the table's function for the problem's operator.
+
+    Raises Unable if it is missing, or for this type of ``out``.
+    """
     if problem.operator not in table:
         raise Unable(f"{name} has no operator {problem.operator}")
     _plain_product(name, problem)
@@ -301,26 +307,26 @@ def _entry(name: str, table: Mapping[str, Entry], problem: Problem) -> Entry:
 
 
 def _plain_product(name: str, problem: Any) -> None:
-    """Raise Unable for a matmul that does more than multiply."""
+    """Raise Unable for a matmul with an epilogue or a reduction."""
     if getattr(problem, "epilogue", "none") != "none":
-        raise Unable(f"{name} has no epilogue to compare with")
+        raise Unable(f"{name} cannot compute an epilogue in the same kernel")
     if getattr(problem, "reduction", "none") != "none":
         raise Unable(f"{name} cannot reduce a product in the same kernel")
 
 
 def _turned(array: Any, order: str) -> Any:
-    """Return matrices indexed by row and column, regardless of storage order."""
+    """Return the factors as matrices indexed by row and column, whatever their storage order."""
     return array if order == "row" else array.swapaxes(-1, -2)
 
 
 def _lines(p: Any, t: Arrays) -> tuple[Any, Any]:
-    """Return x with the reduced axis as axis 1, and out in the same shape without that axis."""
+    """Reshape x so that the reduced axis is axis 1, and out to that shape without axis 1."""
     shape = (p.parallel_extent, p.length) if p.reduces_contiguous else (p.outer, p.length, p.inner)
     return t["x"].reshape(shape), t["out"].reshape((shape[0], *shape[2:]))
 
 
 def _copy_call(cp: Any, stream: Any, problem: Problem, cold_bytes: int) -> Call | str:
-    """Return a device-to-device copy that moves the problem's minimum of bytes, read and written."""
+    """Return a device-to-device copy that moves as many bytes as the problem must at least read and write."""
     half = max(-(-problem.min_bytes // (2 * _COPY_ALIGNMENT)), 1) * _COPY_ALIGNMENT
     pairs = max(math.ceil(cold_bytes / (2 * half)), 1)
     try:

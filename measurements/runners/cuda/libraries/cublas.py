@@ -1,7 +1,7 @@
-"""cuBLAS through its C interface, which handles every float type, independently of the array library.
+"""Call cuBLAS through its C interface, which supports every float type, independently of the array library.
 
-cupy's own matmul has no bf16 in most versions, and converts stacks of f16 matrices to f32 first, which would be an
-unfair baseline. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
+cupy's matmul is not used. It lacks bf16 in most versions, and it converts stacks of f16 matrices to f32 first, which
+would be an unfair baseline. Names and numbers are those of NVIDIA's cuBLAS documentation (cublasGemmStridedBatchedEx).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 
 _SONAMES = ("libcublas.so.13", "libcublas.so.12")
 _INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
-# Bytes of workspace, recommended by cuBLAS for Hopper; cuBLAS would allocate its own inside graphs.
+# Size of the workspace in bytes, as NVIDIA recommends for Hopper. Without it, cuBLAS would allocate memory inside
+# graphs.
 WORKSPACE = 32 << 20
 _TYPES = {"f32": 0, "f16": 2, "bf16": 14}  # cudaDataType
 ELEMENTS = frozenset(_TYPES)  # types of factors and of results
@@ -35,9 +36,9 @@ class CublasError(RuntimeError):
 class Gemm:
     """``out[i] = a[i] @ b[i]`` for ``batch`` row-major outputs of m x n; accumulated in f32, or ``in_f16``.
 
-    If ``a_transposed``, a is stored as k x m, not m x k; if ``b_transposed``, b as n x k, not k x n. ``element`` is the
-    type of a and b, ``out`` that of the result. ``tf32`` allows multiplying f32 on tensor cores. ``scale`` is the kind
-    of f32 scales of 8-bit floats, as in ``Matmul``.
+    If ``a_transposed``, a is stored as k x m instead of m x k. If ``b_transposed``, b is stored as n x k instead of k x
+    n. ``element`` is the type of a and b, ``out`` the type of the result. ``tf32`` allows tensor cores to multiply f32
+    as tf32. ``scale`` is the kind of f32 scales of 8-bit floats, as in ``Matmul``.
     """
 
     m: int
@@ -54,9 +55,9 @@ class Gemm:
 
 
 def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], None]:
-    """Return a function of the device addresses of a, b and out that queues the product on the cupy stream ``stream``.
+    """Return a function that queues the product on ``stream``. Its arguments are the device addresses of a, b and out.
 
-    Raises CublasError, as the function does.
+    Both this call and the returned function raise CublasError.
     """
     library = _library()
     handle = _handle(cp, stream)
@@ -66,7 +67,7 @@ def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], No
     m, n, k = gemm.m, gemm.n, gemm.k
 
     def multiply(a: int, b: int, result: int) -> None:
-        # cuBLAS is column-major: it computes the transposed product out^T = b^T @ a^T of the unchanged arrays.
+        # cuBLAS reads arrays as column-major, so each array appears transposed: it computes out^T = b^T @ a^T.
         _check(
             library.cublasGemmStridedBatchedEx(
                 handle,
@@ -86,7 +87,7 @@ def multiplier(cp: Any, stream: Any, gemm: Gemm) -> Callable[[int, int, int], No
 
 
 def factors(gemm: Gemm) -> tuple[Any, Any]:
-    """Return 1 and 0 in the accumulator's type."""
+    """Return the factors alpha = 1 and beta = 0 in the accumulator's type."""
     if gemm.in_f16:
         return ctypes.c_uint16(F16_ONE), ctypes.c_uint16(0)
     return ctypes.c_float(1.0), ctypes.c_float(0.0)
@@ -94,9 +95,9 @@ def factors(gemm: Gemm) -> tuple[Any, Any]:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Load libcublas from where cupy's own search finds it, or from the system."""
+    """Load libcublas from where cuda.pathfinder finds it, as cupy does, or else from the system's library path."""
     names = list(_SONAMES)
-    # cuda.pathfinder is not installed, or does not find the library and raises an error of its own.
+    # cuda.pathfinder is not installed, or raises one of its errors because it does not find the library
     with suppress(Exception):
         names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublas").abs_path)
     for name in filter(None, names):
@@ -118,12 +119,13 @@ def library_version() -> str:
     return f"cublas {'.'.join(parts)}"
 
 
-# By GPU and stream, each with its workspace. The key contains the GPU because all default streams have one address.
+# Handles and workspaces by GPU and stream. Default streams of all GPUs have the same address, so the key includes the
+# GPU.
 _handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}
 
 
 def _handle(cp: Any, stream: Any) -> ctypes.c_void_p:
-    """Return the handle of a stream of a GPU, which exists until the process ends."""
+    """Return the cuBLAS handle for a stream of a GPU. Handles are kept until the process ends."""
     address = int(stream.ptr)
     key = int(cp.cuda.runtime.getDevice()), address
     if key not in _handles:

@@ -1,9 +1,8 @@
-"""cuBLASLt through its C interface: matmuls of 8-bit types, which cuBLAS itself lacks, and a choice of algorithms.
+"""Call cuBLASLt through its C interface: for 8-bit types, which cuBLAS lacks, and for a choice of algorithms.
 
 Names, numbers and structures are those of NVIDIA's cuBLAS documentation ("Using the cuBLASLt API") and its header.
-On Ada and Hopper, products of 8-bit floats need a row-major and b column-major; e5m2 times e5m2 is not supported. The
-library itself rejects unsupported products. Products are accumulated as by the tensor cores (``FAST_ACCUM``), like
-ours.
+On Ada and Hopper, products of 8-bit floats need a row-major and b column-major, and e5m2 times e5m2 is not supported.
+The library rejects unsupported products. Sums are accumulated in the tensor cores (``FAST_ACCUM``), as in candidates.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from typing import Any
 from measurements.runners.cuda.launch_timer import NoGraph, capture
 from measurements.runners.cuda.libraries.cublas import COMPUTE_F16, WORKSPACE, CublasError, Gemm, factors
 
-EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types of factors that only this library multiplies
-SCALES = frozenset({"none", "tensor", "row_column"})  # of 8-bit floats
-BEST_OF = 8  # algorithms, the first ones of the library's heuristics
+EIGHT_BIT = frozenset({"e4m3", "e5m2", "i8"})  # types that cuBLASLt multiplies and cuBLAS does not
+SCALES = frozenset({"none", "tensor", "row_column"})  # 8-bit floats
+BEST_OF = 8  # number of algorithms to measure, in the order of the library's heuristics
 
 _SONAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 _INSTALL = "pip install nvidia-cublas (nvidia-cublas-cu12 for CUDA 12)"
@@ -30,13 +29,14 @@ _TYPES = {"f32": 0, "f16": 2, "i8": 3, "i32": 10, "bf16": 14, "e4m3": 28, "e5m2"
 _COMPUTE_F32, _COMPUTE_I32, _COMPUTE_TF32 = 68, 72, 77  # cublasComputeType_t
 _TRANSA, _TRANSB, _A_SCALE_POINTER, _B_SCALE_POINTER, _FAST_ACCUM = 3, 4, 17, 18, 25  # cublasLtMatmulDescAttributes_t
 _A_SCALE_MODE, _B_SCALE_MODE = 31, 32
-_OUTER_VECTOR = 3  # cublasLtMatmulMatrixScale_t: a scale for each row of op(A), of each column of op(B)
+_OUTER_VECTOR = 3  # cublasLtMatmulMatrixScale_t: one scale per row of op(A) and per column of op(B)
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # cublasLtMatrixLayoutAttribute_t
 _MAX_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t; of A, B, C and D
-_ALIGNMENT = 16  # bytes, alignment of any caller's array: required by TMA and kernels of 8-bit types
+_ALIGNMENT = 16  # alignment in bytes that callers guarantee for every array; TMA and kernels of 8-bit types require it
 _NORMAL, _TRANSPOSED = 0, 1  # cublasOperation_t
-_TIMED = 5  # replays of each algorithm, of which the median counts
-_TOGETHER, _REPLAY_MS = 20, 2.0  # maximum launches in a replay, and milliseconds above which a replay has fewer
+_TIMED = 5  # replays of each algorithm; algorithms are compared by the median time
+# Maximum number of launches in a replay. Slow kernels are launched fewer times, to fill about _REPLAY_MS milliseconds.
+_TOGETHER, _REPLAY_MS = 20, 2.0
 
 Multiply = Callable[..., None]  # arguments: device addresses of a, b, out, and of scale_a and scale_b if present
 
@@ -61,10 +61,10 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         stream: The cupy stream.
         gemm: Sizes, types and storage orders.
         best_of: Number of algorithms to choose from, in the order of the library's heuristics. If more than 1, the
-            first call measures them on its operands.
+            first call measures the algorithms on its operands.
 
     Raises:
-        CublasError: The library is missing, or does not support the product; also raised by the function.
+        CublasError: The library is missing, or does not support the product. The returned function also raises it.
     """
     library = _library()
     handle, workspace = _handle(cp, stream)
@@ -75,7 +75,8 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         compute, sums = COMPUTE_F16, "f16"
     one, zero = (ctypes.c_int32(1), ctypes.c_int32(0)) if sums == "i32" else factors(gemm)
     operation = _description(library, compute, _TYPES[sums])
-    # The library is column-major: it computes out^T = b^T @ a^T of the unchanged arrays, so b is its A.
+    # The library reads arrays as column-major, so each appears transposed: it computes out^T = b^T @ a^T, with b as its
+    # A.
     _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSA, ctypes.c_int32(int(gemm.b_transposed)))
     _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSB, ctypes.c_int32(int(gemm.a_transposed)))
     if gemm.element in ("e4m3", "e5m2"):
@@ -104,7 +105,7 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         if scales:
             _set(operation, "cublasLtMatmulDescSetAttribute", _A_SCALE_POINTER, ctypes.c_void_p(scales[1]))
             _set(operation, "cublasLtMatmulDescSetAttribute", _B_SCALE_POINTER, ctypes.c_void_p(scales[0]))
-        if not chosen:  # after the scales are set, because the choice depends on them
+        if not chosen:  # chosen after the scales are set, because the choice depends on the scales
             algorithms = _algorithms(library, handle, operation, (b_layout, a_layout, out_layout), best_of)
             chosen.append(
                 algorithms[0] if best_of == 1 else _fastest(cp, stream, algorithms, lambda f: launch(f, a, b, out))
@@ -142,9 +143,10 @@ def _algorithms(
 def _fastest(
     cp: Any, stream: Any, algorithms: Sequence[_Heuristic], launch: Callable[[_Heuristic], None]
 ) -> _Heuristic:
-    """Return the algorithm with the shortest median of a few replays. Raises CublasError if none can be launched.
+    """Return the algorithm with the lowest median time. Raises CublasError if no algorithm can be launched.
 
-    A replay is a graph of many launches, because the time of a single short launch on an idle GPU is that of the host.
+    Each algorithm is timed in a few replays of a graph of many launches. A single short launch on an idle GPU would
+    only measure the host.
     """
 
     def elapsed(work: Callable[[], None]) -> float:
@@ -157,7 +159,7 @@ def _fastest(
 
     times: list[tuple[float, int]] = []
     for rank, algorithm in enumerate(algorithms):
-        with suppress(CublasError, NoGraph):  # a heuristic may return algorithms that this chip then rejects
+        with suppress(CublasError, NoGraph):  # the heuristic may return algorithms that this GPU rejects
             once = partial(launch, algorithm)
             once()
             together = min(max(math.ceil(_REPLAY_MS / max(elapsed(once), 1e-3)), 1), _TOGETHER)
@@ -166,7 +168,7 @@ def _fastest(
             replay()
             times.append((statistics.median(elapsed(replay) for _ in range(_TIMED)) / together, rank))
     if not times:
-        raise CublasError("cuBLASLt can launch none of the algorithms that it suggests")
+        raise CublasError("cuBLASLt cannot launch any of the algorithms that its heuristic returns")
     return algorithms[min(times)[1]]
 
 
@@ -177,7 +179,7 @@ def _description(library: Any, compute: int, scale_type: int) -> ctypes.c_void_p
 
 
 def _matrix(library: Any, element: str, rows: int, columns: int, batch: int) -> ctypes.c_void_p:
-    """Return a column-major stack of matrices without gaps."""
+    """Return the layout of a contiguous stack of column-major matrices."""
     layout = ctypes.c_void_p()
     sizes = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows)
     _check(library.cublasLtMatrixLayoutCreate(ctypes.byref(layout), _TYPES[element], *sizes))
@@ -193,9 +195,9 @@ def _set(thing: ctypes.c_void_p, function: str, attribute: int, value: Any) -> N
 
 @cache
 def _library() -> ctypes.CDLL:
-    """Load libcublasLt from where cupy's own search finds it, or from the system."""
+    """Load libcublasLt from where cuda.pathfinder finds it, as cupy does, or else from the system's library path."""
     names = list(_SONAMES)
-    # cuda.pathfinder is not installed, or does not find the library and raises an error of its own.
+    # cuda.pathfinder is not installed, or raises one of its errors because it does not find the library
     with suppress(Exception):
         names.insert(0, importlib.import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path)
     for name in filter(None, names):
@@ -206,11 +208,11 @@ def _library() -> ctypes.CDLL:
     raise CublasError(f"cuBLASLt was not found ({' or '.join(_SONAMES)}): {_INSTALL}")
 
 
-_handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # by GPU and stream: a handle, and a workspace
+_handles: dict[tuple[int, int], tuple[ctypes.c_void_p, Any]] = {}  # handle and workspace, by GPU and stream
 
 
 def _handle(cp: Any, stream: Any) -> tuple[ctypes.c_void_p, Any]:
-    """Return a handle and a workspace for each stream of each GPU, which exist until the process ends."""
+    """Return the handle and the workspace for a stream of a GPU. They are kept until the process ends."""
     key = int(cp.cuda.runtime.getDevice()), int(stream.ptr)
     if key not in _handles:
         handle = ctypes.c_void_p()

@@ -1,6 +1,6 @@
-"""A matmul in idiomatic Triton: tiles in grouped order, tuned by Triton's own autotuner.
+"""A matmul in idiomatic Triton: tiles in grouped order, tuned by Triton's autotuner.
 
-A baseline for comparisons, after the matrix multiplication of the Triton tutorials. Needs torch and triton.
+This baseline follows the matrix multiplication of the Triton tutorials. It needs torch and triton.
 """
 
 # mypy: disable-error-code="no-untyped-def,misc,no-untyped-call,no-any-return,untyped-decorator"

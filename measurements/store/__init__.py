@@ -1,6 +1,6 @@
-"""Storage of trials in a database.
+"""Store trials in a database.
 
 Start at ``store.py``, which stores trials in SQLite or PostgreSQL. ``schema.py`` has the tables, ``best_index.py``
-the best trial of each problem, and ``merge.py`` merges databases. There is one schema version; databases with another
-one are rejected and left unchanged. This package must not import the compiler, runners or the emulator.
+the best trial of each problem, and ``merge.py`` merges databases. Only databases with the current schema version are
+accepted; others are rejected and left unchanged. This package must not import the compiler, runners or the emulator.
 """

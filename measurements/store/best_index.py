@@ -1,9 +1,9 @@
-"""Index of the best trials: one entry per problem, device, provenance and policy.
+"""Index of the best trials, with one entry per problem, device, provenance and policy.
 
-Entries are derived from the trials, so that the best of a million trials is found by its key. Every append updates its
-entry in the same transaction. If an update would need all trials of the entry (a repeated schedule, a re-measurement),
-``ranked_id`` stays below ``newest_id``. The next query of such an entry ranks its trials with ``rank``, the only
-definition of best.
+The index only contains data derived from the trials. It finds the best of a million trials by key. Every append of a
+trial updates the trial's entry in the same transaction. For a repeated schedule or a re-measurement, the update would
+need all trials of the entry. In that case ``ranked_id`` stays below ``newest_id``, and the next query ranks the entry's
+trials with ``rank``, the only definition of best.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _OK, _UNVERIFIED = Status.OK.value, Status.UNVERIFIED.value
 
 @dataclass(frozen=True)
 class Winner:
-    """Row of the newest trial of the fastest schedule, and the pooled times of its trials."""
+    """Id of the newest trial of the fastest schedule, and the pooled times of that schedule's trials."""
 
     id: int
     timing: Timing
@@ -65,7 +65,7 @@ class Winner:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """A stored entry. ``ranked`` is true if its ``winner`` covers all trials, up to ``newest_id``."""
+    """A stored entry. ``ranked`` is true if ``winner`` is the best of all trials up to ``newest_id``."""
 
     newest_id: int
     ranked: bool
@@ -73,7 +73,7 @@ class IndexEntry:
 
 
 def stored_entry(connection: Connection, key: Mapping[str, Any]) -> IndexEntry | None:
-    """Return the entry of a key, or None."""
+    """Return the entry with this key; None if it does not exist."""
     row = connection.execute(_KEPT, {name: key[name] for name in _KEY}).one_or_none()
     return None if row is None else _entry(row)
 
@@ -83,7 +83,7 @@ def entries_of(
 ) -> dict[tuple[str, str], tuple[IndexEntry, RowMapping]]:
     """Return the entries of a problem on a device, by provenance and policy.
 
-    Each is joined with the row of its winner (NULLs without one).
+    Each entry comes with the row of its winning trial; the row has only NULLs if there is no winner.
     """
     rows = connection.execute(_KEPT_OF, {"problem_digest": problem_digest, "device": device})
     return {(row.entry_provenance, row.entry_policy): (_entry(row), row._mapping) for row in rows}
@@ -98,12 +98,12 @@ def _entry(row: Any) -> IndexEntry:
 
 
 def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
-    """Store a trial and update its entry. Return its id, or None if the database assigns none.
+    """Store a trial and update its entry. Return the trial's id; None if the database assigns no ids.
 
-    Ids of an entry are in the order of commits: the entry is locked before the trial gets its id.
+    The entry is locked before the trial gets its id, so within an entry the order of ids is the order of commits.
     """
     t, key = TRIALS.c, {name: row[name] for name in _KEY}
-    # A wrong result on any device excludes the kernel from all entries.
+    # A wrong result on any device excludes the kernel from all entries of the problem, which must be ranked again.
     if row["status"] == Status.WRONG_RESULT.value and _has_worked(connection, row):
         same_problem = ENTRIES.c.problem_digest == row["problem_digest"]
         connection.execute(sa.select(ENTRIES.c.device).where(same_problem).order_by(*_ORDER).with_for_update()).all()
@@ -138,9 +138,9 @@ def insert(connection: Connection, row: Mapping[str, Any]) -> int | None:
 
 
 def rank(connection: Connection, key: Mapping[str, Any], name: str) -> Winner | None:
-    """Return the winner of an entry of the database ``name``, ranked from its trials as ``Store.best`` defines it.
+    """Rank the trials of an entry as ``Store.best`` defines it, and return the winner. ``name`` names the database.
 
-    Raises StoreError that names a trial that cannot be read.
+    If a trial cannot be read, raises StoreError that names the trial.
     """
     t = TRIALS.c
     tried = sa.select(*_RANKED_BY).where(*_matches(TRIALS, key)).order_by(t.id)
@@ -154,7 +154,7 @@ def rank(connection: Connection, key: Mapping[str, Any], name: str) -> Winner | 
 
 
 def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner: Winner | None) -> None:
-    """Store the result of ``rank``, unless the entry has grown since.
+    """Store the result of ``rank``, unless the entry has new trials since the ranking.
 
     Args:
         connection: Connection in a transaction of the caller.
@@ -167,7 +167,7 @@ def keep(connection: Connection, key: Mapping[str, Any], newest_id: int, winner:
 
 
 def counted(connection: Connection, problem_digest: str | None = None) -> list[dict[str, Any]]:
-    """Compute every entry, or those of one problem, from the trials, without the winners."""
+    """Compute the columns of every entry (or of one problem's entries) from the trials, without the winners."""
     t = TRIALS.c
     keys = tuple(t[name] for name in _KEY)
     grouped = sa.select(
@@ -185,14 +185,14 @@ def counted(connection: Connection, problem_digest: str | None = None) -> list[d
 
 
 def rebuild(connection: Connection, name: str, problem_digest: str | None = None) -> None:
-    """Rebuild all entries, or those of one problem, from the trials of the database ``name``.
+    """Rebuild all entries, or one problem's entries, from the trials of the database ``name``.
 
     Raises StoreError as ``rank`` does.
     """
     devices = sa.select(ENTRIES.c.device).order_by(ENTRIES.c.problem_digest, *_ORDER).with_for_update()
     if problem_digest is not None:
         devices = devices.where(ENTRIES.c.problem_digest == problem_digest)
-    connection.execute(devices).all()  # waits for concurrent appends
+    connection.execute(devices).all()  # the lock waits for concurrent appends
     best = counted(connection, problem_digest)
     delete = ENTRIES.delete()
     if problem_digest is not None:
@@ -244,7 +244,7 @@ def _has_worked(connection: Connection, row: Mapping[str, Any]) -> bool:
 
 
 def _is_wrong(connection: Connection, row: Mapping[str, Any]) -> bool:
-    """Return True if a trial of the same kernel of this schedule, on any device, gave a wrong result."""
+    """Return True if any trial of this schedule and kernel, on any device, had a wrong result."""
     t = TRIALS.c
     wrong = sa.select(t.id).where(
         t.problem_digest == row["problem_digest"],
@@ -256,7 +256,7 @@ def _is_wrong(connection: Connection, row: Mapping[str, Any]) -> bool:
 
 
 def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) -> Winner | None:
-    """Return the fastest schedule of ``rows``, which are ordered by id and contain the cells of _RANKED_BY."""
+    """Return the winner among the trials ``rows``, which are ordered by id and have the columns _RANKED_BY."""
     tried: dict[str, list[Any]] = {}
     for row in rows:
         tried.setdefault(row[1], []).append(row)
@@ -279,7 +279,7 @@ def _winner(rows: Iterable[Any], wrong: set[tuple[str, str | None]], name: str) 
         usable.append(_Ranked(newest.id, *_pooled(same), won, alone))
     if not usable:
         return None
-    winner = max(usable, key=lambda s: s.won)  # without a previous winner, the first row
+    winner = max(usable, key=lambda s: s.won)  # if no schedule has won a re-measurement, this is the first one
     if winner.won:
         usable = [winner, *(s for s in usable if s.tried_alone > winner.won)]
     fastest = min(usable, key=lambda s: s.median)
@@ -310,9 +310,10 @@ _NO_TIMES = (None,) * 4
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """A schedule that may be the best.
+    """A schedule that may be the best, with the pooled times of its trials.
 
-    ``won`` and ``tried_alone`` are its newest rows of that kind, 0 if there are none.
+    ``won`` is the id of the newest re-measurement that the schedule won. ``tried_alone`` is the id of its newest trial
+    outside re-measurements. Either is 0 if there is none.
     """
 
     id: int

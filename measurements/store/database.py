@@ -1,10 +1,10 @@
-"""Connections, transactions and errors of one open database, an SQLite file or a server.
+"""Connections, transactions and errors of one open database, which is an SQLite file or on a server.
 
 While an SQLite file is open for writing, it is in write-ahead mode: commits do not wait for the disk, and readers and
 writers do not block each other. A killed process loses no committed trial. A power failure loses at most the last
-seconds and damages nothing. The last writer leaves this mode when it closes the file. A closed database is therefore a
-single file that can be copied, committed to a repository, or read from a read-only folder. If write-ahead mode is
-unavailable (on some network file systems), every commit is synchronised to disk.
+seconds and damages nothing. The last writer ends write-ahead mode when it closes the file. A closed database is
+therefore a single file that can be copied, committed to a repository, or read from a read-only folder. If write-ahead
+mode is unavailable (on some network file systems), every commit is synchronised to disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _IN_MEMORY = (None, "", ":memory:")
 
 
 class StoreDatabase:
-    """Tables of autosched in one database. Thread-safe. Create one with ``StoreDatabase.open``."""
+    """Tables of autosched in one database. Thread-safe. Use ``StoreDatabase.open`` to create an object."""
 
     def __init__(self, engine: Engine, name: str, file: Path | None = None) -> None:
         self._engines = _read_and_write(engine)
@@ -58,11 +58,11 @@ class StoreDatabase:
 
     @classmethod
     def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
-        """Open the database in an SQLite file, or behind an SQLAlchemy URL such as "postgresql+psycopg://host/name".
+        """Open a database, by the path of an SQLite file or an SQLAlchemy URL ("postgresql+psycopg://host/name").
 
         If ``create`` is true, the database is opened for writing and created if missing. Otherwise it must exist and
-        may be read-only. Raises StoreError for a location that cannot be written (or read), for a file that is not an
-        SQLite database of autosched, and for another schema version. Nothing on disk is then changed.
+        may be read-only. Raises StoreError, with nothing changed on disk, if the location cannot be written (or read),
+        if the file is not an SQLite database of autosched, or if it has another schema version.
         """
         if not isinstance(url_or_path, (str, Path)):
             raise StoreError(f"invalid database {url_or_path!r}: give a path or an SQLAlchemy URL")
@@ -80,7 +80,7 @@ class StoreDatabase:
                 raise StoreError(f"options in the URL of an SQLite file are not supported: give only {url.database}")
             return cls._open_file(str(url.database), create)
         if not create:
-            raise StoreError(f"{text} is a new database in memory, which is empty: give the path of a file")
+            raise StoreError(f"{text} would be a new, empty database in memory: give the path of a file")
         return cls._open_memory(text)
 
     @classmethod
@@ -101,7 +101,8 @@ class StoreDatabase:
     def _open_memory(cls, name: str) -> Self:
         engine = sa.create_engine(
             "sqlite://",
-            poolclass=StaticPool,  # one connection, because an in-memory database ends with its connection
+            # a single connection, because an in-memory database is lost when its connection closes
+            poolclass=StaticPool,
             connect_args={"isolation_level": None, "check_same_thread": False},
         )
         database = cls(sqlite_file.begin_explicitly(engine), name)
@@ -116,7 +117,7 @@ class StoreDatabase:
         except NoSuchModuleError as error:
             raise StoreError(
                 f"the database {name} cannot be used: SQLAlchemy has no dialect and driver {url.drivername}; give the "
-                "path of a file, or a URL like postgresql+psycopg://user@host/name, or install what that needs"
+                "path of a file, or a URL like postgresql+psycopg://user@host/name, or install that dialect"
             ) from error
         except ModuleNotFoundError as error:
             how = "pip install 'autosched[postgresql]'" if url.drivername.startswith("postgresql") else "install it"
@@ -133,7 +134,7 @@ class StoreDatabase:
             raise StoreError(f"the database {self.name} has been closed: open it again")
 
     def settled_state(self) -> tuple[int, ...] | None:
-        """Return a value that changes with the file's contents; None if the file is missing or may be changing."""
+        """Return a value that changes with every commit; None if there is no file, or if it may be changing."""
         return None if self._file is None else sqlite_file.settled_state(self._file)
 
     def size(self) -> int | None:
@@ -161,9 +162,9 @@ class StoreDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Begin a transaction for trials, like ``transaction`` with ``write``.
+        """Begin a transaction that writes trials, like ``transaction`` with ``write``.
 
-        The database stays in write-ahead mode.
+        The first call puts the database into write-ahead mode.
         """
         self._enter_write_ahead()
         with self.transaction(write=True) as connection:
@@ -171,9 +172,9 @@ class StoreDatabase:
 
     @contextmanager
     def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """Begin a transaction, and commit it or roll it back as a whole.
+        """Begin a transaction, which is committed at the end, or rolled back after an error.
 
-        Yields a connection. Converts every error of the database to StoreError.
+        Yields a connection. Every error of the database is raised as StoreError.
         """
         self.refuse_closed()
         try:
@@ -185,7 +186,7 @@ class StoreDatabase:
             ) from error
         except (DBAPIError, sqlite3.Error, UnicodeDecodeError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            todo = "check that it exists and that you have access"
+            todo = "check that the database exists and that you have access"
             if self._file is not None:
                 todo = sqlite_file.advice(cause, self._file)
             problem = f"cannot be {'written' if write else 'read'} ({first_line(cause or error)})"
@@ -196,7 +197,7 @@ class StoreDatabase:
     def _enter_write_ahead(self) -> None:
         """Enter write-ahead mode before the first trial.
 
-        Files that are only read, or rejected, are therefore unchanged.
+        It is not entered earlier, so that files that are only read, or are rejected, remain unchanged.
         """
         if self._file is None:
             return
@@ -210,7 +211,7 @@ class StoreDatabase:
                 self._unwritten = False
 
     def _prepare(self, create: bool) -> None:
-        """Create the tables if there are none, and check that existing ones are autosched's."""
+        """Create the tables if there are none; otherwise check that the existing tables are autosched's."""
         with self.transaction(write=create) as connection:
             if create:
                 wait_for_others(connection)
@@ -220,12 +221,15 @@ class StoreDatabase:
 
 
 def _read_and_write(engine: Engine) -> dict[bool, Engine]:
-    """Return the engines for reading (False) and writing (True)."""
+    """Return an engine for reading (key False) and an engine for writing (key True)."""
     return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
 
 
 def _dispose(engine: Engine, written_file: Path | None) -> None:
-    """Close the connections; the last writer converts an SQLite database back to a single file."""
+    """Close the connections.
+
+    The last writer of an SQLite file also ends write-ahead mode, which leaves a single file.
+    """
     engine.dispose()
     if written_file is not None:
         sqlite_file.leave_write_ahead(written_file)

@@ -1,4 +1,4 @@
-"""Errors of databases. This module does not import sqlalchemy, so commands without a database start faster."""
+"""Errors of databases. This module does not import sqlalchemy, so that commands without a database start faster."""
 
 from measurements.files.text import harmless
 
@@ -11,11 +11,11 @@ class StoreError(ValueError):
 
 
 class EarlierProblem(StoreError):
-    """Trials of a user's problem that were stored with an earlier reference or earlier arguments."""
+    """Trials of a user's problem were stored with an earlier version of its reference or arguments."""
 
 
 class UnknownOperator(StoreError):
-    """The operator of a stored problem is not registered in this process. A user or another package defines it."""
+    """The operator of a stored problem is not registered in this process. A user or another package may define it."""
 
     def __init__(self, database: str, operator: str) -> None:
         super().__init__(

@@ -1,9 +1,9 @@
-"""Export of a database's best trials to JSON files that people read, compare and commit to a repository.
+"""Export a database's best trials to JSON files that people can read, compare and commit to a repository.
 
 There is one file per device and operator, ``DEVICE.OPERATOR.json``. Entries are sorted by problem and provenance, keys
-are sorted, and each value has its own line, so that a changed schedule gives a small diff.
-``schemas/export.schema.json`` describes the format. An export contains the best trial of each entry and its guard for
-CI, and no other trials.
+are sorted, and each value is on a separate line. So a changed schedule gives a small diff.
+``schemas/export.schema.json`` describes the format. An export contains only the best trial of each entry, and the
+entry's guard for CI.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from measurements.trials.trial import Trial
 
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
-MOST_BYTES = 2**26  # maximum size of a file; reading it takes about twenty times as much memory
-_LONGEST_PART = 100  # maximum characters of the device and of the operator in a file's name
+MOST_BYTES = 2**26  # maximum size of a file in bytes; reading a file takes about twenty times as much memory
+_LONGEST_PART = 100  # maximum number of characters of the device, and of the operator, in the name of a file
 _FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9_+-]+)*", re.ASCII)
 
 
 class ExportError(ValueError):
-    """A file that is not an export, or a database that cannot be exported. The message is one printable sentence."""
+    """A file is not an export, or a database cannot be exported. The message is one printable sentence."""
 
     def __init__(self, message: str) -> None:
         super().__init__(harmless(message))
 
 
 def documents(store: Store, operator: str | None = None, device: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return the files of an export by name, optionally of one operator and device.
+    """Return the documents of an export by file name, optionally for only one operator or device.
 
-    Raises StoreError, and ExportError for a device or operator that cannot name a file.
+    Raises StoreError, and ExportError if a device or operator cannot be part of a file name.
     """
     documents_: dict[str, dict[str, Any]] = {}
     ordered = sorted(
@@ -62,7 +62,7 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
         )
         guard = store.guard_of(summary.problem_key, summary.device)
         best = trial.to_json()
-        del best["id"]  # ids are only valid within a database
+        del best["id"]  # an id is only valid within its database
         document["entries"].append(
             {
                 "best": best,
@@ -75,9 +75,9 @@ def documents(store: Store, operator: str | None = None, device: str | None = No
 
 
 def text(document: Mapping[str, Any]) -> str:
-    """Return the text of a document's file. Equal entries give equal bytes.
+    """Return the text of the file of a document. Equal documents have equal texts.
 
-    Raises ExportError for infinite numbers and NaN, which only a manually edited database contains.
+    Raises ExportError if a number is infinite or NaN, which only occurs in a manually edited database.
     """
     try:
         return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
@@ -90,7 +90,7 @@ def text(document: Mapping[str, Any]) -> str:
 def write(
     store: Store, folder: str | os.PathLike[str], operator: str | None = None, device: str | None = None
 ) -> list[Path]:
-    """Write the files of an export into a folder, each atomically, replacing existing ones.
+    """Write the files of an export into a folder. Each file is written atomically and replaces an existing file.
 
     Args:
         store: Database, opened for reading.
@@ -98,8 +98,7 @@ def write(
         operator: Operator to export; None for all.
         device: Name of the device to export; None for all.
 
-    Returns:
-        The files.
+    Returns: Paths of the written files.
 
     Raises:
         StoreError: The database cannot be read.
@@ -130,7 +129,8 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
         path = Path(file_name)
         try:
             status = path.stat()
-            if not stat.S_ISREG(status.st_mode):  # opening a pipe would block, and a device has no end
+            # checked first, because opening a pipe would block, and a device file may never end
+            if not stat.S_ISREG(status.st_mode):
                 raise ExportError(f"{path} is not a regular file: give the files of an export")
             if status.st_size > MOST_BYTES:
                 raise ExportError(f"{path} is larger than {MOST_BYTES:,} bytes: split it by operator")
@@ -155,7 +155,7 @@ def _no_number(text: str) -> None:
 
 def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
     if not isinstance(document, dict) or "export" not in document:
-        raise ValueError("its format is not given")
+        raise ValueError("the field 'export', which states its format, is missing")
     if document["export"] != FORMAT:
         raise ValueError(
             f"its format is {document['export']!r:.20}, and this version of autosched reads {FORMAT}: upgrade autosched"
@@ -164,9 +164,9 @@ def _entries(document: Any) -> Iterable[tuple[Trial, Guard | None]]:
     for entry in document["entries"]:
         trial = Trial.from_json({**entry["best"], "id": None})
         if not trial.ok:
-            raise ValueError("the best of an entry has no time")
+            raise ValueError("the best trial of an entry has no time")
         if (trial.device, trial.operator) != (document["device"], document["operator"]):
-            raise ValueError("an entry has another device or operator than the file")
+            raise ValueError("the device or operator of an entry differs from that of the file")
         key = trial.problem_key, trial.provenance, trial.policy
         if key in seen:
             raise ValueError(f"two entries have the same problem: {trial.problem_key}")

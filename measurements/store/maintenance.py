@@ -13,12 +13,12 @@ from measurements.store import best_index, rows
 from measurements.store.schema import ENTRIES, SCHEMA_VERSION, TRIALS, digest_of
 from measurements.store.store import ProblemSummary, Store, StoreError
 
-_PARAMETERS = 500  # rows of one statement
+_PARAMETERS = 500  # maximum number of rows in one statement
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Statistics of a database. ``size`` is in bytes, None for a server; ``problems`` counts each once."""
+    """Statistics of a database. ``size`` is in bytes, None for a server. ``problems`` counts each problem once."""
 
     schema: int
     size: int | None
@@ -29,7 +29,7 @@ class Stats:
 
 
 def stats(store: Store) -> Stats:
-    """Return statistics. Raises StoreError."""
+    """Return statistics of a store. Raises StoreError."""
     with store.reading() as connection:
         counted = connection.execute(sa.select(TRIALS.c.status, sa.func.count()).group_by(TRIALS.c.status)).all()
     entries = store.problems()
@@ -39,9 +39,9 @@ def stats(store: Store) -> Stats:
 
 
 def check(store: Store) -> list[str]:
-    """Return one sentence for each error of a store, after reading all of it.
+    """Read all of a store and return one sentence for each error in it.
 
-    Errors are damage to the file, unreadable trials, and digests and entries that contradict the trials.
+    Errors are: damage to the file, unreadable trials, and digests or entries that do not match the trials.
 
     Raises:
         StoreError: The file cannot be read.
@@ -58,11 +58,13 @@ def check(store: Store) -> list[str]:
                 damage.append(str(error))
                 continue
             if row[width : width + 2] != (digest_of(trial.problem_key), digest_of(trial.schedule.key())):
-                damage.append(f"trial {trial.id} is stored under a wrong problem or schedule")
+                damage.append(f"the problem or schedule digest of trial {trial.id} is wrong")
             if row[width + 2] != trial.operator:
-                damage.append(f"trial {trial.id} is stored under {row[width + 2]!a:.60}, which is not its operator")
+                damage.append(
+                    f"trial {trial.id} is stored under {row[width + 2]!a:.60}, but its operator is {trial.operator}"
+                )
             if row[width + 3] != trial.policy:
-                damage.append(f"trial {trial.id} is stored under another policy than its own, {trial.policy}")
+                damage.append(f"trial {trial.id} is stored under a wrong policy, its policy is {trial.policy}")
         stored = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not damage:
             for counted in best_index.counted(connection):
@@ -78,25 +80,27 @@ def check(store: Store) -> list[str]:
 
 
 def repair(store: Store) -> None:
-    """Rebuild the entries from the trials. Raises StoreError for trials that cannot be read."""
+    """Rebuild the entries from the trials. Raises StoreError if a trial cannot be read."""
     with store.writing() as connection:
         best_index.rebuild(connection, store.name)
 
 
 @dataclass(frozen=True)
 class Collected:
-    """Number of trials that ``collect`` removed, by reason, and number of remaining ones."""
+    """Number of trials that ``collect`` removed, by reason, and number of remaining trials."""
 
     removed: Mapping[str, int]
     left: int
 
 
 def collect(store: Store, keep: int | None = None, *, dry_run: bool = False) -> Collected:
-    """Remove trials of outdated kernels, which their schedules no longer generate and no ranking uses.
+    """Remove trials of outdated kernels.
 
-    With ``keep``, also remove failures and all but the ``keep`` fastest schedules of each entry. Wrong results are
-    kept, and the best trial does not change. Raises ValueError for a ``keep`` below 1, and StoreError. Nothing is then
-    removed.
+    No ranking uses such trials, because their schedules now generate other kernels.
+
+    With ``keep``, also remove failures, and all schedules of each entry except the ``keep`` fastest. Wrong results are
+    kept, and the best trial does not change. Raises ValueError if ``keep`` is below 1, and StoreError. After an error,
+    nothing was removed.
     """
     if keep is not None and keep < 1:
         raise ValueError(f"keep must be at least 1 schedule per entry, got {keep}")

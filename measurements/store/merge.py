@@ -1,12 +1,13 @@
-"""Merge of the trials of one database (the source) into another (the target).
+"""Merge the trials of one database (the source) into another (the target).
 
 An entry is a problem on a device, with one provenance and policy. Entries that only the source has are added. If both
-databases have an entry with different best schedules, the better one is kept, and the other is skipped with its trials:
+databases have an entry, but with different best schedules, the better entry is kept. The trials of the other entry are
+skipped. Which entry is better depends on the provenance:
 
-- Measured times are only compared if both schedules were timed alternately, in one re-measurement in either database.
-  Its ranking decides. Otherwise days, clocks and machines differ, so the result is *unclear* and the target's entry is
-  kept.
-- Estimated and replayed times of one fingerprint (the same model, the same recording) have no noise: the smaller wins.
+- Measured times are only compared if both schedules were timed in alternation, in one re-measurement in either
+database. The ranking of that re-measurement decides. Other times come from different days, clocks and machines. So the
+result is *unclear*, and the target's entry is kept.
+- Estimated and replayed times with the same fingerprint (one model or recording) have no noise, so the smaller wins.
 
 Wrong results are always added, because a kernel that is wrong on any device is never the best. Measured, replayed and
 estimated times are separate entries, and ``Store.best`` ranks them in this order. A second merge changes nothing.
@@ -27,12 +28,12 @@ from measurements.trials.trial import Trial
 class MergeOutcome(StrEnum):
     """Result of merging one entry."""
 
-    NEW = "new"  # the target had no such entry
+    NEW = "new"  # the target did not have this entry
     REPLACED = "replaced"  # the source's best is better
     KEPT = "kept"  # the target's best is better
-    SAME = "same"  # both have the same best schedule
-    UNCLEAR = "unclear"  # noise hides which one is better; the target's is kept
-    REFUSED = "refused"  # the source's best cannot be used now, so only wrong results are added
+    SAME = "same"  # source and target have the same best schedule
+    UNCLEAR = "unclear"  # it is unknown which best schedule is better; the target's is kept
+    REFUSED = "refused"  # the source's best schedule is not accepted, so only wrong results are added
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class MergedEntry:
 
 @dataclass(frozen=True)
 class Conflict:
-    """An entry with different guards in both databases: the target's is kept."""
+    """An entry whose guards differ between the databases. The target's guard is kept."""
 
     problem_key: str
     device: str
@@ -66,15 +67,15 @@ class Merged:
         return tuple(entry for entry in self.entries if entry.verdict is MergeOutcome.UNCLEAR)
 
 
-# Returns the reason why the best trial of an entry cannot be used, or "".
+# Function that returns the reason why the best trial of an entry is not accepted, or "".
 Doubt = Callable[[ProblemSummary, Trial], str]
 
 
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
-    """Merge the better entries of ``source`` into ``target``, in one transaction.
+    """Merge the better entries of ``source`` into ``target``, in one transaction. ``doubt`` may reject an entry.
 
-    Trials that others merge into the target at the same time are not added again. Raises StoreError, with nothing
-    changed.
+    Trials that another process merges into the target at the same time are not added twice. Raises StoreError, with
+    nothing changed.
     """
     before = target.newest()
     theirs = {(s.problem_key, s.device, s.provenance, s.policy): s for s in target.problems()}
@@ -112,7 +113,7 @@ def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: ""
 
 
 def _guards(source: Store, target: Store) -> tuple[list[tuple[str, str, Guard]], tuple[Conflict, ...]]:
-    """Return the guards of entries that have none in the target, and the entries whose guards differ."""
+    """Return the source's guards of entries without a guard in the target, and the entries whose guards differ."""
     missing, conflicts = [], []
     for problem_key, device in dict.fromkeys((s.problem_key, s.device) for s in source.problems()):
         theirs, mine = source.guard_of(problem_key, device), target.guard_of(problem_key, device)
@@ -127,24 +128,24 @@ def _decide(
     source: Trial | None, target: Trial | None, source_trials: Sequence[Trial], target_trials: Sequence[Trial]
 ) -> tuple[MergeOutcome, str]:
     if source is None:
-        return MergeOutcome.KEPT, "the source has no schedule that works"
+        return MergeOutcome.KEPT, "the source has no working schedule"
     if target is None:
-        return MergeOutcome.REPLACED, "the target had no schedule that works"
+        return MergeOutcome.REPLACED, "the target had no working schedule"
     if _kernel(source) == _kernel(target):
         return MergeOutcome.SAME, ""
     if source.provenance is not Provenance.MEASURED:
         if source.fingerprint != target.fingerprint:
-            return MergeOutcome.UNCLEAR, "their times come from different models, recordings or tools"
+            return MergeOutcome.UNCLEAR, "the times come from different models, recordings or tools"
         better = (source.seconds or 0) < (target.seconds or 0)
         return (MergeOutcome.REPLACED if better else MergeOutcome.KEPT), f"{source.provenance}, same fingerprint"
     order = _paired([*target_trials, *source_trials], source, target)
     if order is None:
-        return MergeOutcome.UNCLEAR, "they were never timed alternately: tune the problem again to decide"
+        return MergeOutcome.UNCLEAR, "the schedules were never timed in alternation: tune the problem again to decide"
     return (MergeOutcome.REPLACED if order else MergeOutcome.KEPT), "timed alternately"
 
 
 def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | None:
-    """Return True if ``source`` ranked before ``target`` in the newest re-measurement of both; None without one."""
+    """Return True if ``source`` ranked before ``target`` in the newest common re-measurement; None if there is none."""
     newest: tuple[datetime, bool] | None = None
     for run in remeasurements(trials):
         ranks = {_kernel(trial): trial.rank or 0 for trial in run}
@@ -158,7 +159,7 @@ def _paired(trials: Iterable[Trial], source: Trial, target: Trial) -> bool | Non
 def remeasurements(trials: Iterable[Trial]) -> list[list[Trial]]:
     """Return the rows of each re-measurement in the ``trials`` of one entry.
 
-    They are stored consecutively, the winner last.
+    The trials of a re-measurement are stored consecutively, the winner last.
     """
     runs: list[list[Trial]] = [[]]
     for trial in trials:
@@ -174,5 +175,5 @@ def _kernel(trial: Trial) -> tuple[str, str | None]:
 
 
 def _identity(trial: Trial) -> tuple[object, ...]:
-    """Return the columns that two copies of one trial share, and no two trials of one entry."""
+    """Return values that identify a trial within its entry, to recognise copies of the trial in another database."""
     return trial.schedule.key(), trial.kernel_digest, trial.created, trial.status, trial.seconds, trial.rank

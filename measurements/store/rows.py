@@ -24,8 +24,8 @@ from search_spaces.spaces.schedule import Schedule
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 _CODE = tuple(MachineCode.__dataclass_fields__)
 _TIMES = ("median", "p25", "p75", "repeats")
-_SHOWN = 60  # characters shown of an unreadable cell
-_SHARED = (  # shared by most trials of a problem
+_SHOWN = 60  # number of characters of an unreadable cell to show in messages
+_SHARED = (  # columns with the same value in most trials of a problem
     *("problem", "device", "fingerprint", "template", "template_version", "space_version", "provenance", "status"),
     *("reason", "toolchain", "driver", "autosched_version", "sampler", "seed", "budget"),
 )
@@ -38,7 +38,7 @@ _Part = TypeVar("_Part")
 
 
 def to_row(trial: Trial) -> dict[str, Any]:
-    """Return the columns of a trial, without its id."""
+    """Return the values of a trial by column, without its id."""
     m = trial.measurement
     timing, resources, schedule_key = m.timing, m.resources, trial.schedule.key()
     return {
@@ -89,16 +89,16 @@ _DISTINGUISHING = (
 
 
 def unknown(connection: Connection, rows: Sequence[dict[str, Any]], since: int) -> list[dict[str, Any]]:
-    """Return those ``rows`` that do not duplicate a trial stored after the id ``since``."""
+    """Return ``rows`` without those that duplicate a trial stored after the id ``since``."""
     columns = [TRIALS.c[name] for name in _DISTINGUISHING]
     stored = set(map(tuple, connection.execute(sa.select(*columns).where(TRIALS.c.id > since))))
     return [row for row in rows if tuple(row[name] for name in _DISTINGUISHING) not in stored]
 
 
 def from_row(row: Mapping[Any, Any], database: str) -> Trial:
-    """Return the trial of a row, which has COLUMNS, of the database ``database``.
+    """Convert a row with the columns COLUMNS to a trial. ``database`` names the database in messages.
 
-    Raises StoreError that names the trial and its bad cell.
+    Raises StoreError that names the trial and the invalid cell.
     """
     cells = read_cells(row, COLUMNS, database)
     timed = cells["median"] is not None
@@ -141,7 +141,7 @@ def from_row(row: Mapping[Any, Any], database: str) -> Trial:
 
 
 def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) -> _Part | None:
-    """Return a value that several cells form; None if all are empty. Raises ValueError if only some are empty."""
+    """Combine several cells to one value; None if all are empty. Raises ValueError if only some are empty."""
     cells_present = {name: cells[name] for name in names if cells[name] is not None}
     if cells_present and len(cells_present) != len(names):
         raise ValueError(f"its {kind.__name__} is incomplete: only {', '.join(cells_present)}")
@@ -149,9 +149,9 @@ def _whole(kind: type[_Part], cells: Mapping[str, Any], names: Sequence[str]) ->
 
 
 def read_cells(row: Mapping[Any, Any], columns: Iterable[sa.Column[Any]], database: str) -> dict[str, Any]:
-    """Return the cells of ``columns`` in the types of a trial. SQLite itself does not check the types of cells.
+    """Return the cells of ``columns``, after checking their types, which SQLite does not check.
 
-    Raises StoreError that names the trial and the cell, if autosched never stores such a value.
+    Raises StoreError that names the trial and the cell, if a value has a type or range that autosched never stores.
     """
     cells = {}
     for column in columns:
@@ -225,20 +225,21 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class RowReader:
-    """Reader of many rows, like ``from_row``, that parses and stores shared values once.
+    """Reader of many rows. It converts rows like ``from_row``, but parses values that many trials share only once.
 
-    A problem may have 96,000 trials. Each has its own schedule, times and digests, but shares almost all other values.
-    ``name`` is the database.
+    A problem may have 96,000 trials. They differ in schedule, times and digests, but share almost all other values.
+    ``name`` names the database in messages.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._first: dict[tuple[Any, ...], Trial] = {}  # parsed values, by their cells
-        self._kinds: set[tuple[Any, ...]] = set()  # cells that differ between trials
+        # first trial with these shared cells, whose parsed values are reused
+        self._first: dict[tuple[Any, ...], Trial] = {}
+        self._kinds: set[tuple[Any, ...]] = set()  # combinations of status and cell types that were already checked
         self._pairs: dict[tuple[str, Value], tuple[str, Value]] = {}
 
     def trial(self, row: sa.Row[Any]) -> Trial:
-        """Return the trial of a row. Raises StoreError as ``from_row`` does."""
+        """Convert a row to a trial. Raises StoreError as ``from_row`` does."""
         shared, own = row[: len(_SHARED)], row[len(_SHARED) :]
         first = self._first.get(shared)
         if first is not None:

@@ -17,7 +17,7 @@ from measurements.trials.measurement import Resources
 
 SCHEMA_VERSION = 9  # the only readable version: docs/decisions/0016
 APPLICATION = "autosched"
-_LOCK = int.from_bytes(b"autosch")  # an arbitrary number that identifies this advisory lock
+_LOCK = int.from_bytes(b"autosch")  # arbitrary number that identifies autosched's advisory lock on a server
 
 _RESOURCES = tuple(Resources.__dataclass_fields__)
 
@@ -36,19 +36,19 @@ TRIALS = sa.Table(
     _METADATA,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("operator", sa.Text, nullable=False),
-    sa.Column("problem", sa.Text, nullable=False),  # canonical JSON, which is also the key
+    sa.Column("problem", sa.Text, nullable=False),  # canonical JSON, as returned by Problem.key()
     sa.Column("device", sa.Text, nullable=False),
     sa.Column("fingerprint", sa.Text, nullable=False),  # JSON
     sa.Column("template", sa.Text, nullable=False),
     sa.Column("template_version", sa.Text, nullable=False),
     sa.Column("space_version", sa.Text, nullable=False),
     sa.Column("kernel_digest", sa.Text),
-    sa.Column("schedule", sa.Text, nullable=False),  # JSON in the order of the parameters
+    sa.Column("schedule", sa.Text, nullable=False),  # JSON whose items are in the order of the parameters
     sa.Column("schedule_key", sa.Text, nullable=False),  # canonical JSON
     sa.Column("provenance", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
     sa.Column("reason", sa.Text, nullable=False),
-    sa.Column("median", sa.Float(53)),  # seconds, like the quartiles
+    sa.Column("median", sa.Float(53)),  # in seconds, as are the quartiles p25 and p75
     sa.Column("p25", sa.Float(53)),
     sa.Column("p75", sa.Float(53)),
     sa.Column("repeats", sa.Integer),
@@ -62,15 +62,15 @@ TRIALS = sa.Table(
     sa.Column("created", sa.Text, nullable=False),  # ISO 8601, UTC
     sa.Column("sampler", sa.Text, nullable=False),
     sa.Column("seed", sa.BigInteger, nullable=False),
-    sa.Column("final_rank", sa.Integer),  # in a paired re-measurement, else NULL
+    sa.Column("final_rank", sa.Integer),  # rank in a paired re-measurement; otherwise NULL
     sa.Column("cubin_digest", sa.Text),
     sa.Column("sass_digest", sa.Text),
     sa.Column("sass_bytes", sa.Integer),
-    sa.Column("budget", sa.Text),  # JSON, like the next column
+    sa.Column("budget", sa.Text),  # JSON, as is the column verification
     sa.Column("verification", sa.Text),
     sa.Column("control", sa.Text),
     sa.Column("watts", sa.Float(53)),
-    sa.Column("facts", sa.Text),  # JSON of the problem's verification in a user's kernel file
+    sa.Column("facts", sa.Text),  # JSON of ProblemFacts, for a problem from a user's kernel file
     sa.Column("policy", sa.Text, nullable=False, server_default=""),
     sa.Column("problem_digest", sa.String(64), nullable=False),
     sa.Column("schedule_digest", sa.String(64), nullable=False),
@@ -97,13 +97,14 @@ ENTRIES = sa.Table(
     sa.Column("policy", sa.Text, primary_key=True),
     sa.Column("operator", sa.Text, nullable=False),
     sa.Column("problem", sa.Text, nullable=False),
-    sa.Column("trials", sa.Integer, nullable=False),  # number of different schedules, like ok
+    # number of different schedules; ok counts those that were timed successfully
+    sa.Column("trials", sa.Integer, nullable=False),
     sa.Column("ok", sa.Integer, nullable=False),
     sa.Column("first_id", sa.Integer, nullable=False),
     sa.Column("newest_id", sa.Integer, nullable=False),
-    sa.Column("ranked_id", sa.Integer),  # newest trial at the time of the ranking
+    sa.Column("ranked_id", sa.Integer),  # id of the newest trial at the time of the ranking
     sa.Column("winner_id", sa.Integer),
-    sa.Column("median", sa.Float(53)),  # pooled times of the winner, like the next columns
+    sa.Column("median", sa.Float(53)),  # pooled times of the winner, as are p25, p75 and repeats
     sa.Column("p25", sa.Float(53)),
     sa.Column("p75", sa.Float(53)),
     sa.Column("repeats", sa.Integer),
@@ -123,11 +124,11 @@ GUARDS = sa.Table(
 
 @dataclass(frozen=True)
 class Guard:
-    """Limits of CI for the best schedule of one problem on one device, if they differ from the defaults.
+    """Limits that CI applies to the best schedule of one problem on one device, if they differ from the defaults.
 
-    ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%). ``floor_seconds`` is a negligible difference.
-    ``noise`` is the observed fraction by which unchanged runs differ. None keeps the default. ``notes`` are free text.
-    Raises ValueError for a number that is negative or not finite.
+    ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%). Differences below ``floor_seconds`` are
+    negligible. ``noise`` is the fraction by which unchanged runs differed. None selects the default. ``notes`` are free
+    text. Raises ValueError if a number is negative or not finite.
     """
 
     max_slowdown: float | None = None
@@ -146,8 +147,9 @@ class Guard:
 
 
 def create_tables(connection: Connection) -> None:
-    """Create the tables in a database without them."""
-    if connection.dialect.name == "postgresql":  # an option of the index would import this dialect in every process
+    """Create the tables in a database that lacks them."""
+    # set here, because an option of the index would import the PostgreSQL dialect in every process
+    if connection.dialect.name == "postgresql":
         _TRIALS_WRONG.dialect_options["postgresql"]["where"] = _WRONG
     _METADATA.create_all(connection)
     rows = {"application": APPLICATION, "schema_version": str(SCHEMA_VERSION)}
@@ -155,18 +157,21 @@ def create_tables(connection: Connection) -> None:
 
 
 def wait_for_others(connection: Connection) -> None:
-    """Wait until no other process creates tables on a server. In SQLite, write transactions are exclusive anyway."""
+    """Wait until no other process creates tables on a server.
+
+    SQLite needs no wait: its write transactions are exclusive.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 def has_none(connection: Connection) -> bool:
-    """Return True if the database has no table with a name of autosched's tables."""
+    """Return True if no table in the database has the name of one of autosched's tables."""
     return not set(sa.inspect(connection).get_table_names()) & set(_METADATA.tables)
 
 
 def refuse_other(connection: Connection, name: str) -> None:
-    """Raise StoreError for a database that autosched did not create, or with another schema version. Writes nothing."""
+    """Raise StoreError if autosched did not create the database, or its schema version differs. Nothing is written."""
     inspector = sa.inspect(connection)
     existing = set(inspector.get_table_names())
     if not _has(inspector, existing, META):
@@ -177,13 +182,13 @@ def refuse_other(connection: Connection, name: str) -> None:
         raise _foreign(name, existing)
     if int(version) > SCHEMA_VERSION:
         raise StoreError(
-            f"the database {name} has schema {version} of a newer autosched, this one uses {SCHEMA_VERSION}: "
-            "upgrade autosched, or choose another path"
+            f"the database {name} has schema {version} of a newer autosched, but this version uses "
+            f"{SCHEMA_VERSION}: upgrade autosched, or choose another path"
         )
     if int(version) < SCHEMA_VERSION:
         raise StoreError(
-            f"the database {name} has schema {version} of an older autosched, this one uses {SCHEMA_VERSION}: "
-            "tune into a new database, or keep using the version that created it"
+            f"the database {name} has schema {version} of an older autosched, but this version uses "
+            f"{SCHEMA_VERSION}: tune into a new database, or keep using the version that created it"
         )
     if not all(_has(inspector, existing, table) for table in _METADATA.tables.values()):
         raise StoreError(
@@ -200,9 +205,9 @@ def refuse_other(connection: Connection, name: str) -> None:
 
 
 def _strange(connection: Connection) -> list[str]:
-    """Return unknown triggers, views, tables and computed columns, which could run code when the database is used.
+    """Return the names of unknown triggers, views, tables and computed columns, which could run code during queries.
 
-    On a server, other users may have such objects, so only those related to autosched's tables count.
+    On a server, other users may own such objects, so only objects on autosched's tables are returned.
     """
     ours = sorted(_METADATA.tables)
     if connection.dialect.name == "sqlite":
@@ -244,7 +249,8 @@ def _has(inspector: sa.Inspector, existing: set[str], table: sa.Table) -> bool:
 
 def _columns(inspector: sa.Inspector, table: str) -> set[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sa.exc.SAWarning)  # types unknown to SQLAlchemy: the names suffice
+        # SQLAlchemy warns about column types that it does not know, but only names are needed
+        warnings.simplefilter("ignore", sa.exc.SAWarning)
         return {column["name"] for column in inspector.get_columns(table)}
 
 
@@ -255,7 +261,7 @@ def _foreign(name: str, tables: set[str]) -> StoreError:
 
 
 def digest_of(text: str) -> str:
-    """Return the SHA-256 key of a problem or schedule, from ``Problem.key()`` or ``Schedule.key()``."""
+    """Return the SHA-256 digest of a key (``Problem.key()`` or ``Schedule.key()``), which indexes use."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

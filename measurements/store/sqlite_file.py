@@ -21,29 +21,29 @@ from measurements.store import schema
 from measurements.store.errors import StoreError
 from measurements.store.sqlite_header import MAGIC
 
-BUSY_SECONDS = 20.0  # time limit of waiting for another writer; a commit takes milliseconds
-NOTICE_SECONDS = 2.0  # wait after which it is logged (at level INFO, which the command line shows)
+BUSY_SECONDS = 20.0  # time limit for waiting for another writer, whose commit takes milliseconds
+NOTICE_SECONDS = 2.0  # a longer wait is logged, at level INFO, which the command line shows
 
 _log = logging.getLogger(__name__)
 
-# the last one is raised if a file is so damaged that SQLite's message is not text
+# UnicodeDecodeError: in a badly damaged file, SQLite's message may not be valid text
 DATABASE_ERRORS = (sqlite3.Error, SQLAlchemyError, UnicodeDecodeError)
 
-_LONGEST = 500  # bytes of a path; SQLite's limit is 512 including the suffix of its journal
-_TIME_RESOLUTION = 2_000_000_000  # ns, the coarsest resolution of file times
-_LEAST_FREE = 2**16  # bytes; SQLite's shared memory file alone takes half of that
+_LONGEST = 500  # maximum bytes of a path; SQLite's limit is 512, including the suffix of the journal
+_TIME_RESOLUTION = 2_000_000_000  # coarsest resolution of file times, in ns
+_LEAST_FREE = 2**16  # minimum free disk space in bytes; SQLite's shared memory file alone takes half of it
 
 _ADVICE = {
-    sqlite3.SQLITE_BUSY: "another process holds it, try again when that has ended",
-    sqlite3.SQLITE_LOCKED: "another process holds it, try again when that has ended",
+    sqlite3.SQLITE_BUSY: "another process has locked it, try again when that process has ended",
+    sqlite3.SQLITE_LOCKED: "another process has locked it, try again when that process has ended",
     sqlite3.SQLITE_FULL: "free disk space; all stored trials are kept",
     sqlite3.SQLITE_READONLY: "change its permissions, or choose another path",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged, restore a copy or choose another path",
-    sqlite3.SQLITE_NOTADB: "the file is damaged, restore a copy or choose another path",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore a copy, or choose another path",
+    sqlite3.SQLITE_NOTADB: "the file is damaged: restore a copy, or choose another path",
 }
 _SYSTEM_ADVICE = {
-    errno.EACCES: "change the permissions of it and its folder, or choose another path",
-    errno.EPERM: "change the permissions of it and its folder, or choose another path",
+    errno.EACCES: "change the permissions of the file and its folder, or choose another path",
+    errno.EPERM: "change the permissions of the file and its folder, or choose another path",
     errno.EROFS: "choose another path",
     errno.ENOSPC: "free disk space",
     errno.EDQUOT: "free disk space",
@@ -52,26 +52,26 @@ _SYSTEM_ADVICE = {
 
 
 def locate(text: str) -> Path:
-    """Return the file of a path, whether or not it exists. Raises StoreError for an invalid path."""
+    """Return the path of a database file, which need not exist. Raises StoreError for an invalid path."""
     if not text.strip():
-        raise StoreError("the path of the database is empty: give one, such as best.db")
+        raise StoreError("the path of the database is empty: give a path, such as best.db")
     if "\0" in text:
-        raise StoreError("the path of the database holds a zero byte: choose another path")
+        raise StoreError("the path of the database contains a zero byte: choose another path")
     if text.startswith("file:"):
         raise StoreError(f"{text} is an SQLite URI: give only the path, such as best.db")
     if os.path.basename(text) in ("", os.curdir, os.pardir):
         raise StoreError(f"{text} names a folder: give the path of a database file")
-    path = Path(os.path.realpath(text))  # the journal is next to the file itself, not next to a link to it
+    path = Path(os.path.realpath(text))  # links are resolved, because SQLite puts the journal next to the file itself
     if len(os.fsencode(path)) > _LONGEST:
-        raise StoreError(f"the path of the database is longer than {_LONGEST} bytes: choose a shorter one ({path})")
+        raise StoreError(f"the path of the database is longer than {_LONGEST} bytes: choose a shorter path ({path})")
     return path
 
 
 def check(path: Path, create: bool) -> None:
-    """Raise StoreError for a file that cannot be autosched's database, with nothing changed on disk."""
+    """Raise StoreError if the file cannot be a database of autosched. Nothing is changed on disk."""
     with _system_errors(path, "be used"):
         exists = _exists(path)
-        # The journal, which SQLite creates for writing, must not have too long a name either.
+        # The name of the journal, which SQLite creates for writing, must not be too long either.
         _exists(Path(f"{path}-journal"))
         if not exists:
             if not create:
@@ -80,7 +80,9 @@ def check(path: Path, create: bool) -> None:
                 folder = path.parent
                 if folder.exists():
                     raise StoreError(f"{folder} is not a folder: choose another path for the database")
-                raise StoreError(f"the folder {folder} for the database does not exist: create it, or choose another")
+                raise StoreError(
+                    f"the folder {folder} for the database does not exist: create it, or choose another folder"
+                )
             return
         if not path.is_file():
             kind = "a folder" if path.is_dir() else "not a regular file"
@@ -90,10 +92,12 @@ def check(path: Path, create: bool) -> None:
     if start not in (b"", MAGIC):
         raise StoreError(f"{path} is not an SQLite database: choose another path")
     if not start and not create:
-        raise StoreError(f"{path} is empty and holds no trials: check the path, or tune into it first")
+        raise StoreError(f"{path} is empty and contains no trials: check the path, or tune into it first")
     if create and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
-        # SQLite puts its journal into the folder, which must also be writable
-        raise StoreError(f"the database {path} or its folder is read-only: change that, or choose another path")
+        # the folder must also be writable, because SQLite puts its journal there
+        raise StoreError(
+            f"the database {path} or its folder is read-only: change the permissions, or choose another path"
+        )
     if start:
         _look(path)
 
@@ -101,10 +105,10 @@ def check(path: Path, create: bool) -> None:
 def _look(path: Path) -> None:
     """Reject files of other programs without changing them.
 
-    ``immutable`` takes no lock and creates no -wal or -shm file. This check does not need the write-ahead log, because
-    the tables are created before write-ahead mode is entered. It does not check the trials: a checkpoint that is
-    running or was interrupted may have written half of the file. SQLite itself waits for a running one and repairs the
-    other.
+    The option ``immutable`` takes no lock and creates no -wal or -shm file. This check does not need the write-ahead
+    log, because the tables are created before write-ahead mode is entered. The trials are not checked, because a
+    running or interrupted checkpoint may have written only part of the file. Later, SQLite waits for a running
+    checkpoint and repairs an interrupted one.
     """
     with suppress(*DATABASE_ERRORS), _engine(lambda: _connect(path, "mode=ro&immutable=1"), path).begin() as c:
         schema.refuse_other(c, str(path))
@@ -121,7 +125,7 @@ def create_empty(path: Path) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return an identity of the file at ``path``, which changes if the file is replaced; None if it is missing."""
+    """Return a value that changes if the file at ``path`` is replaced; None if the file is missing."""
     with suppress(OSError):
         status = os.stat(path)
         return status.st_dev, status.st_ino
@@ -129,10 +133,10 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def settled_state(path: Path) -> tuple[int, ...] | None:
-    """Return a state that changes with any commit to the file at ``path``; None if a commit may be too recent.
+    """Return a value that changes with every commit to the file; None shortly after a commit.
 
-    A commit changes the size or the time of the file, or of the write-ahead log next to it. File times differ by at
-    most two seconds of resolution (FAT).
+    A commit changes the size or the time of the file or of its write-ahead log. File times have a resolution of up to
+    two seconds (FAT), so two commits within that time may have the same value.
     """
     state: list[int] = []
     for name in (path, f"{path}-wal"):
@@ -148,11 +152,11 @@ def settled_state(path: Path) -> tuple[int, ...] | None:
 
 
 def plain_engine(path: Path) -> Engine:
-    """Return an engine whose connections keep the journal mode and do not stay open."""
+    """Return an engine whose connections do not change the journal mode and are closed after use."""
 
     def connect() -> sqlite3.Connection:
         if not os.access(path.parent, os.W_OK) and not _exists(Path(f"{path}-wal")):
-            # reading a file in write-ahead mode creates files next to it
+            # reading a file in write-ahead mode creates files in its folder
             return _connect(path, "mode=ro&immutable=1")
         return _connect(path, "mode=rw")
 
@@ -160,7 +164,7 @@ def plain_engine(path: Path) -> Engine:
 
 
 def writing_engine(path: Path) -> Engine:
-    """Return an engine in write-ahead mode; if that is unavailable, every commit is synchronised to disk."""
+    """Return an engine in write-ahead mode. If that mode is unavailable, every commit is synchronised to disk."""
 
     def connect() -> sqlite3.Connection:
         connection = _connect(path, "mode=rw")
@@ -176,7 +180,7 @@ def writing_engine(path: Path) -> Engine:
 
 
 def leave_write_ahead(path: Path) -> None:
-    """Copy the write-ahead log into the file and leave that mode, unless another process has the file open."""
+    """Copy the write-ahead log into the file and end write-ahead mode, unless another process has the file open."""
     if path.is_file():
         with suppress(sqlite3.Error), closing(_connect(path, "mode=rw", 0.0)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
@@ -189,10 +193,10 @@ def compact(path: Path) -> None:
 
 
 def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
-    """Make an engine begin transactions before CREATE TABLE and SELECT too, which the sqlite3 module does not.
+    """Make an engine begin transactions explicitly, also before CREATE TABLE and SELECT, unlike the sqlite3 module.
 
-    The lock is acquired at the begin of a transaction, with a time limit: two writers that both read first would
-    otherwise deadlock. ``path`` is the file that others may lock.
+    A writing transaction acquires its lock at the beginning, with a time limit. Otherwise two writers that first read
+    could deadlock. ``path`` is the file, for messages about a lock of another process.
     """
 
     @sa.event.listens_for(engine, "begin")
@@ -202,7 +206,8 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
             connection.exec_driver_sql("BEGIN")
         raw = connection.connection.driver_connection
         if path is not None and raw is not None:
-            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)  # a read also takes a lock
+            # a transaction that reads also takes a lock
+            _lock(raw, "BEGIN IMMEDIATE" if write else "PRAGMA schema_version", path)
         elif write:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
@@ -210,7 +215,7 @@ def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
 
 
 def _lock(connection: sqlite3.Connection, statement: str, path: Path) -> None:
-    """Execute a statement that takes a lock, and log a long wait.
+    """Execute a statement that takes a lock. A long wait for the lock is logged.
 
     Raises sqlite3.OperationalError after BUSY_SECONDS.
     """
@@ -235,20 +240,20 @@ def _log_waiting(path: Path) -> None:
 
 
 def advice(error: BaseException | None, path: Path) -> str:
-    """Return the remedy for an SQLite error with the file at ``path``."""
+    """Return the remedy for an SQLite error of the file at ``path``."""
     code = getattr(error, "sqlite_errorcode", None)
     known = None if code is None else _ADVICE.get(code & 0xFF)
     if known is not None:
         return known
     if isinstance(error, UnicodeDecodeError) or "decode" in str(error).lower():
         return _ADVICE[sqlite3.SQLITE_CORRUPT]
-    # "unable to open database file" and "disk I/O error": SQLite does not give the reason
+    # SQLite gives no reason for "unable to open database file" and "disk I/O error"
     with suppress(OSError):
         if shutil.disk_usage(path.parent).free < _LEAST_FREE:
             return _ADVICE[sqlite3.SQLITE_FULL]
     if not os.access(path, os.R_OK) or not os.access(path.parent, os.W_OK):
         return _SYSTEM_ADVICE[errno.EACCES]
-    return "check the disk, its quota and the limit on the size of files; everything stored so far is kept"
+    return "check the disk, its quota and the limit on the size of files; all stored trials are kept"
 
 
 def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
@@ -256,17 +261,19 @@ def _engine(connect: Callable[[], sqlite3.Connection], path: Path) -> Engine:
 
 
 def _connect(path: Path, mode: str, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
-    """Return a connection to an existing file; the file is never created."""
+    """Connect to an existing file. A missing file is not created."""
     uri = f"{path.absolute().as_uri()}?{mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA trusted_schema = OFF")  # no side effects from the schema of an untrusted file
+    # the schema of an untrusted file must not run functions with side effects
+    connection.execute("PRAGMA trusted_schema = OFF")
     return connection
 
 
 def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
     """Request write-ahead mode and return the journal mode.
 
-    Unlike statements, this request does not wait for other processes: it fails while one enters or leaves the mode.
+    Unlike other statements, this request does not wait for other processes. It fails while another process enters or
+    leaves write-ahead mode.
     """
     began, reported = time.monotonic(), False
     while True:
@@ -284,7 +291,7 @@ def _enter_write_ahead(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def _exists(path: Path) -> bool:
-    """Return True if a path exists. Unlike ``Path.exists``, raise other system errors in every version of Python."""
+    """Return True if a path exists. Unlike ``Path.exists``, raise system errors in every version of Python."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

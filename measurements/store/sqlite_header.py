@@ -1,4 +1,4 @@
-"""Header of an SQLite file (SQLite Database File Format, section 1.3), checked without opening the database."""
+"""Check the header of an SQLite file (SQLite Database File Format, section 1.3) without opening the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trial store: an append-only table of trials in SQLite (a path) or any database that SQLAlchemy supports (a URL).
+"""Trial store: an append-only table of trials, in an SQLite file or any database that SQLAlchemy supports.
 
 Every append is a separate transaction; ``database.py`` describes the effect of a crash.
 """
@@ -48,10 +48,10 @@ _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
 @dataclass(frozen=True)
 class ProblemSummary:
-    """Numbers of tried and of ok schedules of a problem on a device, with one provenance and policy.
+    """Number of tried and of successful schedules of a problem, for one device, provenance and policy.
 
-    A re-measured schedule counts once. ``library`` is true if the vendor's library was also timed; it does not count as
-    a schedule. ``first`` is the id of the first trial.
+    A re-measured schedule counts once. ``library`` is true if the vendor's library was also timed; the library is not
+    counted as a schedule. ``first`` is the id of the first trial.
     """
 
     first: int
@@ -76,16 +76,15 @@ class Store:
     def __init__(self, database: StoreDatabase) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (
-            None,
-            {},
-        )  # cached results of ``best``, valid for one state of the file
-        self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}  # with their cells
-        self._grown: set[tuple[str, str]] = set()  # entries with new trials
+        # cached results of ``best``, which are valid for one state of the file
+        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (None, {})
+        # winners, each with the cells of its row
+        self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}
+        self._grown: set[tuple[str, str]] = set()  # keys of entries with new trials
 
     @classmethod
     def open(cls, url_or_path: str | Path, *, create: bool = True) -> Self:
-        """Open the store in an SQLite file, or behind a URL. Raises StoreError as ``StoreDatabase.open``."""
+        """Open the store in an SQLite file, or by a URL. Raises StoreError as ``StoreDatabase.open`` does."""
         return cls(StoreDatabase.open(url_or_path, create=create))
 
     @property
@@ -101,12 +100,12 @@ class Store:
     def close(self) -> None:
         """Close the database, which also happens at exit. Safe to call twice."""
         if self._database.is_open:
-            with suppress(StoreError):  # entries that cannot be ranked now are ranked when queried
+            with suppress(StoreError):  # entries that cannot be ranked now are ranked at the next query
                 self.rank()
         self._database.close()
 
     def rank(self) -> None:
-        """Rank the entries that this store has changed, so that readers need not. Raises StoreError."""
+        """Rank the entries that this store has changed, so that later queries are fast. Raises StoreError."""
         with self._lock:
             grown, self._grown = sorted(self._grown), set()
         for problem_digest, device in grown:
@@ -130,13 +129,13 @@ class Store:
     def append(self, trial: Trial) -> Trial:
         """Append a trial, commit, and return it with its ``id``.
 
-        Raises StoreError if the database rejects it, or if its file is no longer the opened one.
+        Raises StoreError if the database rejects the trial, or if the file was removed or replaced since it was opened.
         """
         row = to_row(trial)
         with self._database.writing() as connection:
             primary_key = best_index.insert(connection, row)
             if primary_key is None:
-                raise StoreError(f"the database {self.name} assigns no ids to new rows: use another one")
+                raise StoreError(f"the database {self.name} assigns no ids to new rows: use another database")
         with self._lock:
             self._grown.add((row["problem_digest"], row["device"]))
         return replace(trial, id=primary_key)
@@ -144,7 +143,7 @@ class Store:
     def set_verification(self, trial: Trial, verification: str) -> None:
         """Store ``verification`` (canonical JSON of an object) with every trial of the same schedule and kernel.
 
-        Replaces earlier values. Raises StoreError as ``append``, and ValueError for a trial without a kernel.
+        Earlier values are replaced. Raises StoreError as ``append`` does, and ValueError if the trial has no kernel.
         """
         if trial.kernel_digest is None:
             raise ValueError("a trial without a kernel has no verification")
@@ -155,12 +154,14 @@ class Store:
             connection.execute(TRIALS.update().where(*digests, *of_kernel).values(verification=verification))
 
     def newest(self) -> int:
-        """Return the id of the newest trial, 0 if there is none."""
+        """Return the id of the newest trial; 0 if there are no trials."""
         with self._database.transaction() as connection:
             return connection.execute(sa.select(sa.func.max(TRIALS.c.id))).scalar_one() or 0
 
     def extend(self, trials: Sequence[Trial], unless_since: int | None = None) -> None:
-        """Append trials in order, in one transaction, except those that others stored after the id ``unless_since``.
+        """Append trials in order, in one transaction.
+
+        Trials that are already stored after the id ``unless_since`` are skipped.
 
         Raises StoreError as ``append`` does.
         """
@@ -177,7 +178,7 @@ class Store:
                 best_index.rebuild(connection, self.name, digest)
 
     def entry(self, summary: ProblemSummary) -> list[Trial]:
-        """Return all trials of a problem, device, provenance and policy, in the order in which they were stored."""
+        """Return all trials of the entry of a summary, in the order in which they were stored."""
         c = TRIALS.c
         wanted = (
             c.device == summary.device,
@@ -188,7 +189,7 @@ class Store:
         return self._read(sa.select(*COLUMNS).where(digest, *wanted).order_by(c.id))
 
     def trial(self, number: int) -> Trial | None:
-        """Return the trial of a number; None if there is none."""
+        """Return the trial with an id; None if it does not exist."""
         return next(iter(self._read(sa.select(*COLUMNS).where(TRIALS.c.id == number))), None)
 
     def _read(self, query: sa.Select[Any]) -> list[Trial]:
@@ -205,11 +206,11 @@ class Store:
         policy: str | None = None,
         status: Status | None = None,
     ) -> list[Trial]:
-        """Return the trials that match all arguments, in the order they were stored.
+        """Return the trials that match all arguments, in the order in which they were stored.
 
         Args:
             problem: Problem of the trials; None for all.
-            device: Name of their device; None for all.
+            device: Name of the trials' device; None for all.
             provenance: Measured, estimated or replayed; None for all.
             policy: Timing policy (a text of ``Policy``); None for all.
             status: Status of the trials; None for all.
@@ -224,7 +225,7 @@ class Store:
     def count(
         self, problem: Problem | None = None, device: str | None = None, provenance: Provenance | None = None
     ) -> int:
-        """Return the number of trials with these properties."""
+        """Return the number of trials that match all arguments, as in ``trials``."""
         query = sa.select(sa.func.count()).select_from(TRIALS).where(*_where(problem, device, provenance))
         with self._database.transaction() as connection:
             return int(connection.execute(query).scalar_one())
@@ -232,7 +233,7 @@ class Store:
     def problems(self, operator: str | None = None) -> list[ProblemSummary]:
         """Return a summary per problem, device, provenance and policy, in order of first appearance.
 
-        If ``operator`` is given, only its problems are included.
+        If ``operator`` is given, only problems of that operator are included.
         """
         columns = {name: ENTRIES.c[name] for name in _SUMMARY}
         t = TRIALS.c
@@ -256,8 +257,8 @@ class Store:
     def problem(self, summary: ProblemSummary) -> Problem:
         """Return the problem of a summary.
 
-        Raises UnknownOperator for an unregistered kernel, EarlierProblem for an earlier reference, and StoreError for a
-        format that this version does not know.
+        Raises UnknownOperator if the operator is not registered, EarlierProblem if its reference has changed since, and
+        StoreError if this version does not know the format.
         """
         if not is_operator(summary.operator):
             raise UnknownOperator(self.name, summary.operator)
@@ -268,12 +269,12 @@ class Store:
         except ValueError as error:
             raise unreadable(self.name, summary.first, str(error)) from error
         if (problem.operator, problem.key()) != (summary.operator, summary.problem_key):
-            why = f"its problem is not in this version's form of {problem.operator} problems"
+            why = f"this version writes its {problem.operator} problem in another format"
             raise unreadable(self.name, summary.first, why)
         return problem
 
     def current(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], str]:
-        """Return the summaries, except those of an earlier reference of a known kernel, and a message.
+        """Return the summaries, except those of outdated references, and a message about the exceptions.
 
         The message states the number of skipped trials; it is "" if there are none.
         """
@@ -288,7 +289,7 @@ class Store:
         )
 
     def by_reference(self, summaries: Iterable[ProblemSummary]) -> tuple[list[ProblemSummary], list[ProblemSummary]]:
-        """Return the summaries of current references, and those of earlier ones of known kernels."""
+        """Return the summaries whose reference is current, and those whose reference has changed."""
         current, earlier = [], []
         for summary in summaries:
             try:
@@ -297,34 +298,34 @@ class Store:
             except EarlierProblem:
                 earlier.append(summary)
                 continue
-            except StoreError:  # callers report it
+            except StoreError:  # the summary counts as current; callers report the error
                 pass
             current.append(summary)
         return current, earlier
 
     def devices(self, problem: Problem) -> tuple[str, ...]:
-        """Return the names of the devices with an ok trial of the problem, sorted."""
+        """Return the sorted names of the devices on which the problem has a successful trial."""
         c = ENTRIES.c
         query = sa.select(c.device).distinct().where(c.problem_digest == digest_of(problem.key()), c.ok > 0)
         with self._database.transaction() as connection:
             return tuple(sorted(connection.execute(query).scalars()))
 
     def has_device(self, device: str) -> bool:
-        """Return True if there is any trial on exactly this device."""
+        """Return True if there is any trial on the device with exactly this name."""
         with self._database.transaction() as connection:
             query = sa.select(ENTRIES.c.device).where(ENTRIES.c.device == device).limit(1)
             return connection.execute(query).first() is not None
 
     def best_of(self, summary: ProblemSummary) -> Trial | None:
-        """Return the best trial of a summary, as ``best``. The summary's problem may be unknown."""
+        """Return the best trial of a summary, as ``best`` does. Its operator need not be registered."""
         return self._best(summary.problem_key, summary.device, summary.provenance, summary.policy)
 
     def guard(self, problem: Problem, device: str) -> Guard | None:
-        """Return the guard of an entry, or None."""
+        """Return the guard of a problem on a device, or None."""
         return self.guard_of(problem.key(), device)
 
     def guard_of(self, problem_key: str, device: str) -> Guard | None:
-        """Return the guard of an entry whose problem may be unknown."""
+        """Return the guard of a problem, given by its key, on a device. Its operator need not be registered."""
         c = GUARDS.c
         query = sa.select(GUARDS).where(c.problem_digest == digest_of(problem_key), c.device == device)
         with self._database.transaction() as connection:
@@ -340,11 +341,11 @@ class Store:
             ) from error
 
     def set_guard(self, problem: Problem, device: str, guard: Guard | None) -> None:
-        """Set the guard of an entry; None removes it. Raises StoreError as ``append`` does."""
+        """Set the guard of a problem on a device; None removes it. Raises StoreError as ``append`` does."""
         self.set_guard_of(problem.key(), device, guard)
 
     def set_guard_of(self, problem_key: str, device: str, guard: Guard | None) -> None:
-        """Set the guard of an entry whose problem may be unknown."""
+        """Set the guard of a problem, given by its key. Its operator need not be registered."""
         key = {"problem_digest": digest_of(problem_key), "device": device}
         c = GUARDS.c
         with self._database.writing() as connection:
@@ -355,26 +356,27 @@ class Store:
     def best(
         self, problem: Problem, device: str, provenance: Provenance | None = None, policy: str | None = None
     ) -> Trial | None:
-        """Return the fastest schedule by median time, on exactly this device.
+        """Return the trial of the fastest schedule by median time, on the device with exactly this name.
 
-        Repeated trials of a schedule count as one: the newest trial, with the medians of the times and the sum of the
-        repeats. Only trials of the schedule's newest kernel count. A kernel with a wrong result on any device is never
-        the best, and neither is a schedule whose newest trial is unverified. The schedule that was tried first wins a
-        tie.
+        Repeated trials of a schedule are combined: the result is the newest trial, with the medians of all times and
+        the sum of the repeats. Only trials of the schedule's newest kernel are used. A kernel with a wrong result on
+        any device is never the best. A schedule whose newest trial is unverified is not the best either. Of equally
+        fast schedules, the one that was tried first wins.
 
-        The winner of the newest paired re-measurement ranks before all earlier schedules. Only later schedules can beat
-        it by their medians. The time of a re-measured schedule is that of its newest re-measurement.
+        The winner of the newest paired re-measurement ranks before all earlier schedules. Only a schedule that was
+        tried later can replace it, if its median is lower. The time of a re-measured schedule is the time in its newest
+        re-measurement.
 
         Args:
             problem: Problem of the trials.
             device: Name of the GPU.
-            provenance: Provenance of the ranked trials, never a mixture. None: measured before replayed before
+            provenance: Provenance of the ranked trials. None selects the first that has trials: measured, replayed,
                 estimated.
-            policy: Timing policy of the ranked trials (a text of ``Policy``). None: the default, else the first in
-                alphabetical order.
+            policy: Timing policy of the ranked trials (a text of ``Policy``). None selects the default policy if it has
+                trials, otherwise the first in alphabetical order.
 
         Returns:
-            The trial; None if there is no ok trial.
+            The trial; None if there is no successful trial.
 
         Raises:
             StoreError: The database cannot be read.
@@ -412,14 +414,14 @@ class Store:
         return None
 
     def _won(self, row: RowMapping, timing: Timing, key: tuple[str, str, Provenance, str]) -> Trial:
-        """Return the same object for the same winner, so that callers need not check it again."""
+        """Return the winner's trial. The same winner gives the same object, so that callers need not check it again."""
         cells = timing, tuple(row.values())
         known, trial = self._winners.get(key, (None, None))
         if trial is not None and known == cells:
             return trial
         trial = from_row(row, self.name)
         if (trial.problem_key, trial.device, trial.provenance, trial.policy) != key:
-            raise unreadable(self.name, trial.id, "it is stored under another problem, device or policy")
+            raise unreadable(self.name, trial.id, "the index lists it under another problem, device or policy")
         trial = replace(trial, measurement=replace(trial.measurement, timing=timing))
         if len(self._winners) == _MOST_ANSWERS:
             self._winners = {}
@@ -427,11 +429,11 @@ class Store:
         return trial
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction of queries (``maintenance``). Raises StoreError."""
+        """Begin a transaction that only reads, for ``maintenance``. Raises StoreError."""
         return self._database.transaction()
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction of changes, which is committed or rolled back as a whole."""
+        """Begin a transaction that writes, which is committed at the end, or rolled back after an error."""
         return self._database.writing()
 
     def size(self) -> int | None:

@@ -1,6 +1,6 @@
-"""Reading of published tables of measured times.
+"""Read published tables of measured times.
 
-Start at ``reading.py``. ``table.py`` is one table of measured configurations, ``kernel_tuner.py`` reads the cache
-files and T4 files of Kernel Tuner. Searches are replayed in these tables, and models learn from them. This package
-must not import runners or the emulator.
+Start at ``reading.py``. ``table.py`` holds one table of measured configurations. ``kernel_tuner.py`` reads the cache
+files and T4 files of Kernel Tuner. Tables are used to replay searches and to train models. This package must not import
+runners or the emulator.
 """

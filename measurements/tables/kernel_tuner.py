@@ -1,4 +1,4 @@
-"""Kernel Tuner's files: caches (every configuration that a run tried) and results in the FAIR "T4" format.
+"""Read files of Kernel Tuner: caches, which have every configuration of a run, and results in the FAIR "T4" format.
 
 A killed run leaves a truncated cache, which is read up to its last complete configuration. Times are in milliseconds in
 both formats.
@@ -24,8 +24,8 @@ from measurements.trials.recording import MOST_BYTES, refuse_bomb
 _CHUNK = 1 << 20  # bytes
 _GZIP = b"\x1f\x8b"
 _HEAD = 1 << 10
-_NO_TIME = 1e19  # larger times mean a failure: older caches write 1e20
-_FAILURES = {  # status by a lower-case part of the error text that replaces the time of a failed configuration
+_NO_TIME = 1e19  # times above this mark failures; older caches store 1e20 for a failure
+_FAILURES = {  # status of a failed configuration, by a lower-case word in the error text that replaces its time
     "compil": Status.COMPILE_ERROR,
     "timeout": Status.TIMEOUT,
     "correctness": Status.WRONG_RESULT,
@@ -36,13 +36,14 @@ _FAILURES = {  # status by a lower-case part of the error text that replaces the
 
 
 def text_of(path: str | Path) -> tuple[str, bool]:
-    """Return the text of a plain or gzip file, and whether it is complete.
+    """Return the text of a plain or gzip file, and whether the file is complete.
 
-    Raises OSError, and TableError for a file that is not text or unpacks to more than MOST_BYTES.
+    Raises OSError, and TableError if the file is not text, or larger than MOST_BYTES after decompression.
     """
     with open(path, "rb") as file:
         head = file.peek()[:_HEAD]
-        if head[:2] != _GZIP and not head.lstrip().startswith(b"{"):  # stop now: a device file has no end
+        # read no further, because a device file may never end
+        if head[:2] != _GZIP and not head.lstrip().startswith(b"{"):
             return head.decode(errors="replace"), True
         packed = file.read(MOST_BYTES + 1)
     whole = True
@@ -53,7 +54,7 @@ def text_of(path: str | Path) -> tuple[str, bool]:
         except ValueError as error:
             raise TableError(f"invalid recording {path}: {error}") from None
     if len(content) > MOST_BYTES:
-        raise TableError(f"{path} has more than {MOST_BYTES:,} bytes, unpacked: give a smaller recording")
+        raise TableError(f"{path} has more than {MOST_BYTES:,} bytes after decompression: give a smaller recording")
     try:
         return content.decode(), whole
     except UnicodeDecodeError as error:
@@ -63,11 +64,12 @@ def text_of(path: str | Path) -> tuple[str, bool]:
 
 
 def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
-    """Return the readable contents of a gzip file, at most MOST_BYTES + 1 bytes, and whether they are complete."""
+    """Decompress at most MOST_BYTES + 1 bytes of a gzip file. Return them, and whether the file is complete."""
     unpacked = bytearray()
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         try:
-            while len(unpacked) <= MOST_BYTES and (part := file.read1(_CHUNK)):  # keep the part before an error
+            # read in chunks, so that the data before an error are kept
+            while len(unpacked) <= MOST_BYTES and (part := file.read1(_CHUNK)):
                 unpacked += part
                 refuse_bomb(len(content), len(unpacked))
         except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -76,14 +78,14 @@ def _unpacked(content: bytes) -> tuple[bytes | bytearray, bool]:
 
 
 def read_cache(path: str | Path, text: str) -> Table:
-    """Return the table of a cache file with this ``text``. Raises TableError for one that is none."""
+    """Return the table in the text of a cache file. Raises TableError if the text is not a cache."""
     document, cut = _document(text)
     cache = document.get("cache")
     if not isinstance(cache, dict):
         raise TableError(f"{path} is not a cache of Kernel Tuner: it has no configurations")
     keys = document.get("tune_params_keys")
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise TableError(f"{path} is not a cache of Kernel Tuner: tune_params_keys does not name its parameters")
+        raise TableError(f"{path} is not a cache of Kernel Tuner: tune_params_keys does not list the parameters")
     kernel = _named(document, "kernel_name", "kernel")
     rows = []
     for number, entry in cache.items():
@@ -95,7 +97,7 @@ def read_cache(path: str | Path, text: str) -> Table:
 
 
 def read_t4(path: str | Path, text: str) -> Table:
-    """Return the table of a T4 file with this ``text``. Raises TableError for one that is none."""
+    """Return the table in the text of a T4 file. Raises TableError if the text is not a T4 document."""
     try:
         document = parse_json(text)
     except ValueError as error:
@@ -130,10 +132,11 @@ def to_t4(
     """Return measured configurations as a T4 document.
 
     Args:
-        rows: For each, the configuration by parameter name, the measurement, and its date and time (ISO 8601).
-        metadata: Metadata of the document; ``read_t4`` reads ``kernel``, ``device`` and ``provenance``.
-        metrics: Metrics of each row, by name; None for none.
-        objectives: Names of the minimised measurements.
+        rows: One tuple per configuration: its values by parameter name, the measurement, and the date and time (ISO
+            8601).
+        metadata: Metadata of the document, of which ``read_t4`` uses ``kernel``, ``device`` and ``provenance``.
+        metrics: Metrics of each row, by name; None for no metrics.
+        objectives: Names of the measurements that the search minimised.
 
     Raises:
         ValueError: The numbers of rows and metrics differ.
@@ -149,7 +152,7 @@ def to_t4(
 
 
 def _document(text: str) -> tuple[dict[str, Any], bool]:
-    """Return the JSON object of a cache (empty for other text), and whether it was truncated."""
+    """Return the JSON object of a cache (empty if the text is not an object), and whether the text was truncated."""
     candidates = [text, text.rstrip().rstrip(",") + "}}"]
     end = text.rfind("}")
     while end > 0 and len(candidates) < 6:
@@ -187,7 +190,7 @@ def _measured(time: Any, times: Any, reason: str, unit: float) -> Measurement:
     seconds = float(time) * unit
     timing = Timing(seconds, seconds, seconds, 1)
     raw = [t * unit for t in times if _is_time(t)] if isinstance(times, list) else []
-    if raw:  # the optimised statistic is in the file, usually a mean
+    if raw:  # the file has only the statistic that the search minimised, usually a mean
         raw.sort()
         timing = Timing(seconds, raw[len(raw) // 4], raw[3 * len(raw) // 4], len(raw))
     return Measurement(Status.OK, Provenance.REPLAYED, timing=timing)
@@ -201,7 +204,7 @@ _UNITS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6
 
 
 def _result(result: Mapping[str, Any]) -> Measurement:
-    """Return the measurement named "time"; without one, the objective.
+    """Return the measurement named "time" of a T4 result; if it is missing, the objective's measurement.
 
     Raises:
         ValueError: The objective is not a time.
@@ -213,7 +216,7 @@ def _result(result: Mapping[str, Any]) -> Measurement:
     invalidity = result.get("invalidity", "correct")
     unit = str(time.get("unit") or ("ms" if time.get("name", "time") == "time" else "no unit"))
     if unit not in _UNITS and invalidity == "correct":
-        raise ValueError(f"has {time.get('name')} in {unit} instead of a time: give a file with times")
+        raise ValueError(f"has {time.get('name')} in {unit}, which is not a time: give a file with times")
     times = result.get("times")
     runtimes = times.get("runtimes") if isinstance(times, dict) else None
     value = time.get("value") if invalidity == "correct" else None
@@ -260,7 +263,7 @@ def _as_result(
 
 
 def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
-    """Return further results of a configuration: its resources, and its power if measured."""
+    """Return the resources of a configuration, and its power if measured."""
     measurements: list[tuple[str, float, str]] = []
     if measured.resources is not None:
         r = measured.resources
@@ -276,5 +279,5 @@ def _other_measurements(measured: Measurement) -> list[tuple[str, float, str]]:
 def _table(path: str | Path, device: str, rows: Sequence[Row], notes: Sequence[str]) -> Table:
     try:
         return table_of(device, rows, notes)
-    except ValueError as error:  # invalid for a table or a parameter
+    except ValueError as error:  # a row or a parameter is invalid
         raise TableError(f"{path}: {error}") from None

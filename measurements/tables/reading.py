@@ -23,7 +23,7 @@ def read_table(path: str | Path) -> Table:
     Raises TableError for a missing file, another format, or a file without times.
     """
     path = Path(path)
-    if path.is_fifo():  # it is read more than once
+    if path.is_fifo():  # a pipe can only be read once, but the file is read several times
         raise TableError(f"{path} is a pipe: give a file")
     try:
         if is_sqlite(path):
@@ -52,19 +52,20 @@ def _is_t4(text: str) -> bool:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return '"cache"' not in text  # a truncated cache contains this key
+        return '"cache"' not in text  # a truncated cache is not valid JSON, but contains this key
     return isinstance(document, dict) and "results" in document and "cache" not in document
 
 
 def _database(path: Path) -> Table:
-    from measurements.store.store import Store, StoreError  # imports sqlalchemy, which the other formats do not need
+    # a late import, because it imports sqlalchemy, which the other formats do not need
+    from measurements.store.store import Store, StoreError
 
     try:
         with Store.open(path, create=False) as store:
             problems = store.problems()
             if len(problems) != 1:
                 raise TableError(
-                    f"{path} has trials of {len(problems)} problems, devices or provenances: "
+                    f"{path} has trials of {len(problems)} different problems, devices or provenances: "
                     "give a database with only one"
                 )
             trials = store.trials()
@@ -85,7 +86,7 @@ def _recording(path: Path) -> Table:
 
 
 def _of_trials(path: Path, trials: Sequence[Trial]) -> Table:
-    """Return the table of trials of one problem on one device."""
+    """Convert the trials of one problem on one device to a table."""
     rows = [
         Row(r.schedule.template, dict(r.schedule.items), r.measurement) for r in trials if not is_library(r.schedule)
     ]
@@ -93,6 +94,6 @@ def _of_trials(path: Path, trials: Sequence[Trial]) -> Table:
     estimated = any(r.provenance is Provenance.ESTIMATED for r in trials)
     try:
         table = table_of(trials[0].device, rows, (ESTIMATED,) if estimated else ())
-    except ValueError as error:  # of a table, or of a parameter
+    except ValueError as error:  # from the table, or from an invalid parameter
         raise TableError(f"{path}: {error}") from None
     return Table(str(operator), table.device, table.parameters, table.measurements, table.notes)

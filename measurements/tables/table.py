@@ -15,16 +15,16 @@ from search_spaces.spaces.space import Space
 from search_spaces.spaces.union_space import UnionSpace
 
 RawValue = Value | float | bool
-ESTIMATED = "the times are ESTIMATED by a model, not measured"  # a note
+ESTIMATED = "the times are ESTIMATED by a model, not measured"  # note of a table with estimated times
 
 
 class TableError(ValueError):
-    """A file that is not a table of measurements, or one that cannot be used. The message is one line."""
+    """A file is not a table of measurements, or cannot be used. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration of a kernel, in the spelling of its file, and its result."""
+    """One configuration of a kernel, with the names and values of its file, and its measurement."""
 
     kernel: str
     configuration: Mapping[str, RawValue]
@@ -35,8 +35,8 @@ class Row:
 class Table:
     """Recorded measurements.
 
-    ``measurements`` has every recorded schedule once, in the order of the file. ``notes`` are messages about parts of
-    the file that were left out.
+    ``measurements`` has every recorded schedule once, in the order of the file. ``notes`` are messages about the table,
+    such as parts of the file that were skipped.
 
     Raises:
         TableError: Nothing was recorded, or no recorded schedule has a time.
@@ -56,7 +56,7 @@ class Table:
 
     @cached_property
     def best_seconds(self) -> float:
-        """The shortest time recorded."""
+        """Shortest recorded time in seconds."""
         return min(m.timing.median for m in self.measurements.values() if m.timing is not None)
 
     def space(self, rules: Sequence[Rule] = ()) -> UnionSpace:
@@ -71,24 +71,28 @@ class Table:
         )
 
     def configuration(self, schedule: Schedule) -> dict[str, RawValue]:
-        """Return the configuration of a recorded schedule in the spelling of the file, with floats as numbers."""
+        """Return the configuration of a schedule with the names and values of the file, and floats as numbers."""
         floats = {p.name for p in self.parameters[schedule.template] if is_float(p)}
         return {name: float(value) if name in floats else value for name, value in schedule.items}
 
     def only(self, schedules: Sequence[Schedule], note: str) -> Table:
-        """Return the table with only these schedules. Raises TableError as the constructor."""
+        """Return a table with only these schedules and an additional note.
+
+        Raises TableError as the constructor does.
+        """
         wanted = set(schedules)
         measurements = {s: m for s, m in self.measurements.items() if s in wanted}
         return Table(self.kernel, self.device, self.parameters, measurements, (*self.notes, note))
 
 
 def table_of(device: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> Table:
-    """Return the table of ``rows``.
+    """Convert ``rows`` to a table.
 
-    The parameters of each kernel are those of its first row. Their domains are the values that occur: numbers are
-    ordinal, other values categorical. If a configuration occurs twice, its last row is used.
+    The parameters of each kernel are those of its first row. The domain of a parameter is the set of its values in the
+    rows. A parameter with only numbers is ordinal, others are categorical. If a configuration occurs twice, its last
+    row is used.
 
-    Raises TableError as ``Table``, and if rows of one kernel have different parameters.
+    Raises TableError as ``Table`` does, and if rows of one kernel have different parameters.
     """
     kernels: dict[str, list[Row]] = {}
     for row in rows:
@@ -133,5 +137,8 @@ def _value(raw: RawValue, parameter: Parameter) -> Value:
 
 
 def is_float(parameter: Parameter) -> bool:
-    """Return True if a parameter's values are floats written as text, because parameters cannot have float values."""
+    """Return True if a parameter's values are floats.
+
+    Floats are stored as text, because parameters cannot have float values.
+    """
     return parameter.is_text and parameter.kind == "ordinal"

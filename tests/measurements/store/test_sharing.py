@@ -249,7 +249,7 @@ class TestCare:
             ("UPDATE entries SET winner_id = 2", "is not the fastest of its trials"),
             (
                 "UPDATE trials SET schedule_digest = 'x' WHERE id = 2",
-                "trial 2 is stored under a wrong problem or schedule",
+                "the problem or schedule digest of trial 2 is wrong",
             ),
             ("UPDATE trials SET created = 'soon' WHERE id = 2", "trial 2 of .* cannot be read"),
             ("DELETE FROM entries", "does not match its trials"),

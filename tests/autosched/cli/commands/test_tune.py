@@ -393,4 +393,4 @@ def test_tune_reports_waiting_for_a_locked_database(
     waiting, refusal = err.splitlines()
     assert (status, out) == (2, "")
     assert waiting.startswith(f"autosched: another process has locked the database {here}: waiting ")
-    assert refusal.endswith("another process holds it, try again when that has ended")
+    assert refusal.endswith("another process has locked it, try again when that process has ended")

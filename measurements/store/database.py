@@ -80,7 +80,7 @@ class StoreDatabase:
                 raise StoreError(f"options in the URL of an SQLite file are not supported: give only {url.database}")
             return cls._open_file(str(url.database), create)
         if not create:
-            raise StoreError(f"{text} would be a new, empty database in memory: give the path of a file")
+            raise StoreError(f"{text} is a new database in memory and is empty: give the path of a file")
         return cls._open_memory(text)
 
     @classmethod

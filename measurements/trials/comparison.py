@@ -1,9 +1,9 @@
 """Compare every output element with the reference, within the problem's tolerance.
 
-``errors`` decides for every comparison with a tolerance which elements are right. Where the reference is NaN or
-infinite, the output must be the same. A value that rounds to infinity in the output's type may be infinite. An infinity
-of a reference that was itself rounded may be any value that rounds to it. Where the tolerance is not finite, the output
-must be the rounded reference.
+Every comparison with a tolerance uses ``errors`` to decide which elements are correct. If the reference is NaN or
+infinite, the output must be the same value. If the reference plus or minus the tolerance rounds to infinity in the
+output's type, the output may be infinite. If the reference was itself rounded to infinity, the output may be any value
+that rounds to infinity. If the tolerance is not finite, the output must be the rounded reference.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.operators.problem import Problem
 from search_spaces.operators.sorted_limits import sorted_limits
 
-_CHUNK = 1 << 20  # elements compared at a time: the float64 temporaries stay in the cache
+_CHUNK = 1 << 20  # number of elements to compare at a time, such that float64 temporaries stay in the CPU cache
 
 
 class Errors(NamedTuple):
-    """Errors of elements over their tolerances, 0 for right ones without a finite error, and a mask of wrong ones."""
+    """Ratio of each element's error to its tolerance, and a mask of wrong elements.
+
+    The ratio is 0 for equal infinities.
+    """
 
     ratio: FloatArray
     wrong: BoolArray
@@ -32,8 +35,8 @@ class Errors(NamedTuple):
 class Check(NamedTuple):
     """Result of a comparison.
 
-    ``worst`` is the largest error over its tolerance: at most 1 if ``ok``, infinite for an unexpected NaN. ``reason``
-    names the error, "" if there is none.
+    ``worst`` is the largest ratio of an error to its tolerance: at most 1 if ``ok``, infinite for an unexpected NaN.
+    ``reason`` describes the first wrong element; it is "" if ``ok``.
     """
 
     ok: bool
@@ -53,18 +56,19 @@ def check(
     """Compare stored ``outputs`` with the reference of ``problem`` within its tolerance.
 
     Args:
-        problem: Checks the outputs itself, or provides reference and tolerance.
-        inputs: Arrays named and shaped as its operands.
-        outputs: Arrays named and shaped as its operands, in storage types.
+        problem: Problem that checks the outputs itself, or provides their reference and tolerance.
+        inputs: Input arrays by operand name.
+        outputs: Output arrays by operand name, in storage types.
         reference: Expected outputs; None to compute them.
         tolerance: Absolute tolerance per element; None to compute it.
         signed_zeros: If True, -0 is wrong where the reference is +0.
 
     Returns:
-        True if all elements are correct, the worst error over its tolerance, and one line on the first wrong element.
+        Whether all elements are correct, the largest ratio of an error to its tolerance, and one line on the first
+        wrong element.
 
     Raises:
-        ValueError: An output that is missing or has another shape or storage type.
+        ValueError: An output is missing, or has a wrong shape or storage type.
     """
     wrong = problem.check_outputs(inputs, outputs)
     if wrong is not None:
@@ -105,7 +109,7 @@ def check(
 def _sorted(
     dtype: DType, actual: Array, wanted: FloatArray, allowed: FloatArray
 ) -> tuple[Array, FloatArray, FloatArray]:
-    """Return the stored elements, expected values and tolerances of a vector, all sorted.
+    """Sort the stored elements of a vector and their expected values, and return both with matching tolerances.
 
     Elements without a finite tolerance must be the rounded reference.
     """
@@ -113,13 +117,13 @@ def _sorted(
     with np.errstate(over="ignore", invalid="ignore"):
         wanted = np.where(bounded, wanted, dtype.load(dtype.store(wanted)))
         lower, upper = sorted_limits(wanted, np.where(bounded, allowed, 0.0))
-        same = lower == upper  # also of infinities
+        same = lower == upper  # includes equal infinities, whose difference would be NaN
         middle, error = np.where(same, lower, (lower + upper) / 2), np.where(same, 0.0, (upper - lower) / 2)
     return actual[np.argsort(dtype.load(actual), kind="stable")], middle, error
 
 
 def _changed(name: str, actual: Array, before: Array, unchanged: BoolArray) -> str:
-    """Return a message on the first element of ``unchanged`` whose bits changed; "" for none."""
+    """Return a message on the first element that must be unchanged but has other bits; "" if there is none."""
     bits = np.dtype(f"u{actual.dtype.itemsize}")
     one, other = (np.ascontiguousarray(a).reshape(actual.shape).view(bits) for a in (actual, before))
     wrong = (one != other) & unchanged
@@ -128,7 +132,7 @@ def _changed(name: str, actual: Array, before: Array, unchanged: BoolArray) -> s
     at = np.unravel_index(int(wrong.argmax()), wrong.shape)
     where = [int(i) for i in at]
     return (
-        f"{name}{where} has the bits {int(one[at]):#x}, should keep {int(other[at]):#x}; {int(wrong.sum())} of "
+        f"{name}{where} has the bits {int(one[at]):#x}, but must keep {int(other[at]):#x}; {int(wrong.sum())} of "
         f"{actual.size} elements are wrong"
     )
 
@@ -149,13 +153,13 @@ def compare(
         name: Name of the operand, for the message.
         dtype: Type of the stored bits.
         actual: The stored array.
-        reference: Expected values, which broadcast to its shape. 64-bit integers are compared in the stored type.
-        tolerance: Absolute tolerance, which broadcasts to its shape.
+        reference: Expected values, which are broadcast to the shape of ``actual``. 64-bit integers are compared
+            exactly.
+        tolerance: Absolute tolerance, which is broadcast to the shape of ``actual``.
         signed_zeros: If True, -0 is wrong where the reference is +0.
         rounded_to: As in ``errors``.
 
-    Returns:
-        The result, as from ``check``.
+    Returns: The result, as of ``check``.
     """
     shape = actual.shape
     flat = np.ascontiguousarray(actual).reshape(-1)
@@ -197,24 +201,25 @@ def errors(
 
     Args:
         dtype: Type of the stored bits.
-        actual: The stored elements, in one dimension.
-        wanted: Expected values. 64-bit integers are compared in the stored type.
+        actual: The stored elements, as a one-dimensional array.
+        wanted: Expected values. 64-bit integers are compared exactly.
         allowed: Absolute tolerances.
-        rounded_to: Type to which the expected values were rounded; None for exact ones.
+        rounded_to: Type to which the expected values were rounded; None if they are exact.
 
     Returns:
-        The errors over the tolerances, and a mask of the wrong elements.
+        The ratio of each error to its tolerance, and a mask of the wrong elements.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         exact = _is_exact(wanted)
         values = dtype.load(actual)
-        plain = allowed.size > 0 and allowed.min() > 0.0 and allowed.max() < math.inf  # nearly always; NaN is neither
+        # the usual case; False if any tolerance is 0, infinite or NaN
+        plain = allowed.size > 0 and allowed.min() > 0.0 and allowed.max() < math.inf
         may = allowed if plain else np.where(np.isfinite(allowed), allowed, 0.0)
         error = _apart(actual, wanted) if exact else np.abs(values - wanted)
-        wrong: BoolArray = ~(error <= may)  # not (error > may): NaN must be wrong
+        wrong: BoolArray = ~(error <= may)  # not written as error > may, because a NaN must be wrong
         ratio: FloatArray = error / may if plain else np.where(error == 0, 0.0, error / may)
         suspects = np.flatnonzero(wrong)
-        if suspects.size and dtype.mantissa_bits + 1 < dtype.bits:  # a float
+        if suspects.size and dtype.mantissa_bits + 1 < dtype.bits:  # the type is a float
             at_suspects = values[suspects], wanted[suspects], allowed[suspects]
             more, still = _at_limits(dtype, *at_suspects, rounded_to)
             right = suspects[~still]
@@ -223,12 +228,12 @@ def errors(
 
 
 def _is_exact(wanted: FloatArray) -> bool:
-    """Return True for integers, which are compared without a conversion to floats."""
+    """Return True for an integer array, whose elements are compared without conversion to floats."""
     return wanted.dtype.kind in "iu"
 
 
 def _apart(one: Array, other: Array) -> FloatArray:
-    """Return the distances of 64-bit integers as floats. The difference is computed exactly, and then rounded."""
+    """Return the distances of 64-bit integers as floats. Differences are computed exactly, and then rounded."""
     high, low = np.maximum(one, other), np.minimum(one, other)
     return (high.view(np.uint64) - low.view(np.uint64)).astype(np.float64)
 
@@ -236,10 +241,12 @@ def _apart(one: Array, other: Array) -> FloatArray:
 def _at_limits(
     dtype: DType, actual: FloatArray, wanted: FloatArray, allowed: FloatArray, rounded_to: DType | None
 ) -> Errors:
-    """Compare elements that differ by more than a finite tolerance, or have none.
+    """Compare elements whose difference exceeds the tolerance, or whose tolerance is not finite.
 
-    These are right if both are NaN or the same infinity, if both round to infinity within the tolerance, or if they are
-    the rounded reference where the tolerance is not finite.
+    An element is correct in any of these cases. It and the reference are NaN, or the same infinity. It is infinite, and
+    the reference rounds to infinity within the tolerance. The tolerance is not finite, and it equals the rounded
+    reference. The reference was rounded to infinity, and the element is large enough to round to it within the
+    tolerance.
     """
     bounded = np.isfinite(allowed)
     error = np.where(bounded, allowed, 0.0)
@@ -255,12 +262,12 @@ def _at_limits(
 
 
 def magnitudes(wanted: FloatArray, rounded_to: DType) -> FloatArray:
-    """Return the magnitudes of expected values that were rounded; of infinities, the smallest that they may be."""
+    """Return the magnitudes of rounded values. For an infinity, this is the smallest magnitude that rounds to it."""
     return np.minimum(np.abs(wanted), rounded_to.overflow)
 
 
 def root_mean_square(values: FloatArray) -> float:
-    """Return the root mean square of the finite values, whose squares may overflow; 0 without any."""
+    """Return the root mean square of the finite values, without overflow of their squares; 0 if there are none."""
     sizes = np.abs(values[np.isfinite(values)]).astype(np.float64)
     most = float(sizes.max(initial=0.0))
     return most * math.sqrt(float(np.mean(np.square(sizes / most)))) if most else 0.0
@@ -279,10 +286,10 @@ def error_text(
 
     Args:
         name: Name of the operand.
-        where: The element's indices.
-        value: Its value; an int is shown exactly.
-        wanted: Its expected value.
-        allowed: Its tolerance.
+        where: Indices of the element.
+        value: Value of the element; an int is shown exactly.
+        wanted: Expected value of the element.
+        allowed: Tolerance of the element.
         wrong: Number of wrong elements.
         total: Number of elements.
     """
@@ -290,12 +297,15 @@ def error_text(
     shown, should = distinct_texts(value, int(wanted) if is_whole and float(wanted).is_integer() else wanted)
     within = "" if is_whole and allowed == 0 else f" within {allowed:.2g}"
     if math.isinf(allowed) and math.isfinite(wanted):
-        within = " but its rounding error has no finite bound: the computation amplifies errors too much"
+        within = " but the rounding error has no finite bound, because the computation amplifies errors too much"
     return f"{name}{list(where)} is {shown}, should be {should}{within}; {wrong} of {total} elements are wrong"
 
 
 def distinct_texts(one: float | int, other: float | int) -> tuple[str, str]:
-    """Return two numbers as texts: integers exactly, floats with six digits, or with as many as distinguish them."""
+    """Return two numbers as texts.
+
+    Integers are exact; floats have six digits, or more if needed to distinguish the texts.
+    """
     for digits in range(6, 18):
         texts = [str(v) if isinstance(v, int) else f"{v:.{digits}g}" for v in (one, other)]
         if texts[0] != texts[1]:

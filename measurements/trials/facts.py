@@ -1,4 +1,4 @@
-"""Facts of a user's problem that a trial stores, for reports that do not have the kernel file."""
+"""Facts about a user's problem. Trials store them for reports, which do not have the kernel file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_METRICS = 100
 class ProblemFacts:
     """Readable name of the problem, and its costs.
 
-    ``flops`` and ``min_bytes`` are those of one launch, ``multiplied_as`` is the type that tensor cores multiply (""
-    for none). ``metrics`` are those of the file at the time of the trial, by name and unit. Raises ValueError for a
-    name that cannot be printed and for numbers that are not finite.
+    ``flops`` and ``min_bytes`` are counts for one launch. ``multiplied_as`` is the type that tensor cores multiply, or
+    "". ``metrics`` are values of the file's metrics at the time of the trial, by name and unit. Raises ValueError if
+    the name cannot be printed, or a number is not finite.
     """
 
     name: str
@@ -35,11 +35,11 @@ class ProblemFacts:
         if not all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers):
             raise ValueError("flops, min_bytes and metrics of a problem must be finite numbers")
         if self.flops < 0 or self.min_bytes <= 0 or len(self.metrics) > _MOST_METRICS:
-            raise ValueError("a problem needs min_bytes > 0, flops >= 0 and few metrics")
+            raise ValueError("a problem needs min_bytes > 0, flops >= 0 and at most a few metrics")
 
     @classmethod
     def of(cls, problem: Problem, config: Mapping[str, int | str], seconds: float | None) -> Self | None:
-        """Return the facts of a problem for a schedule's values.
+        """Return the facts of a problem. Metrics are evaluated with a schedule's values.
 
         Return None if the problem's JSON is sufficient, or if a fact is not finite.
         """
@@ -51,12 +51,12 @@ class ProblemFacts:
             if seconds is not None:
                 metrics = dict(problem.metrics(config, seconds))
             return cls(name, problem.flops, problem.min_bytes, getattr(problem, "multiplied_as", ""), metrics)
-        except ValueError:  # a metric that is undefined here
+        except ValueError:  # the metric is undefined for these values
             return None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the facts of a JSON object. Raises ValueError for other or missing fields."""
+        """Read facts from a JSON object. Raises ValueError if a field is unknown or missing."""
         if set(data) != set(cls.__dataclass_fields__) or not isinstance(data["metrics"], dict):
             raise ValueError("the facts of a problem are its name, flops, min_bytes, multiplied_as and metrics")
         return cls(**data)

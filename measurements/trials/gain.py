@@ -11,16 +11,16 @@ from measurements.trials.timing_statistics import error_of_median
 
 Word = Literal["default", "tuned", "noise"]
 TIE = 0.01  # relative difference below which two times count as equal
-SAME = (1.0, (1.0, 1.0))  # ratio and interval if both are the same schedule
+SAME = (1.0, (1.0, 1.0))  # ratio and interval of two equal times
 
 RatioInterval = tuple[float, tuple[float, float]]
 
 
 def word_of(ratio: float | None, interval: tuple[float, float] | None) -> Word:
-    """Return "tuned" if the gain exceeds the noise, "default" if there is no gain, otherwise "noise".
+    """Return "tuned" if the gain exceeds the noise, "default" if there is no gain, and "noise" otherwise.
 
     Args:
-        ratio: Time of the default over that of the tuned kernel; None if the default cannot be used.
+        ratio: Ratio of the default's time to the tuned kernel's time; None if the default cannot be used.
         interval: Confidence interval of the ratio; None if there is no ratio.
     """
     if ratio is None or interval is None:
@@ -31,10 +31,10 @@ def word_of(ratio: float | None, interval: tuple[float, float] | None) -> Word:
 
 
 def ratio_of_medians(default: Timing, tuned: Timing, estimate_noise: float) -> RatioInterval:
-    """Return the ratio of two times and its interval; (1, (1, 1)) if the default is at least as fast.
+    """Return the ratio of the default's to the tuned time, and its interval. Return SAME if the default is not slower.
 
     Args:
-        default: Time of the default.
+        default: Time of the default schedule.
         tuned: Time of the best schedule.
         estimate_noise: Relative noise of times without repeats. The noise of other times is computed from their
             quartiles.
@@ -45,7 +45,7 @@ def ratio_of_medians(default: Timing, tuned: Timing, estimate_noise: float) -> R
     if default.count and tuned.count:
         noise = STANDARD_ERRORS * math.hypot(error_of_median(default), error_of_median(tuned))
         if min(default.count, tuned.count) < 2:
-            noise = math.log(ratio)  # the noise of a single time is unknown
+            noise = math.log(ratio)  # the noise of a single time is unknown, so the interval starts at 1
     else:
         noise = math.log1p(estimate_noise)
     return ratio, (ratio * math.exp(-noise), ratio * math.exp(noise))

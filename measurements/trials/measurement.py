@@ -1,4 +1,4 @@
-"""The result of one candidate. A failure is a status with a reason, never a time."""
+"""The result of one candidate. A failed candidate has a status and a reason, but no time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ class Status(StrEnum):
     LAUNCH_ERROR = "launch_error"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
-    UNVERIFIED = "unverified"  # without a GPU: its emulation was inconclusive, for example because it did not finish
+    # only without a GPU: the emulation was inconclusive, for example because it did not finish
+    UNVERIFIED = "unverified"
     CRASHED = "crashed"
-    UNRANKED = "unranked"  # without a GPU: compiled, but its time cannot be estimated
-    UNRECORDED = "unrecorded"  # replay: the recording does not contain this schedule
+    UNRANKED = "unranked"  # only without a GPU: the kernel was compiled, but its time cannot be estimated
+    UNRECORDED = "unrecorded"  # only in replays: the recording does not contain this schedule
 
 
 class Provenance(StrEnum):
-    """Source of a time; times of different provenance are never ranked together."""
+    """Origin of a time. Times of different provenance are never ranked together."""
 
     MEASURED = "measured"
     REPLAYED = "replayed"
@@ -43,17 +44,17 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Self:
-        """Return the statistics of repeated timings; at least one."""
+        """Return the statistics of one or more repeated timings."""
         if len(seconds) == 1:
             return cls(seconds[0], seconds[0], seconds[0], 1)
-        import statistics  # imported here: it imports decimal and fractions, which calls of kernels do not need
+        import statistics  # a late import, because it imports decimal and fractions, which calls of kernels do not need
 
         p25, median, p75 = statistics.quantiles(seconds, n=4, method="inclusive")
         return cls(median, p25, p75, len(seconds))
 
     @classmethod
     def estimate(cls, seconds: float) -> Self:
-        """Return an estimated time, without repeats."""
+        """Return an estimated time, whose count of repeats is 0."""
         return cls(seconds, seconds, seconds, 0)
 
 
@@ -71,7 +72,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class MachineCode:
-    """Machine code: SHA-256 of the cubin, SHA-256 of its instructions alone, and their size in bytes."""
+    """Identity of machine code: SHA-256 of the cubin, SHA-256 of its instructions, and their size in bytes."""
 
     cubin_digest: str
     sass_digest: str
@@ -80,11 +81,11 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``timing`` is set if and only if ``status`` is ok. ``reason`` explains why it is missing or unusual.
+    """Result of one candidate. ``timing`` is set if and only if ``status`` is ok.
 
-    ``error`` is the largest error over its tolerance, or None. ``clock_mhz`` is the clock of the GPU's multiprocessors
-    just after the last repeat, None if unknown. ``watts`` is the GPU's mean power during repeated launches of the
-    kernel, if requested.
+    ``reason`` explains why the timing is missing or unusual. ``error`` is the largest ratio of an error to its
+    tolerance, or None. ``clock_mhz`` is the SM clock just after the last repeat; None if unknown. ``watts`` is the
+    GPU's mean power during repeated launches of the kernel, if requested.
     """
 
     status: Status
@@ -100,7 +101,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != (self.timing is not None):
-            raise ValueError(f"a measurement has a timing exactly when it is ok, got {self.status} with {self.timing}")
+            raise ValueError(
+                f"a measurement has a timing if and only if it is ok, got {self.status} with {self.timing}"
+            )
         if self.status is not Status.OK and not self.reason:
             raise ValueError(f"a measurement that is not ok needs a reason, got {self.status} without one")
 

@@ -1,11 +1,12 @@
-"""Select the winner among kernels that were timed alternately, and whose times are often nearly equal.
+"""Select the winner among kernels that were timed in alternation. Their times are often nearly equal.
 
-The simplest kernel within ``tie`` of the fastest wins: which of nearly equal kernels is fastest is random, but which is
-simplest is not. If a kernel's distance is close to ``tie``, it needs further rounds.
+The simplest kernel within ``tie`` of the fastest wins. Among nearly equal kernels, noise decides which is fastest, but
+the simplest is always the same. If a kernel's distance to the fastest is close to ``tie``, further rounds are needed.
 
 The distance of two kernels is the trimmed mean of the log-ratios of their times per round, with Yuen's error estimate
-(K. K. Yuen, Biometrika 61, 1974). It is as robust to outliers as a median. If a GPU alternates between two clocks it
-converges like a mean, while medians and signed ranks jump from one clock to the other.
+(K. K. Yuen, Biometrika 61, 1974). The trimmed mean is as robust to outliers as a median. If a GPU alternates between
+two clocks, the trimmed mean converges like a mean, while medians and signed ranks jump between the values of the two
+clocks.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ import numpy as np
 from measurements.trials.timing_statistics import log_ratios
 from search_spaces.arrays import FloatArray
 
-TRIM = 0.1  # fraction that is trimmed at either end
-STANDARD_ERRORS = 3.0  # half width of the interval; 2 would err too often, because rounds are added until a decision
+TRIM = 0.1  # fraction of the values to trim at each end
+# half width of the interval in standard errors; 2 would err too often, because rounds are added until a decision
+STANDARD_ERRORS = 3.0
 MIN_ROUNDS = 6  # minimum rounds for a decision
-REFERENCES = 4  # number of fastest kernels timed in all rounds, as distances are measured from the fastest
+REFERENCES = 4  # number of fastest kernels to time in all rounds, because distances are relative to the fastest
 
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Logarithm of one kernel's time over that of the fastest, and its interval of STANDARD_ERRORS standard errors."""
+    """Logarithm of the ratio of a kernel's to the fastest kernel's time, with its interval of STANDARD_ERRORS."""
 
     centre: float
     low: float
@@ -37,7 +39,7 @@ class Slowdown:
     def of(cls, times: Sequence[float], fastest: Sequence[float]) -> Slowdown:
         """Return the slowdown from paired times.
 
-        Raises ValueError for unequal or empty lists and for times that are not positive.
+        Raises ValueError if the lists are empty or differ in length, or a time is not positive.
         """
         ratios = log_ratios(times, fastest)
         centre, error = trimmed_mean(ratios), STANDARD_ERRORS * _error(ratios)
@@ -46,15 +48,14 @@ class Slowdown:
 
 @dataclass(frozen=True)
 class WinnerChoice:
-    """Result of the selection. Entrants are named by their positions.
+    """Result of the selection. Entrants are identified by their index.
 
     Attributes:
         winner: Selected entrant.
         fastest: Entrant with the shortest time.
         slowdowns: Slowdown of each entrant relative to the fastest.
         tied: Entrants within the tie.
-        undecided: Entrants that may still win: they may be faster than ``fastest``, or it is uncertain whether they
-            are within the tie.
+        undecided: Entrants that may still win. They may be faster than ``fastest``, or may be within the tie or not.
         contenders: Entrants to time in further rounds.
     """
 
@@ -74,27 +75,28 @@ class WinnerChoice:
 def choose(
     times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
 ) -> WinnerChoice:
-    """Select the winner of entrants timed alternately: the incumbent, else the simplest entrant within the tie.
+    """Select the winner: the incumbent unless it is too slow, otherwise the simplest entrant within the tie.
 
-    The incumbent stays the winner until it is significantly slower by more than twice ``tie``. Otherwise the winner
-    would change randomly from run to run.
+    The incumbent remains the winner unless it is significantly slower than the fastest by more than twice ``tie``.
+    Without this rule, the winner would change randomly from run to run.
 
     Args:
-        times: ``times[i]`` are the times of entrant i, one per round, positive.
+        times: ``times[i]`` are the positive times of entrant i, one per round.
         complexity: Complexity of each entrant; the lowest is the simplest.
         tie: Largest relative time difference that counts as a tie.
-        incumbent: Position of the previous winner, or None.
+        incumbent: Index of the previous winner, or None.
 
     Returns:
         The winner, all slowdowns, and the entrants that need further rounds.
 
     Raises:
-        ValueError: No entrants, lists of different lengths, times that are not positive, or an unknown incumbent.
+        ValueError: There are no entrants, the lists differ in length, a time is not positive, or the incumbent is
+            unknown.
     """
     if not times or len(times) != len(complexity):
         raise ValueError(f"every entrant needs times and a complexity, got {len(times)} and {len(complexity)}")
     if incumbent is not None and not 0 <= incumbent < len(times):
-        raise ValueError(f"the incumbent {incumbent} is not the position of an entrant")
+        raise ValueError(f"the incumbent {incumbent} is not the index of an entrant")
     fastest = _fastest(times)
     slowdowns = tuple(Slowdown.of(t, times[fastest]) for t in times)
     edge, ranks = math.log1p(tie), range(len(times))
@@ -124,19 +126,19 @@ def choose(
 
 
 def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
-    """Return the entrants that may be within ``tie`` of the fastest, after a few rounds.
+    """Return the entrants that may be within ``tie`` of the fastest, judged after a few rounds.
 
-    A few times of one entrant are too few to estimate its noise, so noise is estimated from all entrants together.
+    One entrant has too few times to estimate its noise, so the noise is estimated from all entrants together.
 
     Args:
-        times: ``times[i]`` are the times of entrant i, one per round, positive.
+        times: ``times[i]`` are the positive times of entrant i, one per round.
         tie: Largest relative time difference that counts as a tie.
 
     Returns:
-        Their positions; all positions if there are fewer than two rounds or entrants.
+        Indices of these entrants; all indices if there are fewer than two rounds or entrants.
 
     Raises:
-        ValueError: Lists of different lengths, or times that are not positive.
+        ValueError: The lists differ in length, or a time is not positive.
     """
     entrants, rounds = len(times), len(times[0]) if times else 0
     if entrants < 2 or rounds < 2:
@@ -147,13 +149,17 @@ def plausible(times: Sequence[Sequence[float]], tie: float = 0.01) -> list[int]:
     centres = ratios.mean(axis=1)
     residuals = ratios - centres[:, np.newaxis]
     residuals -= np.median(residuals, axis=0)
-    deviation = 1.4826 * float(np.median(np.abs(residuals))) * math.sqrt(rounds / (rounds - 1))  # robust to outliers
+    # the median is robust to outliers
+    deviation = 1.4826 * float(np.median(np.abs(residuals))) * math.sqrt(rounds / (rounds - 1))
     bound = centres[fastest] + math.log1p(tie) + STANDARD_ERRORS * deviation * math.sqrt(2 / rounds)
     return [i for i in range(entrants) if centres[i] <= bound]
 
 
 def _fastest(times: Sequence[Sequence[float]]) -> int:
-    """Return the fastest entrant. Times are relative to each round's median, so effects on whole rounds cancel."""
+    """Return the index of the fastest entrant.
+
+    Times are divided by each round's median, which cancels effects on a round.
+    """
     if any(len(t) != len(times[0]) for t in times):
         raise ValueError(f"all entrants need the same number of times, not {', '.join(str(len(t)) for t in times)}")
     ratios = np.stack([log_ratios(t, [1.0] * len(t)) for t in times])
@@ -162,7 +168,7 @@ def _fastest(times: Sequence[Sequence[float]]) -> int:
 
 
 def trimmed_mean(values: FloatArray) -> float:
-    """Return the mean of ``values`` without the fraction TRIM at either end."""
+    """Return the mean of ``values`` without the lowest and the highest fraction TRIM of them."""
     cut = int(TRIM * len(values))
     return float(np.mean(np.sort(values)[cut : len(values) - cut]))
 

@@ -13,12 +13,12 @@ _TEXT = re.compile(rf"({'|'.join(CACHES)}) ({'|'.join(LAUNCHES)}) (?:free|([1-9]
 
 @dataclass(frozen=True, order=True)
 class Policy:
-    """Timing policy. Raises ValueError for an invalid one.
+    """Timing policy. Raises ValueError if an attribute is invalid.
 
     Attributes:
-        cache: "cold" if operands come from memory, "warm" if they are in the L2 cache.
-        launch: "graph" if times exclude the host, as in a CUDA graph; "eager" if the host queues each launch, as in a
-            program without graphs.
+        cache: "cold" if operands come from DRAM, "warm" if they are in the L2 cache.
+        launch: "graph" if times exclude the host, as for launches in a CUDA graph. "eager" if times include the host,
+            which queues each launch.
         clock_mhz: Locked SM clock in MHz; None if unlocked.
     """
 
@@ -29,16 +29,16 @@ class Policy:
     def __post_init__(self) -> None:
         if self.cache not in CACHES or self.launch not in LAUNCHES:
             raise ValueError(
-                f"a policy has a {' or '.join(CACHES)} cache and launches by {' or '.join(LAUNCHES)}, "
+                f"invalid policy: cache is {' or '.join(CACHES)}, and launch is {' or '.join(LAUNCHES)}, "
                 f"not {self.cache!r:.40} and {self.launch!r:.40}"
             )
         clock = self.clock_mhz
         if clock is not None and not (type(clock) is int and 0 < clock <= MOST_MHZ):
-            raise ValueError(f"a locked clock is a whole number of MHz up to {MOST_MHZ:,}, not {clock!r:.40}")
+            raise ValueError(f"a locked clock must be an integer of MHz up to {MOST_MHZ:,}, not {clock!r:.40}")
 
     @property
     def clocks(self) -> str:
-        """Return the clock as a text: "free", or such as "1410 MHz"."""
+        """The clock as text: "free" if unlocked, otherwise for example "1410 MHz"."""
         return "free" if self.clock_mhz is None else f"{self.clock_mhz} MHz"
 
     def __str__(self) -> str:
@@ -47,15 +47,15 @@ class Policy:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the policy of a text. Raises ValueError for an invalid text."""
+        """Parse the text of a policy. Raises ValueError for an invalid text."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError(f"a policy is written like {Policy()}, not {text!r:.60}")
+            raise ValueError(f"invalid policy {text!r:.60}: write for example {Policy()}")
         return cls(match[1], match[2], None if match[3] is None else int(match[3]))
 
 
-DEFAULT = str(Policy())  # also for measured trials older than policies, unless with a warm L2
-NONE = ""  # policy of times not measured here: estimates, and replays of other tools' times
+DEFAULT = str(Policy())  # also the policy of measured trials that are older than policies, except those with a warm L2
+NONE = ""  # policy of times that autosched did not measure: estimates, and replays of other tools' times
 
 
 def described(policy: Policy) -> str:

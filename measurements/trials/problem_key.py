@@ -9,10 +9,10 @@ from search_spaces.operators.problem import Problem
 
 
 def problem_of(key: str) -> Problem:
-    """Return the problem of a key. Raises ValueError for an operator or a form that this version does not know."""
+    """Return the problem with this key. Raises ValueError if this version does not know the operator or the format."""
     from search_spaces.catalogue import (
         problem_from_json,
-    )  # imports every operator
+    )  # a late import, because it imports every operator
 
     return problem_from_json(json.loads(key))
 
@@ -20,7 +20,7 @@ def problem_of(key: str) -> Problem:
 def fields_of(key: str) -> dict[str, Any]:
     """Return the fields of a problem, including its operator, even if this version does not know the operator.
 
-    They are empty for invalid JSON.
+    The result is empty if the key is not valid JSON.
     """
     try:
         fields = json.loads(key)

@@ -1,4 +1,4 @@
-"""Recordings: files of trials measured on a GPU, for replay and training without one.
+"""Recordings: files of trials that were measured on a GPU. Searches can replay them, and models learn from them.
 
 A file is gzip-compressed JSON lines. A recording is a header line with the device, the toolchain and the number of
 trials, followed by one line per trial (``Trial.to_json``). A file may contain several recordings, so files can be
@@ -38,11 +38,11 @@ from search_spaces.operators.problem import Problem
 FORMAT = 2
 RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
-MOST_BYTES = 2**29  # limit of an unpacked file: about 400,000 trials
+MOST_BYTES = 2**29  # maximum size of a decompressed file in bytes, about 400,000 trials
 _LONGEST_LINE = 2**20
-_SMALL = 2**24  # bytes that may be unpacked from any file
-_MOST_GROWTH = 200  # compression limit; recordings expand 10 to 30 times
-_HEAD = 2**12  # bytes at the beginning of a file that identify its format
+_SMALL = 2**24  # bytes to which any file may be decompressed, whatever its size
+_MOST_GROWTH = 200  # maximum compression ratio of larger files; that of recordings is 10 to 30
+_HEAD = 2**12  # number of bytes at the beginning of a file in which keys that identify its format are searched
 
 _EMPTY = "it is empty"
 _NO_HEADER = "it does not begin with the header of a recording"
@@ -50,7 +50,7 @@ _HEADER = ("problem", "device", "fingerprint", "spaces", "autosched_version", "t
 
 
 class RecordingError(ValueError):
-    """A file that is not a recording. The message is one printable sentence."""
+    """A file is not a recording. The message is one printable sentence."""
 
     def __init__(self, message: str) -> None:
         super().__init__(harmless(message))
@@ -60,9 +60,9 @@ class RecordingError(ValueError):
 class Recording:
     """Measured trials of one problem on one GPU with one toolchain, in chronological order.
 
-    ``fingerprint`` is the JSON text of everything that times may depend on (device, driver, toolchain); ``spaces`` are
-    the versions of the spaces that proposed the schedules, by kernel template. Raises RecordingError, a ValueError,
-    without trials, for trials of different origin, and for times that were not measured.
+    ``fingerprint`` is the JSON text of everything that times may depend on (device, driver, toolchain). ``spaces`` has
+    the version of each kernel template's space. Raises RecordingError if there are no trials, if trials differ in
+    origin, or if a time was not measured.
     """
 
     trials: tuple[Trial, ...]
@@ -74,7 +74,7 @@ class Recording:
         for trial in self.trials:
             if trial.provenance is not Provenance.MEASURED or trial.status is Status.UNRECORDED:
                 raise RecordingError(
-                    f"a recording only has measured trials, not {trial.provenance} {trial.status} ones"
+                    f"a recording has only measured trials, but a trial is {trial.provenance} ({trial.status})"
                 )
             for name, value in _origin(trial).items():
                 if value != first[name]:
@@ -86,9 +86,9 @@ class Recording:
 
     @classmethod
     def of(cls, trials: Iterable[Trial]) -> tuple[Self, ...]:
-        """Return the recordings of ``trials``, in the order of their first trials.
+        """Group ``trials`` into recordings, in the order of their first trials.
 
-        Trials that were not measured are skipped.
+        Trials that were not measured, and those of the vendor's library, are skipped.
         """
         groups: list[tuple[dict[str, str], dict[str, str], list[Trial]]] = []
         for trial in trials:
@@ -116,12 +116,12 @@ class Recording:
 
     @property
     def device(self) -> str:
-        """Name of the device, as look-ups compare it."""
+        """Name of the device, which look-ups compare exactly."""
         return self.trials[0].device
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the runner of all trials."""
+        """Fingerprint of the runner, which all trials share."""
         return self.trials[0].fingerprint
 
     @cached_property
@@ -136,7 +136,7 @@ class Recording:
 
     @property
     def toolchain(self) -> str:
-        """Toolchain that compiled the kernels."""
+        """Compiler and version that compiled the kernels."""
         return self.trials[0].toolchain
 
     @property
@@ -146,7 +146,7 @@ class Recording:
 
 
 def write(path: str | os.PathLike[str], recordings: Sequence[Recording]) -> None:
-    """Write ``recordings`` to ``path`` atomically. The same recordings give the same bytes.
+    """Write ``recordings`` to ``path`` atomically. Equal recordings give equal bytes.
 
     Raises OSError.
     """
@@ -170,8 +170,8 @@ def _publish(target: Path, content: bytes) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
-    """Return the recordings of a file. Raises RecordingError for a malformed or truncated file; and OSError."""
-    if Path(path).is_fifo():  # it is read twice
+    """Return the recordings in a file. Raises OSError, and RecordingError if the file is malformed or truncated."""
+    if Path(path).is_fifo():  # a pipe can only be read once, but the file is read twice
         raise RecordingError(f"{path} is a pipe: give a file")
     if _is_kernel_tuners(path):
         raise RecordingError(
@@ -184,7 +184,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Recording, ...]:
 
 @contextmanager
 def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Convert errors of reading a malformed file to RecordingError."""
+    """Convert errors that a malformed file raises to RecordingError."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
@@ -194,7 +194,7 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
-    """Return True if a file begins like a Kernel Tuner cache or a T4 file. The file may be compressed by gzip."""
+    """Return True if a file, plain or compressed by gzip, begins like a Kernel Tuner cache or a T4 file."""
     with open(path, "rb") as plain:
         packed = plain.read(2) == b"\x1f\x8b"
     try:
@@ -206,15 +206,15 @@ def _is_kernel_tuners(path: str | os.PathLike[str]) -> bool:
 
 
 def refuse_bomb(packed: int, unpacked: int) -> None:
-    """Raise ValueError for a file with an implausible compression ratio."""
+    """Raise ValueError if the compression ratio of a file is implausible."""
     if unpacked > max(_SMALL, _MOST_GROWTH * packed):
-        raise ValueError(f"it unpacks to more than {_MOST_GROWTH} times its size")
+        raise ValueError(f"decompressed, it has more than {_MOST_GROWTH} times its size")
 
 
 def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
-    """Yield lines while unpacking, so that a small file cannot fill the memory.
+    """Yield lines during decompression, so that a small malicious file cannot fill the memory.
 
-    Raises ValueError for too many bytes.
+    Raises ValueError if the file or a line is too long.
     """
     left = MOST_BYTES
     packed = os.fstat(file.fileno()).st_size
@@ -222,14 +222,16 @@ def _read_lines(file: gzip.GzipFile) -> Iterator[str]:
         left -= len(line)
         refuse_bomb(packed, MOST_BYTES - left)
         if len(line) > _LONGEST_LINE or left < 0:
-            raise ValueError(f"it unpacks to more than {MOST_BYTES:,} bytes, or has a line of {_LONGEST_LINE:,}")
+            raise ValueError(
+                f"decompressed, it has more than {MOST_BYTES:,} bytes, or a line has more than {_LONGEST_LINE:,}"
+            )
         yield line.decode().rstrip("\r\n")
 
 
 def find(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Recording | None:
-    """Return the newest recording of exactly this problem and device, timed from a cold L2; or None.
+    """Return the newest recording of exactly this problem and device with the default policy; None if there is none.
 
-    Raises RecordingError for a damaged file.
+    Raises RecordingError if the file is damaged.
     """
     path = path_of(problem_key, device, folder)
     if not path.is_file():
@@ -242,7 +244,7 @@ def find(problem_key: str, device: str, folder: str | os.PathLike[str] | None = 
 def recorded_problems(
     operator: str, device: str, folder: str | os.PathLike[str] | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the recorded problems of an operator on a device, reading only headers.
+    """Return the recorded problems of an operator on a device. Only headers are read.
 
     Args:
         operator: Name of the operator.
@@ -273,15 +275,15 @@ def recorded_problems(
 
 
 def installed(folder: str | os.PathLike[str] | None = None) -> dict[str, int]:
-    """Return the number of recorded problems below ``folder`` (RECORDED), by device."""
+    """Return the number of recorded problems by device, below ``folder`` (default: RECORDED)."""
     paths = sorted(Path(RECORDED if folder is None else folder).glob(f"*/*{SUFFIX}"))
     return dict(Counter(path.parent.name for path in paths))
 
 
 def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
-    """Copy the recordings of a file to ``folder`` (RECORDED), without replacing any. Returns the written files.
+    """Copy the recordings in a file to ``folder`` (default: RECORDED). Existing recordings are not replaced.
 
-    Raises RecordingError and OSError.
+    Returns the paths of the written files. Raises RecordingError and OSError.
     """
     by_path: dict[Path, list[Recording]] = {}
     for recording in read(path):
@@ -293,7 +295,7 @@ def install(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None 
 
 
 def path_of(problem_key: str, device: str, folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return the path below ``folder`` (RECORDED) for a problem.
+    """Return the path of a problem's recordings below ``folder`` (default: RECORDED).
 
     Raises:
         RecordingError: ``device`` is not a folder name.
@@ -322,7 +324,7 @@ def _lines(recording: Recording) -> Iterator[dict[str, Any]]:
     texts = {name: first[name] for name in ("problem", "fingerprint")}
     yield {"recording": FORMAT, "trials": len(recording.trials), **header, **texts, "spaces": recording.spaces}
     for trial in recording.trials:
-        yield {**trial.to_json(), "id": None}  # ids are those of a database
+        yield {**trial.to_json(), "id": None}  # an id is only valid in its database
 
 
 def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
@@ -332,11 +334,13 @@ def _parsed(lines: Iterator[str]) -> Iterator[Recording]:
         if not _is_header(header):
             raise ValueError(_NO_HEADER)
         if header["recording"] != FORMAT:
-            raise ValueError(f"its format is {header['recording']}, but this autosched reads {FORMAT}: upgrade it")
+            raise ValueError(
+                f"its format is {header['recording']}, but this version of autosched reads {FORMAT}: upgrade autosched"
+            )
         count = header["trials"]
         if type(count) is not int or count < 0:
             raise ValueError("its header has no valid number of trials")
-        # Each line is parsed before the next is unpacked, because a malicious file may have any number of lines.
+        # Each line is parsed before the next is decompressed, because a malicious file may have any number of lines.
         trials = tuple(Trial.from_json(json.loads(line)) for line in islice(lines, min(count, sys.maxsize)))
         if len(trials) < count:
             raise ValueError(f"it is truncated: it should contain {count} trials")
@@ -362,7 +366,7 @@ def _is_header(line: Any) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Install files, and print the paths of the written ones."""
+    """Install the recordings of files, and print the paths of the written files."""
     parser = argparse.ArgumentParser(prog="python -m measurements.trials.recording", description="Install recordings.")
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
     parser.add_argument("--folder", default=str(RECORDED), help="target folder (default: the one that autosched reads)")

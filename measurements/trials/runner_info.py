@@ -1,4 +1,4 @@
-"""Parse ``Trial.fingerprint``: a runner's description of the machine and of the timing."""
+"""Parse ``Trial.fingerprint``, a runner's description of the machine and of the timing."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class RunnerInfo:
         cache: "cold" if operands came from memory, "warm" if they came from the L2 cache.
         launch: "graph" if times exclude the host, "eager" if they include it.
         clocks: "free", or the locked clock, such as "1410 MHz".
-        model: Model that estimated the time.
-        derived: Origin of the device's row, if it is not in the tables.
-        kernel: Origin of a library's Triton kernel.
+        model: Time model that estimated the time.
+        derived: Origin of the device's row, if the device is not in the tables.
+        kernel: Origin of a Triton kernel from a library.
     """
 
     name: str = ""
@@ -48,7 +48,7 @@ class RunnerInfo:
 
     @property
     def policy(self) -> Policy:
-        """Timing policy; missing parts have defaults. Raises ValueError for an invalid policy."""
+        """Timing policy; missing fields have defaults. Raises ValueError for an invalid policy."""
         default = Policy()
         words = (self.cache or default.cache, self.launch or default.launch, self.clocks or default.clocks)
         return Policy.of(" ".join(words))
@@ -60,9 +60,9 @@ class RunnerInfo:
 
 
 def stated_of(fingerprint: str) -> dict[str, str]:
-    """Return all fields of a fingerprint, including those of other versions.
+    """Return all fields of a fingerprint, including fields that only other versions of autosched know.
 
-    Raises ValueError as ``RunnerInfo.of``.
+    Raises ValueError as ``RunnerInfo.of`` does.
     """
     return {name: str(value) for name, value in _object(fingerprint).items()}
 
@@ -70,7 +70,7 @@ def stated_of(fingerprint: str) -> dict[str, str]:
 def _object(fingerprint: str) -> Mapping[str, Any]:
     content = json.loads(fingerprint)
     if not isinstance(content, Mapping):
-        raise ValueError(f"a fingerprint is a JSON object, not {fingerprint!r:.60}")
+        raise ValueError(f"a fingerprint must be a JSON object, not {fingerprint!r:.60}")
     return content
 
 

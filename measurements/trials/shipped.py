@@ -1,7 +1,7 @@
-"""Recordings that are installed with autosched, used if the user's database has no trial of a problem.
+"""Recordings that are installed with autosched. They are used if the user's database has no trial of a problem.
 
-A recording is only used for the GPU that it was measured on. The files are those of ``--backend replay``. Each is read
-once per process, at the first look-up.
+A recording is only used for the GPU on which it was measured. ``--backend replay`` uses the same files. Each file is
+read once per process, at the first look-up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from search_spaces.operators.problem import Problem
 
 
 class ShippedRecordings:
-    """Recordings below ``folder``, by default the installed ones. Thread-safe."""
+    """Recordings below ``folder``; by default, the recordings that are installed with autosched. Thread-safe."""
 
     name = "the recordings that come with autosched"
 
@@ -57,10 +57,10 @@ class ShippedRecordings:
 
 
 def fastest(recorded: Recording) -> Trial | None:
-    """Return the best ranked trial of the final comparison, else that of the lowest median; None if no trial is ok.
+    """Return the best ranked trial of the final comparison; without a comparison, the trial with the lowest median.
 
-    If the vendor's library won the comparison, rank 1 is missing from the recording, and rank 2 is returned. The
-    library itself and schedules that once gave a wrong result are skipped.
+    Returns None if no trial is ok. If the vendor's library won the comparison, the recording has no rank 1, and the
+    trial with rank 2 is returned. Trials of the library, and schedules that ever had a wrong result, are skipped.
     """
     wrong = {trial.schedule for trial in recorded.trials if trial.status is Status.WRONG_RESULT}
     usable = [
@@ -70,7 +70,8 @@ def fastest(recorded: Recording) -> Trial | None:
     ]
     compared = [trial for trial in usable if trial.rank is not None]
     if compared:
-        return min(reversed(compared), key=lambda trial: trial.rank or 0)  # newest comparison first
+        # reversed, so that the newest comparison wins a tie of ranks
+        return min(reversed(compared), key=lambda trial: trial.rank or 0)
     return min(usable, key=lambda trial: trial.seconds or 0.0, default=None)
 
 

@@ -1,10 +1,10 @@
-"""Wilcoxon's signed-rank statistic of paired differences: an interval for their centre, and a p-value.
+"""Wilcoxon's signed-rank statistic of paired differences: a confidence interval for their centre, and a p-value.
 
-The test assumes that differences are symmetric about their centre. Log-ratios of alternately measured times
-are symmetric, because noise affects both alike. For normal noise the test needs 1.05 times as many pairs as a mean (the
-sign test 1.57 times), and it is as robust to outliers as a median. Distribution and interval are exact up to EXACT
-pairs; for more pairs the normal approximation is used (Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods",
-3rd edition, sections 3.1 and 3.3).
+The test assumes that differences are symmetric about their centre. Log-ratios of times measured in alternation are
+symmetric, because noise affects numerator and denominator alike. For normal noise, the test needs 1.05 times as many
+pairs as a mean does; the sign test needs 1.57 times as many. The test is as robust to outliers as a median.
+Distribution and interval are exact up to EXACT pairs; for more pairs the normal approximation is used (Hollander,
+Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, sections 3.1 and 3.3).
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import numpy as np
 
 from search_spaces.arrays import FloatArray
 
-EXACT = 400  # pairs; for more, the exact distribution takes seconds and differs from the normal one by less than 0.1%
+# For more pairs, computing the exact distribution takes seconds; it differs from the normal distribution by less than
+# 0.1%.
+EXACT = 400
 
 
 def interval(differences: FloatArray, confidence: float) -> tuple[float, float] | None:
     """Return a confidence interval for the centre of ``differences``.
 
-    Its ends are order statistics of the means of all pairs of differences (Walsh averages). None if there are too few
-    differences: below 6 for 95%, below 8 for 99%.
+    The ends of the interval are order statistics of the means of all pairs of differences (Walsh averages). Returns
+    None if there are too few differences: fewer than 6 for 95%, fewer than 8 for 99%.
     """
     rank = _rank(len(differences), (1 - confidence) / 2)
     if rank == 0:
@@ -36,10 +38,10 @@ def interval(differences: FloatArray, confidence: float) -> tuple[float, float] 
 
 
 def p_value(differences: FloatArray, centre: float) -> float:
-    """Return the probability of differences at least as large as these if their true centre is at most ``centre``."""
+    """Return the p-value of the hypothesis that the true centre of ``differences`` is at most ``centre``."""
     above = int(np.count_nonzero(_walsh(differences) > centre))
     below = len(differences) * (len(differences) + 1) // 2 - above
-    n = len(differences)  # P(W >= above) = P(W <= below), as W is symmetric
+    n = len(differences)  # P(W >= above) = P(W <= below), because the distribution of W is symmetric
     return _normal(n).cdf(below + 0.5) if n > EXACT else float(_cumulative(n)[below])
 
 
@@ -68,7 +70,7 @@ def _pairs(n: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.intp]], np.ndarra
 
 @lru_cache(maxsize=64)
 def _cumulative(n: int) -> FloatArray:
-    """Return P(W <= w) for w = 0 .. n (n + 1) / 2, where W contains each rank with probability 1/2."""
+    """Return P(W <= w) for w = 0 .. n (n + 1) / 2, where W sums the ranks 1 .. n, each with probability 1/2."""
     weights = np.ones(1)
     for rank in range(1, n + 1):
         longer = np.zeros(len(weights) + rank)

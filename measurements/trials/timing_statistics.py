@@ -1,6 +1,7 @@
 """Statistics of times in seconds: noise, stopping rules, and comparisons.
 
-All use medians and quartiles, because GPU times have a long tail towards slow ones. Nothing is random.
+All functions use medians and quartiles, because the distribution of GPU times has a long tail of slow times. No
+function is random.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from measurements.trials import signed_rank
 from measurements.trials.measurement import Timing
 from search_spaces.arrays import FloatArray
 
-_IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, in standard deviations
-_MEDIAN_EFFICIENCY = 1.2533  # sqrt(pi / 2): standard error of a median over that of a mean, normal distribution
+_IQR_OF_NORMAL = 1.3490  # interquartile range of a normal distribution, as a multiple of its standard deviation
+# sqrt(pi / 2): for a normal distribution, the ratio of a median's to a mean's standard error
+_MEDIAN_EFFICIENCY = 1.2533
 
 
 def relative_noise(seconds: Sequence[float]) -> float:
-    """Return standard deviation over median. The deviation is computed from the quartiles, to be robust to outliers.
+    """Return the ratio of standard deviation to median. The deviation is computed from quartiles, robust to outliers.
 
-    Infinite for fewer than two values.
+    The result is infinite for fewer than two values.
     """
     if len(seconds) < 2:
         return math.inf
@@ -46,10 +48,11 @@ def error_of_median(timing: Timing) -> float:
 
 @dataclass(frozen=True)
 class StopRule:
-    """Repeat until the relative standard error of the median is at most ``target``, or a limit is reached.
+    """Rule to repeat a timing until the median's relative standard error is at most ``target``, or a limit is reached.
 
-    There are at least ``min_repeats``, unless measuring takes more than ``max_seconds``, or a candidate is hopeless:
-    after ``hopeless_repeats``, its fastest repeat takes more than ``hopeless_factor`` times the best median so far.
+    There are at least ``min_repeats``, with two exceptions: measuring takes more than ``max_seconds``, or the candidate
+    is hopeless. A candidate is hopeless if after ``hopeless_repeats``, its fastest repeat takes more than
+    ``hopeless_factor`` times the best median so far.
     """
 
     target: float = 0.003
@@ -73,7 +76,7 @@ class StopRule:
             )
 
     def done(self, seconds: Sequence[float], elapsed: float) -> bool:
-        """Return True if the repeats so far are enough; ``elapsed`` is the wall time of the measurement."""
+        """Return True if there are enough repeats. ``elapsed`` is the wall-clock time of the measurement in seconds."""
         if not seconds:
             return False
         if elapsed >= self.max_seconds or len(seconds) >= self.max_repeats:
@@ -81,9 +84,9 @@ class StopRule:
         return len(seconds) >= self.min_repeats and median_error(seconds) <= self.target
 
     def hopeless(self, seconds: Sequence[float], best: float | None) -> bool:
-        """Return True if more repeats would be wasted; ``best`` is the median of the fastest candidate so far.
+        """Return True if the candidate is too slow to continue. ``best`` is the median of the fastest candidate so far.
 
-        The fastest repeat is compared, because noise makes a kernel slower, hardly ever faster.
+        The fastest repeat is compared, because noise makes a kernel slower and hardly ever faster.
         """
         if best is None or len(seconds) < self.hopeless_repeats:
             return False
@@ -91,9 +94,9 @@ class StopRule:
 
 
 def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
-    """Return the ``seconds`` of repeats that were not ``slowed`` by something other than the kernel.
+    """Return the ``seconds`` of repeats during which the GPU was not ``slowed``.
 
-    If all were slowed, all are returned.
+    If the GPU was slowed during all repeats, all times are returned.
     """
     at_speed = [t for t, slow in zip(seconds, slowed, strict=True) if not slow]
     return at_speed or list(seconds)
@@ -101,7 +104,7 @@ def unslowed(seconds: Sequence[float], slowed: Sequence[bool]) -> list[float]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Median of candidate time over baseline time, with a confidence interval; ``pairs`` is the number of pairs."""
+    """Median ratio of candidate to baseline time, with its confidence interval and the number of pairs."""
 
     median: float
     low: float
@@ -110,11 +113,11 @@ class Ratio:
 
     @classmethod
     def paired(cls, candidate: Sequence[float], baseline: Sequence[float], confidence: float = 0.95) -> Self:
-        """Return the ratio of paired times, one pair per round.
+        """Return the median ratio of paired times, one pair per round.
 
-        The interval is computed from the signed ranks of the log-ratios. Below 6 pairs there is no interval of 95%, and
-        (0, infinity) is returned. Raises ValueError for unequal or empty lists, for times that are not positive, and
-        for a confidence outside (0, 1).
+        The interval is computed from the signed ranks of the log-ratios. With fewer than 6 pairs there is no 95%
+        interval, and the interval is (0, infinity). Raises ValueError if the lists are empty or differ in length, if a
+        time is not positive, or if the confidence is outside (0, 1).
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
@@ -128,9 +131,9 @@ class Ratio:
 
 
 def log_ratios(candidate: Sequence[float], baseline: Sequence[float]) -> FloatArray:
-    """Return the logarithm of candidate over baseline for each round.
+    """Return the logarithm of the ratio of candidate to baseline time for each round.
 
-    Raises ValueError for unequal or empty lists and for times that are not positive.
+    Raises ValueError if the lists are empty or differ in length, or a time is not positive.
     """
     if len(candidate) != len(baseline) or not candidate:
         raise ValueError(f"pairs need two lists of the same length, not {len(candidate)} and {len(baseline)}")
@@ -146,11 +149,11 @@ class SpeedChange(StrEnum):
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
-    UNCERTAIN = "uncertain"  # the confidence interval crosses a boundary: more rounds are needed
+    UNCERTAIN = "uncertain"  # the confidence interval contains a limit of the tie, so more rounds are needed
 
 
 def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
-    """Compare the two times of ``ratio``; times that differ by less than ``tie`` count as equal.
+    """Decide whether the candidate is faster or slower. Ratios within ``tie`` of 1 count as equal times.
 
     A result other than UNCERTAIN holds for the whole confidence interval.
     """
@@ -164,9 +167,9 @@ def verdict(ratio: Ratio, tie: float = 0.01) -> SpeedChange:
 
 
 def interleaved(entrants: int, rounds: int) -> list[list[int]]:
-    """Return the order of the entrants in each round: rotated, and reversed in every other round.
+    """Return the order in which entrants are timed in each round: rotated, and reversed in every other round.
 
-    So each entrant has each position equally often, because clock and temperature change during a round.
+    Clock and temperature change during a round, so each entrant has each position equally often.
     """
     orders = []
     for r in range(rounds):

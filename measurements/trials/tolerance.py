@@ -1,6 +1,6 @@
-"""Tolerances: finite numbers of at least 0.
+"""Check tolerances, which must be finite numbers of at least 0.
 
-An infinite tolerance would accept every result, and NaN would accept none.
+An infinite tolerance would accept every result, and a NaN would accept none.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 
 class ToleranceError(ValueError):
-    """An invalid tolerance. The message is one line."""
+    """A tolerance is invalid. The message is one line."""
 
 
 def checked_tolerance(value: Any, name: str, *, most: float = math.inf) -> float:
-    """Return a tolerance as a number.
+    """Check a tolerance and return it as a float.
 
     Args:
         value: The tolerance.
@@ -23,7 +23,7 @@ def checked_tolerance(value: Any, name: str, *, most: float = math.inf) -> float
         most: Exclusive upper limit.
 
     Raises:
-        ToleranceError: It is not a finite number of at least 0, or not below ``most``.
+        ToleranceError: The value is not a finite number of at least 0 and below ``most``.
     """
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)

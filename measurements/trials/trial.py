@@ -1,6 +1,6 @@
 """A trial: one schedule of a problem on a device, with its measurement, versions and verification.
 
-Its fields are text and numbers, so trials of operators that this version does not know can still be listed.
+The fields of a trial are text and numbers, so a trial can be listed even if this version does not know its operator.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from search_spaces.spaces.schedule import Schedule
 
 _NAMES = ("device", "template_version", "space_version", "toolchain", "driver", "autosched_version", "sampler")
 _Kinds = type | tuple[type, ...]
-CONTROLS = ("library", "copy")  # the vendor's library if it computes the problem, otherwise a plain copy
+CONTROLS = ("library", "copy")  # "library" if the vendor's library computes the problem, otherwise a plain "copy"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the run that made a trial: number of trials, and seconds of search (None: no limit).
+    """Limits of the tuning run that stored a trial: number of trials, and seconds of search (None for no limit).
 
-    They show how thorough the search was. Raises ValueError for an invalid budget.
+    The limits show how thorough the search was. Raises ValueError if a limit is invalid.
     """
 
     trials: int
@@ -40,23 +40,25 @@ class Budget:
 
     def __post_init__(self) -> None:
         if type(self.trials) is not int or self.trials < 1:
-            raise ValueError(f"a budget must be at least one trial, got {self.trials!r}")
+            raise ValueError(f"a budget needs at least one trial, got {self.trials!r}")
         if self.seconds is not None and not (isinstance(self.seconds, (int, float)) and 0 <= self.seconds < math.inf):
-            raise ValueError(f"a budget in seconds is a number of at least 0, not {self.seconds!r}")
+            raise ValueError(f"the seconds of a budget must be a number of at least 0, not {self.seconds!r}")
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise ValueError for other or missing fields."""
+        """Read a budget from JSON. Raises ValueError if a field is unknown or missing."""
         if set(data) != {"trials", "seconds"}:
-            raise ValueError(f"a budget has trials and seconds, not {', '.join(map(str, data)) or 'nothing'}")
+            raise ValueError(
+                f"a budget has the fields trials and seconds, not {', '.join(map(str, data)) or 'nothing'}"
+            )
         return cls(**data)
 
 
 @dataclass(frozen=True)
 class Control:
-    """The time of a program that does not depend on schedules, measured alternately with the trial's kernel.
+    """Time of a program that does not depend on schedules, measured in alternation with the trial's kernel.
 
-    ``name`` is "library", the vendor's library of that ``version``, or "copy", a plain copy of the operands' bytes.
+    ``name`` is "library" for the vendor's library, with its ``version``, or "copy" for a plain copy of the operands.
 
     Raises:
         ValueError: The name or the time is invalid.
@@ -68,21 +70,21 @@ class Control:
 
     def __post_init__(self) -> None:
         if self.name not in CONTROLS:
-            raise ValueError(f"a control is one of {', '.join(CONTROLS)}, not {self.name!r:.60}")
+            raise ValueError(f"the name of a control must be one of {', '.join(CONTROLS)}, not {self.name!r:.60}")
         printable(self.version)
         _check_times(self.timing)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raise ValueError for other or missing fields."""
+        """Read a control from JSON. Raises ValueError if a field is unknown or missing."""
         if not isinstance(data, Mapping) or set(data) != {"name", "timing", "version"}:
-            raise ValueError("a control has a name, a timing and a version")
+            raise ValueError("a control has the fields name, timing and version")
         try:
             _check(data, {"name": str, "timing": dict, "version": str})
             _check(data["timing"], _TIMING)
             return cls(data["name"], Timing(**data["timing"]), data["version"])
         except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"this is not a control: {type(error).__name__} {error}") from error
+            raise ValueError(f"invalid control: {type(error).__name__} {error}") from error
 
 
 def _check_times(timing: Timing) -> None:
@@ -95,21 +97,21 @@ def _check_times(timing: Timing) -> None:
 
 @dataclass(frozen=True)
 class Trial:
-    """One tried schedule, with its device, versions and result.
+    """One tried schedule, with its problem, device, versions and result.
 
-    ``sampler`` is the name of its source, a sampler or nvMatmulHeuristics. ``problem_key`` is ``Problem.key()``,
-    canonical JSON. ``template_version`` is the version of the schedule's kernel template, "" in trials older than
-    templates. ``device`` is its name in look-ups, which compare it exactly; ``fingerprint`` is JSON text with
-    everything known about the device. ``kernel_digest`` is None if no source could be generated. ``toolchain`` and
-    ``driver`` name versions, such as "NVRTC 13.0" and "580.65"; "" means there is none. ``created`` is in UTC. ``rank``
-    is the rank in a paired re-measurement, 1 for the winner; None without one. ``budget`` is that of the run.
-    ``verification`` is the canonical JSON text of an object that describes the kernel's verification; None in trials
-    older than this field. ``control`` is the kernel timed next to the winner of a re-measurement, to distinguish a
-    changed machine from a changed kernel. ``facts`` describe a problem of a user's file. ``id`` is the row, None before
-    it is stored.
+    ``sampler`` names the source of the schedule: a sampler, or nvMatmulHeuristics. ``problem_key`` is
+    ``Problem.key()``, canonical JSON. ``template_version`` is the version of the schedule's kernel template; "" in
+    trials older than templates. ``device`` is the device's name, which look-ups compare exactly. ``fingerprint`` is
+    JSON text with everything known about the device and the timing. ``kernel_digest`` is None if no source could be
+    generated. ``toolchain`` and ``driver`` are versions, such as "nvrtc 13.0.88" and "580.65"; "" if there is none.
+    ``created`` is in UTC. ``rank`` is the rank in a paired re-measurement, 1 for the winner; None for other trials.
+    ``budget`` has the limits of the tuning run. ``verification`` is the canonical JSON text of an object that describes
+    the kernel's verification; None in trials older than this field. ``control`` is a program timed next to the winner
+    of a re-measurement, to distinguish a changed machine from a changed kernel. ``facts`` describe a problem of a
+    user's kernel file. ``id`` is the id of the row; None before the trial is stored.
 
-    Raises ValueError for a name that cannot be printed, for a time that is not a positive finite number, and for a
-    ``created`` without a time zone. An error of NaN is stored as infinity.
+    Raises ValueError if a name cannot be printed, if a time is not a positive finite number, or if ``created`` has no
+    time zone. An error of NaN is stored as infinity.
     """
 
     problem_key: str
@@ -136,7 +138,7 @@ class Trial:
     __repr__ = short_repr
 
     def __str__(self) -> str:
-        """Return time, provenance and schedule in one line."""
+        """Describe time, provenance and schedule in one line."""
         time = self.status.value if self.seconds is None else f"{self.seconds * 1e6:.4g} us ({self.provenance.value})"
         return f"{time} by {self.schedule.key()}"
 
@@ -145,7 +147,7 @@ class Trial:
         timing, error = m.timing, m.error
         for other in (m.compile_seconds, m.clock_mhz, m.watts):
             if other is not None and not math.isfinite(other):
-                raise ValueError(f"a duration, a clock rate or a power is a finite number, not {other}")
+                raise ValueError(f"durations, clock rates and powers must be finite numbers, not {other}")
         if timing is not None:
             _check_times(timing)
         for field in _NAMES:
@@ -165,7 +167,7 @@ class Trial:
 
     @property
     def problem(self) -> Problem:
-        """The problem. Raises ValueError for an operator or a format that this version does not know."""
+        """The problem. Raises ValueError if this version does not know its operator or format."""
         return problem_of(self.problem_key)
 
     @property
@@ -180,9 +182,9 @@ class Trial:
 
     @property
     def policy(self) -> str:
-        """Timing policy as a text of ``Policy``; NONE for times that were not measured.
+        """Text of the timing policy (``Policy``); NONE for times that were not measured.
 
-        Raises ValueError for a fingerprint without a valid policy.
+        Raises ValueError if the fingerprint has no valid policy.
         """
         return str(self.runner_info.policy) if self.provenance is Provenance.MEASURED else NONE
 
@@ -244,7 +246,7 @@ class Trial:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the trial with the given result of ``to_json``.
+        """Read a trial from a result of ``to_json``.
 
         ``code``, ``budget``, ``verification``, ``control``, ``watts`` and ``facts`` may be missing.
 
@@ -252,11 +254,12 @@ class Trial:
             ValueError: A field is missing or malformed.
         """
         if not isinstance(data, Mapping):
-            raise ValueError(f"this is not the JSON of a trial: {data!r:.60}")
+            raise ValueError(f"invalid JSON of a trial: {data!r:.60}")
         data = {**dict.fromkeys(_MAY_BE_MISSING), **data}
         try:
             _check(data, _KINDS)
-            json.dumps(data["problem"], ensure_ascii=False).encode()  # raises ValueError for half of a character
+            # raises ValueError for an unpaired surrogate, which databases cannot store
+            json.dumps(data["problem"], ensure_ascii=False).encode()
             for part, kinds in (("timing", _TIMING), ("resources", _RESOURCES), ("code", _CODE)):
                 if data[part] is not None:
                     _check(data[part], kinds)
@@ -294,17 +297,17 @@ class Trial:
                 id=data.get("id"),
             )
         except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"this is not the JSON of a trial: {type(error).__name__} {error}") from error
+            raise ValueError(f"invalid JSON of a trial: {type(error).__name__} {error}") from error
 
 
-MOST_LEVELS = 40  # limit of nested tables and lists in a trial
+MOST_LEVELS = 40  # maximum nesting of objects and lists in a trial
 
 _NUMBER = (int, float)
 _MAYBE_NUMBER = (int, float, type(None))
 _TIMING: Mapping[str, _Kinds] = {"median": _NUMBER, "p25": _NUMBER, "p75": _NUMBER, "count": int}
 _RESOURCES: Mapping[str, _Kinds] = {field.name: int for field in dataclasses.fields(Resources)}
 _CODE: Mapping[str, _Kinds] = {"cubin_digest": str, "sass_digest": str, "sass_bytes": int}
-_MAY_BE_MISSING = ("code", "budget", "verification", "control", "watts", "facts")  # in older recordings
+_MAY_BE_MISSING = ("code", "budget", "verification", "control", "watts", "facts")  # older recordings lack this field
 _KINDS: Mapping[str, _Kinds] = {
     **dict.fromkeys(("problem", "schedule", "fingerprint"), dict),
     **dict.fromkeys(("template", "template_version", "device", "space_version", "provenance", "status"), str),
@@ -320,7 +323,7 @@ _KINDS: Mapping[str, _Kinds] = {
 
 
 def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
-    """Raise KeyError, TypeError, OverflowError or ValueError for values that databases cannot store."""
+    """Raise KeyError, TypeError, OverflowError or ValueError if a database could not store a value."""
     for name, kind in kinds.items():
         value = data[name]
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -328,14 +331,14 @@ def _check(data: Mapping[str, Any], kinds: Mapping[str, _Kinds]) -> None:
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise OverflowError(f"{name} is too large")
         if isinstance(value, str):
-            value.encode()  # raises ValueError for half of a character
+            value.encode()  # raises ValueError for an unpaired surrogate, which databases cannot store
 
 
 def refuse_deep(value: Any) -> None:
-    """Reject JSON that is too deep for recursive functions.
+    """Raise an error for JSON that is nested too deeply for recursive functions.
 
     Raises:
-        ValueError: It is nested more than ``MOST_LEVELS`` deep.
+        ValueError: The value is nested more than ``MOST_LEVELS`` deep.
     """
     level = [value]
     for _ in range(MOST_LEVELS):
@@ -351,7 +354,7 @@ def refuse_deep(value: Any) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """Return the canonical JSON text of a value, as in ``Problem.key()``: equal values give equal texts.
+    """Return the canonical JSON text of a value, as in ``Problem.key()``. Equal values have equal texts.
 
     Raises:
         ValueError: The value is nested more than ``MOST_LEVELS`` deep.

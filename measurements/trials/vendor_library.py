@@ -1,14 +1,14 @@
-"""Trials that represent a call of the vendor's library, stored if no generated kernel is as fast.
+"""Trials that represent a call of the vendor's library. They are stored if no generated kernel is as fast.
 
 Such a trial has the schedule of this module, no kernel, and the library's version as its toolchain. It is ranked like
-any other trial; a call of the problem then calls the library.
+any other trial. If it is the best, a call of the problem calls the library.
 """
 
 from __future__ import annotations
 
 from search_spaces.spaces.schedule import Schedule
 
-LIBRARY = "library"  # used instead of the name of a kernel template
+LIBRARY = "library"  # replaces the name of a kernel template in the schedule
 LIBRARY_SCHEDULE = Schedule(LIBRARY, (("call", "cublasGemmStridedBatchedEx"),))
 
 

@@ -1,4 +1,4 @@
-"""Channel to a worker, over pipes or a socket: sends requests and blobs, and receives replies."""
+"""Channel to a worker, over pipes or a socket, which sends requests and blobs and receives replies."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from measurements.files.text import harmless
 from measurements.workers.messages import Buffer, Message, MessageDecoder, checked, frame
 
 _STDERR_TAIL = 8192
-_READ = 1 << 18  # bytes
-_PIPE_READS = 16  # blocks of 64 KiB: the largest pipe of an unprivileged process on Linux
+_READ = 1 << 18  # maximum bytes of one read
+_PIPE_READS = 16  # reads of 64 KiB that empty the largest pipe of an unprivileged process on Linux
 
 
 class Channel:
-    """Non-blocking writes to one descriptor and reads from another. The caller closes them.
+    """Non-blocking writes to one descriptor and reads from another. The caller closes the descriptors.
 
-    Each blob is sent once. The other end requests those again that it has dropped.
+    Each blob is sent once. If the other end has dropped a blob, it requests the blob again.
 
     Args:
         reading: Descriptor from which messages are read.
@@ -45,7 +45,7 @@ class Channel:
             self._selector.register(self._ended, selectors.EVENT_READ)
         self._unframer = MessageDecoder()
         self._unsent: deque[memoryview] = deque()
-        self._sent: set[str] = set()  # digests of the blobs that were sent
+        self._sent: set[str] = set()  # digests of the blobs that have been sent
         self._tail = b""
         self._questions = 0
 
@@ -60,9 +60,9 @@ class Channel:
 
         Args:
             payload: The request, as JSON.
-            blobs: Blobs that it needs, by digest. Those that were already sent are not sent again.
+            blobs: Blobs that the request needs, by digest. Blobs that were sent before are not sent again.
             deadline: Time limit, as a value of ``time.monotonic``.
-            envelope: Further fields of the message, next to the payload.
+            envelope: Further fields of the message, in addition to the payload.
 
         Returns:
             The message that contains the reply.
@@ -90,7 +90,10 @@ class Channel:
         return checked(answer)
 
     def stderr_tail(self) -> str:
-        """Return the end of the child's standard error. If others still write to it, return what the pipe contains."""
+        """Return the end of the child's standard error.
+
+        If other processes keep it open, return what the pipe contains.
+        """
         for _ in range(_PIPE_READS):
             if self._errors not in self._selector.get_map() or not self._read_stderr():
                 break
@@ -134,7 +137,7 @@ class Channel:
         except BlockingIOError:
             return
         except OSError:
-            self._unsent.clear()  # the rest of its output
+            self._unsent.clear()  # the other end is gone: drop unsent data, but still read its last output
         while self._unsent and not self._unsent[0]:
             self._unsent.popleft()
         if not self._unsent:

@@ -1,7 +1,7 @@
-"""Messages between a tuner and its workers: a JSON object, and blobs that it refers to by SHA-256.
+"""Messages between a tuner and its workers. A message is a JSON object and blobs, to which it refers by SHA-256.
 
-The encoding is one line of JSON, followed by the blobs without gaps. "blobs" of the JSON lists the [digest, number of
-bytes] of each.
+The encoding is one line of JSON, followed by the blobs without gaps. The field "blobs" of the JSON lists the [digest,
+number of bytes] of each blob.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 Buffer = bytes | memoryview
 
-LONGEST_LINE = 1 << 28  # bytes; a longer line is malformed
-LARGEST_BLOBS = 1 << 36  # total bytes of the blobs of a message
+LONGEST_LINE = 1 << 28  # maximum bytes of a line of JSON
+LARGEST_BLOBS = 1 << 36  # maximum total bytes of the blobs of a message
 
 
 class Message(dict[str, Any]):
-    """A JSON object with ``blobs``, bytes by digest."""
+    """A JSON object with ``blobs``, a mapping from digest to bytes."""
 
     def __init__(self, content: Mapping[str, Any] | None = None, blobs: Mapping[str, Buffer] | None = None) -> None:
         super().__init__(content or {})
@@ -34,7 +34,7 @@ class Message(dict[str, Any]):
 
 
 def digest_of(content: Buffer) -> str:
-    """Return the SHA-256 of ``content`` in hexadecimal, which identifies a blob."""
+    """Return the digest that identifies a blob, the SHA-256 of its ``content`` in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -49,11 +49,11 @@ def frame(header: Mapping[str, Any], blobs: Mapping[str, Buffer]) -> list[Buffer
 
 
 class MessageDecoder:
-    """Incremental decoder of received bytes into messages."""
+    """Incremental decoder that converts received bytes to messages."""
 
     def __init__(self) -> None:
         self._received = bytearray()
-        self._searched = 0  # number of leading bytes known to contain no end of line
+        self._searched = 0  # number of received bytes already searched for an end of line
         self._header: dict[str, Any] | None = None
         self._expected: list[tuple[str, int]] = []
         self._blobs: dict[str, Buffer] = {}
@@ -63,9 +63,11 @@ class MessageDecoder:
         self._received += data
 
     def next(self) -> Message | None:
-        """Return the next complete message, with unchecked blobs (see ``checked``); None if more bytes are needed.
+        """Return the next complete message, or None if more bytes are needed.
 
-        Raises ValueError for a malformed message, after which the stream is unusable.
+        Blobs are not yet checked (see ``checked``).
+
+        Raises ValueError for a malformed message. The stream is then unusable.
         """
         if self._header is None:
             end = self._received.find(b"\n", self._searched)
@@ -91,7 +93,7 @@ class MessageDecoder:
 
 
 def checked(message: Message) -> Message:
-    """Return ``message`` after checking its blobs. Raises ValueError if one does not have its digest."""
+    """Return ``message`` after checking its blobs. Raises ValueError if a blob does not match its digest."""
     for digest, content in message.blobs.items():
         if digest_of(content) != digest:
             raise ValueError(f"sent a blob that does not match its digest {digest[:12]}...")
@@ -106,15 +108,15 @@ class BlobStore:
         self._blobs: OrderedDict[str, Buffer] = OrderedDict()
 
     def add(self, message: Message) -> None:
-        """Store the blobs of ``message``. Raises ValueError, without storing any, if one does not match its digest."""
+        """Store the blobs of ``message``. If a blob does not match its digest, raise ValueError and store none."""
         self._blobs.update(checked(message).blobs)
 
     def missing(self, digests: Iterable[str]) -> list[str]:
-        """Return those ``digests`` whose blobs are not stored."""
+        """Return the ``digests`` whose blobs are not stored."""
         return [digest for digest in digests if digest not in self._blobs]
 
     def take(self, digests: Iterable[str]) -> dict[str, Buffer]:
-        """Return the blobs of ``digests``, mark them as used, and drop others until the limit holds.
+        """Return the blobs of ``digests`` and mark them as used. Drop the least recently used blobs above the limit.
 
         Raises KeyError for a blob that is not stored.
         """

@@ -1,11 +1,11 @@
-"""Limits of CPU time and memory for a worker and its child processes. A worker that exceeds one is killed.
+"""Limits of CPU time and memory for a worker and its child processes. A worker that exceeds a limit is killed.
 
-The time limit is CPU time, because on a busy machine a correct process may take much longer. There is also a limit of
-wall-clock time, for a worker that waits instead of working.
+The time limit applies to CPU time, because on a busy machine the wall-clock time of a correct process may be much
+longer. There is also a limit of wall-clock time, for a worker that waits forever.
 
-A limit of the address space would apply to each process separately. It would also fail with libraries that reserve much
-more memory than they use (PyTorch, thread pools). Therefore only memory that was written counts: anonymous and shared
-memory, including swapped pages.
+The memory limit applies to memory that was written: anonymous and shared memory, including swapped pages. A limit of
+the address space would apply to each process separately. It would also kill correct processes, because libraries such
+as PyTorch reserve much more memory than they use.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from measurements.workers.messages import Buffer, Message
 from measurements.workers.transport import NO_BLOBS, WorkerDied, WorkerFailed, WorkerTimeout
 from measurements.workers.worker import Worker
 
-POLL_SECONDS = 0.005  # seconds between two checks of memory: a core fills up to ten megabytes in this time
-_TIME_POLL_SECONDS = 0.05  # seconds between two checks if only time is limited
-WALL_CLOCK_TIMES = 10.0  # wall-clock limit per CPU second: on a busy machine a process may get a tenth of a core
+POLL_SECONDS = 0.005  # seconds between two checks of memory, in which a core writes at most about ten megabytes
+_TIME_POLL_SECONDS = 0.05  # seconds between two checks if memory is not limited
+# ratio of the wall-clock limit to the CPU limit; on a busy machine a process may get a tenth of a core
+WALL_CLOCK_TIMES = 10.0
 _WRITTEN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", re.MULTILINE)
 
 
@@ -53,7 +54,7 @@ def _family(pid: int, file: str) -> Iterator[str]:
             yield (folder / file).read_text(errors="replace")  # the name of a process may contain any bytes
             for thread in (folder / "task").iterdir():
                 waiting += map(int, (thread / "children").read_text().split())
-        except OSError:  # it has ended, or this is not Linux
+        except OSError:  # the process has ended, or the system is not Linux
             continue
 
 
@@ -75,14 +76,14 @@ def request_within(
 ) -> Message:
     """Send a request to a worker with limits, and return the reply.
 
-    The limit of wall-clock time is ``seconds`` times WALL_CLOCK_TIMES.
+    The limit of wall-clock time is WALL_CLOCK_TIMES times ``seconds``.
 
     Args:
-        worker: The worker. It is started if it is not running; the start does not count towards the limits.
+        worker: The worker, which is started if necessary. The time of the start is not limited.
         payload: As for ``Worker.request``.
         blobs: As for ``Worker.request``.
         seconds: Limit of the CPU time of the worker and its descendants, in seconds.
-        memory: Limit of their memory, in bytes.
+        memory: Limit of the memory of the worker and its descendants, in bytes.
 
     Returns:
         The reply, as from ``Worker.request``.
@@ -105,9 +106,9 @@ def request_within(
 
 
 class ResourceWatch:
-    """Context that kills ``worker`` once it exceeds ``memory`` bytes, or ``seconds`` of CPU time since entry.
+    """Context manager that kills ``worker`` if it exceeds ``memory`` bytes, or ``seconds`` of CPU time since entry.
 
-    Afterwards ``exceeded`` names the exceeded limit; "" for none.
+    Afterwards ``exceeded`` names the exceeded limit; "" if no limit was exceeded.
     """
 
     def __init__(self, worker: Worker, memory: float, seconds: float = math.inf) -> None:

@@ -1,7 +1,7 @@
-"""Protocol of a connection to a worker on any machine: it transports requests, replies and blobs, but no file paths.
+"""Protocol of a connection to a worker on any machine. It transports requests, replies and blobs, but no file paths.
 
-``worker.Worker`` implements it for a child process with pipes. On other machines, each actor of a Ray cluster has such
-a worker (``runners.fleet``).
+``worker.Worker`` implements the protocol for a child process with pipes. On other machines, each actor of a Ray cluster
+has such a worker (``runners.fleet``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NO_BLOBS: Mapping[str, Buffer] = {}
 
 
 class WorkerError(Exception):
-    """A request failed."""
+    """A request to a worker failed."""
 
 
 class WorkerTimeout(WorkerError):
@@ -23,7 +23,7 @@ class WorkerTimeout(WorkerError):
 
 
 class WorkerDied(WorkerError):
-    """The process ended or violated the protocol. ``returncode`` is negative for a signal; ``stderr`` is its tail."""
+    """The worker ended or violated the protocol. ``returncode`` is negative for a signal; ``stderr`` is its tail."""
 
     def __init__(self, message: str, returncode: int | None, stderr: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class WorkerClosed(WorkerError):
 
 
 class Transport(Protocol):
-    """One worker, for use by one thread at a time. ``kill`` and ``close`` may be called from any thread.
+    """Connection to one worker. One thread at a time may use it, but any thread may call ``kill`` and ``close``.
 
     A worker that exceeds its time limit is killed with every process of its group. The next ``start`` or ``request``
     replaces a worker that has ended for any reason. If a worker ended while it was idle, the next request may raise
@@ -49,24 +49,25 @@ class Transport(Protocol):
 
     @property
     def starts(self) -> int:
-        """Number of workers started so far. A new worker has none of the blobs of earlier ones."""
+        """Number of workers started so far. A new worker has no blobs of earlier workers."""
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id on its machine; None if it is not running."""
+        """Process id of the worker on its machine; None if it is not running."""
 
     def start(self) -> None:
         """Start a worker if none is running, and wait until it accepts requests. Raises WorkerTimeout, WorkerDied."""
 
     def request(self, payload: Mapping[str, Any], timeout: float, blobs: Mapping[str, Buffer] = NO_BLOBS) -> Message:
-        """Return the handler's reply to ``payload``, within ``timeout`` seconds. Starts a worker if none is running.
+        """Return the handler's reply to ``payload``, within ``timeout`` seconds. A worker is started if necessary.
 
-        ``blobs`` are all blobs that the handler needs, by digest; those that the worker already has are not sent again.
-        Raises WorkerTimeout, WorkerDied, WorkerFailed, WorkerClosed. After the first two the worker has ended.
+        ``blobs`` has all blobs that the handler needs, by digest. Blobs that the worker already has are not sent again.
+        Raises WorkerTimeout, WorkerDied, WorkerFailed, WorkerClosed. After WorkerTimeout and WorkerDied, the worker has
+        ended.
         """
 
     def stop(self) -> None:
-        """Kill the worker and its process group; the next request starts a new one."""
+        """Kill the worker and its process group. The next request starts a new worker."""
 
     def kill(self) -> None:
         """Kill the worker and its process group. A pending request raises WorkerDied."""

@@ -1,14 +1,14 @@
 """A supervised child process that answers requests over pipes.
 
 Code that may hang, crash or corrupt its process (a compiler, a GPU) runs in a ``Worker``. A worker that exceeds its
-time limit is killed with its descendants, and the next request starts a new one. The parent then removes their
-temporary folders (``measurements.files.work_folders``). The parent kills the worker's process group. On Linux it also
-kills descendants that have left the group, which have a mark in their environment; processes that clear their
-environment are not found.
+time limit is killed with its descendants, and the next request starts a new one. To kill a worker, the parent kills its
+process group. On Linux, the parent also kills descendants that have left the group. It finds them by a variable in
+their environment, so descendants that clear their environment are missed. Then the parent removes the temporary folders
+of the killed processes (``measurements.files.work_folders``).
 
 Standard output of the child is redirected to standard error before the module is imported, so that output of libraries
-and handlers cannot corrupt replies. When the parent ends for any reason, the child reads the end of its input and ends
-its group.
+and handlers cannot corrupt replies. When the parent ends for any reason, the child reads an end of file from its input,
+and kills its own process group.
 
 A worker module calls ``serve(handle)`` when it runs as ``__main__``.
 """
@@ -40,8 +40,8 @@ _BOOTSTRAP = (
     "from measurements.workers.worker import run_child; run_child(sys.argv[1])"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-# With an interpreter of another environment, our packages come from this one, and all others from that environment.
-# This holds even if that environment has its own version of our packages.
+# With the interpreter of another environment, autosched's packages come from the current environment, even if the other
+# one has a version of them. All other packages come from the other environment.
 _BOOTSTRAP_ELSEWHERE = f"""
 import sys
 from importlib.machinery import PathFinder
@@ -55,24 +55,25 @@ sys.dont_write_bytecode = True
 from measurements.workers.worker import run_child
 run_child(sys.argv[1])
 """
-STORE_BYTES = 1 << 30  # bytes of blobs that a child caches
+STORE_BYTES = 1 << 30  # maximum bytes of blobs that a child caches
 _READ = 1 << 18  # bytes
-_MARK = "AUTOSCHED_WORKER"  # variable in the environment of a child and its descendants
+_MARK = "AUTOSCHED_WORKER"  # environment variable that marks a child and its descendants
 _END_GRACE = 0.5  # seconds to wait for the exit status of a child that is ending
 
 Handler = Callable[[Message], Mapping[str, Any]]
 
 
 class Worker:
-    """Owner of one child process, for use by one thread at a time. Any thread may call ``kill`` and ``close``.
+    """Owner of one child process. One thread at a time may use it, but any thread may call ``kill`` and ``close``.
 
     Args:
         module: Name of the module that the child runs.
-        env: Additions to the parent's environment.
-        python_path: Additions to the child's ``sys.path``.
-        python: The interpreter. One of another environment uses that environment's packages, except for autosched's.
-        memory_limit: Limit of the address space in bytes (Linux); None for no limit.
-        start_timeout: Time limit of the start in seconds. The start does not count as time of a request.
+        env: Environment variables to add to those of the parent.
+        python_path: Folders to add to the child's ``sys.path``.
+        python: Python interpreter. If it belongs to another environment, all packages except autosched's come from
+            there.
+        memory_limit: Limit of the address space in bytes (only on Linux); None for no limit.
+        start_timeout: Time limit of the start in seconds. The time limit of a request does not include the start.
     """
 
     def __init__(
@@ -93,10 +94,11 @@ class Worker:
         self._python = python
         self._memory_limit = memory_limit
         self._start_timeout = start_timeout
-        self._using = threading.RLock()  # held while the pipes are in use
-        self._lock = threading.Lock()  # held while the process is started, killed or reaped: protects its process id
+        self._using = threading.RLock()  # held by the thread that uses the pipes
+        # held while the process is started, killed or reaped, so that its process id stays valid
+        self._lock = threading.Lock()
         self._closed = False
-        self._working = False  # True after a request, when the child may have temporary folders
+        self._working = False  # True after the first request, because the child may then have temporary folders
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
 
@@ -129,7 +131,7 @@ class Worker:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **self._env},
                 bufsize=0,
-                # Its own process group, which can be killed as a whole and does not receive Ctrl-C.
+                # The child gets a new process group, which can be killed as one and does not receive Ctrl-C.
                 start_new_session=True,
             )
             self._process = process
@@ -160,7 +162,7 @@ class Worker:
             return Message(result, answer.blobs)
 
     def stop(self) -> None:
-        """Kill the child and its descendants, and reap it. The next request starts a new one."""
+        """Kill the child and its descendants, and reap the child. The next request starts a new child."""
         with self._using:
             self._reap()
 
@@ -176,7 +178,7 @@ class Worker:
             self._closed = True
             if self._process is not None:
                 _kill_group(self._process.pid)
-        with self._using:  # a pending request returns, because its child has ended
+        with self._using:  # a pending request now returns, because its child has ended
             self._reap()
 
     def __enter__(self) -> Self:
@@ -205,12 +207,12 @@ class Worker:
             raise self._died(None) from None
         except ValueError as error:
             raise self._died(str(error)) from None
-        except BaseException:  # Ctrl-C: otherwise the next request would receive this reply
+        except BaseException:  # for example Ctrl-C; a later request must not receive the reply to this one
             self._reap()
             raise
 
     def _died(self, complaint: str | None) -> WorkerError:
-        """End the child's remaining processes and return an error. ``complaint`` is None if the child exited."""
+        """Kill the child's remaining processes and return an error. ``complaint`` is None if the child exited."""
         process, channel = self._process, self._channel
         tail = ""
         if process is not None and channel is not None:
@@ -218,7 +220,7 @@ class Worker:
                 _await_exit(process.pid, _END_GRACE)
                 if not _has_ended(process.pid):
                     complaint = "closed its output but did not exit"
-            _kill_group(process.pid)  # so that its output has an end
+            _kill_group(process.pid)  # no process may keep the pipes open, so that reading the output ends
             tail = channel.stderr_tail()
         returncode = self._reap()
         if self._closed:
@@ -230,7 +232,7 @@ class Worker:
         )
 
     def _reap(self) -> int | None:
-        """Kill the group, reap the child, close the pipes, and return the exit status. None if there is no child."""
+        """Kill the group, reap the child, close the pipes, and return the exit status; None if there is no child."""
         with self._lock:
             process, channel = self._process, self._channel
             self._process = self._channel = None
@@ -246,7 +248,7 @@ class Worker:
             try:
                 returncode = process.wait(timeout=30.0)
             except subprocess.TimeoutExpired:
-                return None  # blocked in the kernel (a GPU driver): it ends when the driver returns
+                return None  # the child is blocked in the kernel, in a GPU driver, and ends when the driver returns
             if self._working:
                 # Most workers have no temporary folders.
                 from measurements.files.work_folders import remove_temporary_of_killed
@@ -263,11 +265,11 @@ def _fd(pipe: IO[bytes] | None) -> int:
 
 
 def _kill_group(pid: int) -> None:
-    """Kill the group of the leader ``pid``, which must not have been reaped, so that the id is still valid."""
+    """Kill the process group of ``pid``, which must not have been reaped yet, so that the id is still valid."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        # Between fork and setsid the group does not exist yet.
+        # Between fork and setsid, the group does not exist yet, so the process itself is killed.
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -275,23 +277,23 @@ def _kill_group(pid: int) -> None:
 
 
 def _kill_marked(mark: str) -> None:
-    """Kill descendants of a child that have left its group. Linux only, because it reads environments from /proc."""
+    """Kill descendants of a child that have left its group. Only on Linux, where /proc has the environments."""
     marked = f"{_MARK}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or belongs to another user
+        with suppress(OSError):  # the process has ended, or belongs to another user
             if marked in (folder / "environ").read_bytes().split(b"\0"):
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _await_exit(pid: int, seconds: float) -> None:
-    """Wait at most ``seconds`` until the child has ended by itself, without reaping it."""
+    """Wait at most ``seconds`` until the child ends by itself, without reaping the child."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not _has_ended(pid):
         time.sleep(0.002)
 
 
 def _has_ended(pid: int) -> bool:
-    """Return True if a child is a zombie, which keeps its id until it is reaped."""
+    """Return True if a child has ended but was not yet reaped, so that its process id is still reserved."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:
@@ -311,18 +313,18 @@ def _describe_exit(returncode: int | None) -> str:
 
 # ---- functions of the child ----
 
-# Descriptors of requests and replies, after the standard streams have been redirected.
+# File descriptors for requests and replies, once the standard streams are redirected.
 _claimed: tuple[int, int] | None = None
 
 
 def run_child(module: str) -> None:
-    """Run ``module`` as ``__main__``, with requests and replies on private descriptors. The bootstrap calls this."""
+    """Run ``module`` as ``__main__``, with requests and replies on private descriptors. The child starts here."""
     _claim_streams()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
-    """Answer requests with ``handle`` until the parent ends the worker. Does not return.
+    """Answer requests with ``handle`` until the parent ends the worker. This function does not return.
 
     Up to ``store_bytes`` of blobs are cached. An exception of ``handle``, including MemoryError, is reported to the
     parent, and the worker continues to serve.
@@ -337,7 +339,7 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
                 unframer.feed(chunk)
                 while (message := unframer.next()) is not None:
                     messages.put(message)
-        except ValueError as error:  # the parent's message is malformed
+        except ValueError as error:  # the message from the parent is malformed
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         _end_group()
 
@@ -347,7 +349,7 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
             while rest:
                 rest = rest[os.write(answers_fd, rest) :]
 
-    # A separate thread, which detects the end of the parent even while a handler runs or hangs.
+    # A separate thread reads requests, so that it detects the end of the parent even while a handler runs or hangs.
     threading.Thread(target=read, daemon=True).start()
     send({"ready": True})
     store = BlobStore(store_bytes)
@@ -365,13 +367,13 @@ def serve(handle: Handler, store_bytes: int = STORE_BYTES) -> None:
 def received(
     message: Message, store: BlobStore, recv: Callable[[], Message], send: Callable[[Mapping[str, Any]], None]
 ) -> Message:
-    """Return a request with all blobs that it needs. Missing blobs are requested from the parent.
+    """Complete a request with all blobs that it needs. Missing blobs are requested from the parent.
 
     Args:
         message: The received message.
         store: Cache of blobs.
-        recv: Waits for the next message and returns it.
-        send: Sends a message, to request blobs.
+        recv: Function that waits for the next message and returns it.
+        send: Function that sends a message, to request blobs.
 
     Raises:
         ValueError: A blob does not match its digest.
@@ -387,7 +389,7 @@ def received(
 
 
 def _claim_streams() -> tuple[int, int]:
-    """Move standard input and output to private descriptors.
+    """Move requests and replies from standard input and output to private descriptors.
 
     Afterwards standard input is empty, and standard output goes to standard error.
     """

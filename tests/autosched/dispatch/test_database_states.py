@@ -285,7 +285,7 @@ def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str],
         capsys.readouterr()
         status = COMMANDS[command].ask("x.db")
         said = capsys.readouterr().err.strip().splitlines()
-    assert status == 2 and "another process holds it, try again" in said[-1]
+    assert status == 2 and "another process has locked it, try again" in said[-1]
     assert all("waiting" in text for text in said[:-1]), said
     assert seen(here) == before
 

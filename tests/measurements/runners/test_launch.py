@@ -180,7 +180,7 @@ def test_a_tensor_map_rejected_by_the_driver_is_reported_in_one_line(monkeypatch
     monkeypatch.setattr(launch, "_encode_function", lambda: lambda *_: 1)
     with pytest.raises(LaunchRefused, match="rejects tensor map a_map: CUDA_ERROR_INVALID_VALUE"):
         encode_tensor_map(MAP, 4096)
-    with pytest.raises(LaunchRefused, match="a must start at a multiple of 16 bytes"):
+    with pytest.raises(LaunchRefused, match="the address of a must be a multiple of 16 bytes"):
         encode_tensor_map(MAP, 4104)
 
 
@@ -240,7 +240,7 @@ def test_tensor_maps_are_built_on_the_gpu_for_old_drivers(no_driver):
     of = cupy.made[0]
     assert (of["rank"], of["element"], of["swizzle"], of["fill"]) == (2, 6, 3, 0)
     assert of["sizes"].tolist() == [256, 128, 0, 0, 0] and of["strides"].tolist() == [512, 0, 0, 0]
-    with pytest.raises(LaunchRefused, match="a must start at a multiple of 16 bytes"):
+    with pytest.raises(LaunchRefused, match="the address of a must be a multiple of 16 bytes"):
         program({"out": array(0), "a": array(4104)})
 
 

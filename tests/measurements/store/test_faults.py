@@ -347,7 +347,7 @@ class TestNames:
             ("x.db/.", "names a folder"),
             ("n" * 300, "File name too long): choose a shorter name"),
             ("n" * 250, "File name too long): choose a shorter name"),
-            ("/".join(["n" * 100] * 5), "longer than 500 bytes: choose a shorter one"),
+            ("/".join(["n" * 100] * 5), "longer than 500 bytes: choose a shorter path"),
             ("sqlite:///x.db?mode=ro", "give only x.db"),
             ("http://x/y", "give the path of a file"),
             (None, "invalid database None: give a path or an SQLAlchemy URL"),
@@ -428,7 +428,7 @@ def test_waiting_for_a_locked_database_is_logged_once(
         Store.open(path, create=create).close()
         assert not caplog.messages
         holder.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreError, match="another process holds it"):
+        with pytest.raises(StoreError, match="another process has locked it"):
             Store.open(path, create=create)
     (said,) = caplog.messages
     assert said.startswith(f"another process has locked the database {path}: waiting")

@@ -1,6 +1,7 @@
 """Compiler of tile programs: users' operators, written as operations on tiles.
 
-Start at ``builder.py``, the public language. A program is traced (``language``), given distributions (``inference``),
-planned (``planning``), lowered to CUDA C++ (``lowering``), and its open decisions are a space (``schedules``).
-``text`` reads and prints programs as listings. This package must not import ``tile_operators`` or the catalogue.
+Start at ``builder.py``, the public language. The compiler's steps are: ``language`` traces a program; ``inference``
+distributes values over threads; ``schedules`` builds the space of the open decisions; ``planning`` plans a kernel for
+one schedule; and ``lowering`` writes the kernel in CUDA C++. ``text`` reads and prints programs as listings. This
+package must not import ``tile_operators`` or the catalogue.
 """

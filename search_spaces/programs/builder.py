@@ -1,4 +1,4 @@
-"""Declare tile programs in Python: a function that is called once with ``p`` and its arrays, and traced."""
+"""Declare tile programs in Python. A program is a function whose operations on tiles are recorded (traced)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from search_spaces.short_repr import short_repr
 __all__ = ["ARRAY_DTYPES", "Argument", "Builder", "InOut", "Input", "Output", "Program", "Scalar", "program", "wg_map"]
 
 Role = Literal["input", "output", "inout"]
-# A function (sizes and scalars, inputs in float64, shapes of the outputs) -> expected outputs, all by name.
+# A reference: its arguments are sizes and scalars, inputs in float64, and shapes of outputs, all by name. It returns
+# the expected outputs by name.
 Reference = Callable[
     [Mapping[str, Number], Mapping[str, FloatArray], Mapping[str, tuple[int, ...]]], Mapping[str, FloatArray]
 ]
@@ -33,11 +34,11 @@ Reference = Callable[
 
 @dataclass(frozen=True)
 class Argument:
-    """An array parameter of a program: names of its one to four extents, its type and its role.
+    """An array parameter of a program, with one to four named extents, an element type and a role.
 
     Attributes:
-        unordered: True if its elements may come in any order.
-        strided: True if each launch passes the distance between its lines.
+        unordered: True if verification ignores the order of the elements.
+        strided: True if each launch passes the number of elements from one row to the next.
     """
 
     sizes: tuple[str, ...]
@@ -50,7 +51,7 @@ class Argument:
 def _argument(sizes: str, type_: str, role: Role) -> Argument:
     names = tuple(sizes.split())
     if not 1 <= len(names) <= 4 or not all(name.isidentifier() for name in names):
-        raise ProgramError(f'an array has one to four named extents, such as "m k", not {sizes!r}')
+        raise ProgramError(f'invalid extents {sizes!r}: name one to four, such as "m k"')
     try:
         return Argument(names, dtype(type_, INPUT_DTYPES if role == "input" else ARRAY_DTYPES), role)
     except ValueError as error:
@@ -61,20 +62,20 @@ def Input(sizes: str, dtype: str, *, strided: bool = False) -> Argument:
     """Declare an array that the program reads: ``Input("m k", "f16")``.
 
     Args:
-        sizes: Names of its extents, such as "m k".
-        dtype: Type of its elements.
-        strided: True if a call may pass some columns of a larger array, such as ``x[:, :n]``. The number of elements
-            from one row to the next is then a dynamic size, named NAME_stride for the array NAME.
+        sizes: Names of the extents, such as "m k".
+        dtype: Element type.
+        strided: True if a caller may pass a column slice of a larger array, such as ``x[:, :n]``. The number of
+            elements from one row to the next is then a dynamic size, named NAME_stride for the array NAME.
 
     Raises:
-        ProgramError: For an unknown type, another number of extents, or a strided vector.
+        ProgramError: If the type is unknown, there are no extents or more than four, or a vector is strided.
     """
     return _with_rows(_argument(sizes, dtype, "input"), strided)
 
 
 def _with_rows(argument: Argument, strided: bool) -> Argument:
     if strided and len(argument.sizes) < 2:
-        raise ProgramError(f"a strided array must have rows, but this one has only the extent {argument.sizes[0]}")
+        raise ProgramError(f"a strided array needs at least two extents, but only {argument.sizes[0]} is named")
     return replace(argument, strided=bool(strided))
 
 
@@ -84,18 +85,19 @@ def Output(sizes: str, dtype: str) -> Argument:
 
 
 def InOut(sizes: str, dtype: str, *, unordered: bool = False, strided: bool = False) -> Argument:
-    """Declare an array that keeps the caller's values except where the program stores or combines.
+    """Declare an array that the program updates: elements that it does not write keep the caller's values.
 
     Args:
-        sizes: Names of its extents, such as "m n".
-        dtype: Type of its elements.
-        unordered: True if verification ignores the order of a vector's elements: for queues, whose order depends on
-            that of blocks and threads.
-        strided: True if a call may pass some columns of a larger array, as for ``Input``. The program changes no other
-            columns.
+        sizes: Names of the extents, such as "m n".
+        dtype: Element type.
+        unordered: True if verification ignores the order of a vector's elements. Queues need this, as blocks and
+            threads append to them in any order.
+        strided: True if a caller may pass a column slice of a larger array, as for ``Input``. The program does not
+            change the columns outside the slice.
 
     Raises:
-        ProgramError: For an unknown type, another number of extents, an unordered matrix, or a strided vector.
+        ProgramError: If the type is unknown, there are no extents or more than four, a matrix is unordered, or a vector
+            is strided.
     """
     argument = _argument(sizes, dtype, "inout")
     if unordered and len(argument.sizes) != 1:
@@ -104,7 +106,7 @@ def InOut(sizes: str, dtype: str, *, unordered: bool = False, strided: bool = Fa
 
 
 def source_of(function: Callable[..., None]) -> ir.Source:
-    """Return the file and line of a program's function, or of its first decorator."""
+    """Return the file and line where a program's function starts; decorators count as its start."""
     code = function.__code__
     return ir.Source(Path(code.co_filename).name, code.co_firstlineno)
 
@@ -116,7 +118,7 @@ def wg_map(sg_layout: tuple[int, int] | list[int], sg_data: tuple[int, int] | li
 
 @dataclass(frozen=True)
 class Program:
-    """A tile program: ``function(p, array, ...)`` and its arrays. ``content`` is its source text."""
+    """A tile program: a function ``function(p, array, ...)``, its source text ``content``, and its parameters."""
 
     name: str
     function: Callable[..., None]
@@ -124,7 +126,7 @@ class Program:
     content: str
     summary: str
     defaults: tuple[tuple[str, int], ...] = ()  # default sizes, from a listing
-    notes: tuple[str, ...] = ()  # how the reader interpreted ambiguous parts of a listing
+    notes: tuple[str, ...] = ()  # how ambiguous statements of a listing were interpreted
     reference: Reference | None = None  # a user's reference implementation, used instead of the interpreter
     dynamic: tuple[str, ...] = ()  # sizes that each launch passes
     scalars: tuple[tuple[str, Scalar], ...] = ()  # scalars that each launch passes by value
@@ -137,12 +139,12 @@ class Program:
 
     @property
     def location(self) -> str:
-        """Location in messages about the whole program: its file and line, or else its name."""
+        """File and line of the program for messages, or its name if the file is unknown."""
         return self.source or self.name
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of the extents, in the order in which the arrays use them, followed by the names of the strides."""
+        """Names of all extents in the order of their first use, followed by the names of the strides."""
         return tuple(dict.fromkeys([*(s for _, a in self.arguments for s in a.sizes), *self.strides.values()]))
 
     @property
@@ -158,7 +160,7 @@ class Program:
         """Trace the program at given sizes and choices.
 
         Args:
-            sizes: Sizes by name; may also have values of scalars, which override their defaults.
+            sizes: Sizes by name. Values of scalars may be included and override the scalars' defaults.
             chosen: Values of ``p.choose`` by name.
 
         Raises:
@@ -167,7 +169,7 @@ class Program:
         builder, arrays = self._run(sizes, chosen)
         if builder.extent is None:
             raise ProgramError(
-                f"{self.location}: the program does not call p.blocks, which cuts its result into blocks"
+                f"{self.location}: p.blocks is not called: call it once to divide the result among blocks"
             )
         written = ir.without_unused_values(tuple(builder.scopes[0]))
         operations = pad_depths(written, builder.unused_id)
@@ -184,14 +186,14 @@ class Program:
         )
 
     def _size(self, name: str, sizes: Mapping[str, Number]) -> Index | None:
-        """Return the index of a dynamic size, of which a kernel knows only a divisor; None for a constant size."""
+        """Return the symbolic index of a dynamic size; None for a constant size."""
         if name not in self.dynamic:
             return None
         value = int(sizes[name])
         return Index("size", self.sizes.index(name), (constant(value), constant(divisor_of(value))))
 
     def _array(self, name: str, argument: Argument, sizes: Mapping[str, Number]) -> ir.Array:
-        """Return the array that represents an argument in the function."""
+        """Return the array object that the traced function receives for an argument."""
         line = self._size(argument.sizes[-1], sizes) if len(argument.sizes) > 1 else None
         return ir.Array(
             name,
@@ -205,7 +207,7 @@ class Program:
         )
 
     def _scalar(self, builder: Builder, number: int, sizes: Mapping[str, Number]) -> Tile | Index:
-        """Return the tile or index that represents a scalar in the function."""
+        """Return the tile or index that the traced function receives for a scalar."""
         name, scalar = self.scalars[number]
         value, (low, high) = sizes.get(name, scalar.default), scalar.limits
         if scalar.dtype == "i32":
@@ -226,10 +228,10 @@ class Program:
             raise ProgramError(f"{self.location}: {self.name} must have the parameters {names}: {error}") from error
         try:
             self.function(builder, *arguments)
-        except Exception as error:  # the user's code may raise anything
+        except Exception as error:  # the user's code may raise any exception
             raise located(error, self.function) from error
         if len(builder.scopes) != 1:
-            raise ProgramError(f"{self.location}: a loop over p.steps ended early: do not break out of it")
+            raise ProgramError(f"{self.location}: a loop over p.steps ended early: remove the break")
         return builder, arrays
 
 
@@ -239,12 +241,14 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
     The function is called with ``p`` and the parameters in this order.
 
     Args:
-        dynamic: Names of sizes, such as "m", for which one kernel serves every value. Arrays with such a size have at
-            most two extents. In the function such a size is an index, not a whole number.
+        dynamic: Names of dynamic sizes, such as "m": one kernel serves every value of a dynamic size. Arrays with a
+            dynamic size have at most two extents. The traced function receives a dynamic size as an index, not as an
+            int.
         parameters: The arrays, and the scalars that each launch passes by value.
 
     Raises:
-        ProgramError: Without an output, for a dynamic size of a larger array, or for a scalar with the name of a size.
+        ProgramError: If there is no output, an array of three or more extents has a dynamic size, or a scalar has the
+            name of a size.
     """
     sizes = tuple(dynamic.split())
     arguments = {name: a for name, a in parameters.items() if isinstance(a, Argument)}
@@ -259,13 +263,13 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
         for size in sizes:
             if size in argument.sizes and len(argument.sizes) > 2:
                 raise ProgramError(
-                    f"{name}: a dynamic size must be an extent of an array of at most two, and {name} has "
+                    f"{name}: a dynamic size is only supported in arrays with at most two extents, not "
                     f"{len(argument.sizes)}: make {size} a constant"
                 )
     strides = {name: f"{name}_stride" for name, a in arguments.items() if a.strided}
     for name, size in strides.items():
         if size in parameters or any(size in a.sizes for a in arguments.values()):
-            raise ProgramError(f"the name {size} is reserved for the stride of {name}: rename the argument or extent")
+            raise ProgramError(f"the name {size} is reserved for the stride of {name}: rename the extent or parameter")
     unknown = [size for size in sizes if all(size not in a.sizes for a in arguments.values())]
     if unknown:
         raise ProgramError(f"unknown dynamic size {unknown[0]}: use the name of an extent of an array")
@@ -275,7 +279,7 @@ def program(*, dynamic: str = "", **parameters: Argument | Scalar) -> Callable[[
             raise ProgramError(f"{source_of(function)}: a program needs an Output")
         try:
             content = Path(function.__code__.co_filename).read_text("utf-8")
-        except OSError:  # typed at an interactive prompt
+        except OSError:  # no source file: the function was typed at a prompt
             content = repr((function.__code__.co_code, function.__code__.co_consts, function.__code__.co_names))
         identity = f"{arguments}\0{content}" + (f"\0{sizes}" if sizes else "") + (f"\0{scalars}" if scalars else "")
         summary = (function.__doc__ or "a tile program").strip().splitlines()[0]

@@ -1,10 +1,11 @@
 """Infer the distribution of every value of a program, as a symbolic expression that is valid for all schedules.
 
-Anchors are the results and operands of products, maps written by the user, and blocks along memory lines for values
-that no other anchor determines. Every other value has the distribution of one of its operands. Cheap values (loads,
-constants, index vectors, and functions of only those) are *light*: they are recomputed in each distribution in which
-they are used. If a heavy value is used in another distribution than its own, a conversion is inserted, so inference
-cannot fail.
+Inference starts at anchors, values whose distribution does not follow from other values. Results and operands of
+products are anchors, and values with a map written by the user. A value that no such anchor determines is distributed
+in blocks along the contiguous lines of memory. Every other value has the distribution of one of the operands from which
+it is computed. Cheap values (loads, constants, index vectors, and functions of only those) are *light*: they are
+recomputed in each distribution in which they are used. All other values are *heavy*: they are computed in one
+distribution. If a heavy value is used in another distribution, a conversion is inserted, so inference cannot fail.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from search_spaces.programs.language.functions import ONE_OF_GROUP
 from search_spaces.programs.language.ir import Shape, line_dimension
 from search_spaces.programs.language.window_positions import resolve
 
-MOST_PASSES = 6  # passes over a program after which the distributions of states no longer change
+MOST_PASSES = 6  # after so many passes, states that still change keep their distribution
 
 
 @lru_cache(maxsize=4096)
 def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
-    """Infer the distributions of a trace; moves are resolved first.
+    """Infer the distributions of a traced program. Moves of windows are first replaced by explicit positions.
 
     Args:
         trace: The program.
-        classes: Class number of each product in program order; products of a class share their subgroups. By default
-            products of the same shape do.
+        classes: Class number of each product in program order. Products of one class are divided among subgroups alike.
+            By default a class contains the products of one shape.
     """
     resolved = resolve(trace)
     if not classes:
@@ -44,16 +45,16 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
     _backward(inference, resolved.operations)
     stage_loads(inference)
     if any(staged.advance == "gathered" for staged in inference.staged.values()):
-        inference.wanted.clear()  # copies compute row numbers, so the loads of these need no distribution
+        inference.wanted.clear()  # Copies compute row numbers themselves, so loads of row numbers are not distributed.
         _backward(inference, resolved.operations)
     return inference
 
 
 def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
-    """Repeat inference until each state has the distribution of the values that are assigned to it.
+    """Infer distributions, pass by pass, until each state has the distribution of the values assigned to it.
 
-    A state whose distribution still changes after MOST_PASSES passes, or within one pass, keeps it; assigned values are
-    then converted.
+    A state is fixed if its distribution still changes after MOST_PASSES passes, or changes within one pass. A fixed
+    state keeps its distribution, and values assigned to it are converted.
     """
     states: dict[int, Spread] = {}
     fixed: frozenset[int] = frozenset()
@@ -75,7 +76,7 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
         undecided = [state for state in shapes if state not in states]
         if not undecided:
             break
-        for state in undecided:  # no assignment determines their distribution
+        for state in undecided:  # no assigned value has a distribution
             states[state] = _anchored(inference, shapes[state], 1)
         anchors = inference.anchors
     for state, spread in inference.states.items():
@@ -84,7 +85,8 @@ def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
     return inference
 
 
-# Forwards: the natural distribution of each value ---------------------------------------------------------------------
+# Forward pass: the natural distribution of each value
+# ---------------------------------------------------------------------
 
 
 def _forward(inference: Inference, operations: tuple[ir.Operation, ...], around: tuple[int, ...]) -> None:
@@ -162,7 +164,7 @@ def _own(inference: Inference, operation: ir.Computing) -> Spread | None:
                 inference.user_maps[result.id] = result.map
                 return Spread("given", result.shape, result.id)
             return _anchored(inference, result.shape, 1)
-        case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # users of the value prefer the map
+        case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # the user's map has priority
             inference.user_maps[result.id] = result.map
             return Spread("given", result.shape, result.id)
         case ir.LoadTile(_, window) if not all(inference.light[v.id] for v in ir.inputs(operation)):
@@ -210,14 +212,14 @@ def _own(inference: Inference, operation: ir.Computing) -> Spread | None:
 def _is_split(inference: Inference, source: Spread | None, dimension: int, operation: ir.ReduceTile) -> bool:
     """Return True if groups of a reduction may be split between warps, lanes or registers.
 
-    That is so for sizes that are not powers of two, for groups across the memory lines of blocks, and for groups that
-    a user's map divides among several subgroups.
+    A group is the ``size`` elements that are reduced to one. It may be split if its size is not a power of two, if it
+    crosses the contiguous lines of a blocked distribution, or if a user's map divides it among subgroups.
     """
     size = operation.size
     if size == operation.value.shape[dimension]:
         return False
     if source is None and operation.kind == ONE_OF_GROUP:
-        return True  # slices of a loaded value load their part again
+        return True  # a slice of a loaded value is loaded again
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
     user_map = inference.user_maps.get(source.number) if source is not None and source.kind == "given" else None
@@ -225,7 +227,7 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
 
 
 def _cuts_across(inference: Inference, operation: ir.Broadcast) -> bool:
-    """Return True if copies of one element may belong to several threads, because of sizes or user maps."""
+    """Return True if a broadcast may put copies of an element in several threads, due to sizes or user maps."""
     if operation.value.shape[operation.dimension] == 1:
         return False
     return operation.size & (operation.size - 1) != 0 or bool(inference.user_maps) or inference.trace.mapped
@@ -244,7 +246,7 @@ def _product(inference: Inference, operation: ir.Mma) -> int:
 
 
 def _result_map(operation: ir.Mma) -> ir.UserMap | None:
-    """Return the map of a product's result: the program's own, or the one that follows from both operands' maps."""
+    """Return the map of a product's result: the user's map of the result, or else the combined maps of the operands."""
     a, b = operation.a.map, operation.b.map
     if operation.result.map is None and isinstance(a, WgMap) and isinstance(b, WgMap):
         return WgMap(a.sg_layout, (a.sg_data[0], b.sg_data[1]))
@@ -252,13 +254,13 @@ def _result_map(operation: ir.Mma) -> ir.UserMap | None:
 
 
 def _name_products(inference: Inference) -> None:
-    """Number the suffixes of the groups of products; a single group has no suffix."""
+    """Assign each group of products a numbered suffix for parameter names; a single group has no suffix."""
     if len(inference.products) > 1:
         inference.products = [replace(p, suffix=f"_{p.number + 1}") for p in inference.products]
 
 
 def _anchored(inference: Inference, shape: Shape, along: int) -> Spread:
-    """Distribute a tile in blocks along memory lines; tiles of the same shape share this distribution."""
+    """Return the blocked distribution of a tile along its contiguous lines, shared by all tiles of this shape."""
     spread = Spread("blocked", shape, 1 - along if shape[along] == 1 else along)
     inference.anchor(spread)
     return spread
@@ -279,7 +281,8 @@ def _settle(inference: Inference, value: ir.Value, spread: Spread) -> None:
             _settle(inference, argument, spread)
 
 
-# Backwards: the distributions in which each value is used -------------------------------------------------------------
+# Backward pass: the distributions in which each value is used
+# -------------------------------------------------------------
 
 
 def _want(inference: Inference, value: ir.Value, spread: Spread) -> None:

@@ -19,10 +19,11 @@ Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
 class Spread:
     """The distribution of a tile of shape ``shape``, as an expression.
 
-    The kinds are: ``result``, ``left`` and ``right`` of product ``number``; ``blocked`` of the anchor of this shape
-    whose lines run along dimension ``number``; ``given``, the user's map of value ``number``; ``drop``, ``group`` and
-    ``expand`` (by ``size``) of another distribution along a dimension; its ``swap``; and its ``reshape``, the same
-    elements in row-major order.
+    Five kinds of distribution are anchors. ``result``, ``left`` and ``right`` belong to product ``number``. ``blocked``
+    belongs to the anchor of this shape whose lines run along dimension ``number``. ``given`` is the user's map of value
+    ``number``. The remaining kinds derive a distribution from ``of``: ``drop``, ``group`` and ``expand`` change the
+    extent of dimension ``number``, the latter two by the factor ``size``; ``swap`` transposes the tile; and ``reshape``
+    keeps its row-major order.
     """
 
     kind: Kind
@@ -35,7 +36,7 @@ class Spread:
     def _hash(self) -> int:
         return hash((self.kind, self.shape, self.number, self.of, self.size))
 
-    def __hash__(self) -> int:  # computed once: a key of caches that every count reads
+    def __hash__(self) -> int:  # cached: every count of a schedule looks up distributions
         return self._hash
 
     def drop(self, dimension: int) -> Spread:
@@ -60,7 +61,8 @@ class Spread:
     def expand(self, dimension: int, size: int) -> Spread:
         """Return the distribution that repeats each element ``size`` times along ``dimension``.
 
-        It undoes ``group`` if possible; otherwise copies lie in registers of one thread.
+        If this distribution is the result of a matching ``group``, return the distribution before ``group``. Otherwise
+        the copies of an element lie in registers of one thread.
         """
         if self.kind == "group" and self.of is not None and (self.number, self.size) == (dimension, size):
             return self.of
@@ -75,7 +77,7 @@ class Spread:
         return Spread("swap", (self.shape[1], self.shape[0]), 0, self)
 
     def reshape(self, shape: Shape) -> Spread:
-        """Return the distribution of the same elements in row-major order with another shape."""
+        """Return the distribution of the tile reshaped to ``shape`` (row-major)."""
         if shape == self.shape:
             return self
         inner = self.of if self.kind == "reshape" and self.of is not None else self
@@ -83,7 +85,7 @@ class Spread:
 
     @property
     def base(self) -> Spread:
-        """The underived distribution from which this one is derived, possibly in several steps."""
+        """The anchor's distribution from which this one is derived, possibly in several steps."""
         return self if self.of is None else self.of.base
 
     @property
@@ -105,7 +107,10 @@ class Spread:
 
 
 def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread]]:
-    """Return the scales of a product and their distributions: threads that hold a line hold all of its scales."""
+    """Return the scales of a block-scaled product with their distributions.
+
+    A thread that holds elements of a row of ``a`` or a column of ``b`` holds all scales of this row or column.
+    """
     if operation.scales is None:
         return []
     of_a, of_b = operation.scales
@@ -119,7 +124,7 @@ def scale_spreads(operation: ir.Mma, number: int) -> list[tuple[ir.Value, Spread
 
 
 def of_index(window: ir.Window, spread: Spread) -> Spread:
-    """Return the distribution of a window's positions if its elements have ``spread``."""
+    """Return the distribution of the positions in ``window.index``, given the distribution of the elements."""
     if len(window.indexed) == 2:
         return spread
     along = line_dimension(window)
@@ -128,18 +133,21 @@ def of_index(window: ir.Window, spread: Spread) -> Spread:
 
 @dataclass(frozen=True)
 class Product:
-    """A group of products of one shape with common subgroups; its parameters end in ``suffix``."""
+    """A group of products of one shape that are divided among subgroups alike.
+
+    Names of the group's parameters end in ``suffix``.
+    """
 
     number: int
     shape: Shape
     user_map: ir.UserMap | None
     suffix: str
-    source: ir.Source  # position of the first product
+    source: ir.Source  # source position of the first product
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A tile distributed in blocks along memory lines; ``along`` is the dimension of a line."""
+    """A shape of tiles that are distributed in blocks along contiguous lines, which run along dimension ``along``."""
 
     shape: Shape
     along: int
@@ -150,13 +158,15 @@ class Staged:
     """An operand that goes through shared memory.
 
     Attributes:
-        row_major: True if memory lines are rows of the operand.
-        loop: Loop of the ring, or None for a tile that is loaded once.
-        advance: Direction in memory in which a loop's tiles advance; "placed" if each iteration computes
-            where its tile (or matrix) begins; "gathered" if it computes the memory line of each row.
-        anywhere: True if tiles may reach beyond the array even where its extent is a multiple of theirs.
-        converted: True if the factors are computed from a tile of another type: threads read stored elements and
-            convert them in registers.
+        row_major: True if rows of the operand are contiguous in memory.
+        loop: Number of the loop that loads a tile per iteration into a ring of buffers; None for a tile that is loaded
+            once.
+        advance: How the tile moves between iterations. "minor" and "major": by one tile along contiguous memory, or
+            across it. "": not at all. "placed": each iteration computes the position of its tile. "gathered": each
+            iteration computes the array row for each row of its tile.
+        anywhere: True if tiles may reach beyond the array even where its extent is a multiple of the tile's.
+        converted: True if the tile has another type than the product's operands. Threads then read elements in the
+            stored type and convert them in registers.
     """
 
     name: str
@@ -179,11 +189,11 @@ class Inference:
 
     Attributes:
         classes: Class of each product in program order; products of one class share their subgroups.
-        natural: The distribution in which each value is produced.
+        natural: The distribution in which each value is computed.
         wanted: The distributions in which each value is used.
         product_of: Number of each product's group, by the id of its result.
-        sources: Distribution of the operand of each reduction.
-        sums: Reductions whose partial results may be combined after the loop, by the state that carries them.
+        sources: Distribution of each reduction's operand, by the id of the result.
+        sums: Reductions whose partial results may be combined after the loop, by the state that accumulates them.
     """
 
     trace: ir.Trace
@@ -192,27 +202,27 @@ class Inference:
     light: dict[int, bool] = field(default_factory=dict)
     wanted: dict[int, list[Spread]] = field(default_factory=dict)
     states: dict[int, Spread] = field(default_factory=dict)
-    fixed: frozenset[int] = frozenset()  # states whose distribution no longer changes
+    fixed: frozenset[int] = frozenset()  # states that keep their distribution
     products: list[Product] = field(default_factory=list)
     product_of: dict[int, int] = field(default_factory=dict)
     anchors: list[Anchor] = field(default_factory=list)
     sources: dict[int, Spread] = field(default_factory=dict)
-    stored: dict[int, Spread] = field(default_factory=dict)  # by the position of the store in ``stores``
+    stored: dict[int, Spread] = field(default_factory=dict)  # by the store's index in ``stores``
     stores: list[ir.StoreTile | ir.AtomicRmw] = field(default_factory=list)
-    stored_in: list[tuple[int, ...]] = field(default_factory=list)  # the loops around each of ``stores``
+    stored_in: list[tuple[int, ...]] = field(default_factory=list)  # loops that contain each of ``stores``
     user_maps: dict[int, ir.UserMap] = field(default_factory=dict)
     staged: dict[tuple[int, Spread], Staged] = field(default_factory=dict)
     sums: dict[int, ir.ReduceTile] = field(default_factory=dict)
     definitions: dict[int, ir.Computing] = field(default_factory=dict)
     loops: dict[int, ir.Loop] = field(default_factory=dict)
     scalars: dict[int, ir.LoadScalar] = field(default_factory=dict)
-    uniform: dict[int, Spread] = field(default_factory=dict)  # distribution of the tile that becomes an index
-    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops in which each scalar is loaded
-    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # the loops around each value's operation
+    uniform: dict[int, Spread] = field(default_factory=dict)  # distribution of each tile that is converted to an index
+    scalars_in: dict[int, tuple[int, ...]] = field(default_factory=dict)  # loops that contain the load of each scalar
+    inside: dict[int, tuple[int, ...]] = field(default_factory=dict)  # loops that contain each value's operation
 
     @cached_property
     def heavy(self) -> list[int]:
-        """Values that occupy registers of their own, in addition to states."""
+        """Ids of the values that need registers in addition to the registers of states."""
         of_states = {o.value.id for o, _ in self.trace.walk() if isinstance(o, ir.Set)}
         of_states |= {o.c.id for o in self.definitions.values() if isinstance(o, ir.Mma) and o.c is not None}
         cheap = (
@@ -229,7 +239,7 @@ class Inference:
 
     @cached_property
     def depths(self) -> set[int]:
-        """The depths (k) of all products."""
+        """The extents of all products along k."""
         return {o.a.shape[1] for o in self.definitions.values() if isinstance(o, ir.Mma)}
 
     @cached_property
@@ -257,7 +267,7 @@ class Inference:
             self.anchors.append(anchor)
 
     def computed_in(self, value: ir.Value) -> list[Spread]:
-        """Return the distributions in which a value is computed; others are converted from its natural one."""
+        """Return the distributions in which a value is computed; a heavy value only has its natural one."""
         wanted = self.wanted.get(value.id, [])
         if not wanted:
             return []
@@ -265,7 +275,7 @@ class Inference:
 
     @cached_property
     def conversions(self) -> list[tuple[ir.Value, Spread, Spread]]:
-        """(value, from, to) of every conversion, in program order. PadTile appends its zeros during the conversion."""
+        """Triples (value, from, to) of all conversions in program order, including each ``PadTile``."""
         conversions = list[tuple[ir.Value, Spread, Spread]]()
         for id_, operation in self.definitions.items():
             wanted = self.wanted.get(id_, [])

@@ -1,4 +1,4 @@
-"""States of loops whose sums may stay partial in each thread until the loop ends."""
+"""Find states that may hold one partial sum per thread during a loop, combined only after the loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from search_spaces.programs.language import ir
 
 
 def find_sums(inference: Inference) -> None:
-    """Find states to which a loop adds one reduction per iteration, and which it otherwise only scales."""
+    """Find states that a loop only scales and to which it adds one reduction per iteration."""
     reads: dict[int, int] = {}
     uses: dict[int, int] = {}
     for operation, _ in inference.trace.walk():
@@ -36,7 +36,7 @@ def find_sums(inference: Inference) -> None:
 
 
 def _added(inference: Inference, value: ir.Value, read: int, uses: dict[int, int]) -> ir.ReduceTile | None:
-    """Return the reduction in ``read + reduction`` or ``read * factor + reduction``."""
+    """Return the reduction if ``value`` is ``read + reduction`` or ``read * factor + reduction``, else None."""
     operation = inference.definitions.get(value.id)
     if not isinstance(operation, ir.Map) or operation.function != "add" or uses.get(value.id) != 1:
         return None
@@ -56,7 +56,7 @@ def _added(inference: Inference, value: ir.Value, read: int, uses: dict[int, int
 
 
 def _starts_at_zero(inference: Inference, state: int, loop: ir.Loop) -> bool:
-    """Return True if the state is zero when the loop begins; False for nested loops, which begin several times."""
+    """Return True if the state is known to be zero when the loop begins; False for any nested loop."""
     around_loop = next(around for operation, around in inference.trace.walk() if operation is loop)
     if any(isinstance(region, ir.Loop) for region in around_loop):
         return False

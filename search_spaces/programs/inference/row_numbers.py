@@ -1,4 +1,4 @@
-"""Row numbers of a gathered window that each copying thread can compute itself, row by row."""
+"""Find windows of gathered rows whose row numbers each copying thread can compute without other threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUNCTIONS = (
 
 
 def indices_of_rows(inference: Inference, value: ir.Value) -> tuple[Index, ...] | None:
-    """Return the indices that a row number depends on; None if a thread cannot compute it alone."""
+    """Return the indices that a row number depends on; None if a thread cannot compute the row number alone."""
     operation = inference.definitions[value.id]
     match operation:
         case ir.Fill():

@@ -1,7 +1,8 @@
 """Decide which loads go through shared memory: operands of products, loaded in each iteration of a loop or once.
 
-An operand stored in the type of the product is read as fragments of an instruction. An operand of another type, such as
-4-bit or 8-bit weights, is copied as stored; threads read their elements and convert them in registers.
+An operand that is stored in the type of the product is read from shared memory as fragments of the instruction. An
+operand of another type, such as 4-bit or 8-bit weights, is copied to shared memory unconverted. Threads then read their
+elements and convert them in registers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def linear(index: Index, loop: int) -> tuple[Index, int] | None:
 
 
 def stage_loads(inference: Inference) -> None:
-    """Stage factors of products, and tiles of narrow types from which factors are computed."""
+    """Stage operands of products, and tiles of narrow types from which operands are computed."""
     names: list[str] = []
     factors = {
         inference.product_of[o.result.id]: o.a.dtype for o in inference.definitions.values() if isinstance(o, ir.Mma)
@@ -81,7 +82,7 @@ def _staged(
     if indices is None or (window.index is not None and not around):
         return None
     if around and any(i.scalars & scalars_inside(inference, around[0]) & inference.uniform.keys() for i in indices):
-        return None  # copies run iterations ahead, when these values are not known yet
+        return None  # a copy starts iterations earlier, before these scalars are known
     trace, iterations = inference.trace, inference.trace.iterations()
     anywhere = False
     for d in (d for d in (0, 1) if d not in window.indexed):
@@ -127,7 +128,7 @@ def _staged(
 
 
 def _indices(inference: Inference, window: ir.Window) -> tuple[Index, ...] | None:
-    """Return the indices that a tile's position depends on; None if copying threads cannot compute row numbers."""
+    """Return the indices that a tile's position depends on; None if a copying thread cannot compute its row numbers."""
     own = (*window.array.lead, *window.at)
     if window.index is None:
         return own
@@ -141,7 +142,7 @@ def scalars_inside(inference: Inference, loop: int) -> set[int]:
 
 
 def _walk(inference: Inference, window: ir.Window, loop: int) -> tuple[tuple[Index, Index], Advance]:
-    """Return the position of the first iteration's tile, and how it advances from one iteration to the next."""
+    """Return the position of the tile in iteration 0, and how the tile advances (``Staged.advance``)."""
     if window.index is not None:
         return window.at, "gathered"
     parts = [linear(at, loop) for at in window.at]

@@ -1,4 +1,4 @@
-"""Check that results do not depend on the order of blocks and threads, for programs that read arrays they write."""
+"""Check that results do not depend on the order of blocks, for programs that load elements that they also write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Outputs = tuple[dict[str, FloatArray], dict[str, FloatArray]]
 
 
 def fetch_of(trace: ir.Trace) -> ir.AtomicFetch | ir.LoadTile | None:
-    """Return the first operation that reads what other blocks write: a fetching atomic or a load of an InOut array."""
+    """Return the first operation whose result may depend on other blocks' writes; None if there is none.
+
+    Such an operation is an atomic that fetches old elements, or a load of an InOut array.
+    """
     for operation, _ in trace.walk():
         if isinstance(operation, ir.AtomicFetch):
             return operation
@@ -35,7 +38,7 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
         unordered: Names of arrays whose elements may come in any order.
 
     Returns:
-        The same as ``interpret`` in ascending order.
+        The outputs and error bounds of ``interpret`` with ascending order.
 
     Raises:
         ProgramError: If a result depends on the order.
@@ -63,7 +66,7 @@ def interpret_in_any_order(trace: ir.Trace, inputs: Mapping[str, Array], unorder
 
 
 def agrees(actual: FloatArray, wanted: FloatArray, bounds: FloatArray) -> BoolArray:
-    """Return a mask of the elements that are within their bounds, equal, or both NaN."""
+    """Return a mask of the positions at which two results agree: within ``bounds``, equal, or both NaN."""
     with np.errstate(invalid="ignore"):
         near = np.abs(actual - wanted) <= bounds
     same: BoolArray = near | (actual == wanted) | (np.isnan(actual) & np.isnan(wanted))
@@ -71,6 +74,6 @@ def agrees(actual: FloatArray, wanted: FloatArray, bounds: FloatArray) -> BoolAr
 
 
 def _overlap(one: tuple[FloatArray, FloatArray], other: tuple[FloatArray, FloatArray]) -> BoolArray:
-    """Return a mask of the positions whose limits have a value in common, or are all NaN."""
+    """Return a mask of the positions at which two intervals (low, high) overlap, or both are NaN."""
     both: BoolArray = np.isnan(one[0]) & np.isnan(other[0])
     return both | ((one[0] <= other[1]) & (other[0] <= one[1]))

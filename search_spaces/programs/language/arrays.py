@@ -1,4 +1,4 @@
-"""Arrays of a tile program, windows on them, and values of tile shape; errors that name a line of the program."""
+"""Arrays of a tile program, windows on arrays, values (tiles), and errors that name a line of the program."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ UserMap = WgMap | NestedLayout
 
 
 class ProgramError(ValueError):
-    """A program breaks a rule of the language: one line with the source position, the operation and the rule."""
+    """Raised if a program breaks a rule of the language. The message names the line, the operation and the rule."""
 
 
 class MisusedArray(ProgramError):
-    """A program indexes an array in an unsupported way; the error names the caller's line."""
+    """Raised if a program indexes an array in an unsupported way. The message names the caller's line."""
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,24 @@ class Array:
     sizes: tuple[str, ...]
     full: tuple[int, ...]
     lead: tuple[Index, ...] = ()
-    dynamic: Index | None = None  # the first extent if each launch passes it
-    line: Index | None = None  # the last extent of a matrix if each launch passes it
-    pitch: Index | None = None  # elements from one line to the next if each launch passes it
+    dynamic: Index | None = None  # the first extent if it is dynamic (each launch passes it)
+    line: Index | None = None  # the last extent of a matrix if it is dynamic
+    pitch: Index | None = None  # elements from one line to the next if dynamic
     order: MemoryOrder | None = None
 
     @property
     def matrix(self) -> Shape:
-        """Rows and columns; a vector is one row."""
+        """Numbers of rows and columns of the last two dimensions; a vector has one row."""
         return (1, self.full[0]) if len(self.full) == 1 else (self.full[-2], self.full[-1])
 
     @property
     def stored(self) -> Shape:
-        """Number of contiguous lines in memory, and elements per line."""
+        """Number of lines, each contiguous in memory, and elements per line."""
         return self.matrix if self.order is None else self.order.shape(*self.matrix)
 
     @property
     def shape(self) -> tuple[Index | int, ...]:
-        """The dimensions that are not indexed yet; a dynamic size is an index."""
+        """Extents of the dimensions that are not indexed yet; a dynamic extent is an ``Index``."""
         full: tuple[Index | int, ...] = self.full
         if self.dynamic is not None:
             full = (self.dynamic, *full[1:])
@@ -91,13 +91,13 @@ class Array:
         return str(self.matrix[1]) if self.pitch is None else self.pitch.code
 
     def __getitem__(self, position: Index | int) -> Array:
-        """Return the slice at an index of the first dimension. Raises MisusedArray if only a matrix remains."""
+        """Return the slice at ``position`` of the first dimension. Raises MisusedArray if only a matrix remains."""
         if len(self.shape) < 3:
             raise MisusedArray(f"{self.name}[..]: only dimensions before the last two can be indexed: use p.window")
         if not isinstance(position, Index | int) or isinstance(position, bool):
             raise MisusedArray(
-                f"{self.name}[..]: the index of a dimension is a position or a whole number, not a "
-                f"{type(position).__name__.lower()}: load it with p.load_scalar, or pass p.window a tile of row numbers"
+                f"{self.name}[..]: invalid index, a {type(position).__name__.lower()}: use a whole number or an index "
+                "from p.load_scalar, or pass a tile of row numbers to p.window"
             )
         index = position if isinstance(position, Index) else Index("constant", position)
         return replace(self, lead=(*self.lead, index))
@@ -105,13 +105,15 @@ class Array:
 
 @dataclass(frozen=True)
 class Window:
-    """A tile-shaped window on an array, which ``Move`` shifts (init_tile).
+    """A rectangular window on an array, of the shape of a tile (RFC, init_tile). ``Move`` shifts it.
 
     Attributes:
         turned: True if the window shows the transposed matrix.
-        index: i32 values that give the position of elements (#scatter): one for each line of a matrix, which starts at
-            ``at`` along the line, or one for each element of a vector. Positions outside of the array are skipped.
-        flat: True if ``index`` has a position for each element of a matrix, counted as if the matrix were one line.
+        index: i32 values that select elements (RFC, #scatter). For a matrix, there is one value per line of the window:
+            the number of a line of the array, of which the window covers the elements from ``at`` on. For a vector,
+            there is one value per element. Positions outside of the array are skipped.
+        flat: True if ``index`` has one value per element of a matrix, and this value is the element's row-major
+            position.
     """
 
     id: int
@@ -130,14 +132,14 @@ class Window:
         return (columns, rows) if self.turned else (rows, columns)
 
     def dynamic(self, dimension: int) -> Index | None:
-        """Return the array's extent along a dimension if each launch passes it, else None."""
+        """Return the array's extent along a dimension if it is dynamic, else None."""
         vector = len(self.array.full) == 1
         sizes = (None, self.array.dynamic) if vector else (self.array.dynamic, self.array.line)
         return sizes[1 - dimension if self.turned else dimension]
 
     @property
     def least(self) -> Shape:
-        """The array's smallest extents in any launch, in the orientation of the window."""
+        """Smallest extents that the array may have in any launch, in the orientation of the window."""
         rows, columns = (extent if self.dynamic(d) is None else 1 for d, extent in enumerate(self.extent))
         return rows, columns
 
@@ -160,7 +162,7 @@ class Window:
 
     @property
     def indexed(self) -> tuple[int, ...]:
-        """The dimensions along which ``index`` gives positions: none, one (it selects lines), or both."""
+        """Dimensions along which ``index`` selects: one if it selects lines, both if it selects elements."""
         if self.index is None:
             return ()
         return (0, 1) if self.flat or len(self.array.full) == 1 else (1 - line_dimension(self),)

@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Added:
-    """Totals of the atomic additions to an array, which do not depend on their order.
+    """Totals over the atomic additions to each element of an array. They do not depend on the order of the additions.
 
     Attributes:
-        sizes: Sum of the magnitudes, including the initial element.
+        sizes: Sum of the magnitudes of the initial element and of all added values.
         counts: Number of additions.
     """
 
@@ -31,7 +31,7 @@ class Added:
 
     @classmethod
     def of(cls, values: FloatArray) -> Added:
-        """Return the state before any addition."""
+        """Return the totals before the first addition to ``values``."""
         return cls(np.zeros_like(values), np.zeros_like(values))
 
     def bound(self, type_: DType) -> FloatArray:
@@ -46,19 +46,19 @@ class Added:
             return bounds
         bounds = bounds if type_ == F32 else bounds + self.counts * SMALLEST[type_.name]
         with np.errstate(over="ignore"):
-            reached = type_.load(type_.store(self.sizes + bounds))  # the largest partial sum in any order
+            reached = type_.load(type_.store(self.sizes + bounds))  # the largest possible partial sum, for overflow
         return np.where(np.isfinite(reached) | ~np.isfinite(self.sizes), bounds, np.inf)
 
 
 def ordered(items: Sequence[T], order: int) -> list[T]:
-    """Return the items in an order: 0 is ascending, 1 descending, any other number the seed of a random order."""
+    """Return the items reordered. Order 0 is ascending, 1 descending; any other number seeds a random order."""
     if order < 2:
         return list(items[:: -1 if order else 1])
     return [items[i] for i in np.random.default_rng(order).permutation(len(items))]
 
 
 def rounds(positions: IntArray, order: int) -> Iterator[IntArray]:
-    """Split ``positions`` into rounds, each without duplicates; yield the indices into ``positions`` of each round."""
+    """Split ``positions`` into rounds without duplicate positions; yield each round as indices into ``positions``."""
     order_of_elements = np.array(ordered(range(positions.size), order), dtype=np.int64)
     by_position = order_of_elements[np.argsort(positions[order_of_elements], kind="stable")]
     first = np.searchsorted(positions[by_position], positions[by_position])
@@ -68,7 +68,7 @@ def rounds(positions: IntArray, order: int) -> Iterator[IntArray]:
 
 
 def before(type_: DType, parts: list[FloatArray]) -> Bounded:
-    """Return the current elements and their bounds, from the four arrays that ``combined`` returns."""
+    """Return copies of the current elements and their error bounds. ``parts`` is a result of ``combined``."""
     part, bound, sizes, counts = parts
     return part.copy(), bound + Added(sizes, counts).bound(type_)
 
@@ -76,7 +76,7 @@ def before(type_: DType, parts: list[FloatArray]) -> Bounded:
 def combined(
     kind: str, type_: DType, parts: list[FloatArray], added_values: FloatArray, error: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Combine elements with values. Returns the elements, their bounds, and sizes and counts as in ``Added``."""
+    """Combine elements with values. Return the new elements, their bounds, and the totals ``sizes`` and ``counts``."""
     part, bound, sizes, counts = parts
     if not ATOMICS[kind].reduction:  # kind "assign": the value replaces the element
         return added_values, error, sizes, counts

@@ -1,7 +1,8 @@
-"""Arithmetic of the interpreter: float64 values, each with a bound on how far a kernel's value may be from it.
+"""Arithmetic of the interpreter: float64 values, each with a bound on the error of a correct kernel's value.
 
-Values have the range of their type: a value that certainly overflows is infinite. An infinity or NaN that every kernel
-produces has the bound 0. If a kernel may produce one and the reference does not, or the reverse, the bound is infinite.
+Values respect the range of their type: a value that overflows in every kernel is infinite. The bound is 0 for an
+infinity or NaN that every correct kernel produces. The bound is infinite if only some correct kernels produce an
+infinity or NaN.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from search_spaces.operators.problem import sum_growth
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import ONE_OF_GROUP, PICKS, REDUCTIONS, SCANS, ElementFunction, U
 
-TF32 = 2.0**-10  # relative error of factors: tcgen05 truncates f32 to tf32; mma.sync rounds, with half this error
-TF32_LEAST = 2.0**-136  # smallest positive tf32: subnormal factors may lose all of their bits
-Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on the absolute errors of a kernel
+TF32 = 2.0**-10  # relative error of operands in tf32: tcgen05 truncates f32; mma.sync rounds, with half this error
+TF32_LEAST = 2.0**-136  # smallest positive tf32: smaller operands may become 0
+Bounded = tuple[FloatArray, FloatArray]  # values, and bounds on their absolute errors
 _LARGEST = float(np.finfo(np.float32).max)
-_ORDINARY = 2.0**8  # magnitude within the range of every type
+_ORDINARY = 2.0**8  # a magnitude below the largest number of every type
 _SMALL_ERROR = 1.0  # far below the error bound of a sum that has a term near _LARGEST: see ``_summed``
 _UNDERFLOW = SMALLEST["f32"]
-_ROUNDED = 1 + 2.0**-10  # upper limit of a sum's relative growth by rounding, for up to 2^14 terms
+_ROUNDED = 1 + 2.0**-10  # factor by which rounding may increase a sum of up to 2^14 terms
 
 
 def certain(
@@ -37,10 +38,10 @@ def certain(
         type_: Type of the values.
         values: The values in float64.
         bounds: Bounds of the finite values; NaN stands for infinite.
-        sure: Mask of values that are infinite or NaN in every kernel.
+        sure: Mask of elements. An infinity or NaN occurs in every kernel where the mask is true.
     """
     largest = _LARGEST if type_ == F32 else _ORDINARY
-    # Nearly always the case; False with a NaN.
+    # Fast path: no value can overflow. The comparison is False if there is a NaN.
     if type_.is_float and (np.abs(values) + bounds).max(initial=0.0) <= largest:
         return values, bounds
     bounds = np.where(np.isnan(bounds), np.inf, bounds)
@@ -51,7 +52,7 @@ def certain(
     most = np.abs(values) + bounds
     if not (finite & (most > largest)).any():
         return values, bounds
-    with np.errstate(invalid="ignore"):  # infinity minus infinity, of values that are not finite
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN and is not used
         least = np.abs(values) - bounds
     if type_ == F32:
         beyond, perhaps = finite & (least > _LARGEST), finite & (most > _LARGEST)
@@ -63,16 +64,16 @@ def certain(
 
 
 def applied(row: ElementFunction, type_: DType, arguments: Sequence[Bounded]) -> Bounded:
-    """Return an element-wise function of values of one shape."""
+    """Apply an element-wise function to arguments of one shape."""
     numbers, errors = tuple(g[0] for g in arguments), tuple(g[1] for g in arguments)
     values = np.asarray(row.on_numpy(*numbers), dtype=np.float64)
-    if not type_.is_float and row.types in ("whole", "numbers"):  # exact if the arguments are
+    if not type_.is_float and row.types in ("whole", "numbers"):  # exact if all arguments are exact
         return values, np.where(np.logical_or.reduce([error > 0 for error in errors]), np.inf, 0.0)
     bounds = np.asarray(row.bound(numbers, errors, values))
     if not type_.is_float:
         return values, bounds
-    # This may be the last addition of a sum in which partial sums overflow in some orders only. Terms of that size
-    # would have left larger errors than these (``_summed``), so small errors exclude it.
+    # This addition may be the last one of a long sum whose partial sums overflow in some orders only. Such a sum has
+    # large error bounds (``_summed``), so small bounds exclude this case.
     if row.on_numpy in (np.add, np.subtract) and not (errors[0] + errors[1]).max(initial=0.0) <= _SMALL_ERROR:
         overflows = _summed(errors[0]) + _summed(errors[1]) > _LARGEST
         bounds = np.where(overflows, np.inf, bounds)
@@ -100,7 +101,7 @@ def cast(type_: DType, value: Bounded) -> Bounded:
     """
     if type_.name not in LIMITS:
         values, bounds = rounded(type_, value)
-        return certain(type_, values, bounds, np.isfinite(values) | np.isfinite(bounds))  # some kernels may have NaN
+        return certain(type_, values, bounds, np.isfinite(values) | np.isfinite(bounds))  # else NaN in some kernels
     least, most = LIMITS[type_.name]
     values, bounds = value
     if type_.is_float:
@@ -116,7 +117,7 @@ def cast(type_: DType, value: Bounded) -> Bounded:
 
 
 def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axis: int) -> Bounded:
-    """Return the reduction of the groups of ``parts`` along ``axis``, for any order of the elements."""
+    """Return the reduction of ``parts`` along ``axis``; bounds hold for any order of the elements."""
     result = np.asarray(REDUCTIONS[operation.kind].on_numpy(parts, axis=axis), dtype=np.float64)
     type_ = operation.result.dtype
     if not type_.is_float:
@@ -138,7 +139,10 @@ def reduced(operation: ir.ReduceTile, parts: FloatArray, errors: FloatArray, axi
 
 
 def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: int) -> Bounded:
-    """Return the picked indices along ``axis``; bounds include every index that a kernel may pick due to rounding."""
+    """Return the indices that argmax or argmin picks along ``axis``.
+
+    The bounds include every index that a kernel may pick because of rounding errors.
+    """
     (values, errors), (positions, unsure) = elements, index
     sign = PICKS[operation.kind].sign
     nan = np.isnan(values)
@@ -151,13 +155,13 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     low, high = np.where(indeterminate, -np.inf, key - errors), np.where(indeterminate, np.inf, key + errors)
     certain_nan = (nan & ~indeterminate).any(axis, keepdims=True)
     near = np.where(certain_nan, nan | indeterminate, high >= low.max(axis, keepdims=True))
-    near &= ~(chosen & (errors == 0.0))  # among exact equal elements the smallest index always wins
+    near &= ~(chosen & (errors == 0.0))  # equal elements without errors: every kernel picks the smallest index
     bound = np.where(near, np.abs(positions - np.expand_dims(smallest, axis)), 0.0).max(axis)
     return smallest, np.where((unsure > 0).any(axis), np.inf, bound)
 
 
 def scanned(operation: ir.Scan, argument: Bounded) -> Bounded:
-    """Return the running reduction of a tile, for any order of the elements."""
+    """Return the running reduction of a tile; bounds hold for any order of the elements."""
     values, errors = (_from_first(operation, x) for x in argument)
     kind, axis, type_ = operation.kind, operation.dimension, operation.result.dtype
     if operation.exclusive:
@@ -197,7 +201,7 @@ def _shifted(x: FloatArray, axis: int, start: float) -> FloatArray:
 
 
 def block_scaled(row: BlockFormat, values: Bounded, scales: Bounded, axis: int) -> Bounded:
-    """Return numbers times the scales of their blocks along ``axis``; both arguments are as stored in memory."""
+    """Return each number times the scale of its block along ``axis``; both arguments are in their stored format."""
     (numbers, errors), (codes, unsure) = values, scales
     if row.element.values > 1:
         numbers = _along_last(numbers, axis, lambda x: row.element.load(x.astype(np.uint8)))
@@ -213,7 +217,7 @@ def _along_last(x: FloatArray, axis: int, function: Callable[[FloatArray], Float
 
 
 def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) -> Bounded:
-    """Return ``a @ b + c`` for any order of the additions."""
+    """Return ``a @ b + c``; bounds hold for any order of the additions."""
     (a, a_bound), (b, b_bound), (c, c_bound) = left, right, added
     type_ = operation.result.dtype
     if not type_.is_float:
@@ -242,25 +246,29 @@ def product(operation: ir.Mma, left: Bounded, right: Bounded, added: Bounded) ->
 
 
 def _of_tf32(values: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the bounds of factors rounded or truncated to tf32; the largest values may become infinite."""
+    """Return the error bounds of operands rounded or truncated to tf32; they are infinite if a value may overflow."""
     size = np.abs(values) + bounds
     widened = bounds + np.where(size > 0, np.maximum(TF32 * size, TF32_LEAST), 0.0)
     return np.where(np.isfinite(values), np.where(np.abs(values) + widened > _LARGEST, np.inf, widened), bounds)
 
 
 def _parts(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return two 0/1 arrays: 1 where a factor is not finite, and 1 where its sign is uncertain."""
+    """Return two 0/1 arrays: 1 where an operand is not finite, and 1 where the sign of the operand is uncertain."""
     return (~np.isfinite(values)).astype(np.float64), ((bounds > 0) & (np.abs(values) <= bounds)).astype(np.float64)
 
 
 def _terms(values: FloatArray, bounds: FloatArray) -> FloatArray:
-    """Return the largest positive value that each term may have; 0 for infinite and negative terms."""
+    """Return the largest value that each term may have; 0 for negative terms and for terms that may be infinite."""
     known = np.isfinite(values) & np.isfinite(bounds)
     return np.where(known, np.maximum(values + np.where(known, bounds, 0.0), 0.0), 0.0)
 
 
 def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the factors' largest magnitudes, and factors of the largest and the smallest possible partial product."""
+    """Return limits on the magnitudes of the elements of a product, for three different products.
+
+    The product of the first array limits the result. The products of the second and third arrays are the largest and
+    the smallest magnitude that a partial product may have, in any order.
+    """
     most = np.abs(values) + bounds
     finite = np.where(np.isfinite(values), most, 1.0)
     least = np.where(np.isfinite(values), np.abs(values) - bounds, 1.0)
@@ -268,7 +276,7 @@ def _factors(values: FloatArray, bounds: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def _summed(bounds: FloatArray) -> FloatArray:
-    """Return an upper limit of the summed magnitudes of a sum's terms, derived from the error bound of the sum.
+    """Return an upper limit of the sum of the magnitudes of a sum's terms, derived from the error bound of the sum.
 
     The bound includes at least 16 roundings of each term (``sum_growth``).
     """
@@ -283,19 +291,20 @@ def _in_any_order(
     below: FloatArray,
     sure: FloatArray | BoolArray | bool,
 ) -> Bounded:
-    """Apply ``certain`` to sums whose partial sums may overflow in some order of the terms.
+    """Apply ``certain`` to sums, considering that partial sums may overflow in some order of the terms.
 
     Args:
         type_: Type of the sums.
         values: The sums in float64.
-        bounds: Bounds of finite sums, roundings included.
+        bounds: Error bounds of finite sums, including rounding errors.
         above: Upper limit of the sum of the finite positive terms, and so of any partial sum.
         below: Upper limit of the sum of the magnitudes of the negative terms.
-        sure: Mask of values that are infinite or NaN in every kernel in which no partial sum overflows.
+        sure: Mask of elements. An infinity or NaN occurs in every kernel without overflowing partial sums where the
+            mask is true.
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)
-    with np.errstate(invalid="ignore"):  # infinity minus infinity, of values that are not finite
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is NaN and is not used
         least = np.abs(values) - bounds
     surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))  # infinite in every order
     unsure = (up | down) & ~surely & ~np.isnan(values)
@@ -310,9 +319,12 @@ def _products_in_any_order(
     least: FloatArray,
     sure: FloatArray | BoolArray | bool,
 ) -> Bounded:
-    """Apply ``certain`` to products whose partial products may reach ``largest`` and ``least`` in some order.
+    """Apply ``certain`` to products, considering that partial products may overflow in some order of the factors.
 
-    A partial product that overflows may be followed by one that underflows.
+    The magnitudes of partial products lie between ``least`` and ``largest``.
+
+    A partial product that overflows may be multiplied by factors below 1 later, and one that underflows by larger
+    factors.
     """
     grows, vanishes = ~(largest * _ROUNDED <= _LARGEST), ~(least > _UNDERFLOW)
     unsure = np.where(np.isfinite(values), grows & (least < 1.0), vanishes) & ~np.isnan(values)
@@ -320,20 +332,20 @@ def _products_in_any_order(
 
 
 def rounded(type_: DType, value: Bounded) -> Bounded:
-    """Cast values without rounding the reference; the rounding error is added to the bound.
+    """Return the effect of a cast on bounds: values stay unrounded, and bounds grow by the rounding error.
 
-    Values that certainly exceed the type's largest number become what the type stores for them. The bound does not grow
-    for exact values that the type represents.
+    A value that overflows the type in every kernel becomes the number that the type stores for it: infinity, or the
+    largest number. The bound of an exact value that the type can represent does not grow.
     """
     values, bounds = value
     if type_ == F32 or not type_.is_float:
         return value
     with np.errstate(over="ignore", invalid="ignore"):
         largest = np.abs(values) + bounds
-        least = np.maximum(np.abs(values) - bounds, 0.0)  # the smallest magnitude in any kernel
+        least = np.maximum(np.abs(values) - bounds, 0.0)  # smallest magnitude that a kernel may have
         nearest = type_.load(type_.store(least))
     beyond = ~np.isfinite(nearest) & np.isfinite(least) & np.isfinite(values)
-    exact = (bounds == 0.0) & (nearest == np.abs(values))  # such as any e4m3 in bf16
+    exact = (bounds == 0.0) & (nearest == np.abs(values))  # for example, every e4m3 number is a bf16 number
     with_rounding = np.where(exact, 0.0, bounds + type_.unit_roundoff * largest + SMALLEST[type_.name])
     bounds = np.where(beyond, 0.0, np.where(np.isfinite(values), with_rounding, bounds))
     return np.where(beyond, np.copysign(nearest, values), values), bounds

@@ -1,9 +1,10 @@
-"""Pad the depth of products to a multiple of the instruction's, with trailing zeros in both operands.
+"""Pad the depth (extent along k) of products to a multiple of the instruction's depth, with zeros in both operands.
 
-- A loaded operand is loaded wider. If its window ends where its array ends, the load fills in the zeros. If the array
-  continues, as in a loop with step 40, the surplus elements are replaced by zeros in registers.
-- An operand that is computed from loads element by element is computed wider, from wider loads. Its surplus elements
-  are then replaced by zeros, as the function of a padded element may be anything.
+- If an operand is loaded, a wider window is loaded. If the original window ends where the array ends, the load fills in
+  the zeros. If the array continues, as in a loop with step 40, the additional elements are replaced by zeros in
+  registers.
+- If an operand is computed element by element from loads, a wider operand is computed from wider loads. The additional
+  elements are then replaced by zeros, as a function of padding need not be zero.
 - Zeros are appended to any other operand, such as a function of another product (``PadTile``).
 """
 
@@ -21,15 +22,15 @@ from search_spaces.programs.language.index import ZERO
 STEP_BYTES = 32  # bytes along k per instruction for 16-bit and 8-bit types
 STEP_TF32 = 8  # elements along k per instruction
 
-Side = tuple[int, int]  # id of a value, and the dimension that is padded
+Side = tuple[int, int]  # id of a value or window, and a dimension of it
 
 
 def pad_depths(operations: tuple[ir.Operation, ...], first_id: int) -> tuple[ir.Operation, ...]:
-    """Return a program in which the depth of each product is a multiple of the instruction's.
+    """Return the operations with padded operands: each product's depth becomes a multiple of the instruction's.
 
     Args:
         operations: Operations of the program.
-        first_id: First id that is not used yet.
+        first_id: First unused id for new values.
     """
     depths = _Depths(itertools.count(first_id))
     for operation in ir.walk_body(operations):
@@ -50,24 +51,24 @@ class _Depths:
     Attributes:
         definitions: The operation that computes each value, by id.
         wider: Wider copies of values.
-        cut: Loads that are operands, and whose window ends before the end of its array.
-        ending: Other operands, which end in zeros.
+        cut: Wider loads whose additional elements lie inside the array and must be replaced by zeros.
+        ending: Padded operands that are not loads; zeros are appended to them.
         products: Products whose operands are padded.
     """
 
     ids: Iterator[int]
     definitions: dict[int, ir.Computing] = field(default_factory=dict)
-    moved: set[Side] = field(default_factory=set)  # windows and the dimensions along which they move
+    moved: set[Side] = field(default_factory=set)  # ids of windows that move, and the dimensions of the moves
     wider: dict[Side, ir.Value] = field(default_factory=dict)
     cut: set[Side] = field(default_factory=set)
     ending: dict[Side, ir.Value] = field(default_factory=dict)
     products: set[int] = field(default_factory=set)
 
     def widen(self, product: ir.Mma) -> None:
-        """Pad the operands of a product whose depth is not a multiple of the instruction's."""
+        """Pad the operands of a product if its depth is not a multiple of the instruction's depth."""
         depth, type_ = product.a.shape[1], product.a.dtype
         if product.scales is not None or (type_ == F32 and not product.tf32):
-            return  # blocks with scales are whole steps, and FMA accepts any depth
+            return  # the depth of block-scaled products is always a multiple; FMA accepts any depth
         step = STEP_TF32 if type_ == F32 else STEP_BYTES // type_.bytes
         size = -(-depth // step) * step
         if size == depth:
@@ -93,7 +94,7 @@ class _Depths:
         return window.array.role == "input" and plain
 
     def _is_widened(self, value: ir.Value, d: int) -> bool:
-        """Return True if a value is computed from loads element by element, so that a wider one can be."""
+        """Return True if a value is computed element by element from loads, so that a wider copy can be computed."""
         operation = self.definitions[value.id]
         match operation:
             case ir.LoadTile(_, window):
@@ -121,7 +122,10 @@ class _Depths:
         return ir.Value(next(self.ids), shape, value.dtype)
 
     def _add(self, value: ir.Value, d: int, size: int, cut: bool) -> None:
-        """Add the wider copy of a value, and those that it is computed from; ``cut``: loads must end in zeros."""
+        """Add a wider copy of a value and of the values it is computed from.
+
+        ``cut``: True if the additional elements of loads must be zeros.
+        """
         operation = self.definitions[value.id]
         match operation:
             case ir.TransposeTile(_, inner):
@@ -153,7 +157,7 @@ class _Depths:
         return tuple(padded)
 
     def _padded(self, operation: ir.Computing) -> Iterator[ir.Operation]:
-        """Yield the operations that make the padded copies of an operation's result."""
+        """Yield the operations that compute the padded copies of an operation's result."""
         result, source = operation.result, operation.source
         for d in (0, 1):
             side = result.id, d
@@ -163,7 +167,7 @@ class _Depths:
                 yield ir.PadTile(self.ending[side], result, d, source, self.wider.get(side))
 
     def _widened(self, operation: ir.Computing, value: ir.Value, d: int) -> Iterator[ir.Operation]:
-        """Yield the operations that make the wider copy ``value`` of an operation's result."""
+        """Yield the operations that compute ``value``, the wider copy of an operation's result."""
         match operation:
             case ir.TransposeTile(_, inner):
                 yield replace(operation, result=value, value=self.wider[inner.id, 1 - d])
@@ -173,7 +177,7 @@ class _Depths:
             case ir.Broadcast(_, inner, dimension):
                 yield replace(operation, result=value, value=inner if dimension == d else self.wider[inner.id, d])
             case ir.LoadTile():
-                # Both windows have the same id, so that one ``Move`` shifts both.
+                # The wider window keeps the id of the original window, so that one ``Move`` shifts both.
                 load = replace(operation, result=value, window=replace(operation.window, shape=value.shape))
                 if (operation.result.id, d) in self.cut:
                     loaded = ir.Value(next(self.ids), value.shape, value.dtype)

@@ -1,8 +1,8 @@
 """Distributions of tiles over threads: which register of which thread holds an element.
 
-Each coordinate of the tile is a mixed-radix number. Each of its digits is a digit of the warp, lane or register number.
-Two distributions are compared by enumerating the elements that they assign to each register. Distributions can express
-NestedLayout, wg_map with its rounds, mma fragments and the bases of a lowering config.
+The row and the column of an element are mixed-radix numbers. Each digit of these numbers is a digit of the warp number,
+the lane number or the register number. Two distributions are compared by enumerating the element in each register.
+Distributions can express NestedLayout, wg_map with its rounds, mma fragments and the bases of an IREE lowering config.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from search_spaces.arrays import IntArray
 from search_spaces.hardware.fragments import WARP
 
 Unit = Literal["warp", "lane", "register"]
-WIDEST = 16  # bytes of the widest access of a thread
+WIDEST = 16  # bytes of the widest memory access of a thread
 
 
 @dataclass(frozen=True)
 class Digit:
-    """One digit, ``id // stride % size``, of the number of the warp, the lane or the register."""
+    """One digit of a coordinate: ``id // stride % size``, where ``id`` is the number of the warp, lane or register."""
 
     size: int
     unit: Unit
@@ -33,7 +33,11 @@ class Digit:
 
 @dataclass(frozen=True)
 class Distribution:
-    """Digits of both dimensions, slowest first. Warps or lanes whose id has unused digits hold copies."""
+    """Digits of the row and of the column, slowest first.
+
+    If no coordinate uses some digit of the warp or lane number, warps or lanes that differ in this digit hold the same
+    elements.
+    """
 
     digits: tuple[tuple[Digit, ...], tuple[Digit, ...]]
 
@@ -41,7 +45,7 @@ class Distribution:
     def _hash(self) -> int:
         return hash(self.digits)
 
-    def __hash__(self) -> int:  # computed once: a key of caches that every count reads
+    def __hash__(self) -> int:  # cached: every count of a schedule looks up distributions
         return self._hash
 
     @cached_property
@@ -56,14 +60,14 @@ class Distribution:
         return math.prod(d.size for of in self.digits for d in of if d.unit == "register")
 
     def weighted(self, dimension: int) -> Iterator[tuple[Digit, int]]:
-        """Yield the digits of a dimension, each with its weight in the coordinate."""
+        """Yield the digits of a dimension, each with its weight: the coordinate is the sum of digits times weights."""
         weight = self.shape[dimension]
         for digit in self.digits[dimension]:
             weight //= digit.size
             yield digit, weight
 
     def part(self, dimension: int, unit: Unit, ids: IntArray) -> IntArray:
-        """Return the contribution of the warp, lane or register numbers ``ids`` to the coordinate along a dimension."""
+        """Return what the warp, lane or register numbers ``ids`` contribute to the coordinate along a dimension."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
             if digit.unit == unit:
@@ -71,11 +75,11 @@ class Distribution:
         return total
 
     def of_registers(self, dimension: int) -> tuple[int, ...]:
-        """Return the offset of each register from the coordinate of its thread."""
+        """Return, for each register, the offset of its coordinate from the coordinate of the thread's register 0."""
         return tuple(self.part(dimension, "register", np.arange(self.registers)).tolist())
 
     def of_threads(self, dimension: int, warps: int) -> IntArray:
-        """Return the coordinate of each thread's register 0."""
+        """Return the coordinate along a dimension of each thread's register 0."""
         threads = np.arange(warps * WARP)
         return self.part(dimension, "warp", threads // WARP) + self.part(dimension, "lane", threads % WARP)
 
@@ -84,7 +88,7 @@ class Distribution:
         return _elements(self, warps)
 
     def code(self, dimension: int, warps: int) -> str:
-        """Return the coordinate of a thread's register 0 as CUDA C++, in terms of ``warp`` and ``lane``."""
+        """Return a CUDA C++ expression of ``warp`` and ``lane``: the coordinate of a thread's register 0."""
         terms = []
         for digit, weight in self.weighted(dimension):
             if digit.unit == "register" or digit.size == 1:
@@ -99,7 +103,7 @@ class Distribution:
         return " + ".join(terms) or "0"
 
     def folded(self, dimension: int, size: int) -> Distribution:
-        """Return the distribution of one value per ``size`` along ``dimension``. Raises ValueError like ``group``."""
+        """Return the result of ``drop`` or ``group``, cached. Raises ValueError like ``group``."""
         return _folded(self, dimension, size)
 
     def _fold(self, dimension: int, size: int) -> Distribution:
@@ -111,9 +115,13 @@ class Distribution:
         return Distribution((digits[0], digits[1])).packed()
 
     def group(self, dimension: int, size: int) -> Distribution:
-        """Return the distribution of one value per ``size`` neighbours, whose coordinate is divided by ``size``."""
+        """Return the distribution of one value per ``size`` consecutive elements along ``dimension``.
+
+        Raises:
+            ValueError: If the boundaries of groups fall inside a digit that cannot be split.
+        """
         remaining: list[Digit] = []
-        below = size  # the remaining divisor, applied to the fastest digits first
+        below = size  # remaining divisor of the coordinate, applied to the fastest digits first
         for digit in reversed(self.digits[dimension]):
             if below == 1:
                 remaining.append(digit)
@@ -137,7 +145,7 @@ class Distribution:
         """Return the distribution of the same elements, in the same registers, reshaped to ``rows`` rows (row-major).
 
         Raises:
-            ValueError: If the new rows do not coincide with digits.
+            ValueError: If the boundary between rows and columns would fall inside a digit that cannot be split.
         """
         before = self.shape[0]
         of_rows, of_columns = self.digits
@@ -165,16 +173,16 @@ class Distribution:
         return Distribution((digits[0], digits[1]))
 
     def used(self, unit: Unit, limit: int, only: int | None = None) -> list[tuple[int, int]]:
-        """Return (stride, size) of the digits of warps or lanes, of both dimensions or ``only`` of one."""
+        """Return (stride, size) of the warp or lane digits, of both dimensions or of dimension ``only``."""
         chosen = [self.digits[only]] if only is not None else self.digits
         return sorted((d.stride, d.size) for of in chosen for d in of if d.unit == unit and d.size > 1)
 
     def copies(self, unit: Unit, limit: int) -> int:
-        """Return how many warps (or lanes) hold a copy of the same element."""
+        """Return how many warps (or lanes) hold the same element."""
         return limit // math.prod(size for _, size in self.used(unit, limit))
 
     def leader(self, warps: int) -> str:
-        """Return a CUDA C++ condition that is true in the first thread with the same elements; "" without copies."""
+        """Return a CUDA C++ condition that is true in one thread of those with the same elements; "" if always true."""
         tests = []
         for unit, limit in (("warp", warps), ("lane", WARP)):
             digits = self.used(unit, limit)  # type: ignore[arg-type]
@@ -185,7 +193,7 @@ class Distribution:
         return " && ".join(tests)
 
     def run(self, dimension: int) -> int:
-        """Return how many neighbours along ``dimension`` lie in consecutive registers."""
+        """Return how many consecutive elements along ``dimension`` lie in consecutive registers."""
         length = 1
         for digit in reversed(self.digits[dimension]):
             if digit.unit != "register" or digit.stride != length:
@@ -207,10 +215,10 @@ class Distribution:
 
 
 def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
-    """Split the digits at the weight ``below``; return those of this weight or more, and the others.
+    """Split digits into slow digits, with weights of at least ``below``, and the remaining fast digits.
 
     Raises:
-        ValueError: If a digit spans the cut.
+        ValueError: If the weight falls inside a digit that cannot be split.
     """
     slow, fast = list[Digit](), list[Digit]()
     for digit in reversed(digits):
@@ -240,7 +248,7 @@ def _elements(of: Distribution, warps: int) -> IntArray:
 
 @lru_cache(maxsize=4096)
 def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
-    """Return the distribution of one value per ``size`` along ``dimension``, and the new register for each old one."""
+    """Return the distribution of one value per ``size`` elements, and the new register for each old register."""
     folded = of.folded(dimension, size)
     mine = [list(of.of_registers(d)) for d in (0, 1)]
     mine[dimension] = [offset // size for offset in mine[dimension]]

@@ -1,7 +1,8 @@
-"""Inputs of a tile program in which lines of one array hold edge cases for which the program defines a result.
+"""Generate inputs of a tile program: the rows or columns of one array hold edge cases, such as infinities.
 
-All other arrays are positive, so that results keep the sign of a line. For example, if all scores are far below zero,
-a padded key that is not masked would have the largest score.
+Only edge cases for which all correct kernels have the same result are used. All other arrays are positive, so that
+results keep the sign of the row or column. For example, if all scores are far below zero, a padded key that a kernel
+forgets to mask has the largest score.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LEVELS: Mapping[str, tuple[tuple[cases.InputCase, ...], ...]] = {
     "e5m2": ((*_EIGHT_BITS, cases.INFINITY), (*_PLAIN, cases.SUBNORMAL)),
     "i8": ((*_PLAIN, cases.LARGEST),),
 }
-"""The edge cases that the lines of an input may hold, by type: all cases first, then progressively fewer of them."""
+"""Edge cases for the rows or columns of an input, by type. The first set has all cases; the next sets have fewer."""
 
 Expected = Callable[[Mapping[str, Array]], Iterable[tuple[FloatArray, FloatArray]]]
 
@@ -44,13 +45,14 @@ Expected = Callable[[Mapping[str, Array]], Iterable[tuple[FloatArray, FloatArray
 def edge_inputs(
     operands: Sequence[Operand], usual: Mapping[str, Array], seed: int, expected: Expected
 ) -> Iterator[cases.StressInputs]:
-    """Yield inputs for each array that is varied.
+    """Yield inputs for each array that is to hold edge cases.
 
     Args:
-        operands: The arrays that vary.
+        operands: The arrays that may hold edge cases.
         usual: Ordinary inputs of all arrays.
-        seed: Random seed of the lines; even seeds vary rows, odd ones columns.
-        expected: Function that returns outputs and their bounds, once for each choice of tile sizes that must agree.
+        seed: Random seed. Even seeds put edge cases into rows, odd seeds into columns.
+        expected: Function that yields outputs and their error bounds for several choices of tile sizes, which must
+            agree.
     """
     rng = np.random.default_rng((seed, 1))
     positive = dict(usual)
@@ -69,7 +71,10 @@ def edge_inputs(
 def _lines(
     level: Sequence[cases.InputCase], rng: np.random.Generator, operand: Operand, turned: bool
 ) -> tuple[tuple[str, ...], Array]:
-    """Return one case name per line of an array, and the array. Each element of a vector is a line."""
+    """Return an array with an edge case per line (row or column), and the names of the cases by line.
+
+    Each element of a vector is a line.
+    """
     shape, dtype = operand.shape, operand.dtype
     count, length = (math.prod(shape[:-1]), shape[-1]) if len(shape) > 1 else (shape[0], 1)
     if turned and len(shape) > 1:
@@ -87,8 +92,8 @@ def _stored(dtype: DType, lines: FloatArray) -> Array:
 
 
 def _is_defined(expected: Iterable[tuple[FloatArray, FloatArray]]) -> bool:
-    """Return True if all correct kernels give the same result, and most of it is finite."""
-    results = iter(expected)  # other results are only computed if the first one is defined
+    """Return True if all correct kernels have the same result and at least half of its elements are finite."""
+    results = iter(expected)  # Results are computed lazily: a first result that is not defined ends the check.
     values, bounds = next(results)
     if not np.isfinite(bounds).all() or 2 * np.isfinite(values).sum() < values.size:
         return False

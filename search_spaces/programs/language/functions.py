@@ -1,7 +1,7 @@
-"""Element-wise functions and reductions of tile programs: in numpy, in CUDA C++, and their error propagation.
+"""Element-wise functions and reductions of tile programs: numpy functions, CUDA C++ code, costs and error bounds.
 
-The function ``bound`` is called with the arguments, their bounds and the result, all float64. Whole numbers are exact,
-and a truth value is 0 or 1. ``U`` is the unit roundoff of f32.
+``ElementFunction.bound`` returns the error bound of a result; its arguments are the function's arguments, their error
+bounds and the result, all float64. Whole numbers are exact. A truth value is 0 or 1. ``U`` is the unit roundoff of f32.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ class ElementFunction:
     Attributes:
         code: CUDA C++ with the arguments as {0}, {1}, ...
         cost: Instructions per element.
-        special: Functions among them that run in the special-function unit.
-        types: floats: f32 -> f32; numbers: f32 or i32, same result; whole: i32; mixed: i32 and f32; compared: numbers
-            -> truth; truths; chosen: a truth and two numbers -> the numbers' type.
-        gives: Result type of functions of whole numbers.
+        special: How many of these instructions run in the special-function unit.
+        types: Types of arguments and result. "floats": f32 to f32. "numbers": f32 to f32, or i32 to i32. "whole": i32
+            to i32. "mixed": i32 and f32 to ``gives``. "compared": f32 or i32 to a truth value. "truths": truth values
+            to a truth value. "chosen": a truth value and two numbers to the numbers' type.
+        gives: Result type if ``types`` does not determine it.
     """
 
     arity: int
@@ -47,7 +48,7 @@ class ElementFunction:
     gives: DType | None = None
 
     def result(self, types: tuple[DType, ...]) -> DType | str:
-        """Return the type of the result; for wrong argument types, a text that names the accepted ones."""
+        """Return the type of the result; if argument types are wrong, a text that names the accepted types."""
         kinds = set(types[1:] if self.types == "chosen" else types)
         if self.gives is not None:
             of_whole = self.types == "whole"
@@ -82,7 +83,7 @@ def _quotient(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
 
 def _root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
     bound = np.minimum(np.sqrt(e[0]), e[0] / np.maximum(r, 1e-300)) + 2 * U * r
-    return np.where(x[0] < e[0], np.inf, bound)  # the argument may be negative
+    return np.where(x[0] < e[0], np.inf, bound)  # the argument may be negative because of its error
 
 
 def _reverse_root(x: Arguments, e: Arguments, r: FloatArray) -> FloatArray:
@@ -240,21 +241,22 @@ FUNCTIONS = {
     "bit_xor": _integers(np.bitwise_xor, "^"),
     "shift_right": _integers(np.right_shift, ">>"),
     "shift_left": _integers(np.left_shift, "<<"),
-    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # code for dividends >= 0
-    # (four bits of a word - zero point) * 1 or 16, exact in 16 bits. Four pairs take 11 instructions with bf16.
+    "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),  # for dividends >= 0
+    # Unpack 4-bit weights: (four bits of a word - zero point) * 1 or 16, exact in f16 and bf16. For four pairs, bf16
+    # takes 11 instructions.
     **{
         f"nibble_{t.name}": ElementFunction(
             6, _nibble, "tile::nibble({0}, {1}, {2}, {3}, {4}, {5})", _exact, cost, "whole", gives=t
         )
         for t, cost in ((F16, 1.0), (BF16, 1.375))
     },
-    # e2m1 numbers packed in words, times an e4m3 scale and a power of two: exact in 16 bits. Four pairs take 19
-    # instructions with f16 and 17 with bf16, without those of scales.
+    # Unpack fp4 weights: e2m1 numbers of a word, times an e4m3 scale and a power of two, exact in f16 and bf16. Four
+    # pairs take 19 instructions with f16 and 17 with bf16, in addition to the instructions that unpack scales.
     **{
         f"fp4_{t.name}": ElementFunction(5, _fp4, "tile::fp4({0}, {1}, {2}, {3}, {4})", _exact, cost, "mixed", gives=t)
         for t, cost in ((F16, 2.375), (BF16, 2.125))
     },
-    # Random bits of a counter, a seed and a word from 0 to 3.
+    # Random bits from a counter, a seed and the number of a word (0 to 3).
     "philox": ElementFunction(3, _philox, "tile::philox({0}, {1}, {2})", _exact, 100, "whole"),
     "floor_divide": ElementFunction(2, _bits(np.floor_divide), "tile::floor_divide({0}, {1})", _exact, 6, "whole"),
 }
@@ -279,7 +281,7 @@ class Reduction:
 
 
 def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
-    """Return a reduction of unsigned 32-bit numbers, which are stored as i32."""
+    """Return the reduction by ``function`` of i32 elements that are interpreted as unsigned."""
 
     def reduced(x: FloatArray, axis: int) -> FloatArray:
         result = np.asarray(function(x.astype(np.int64) & 0xFFFFFFFF, axis=axis), dtype=np.int64)
@@ -288,14 +290,14 @@ def _unsigned(function: Callable[..., object]) -> Callable[..., FloatArray]:
     return reduced
 
 
-ONE_OF_GROUP = "one_of_group"  # used by slices; not for users, whose groups may have several nonzero numbers
+ONE_OF_GROUP = "one_of_group"  # only for slices: users' groups may have several nonzero numbers
 _INT_LEAST, _INT_MOST = float(-(2**31)), float(2**31 - 1)
 _FLOATS, _WHOLE = ("f32",), ("i32",)
 
 REDUCTIONS = {
     "add": Reduction(np.add.reduce, 0.0, "tile::add({0}, {1})", ("f32", "i32"), True),
     "mul": Reduction(np.multiply.reduce, 1.0, "({0} * {1})", ("f32", "i32"), True),
-    # The only nonzero number of a group, with its exact bits.
+    # Returns the only nonzero number of a group, bit by bit.
     ONE_OF_GROUP: Reduction(np.add.reduce, 0.0, "tile::only({0}, {1})", ("f32", "i32")),
     "maximumf": Reduction(np.maximum.reduce, -np.inf, "tile::maximum({0}, {1})", _FLOATS),
     "minimumf": Reduction(np.minimum.reduce, np.inf, "tile::minimum({0}, {1})", _FLOATS),
@@ -307,7 +309,7 @@ REDUCTIONS = {
         lambda x, axis: np.bitwise_and.reduce(x.astype(np.int64), axis=axis), -1.0, "({0} & {1})", _WHOLE
     ),
     "ori": Reduction(lambda x, axis: np.bitwise_or.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} | {1})", _WHOLE),
-    # Unsigned 32-bit numbers.
+    # The elements are interpreted as unsigned 32-bit numbers.
     "maxui": Reduction(_unsigned(np.maximum.reduce), 0.0, "tile::maximum_unsigned({0}, {1})", _WHOLE),
     "minui": Reduction(_unsigned(np.minimum.reduce), -1.0, "tile::minimum_unsigned({0}, {1})", _WHOLE),
     "xori": Reduction(lambda x, axis: np.bitwise_xor.reduce(x.astype(np.int64), axis=axis), 0.0, "({0} ^ {1})", _WHOLE),
@@ -316,10 +318,12 @@ REDUCTIONS = {
 
 @dataclass(frozen=True)
 class Pick:
-    """A reduction that picks an element: NaN before all numbers, as in numpy, and the smallest index of equal elements.
+    """A reduction that picks an element and returns its index.
+
+    As in numpy, NaN is picked before all numbers, and the smallest index among equal elements.
 
     Attributes:
-        start: A value per element type that is never picked before another element.
+        start: Initial value per element type: any element is picked instead of it.
         sign: 1 if the largest element is picked, -1 if the smallest.
     """
 
@@ -339,7 +343,7 @@ PICKS = {
 PICKED = {
     "argmax": ("maximumf", "maxsi"),
     "argmin": ("minimumf", "minsi"),
-}  # the reductions that return the element itself
+}  # the reductions that return the picked element, for f32 and i32
 SCANS = {
     "add": np.add.accumulate,
     "mul": np.multiply.accumulate,
@@ -355,9 +359,10 @@ class Atomic:
     """A kind of atomic_rmw.
 
     Attributes:
-        reduction: Combines an element in memory and one of the value; "" if the value replaces the element.
+        reduction: Name of the reduction that combines the element in memory with a new element; "" if the new element
+            replaces it.
         types: Element types that it accepts.
-        red: Operation of the memory system for f32 and i32; "" if threads use compare-and-swap.
+        red: Hardware atomic operation for f32 and i32; "" if there is none and threads use compare-and-swap.
     """
 
     reduction: str

@@ -1,4 +1,4 @@
-"""Sizes along which the results of a program are independent: a few rows can be verified as a smaller problem."""
+"""Find sizes along which results are independent, so that a problem with few rows is enough to verify a kernel."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from search_spaces.programs.language.window_positions import resolve
 
 @lru_cache(maxsize=256)
 def independent(trace: ir.Trace) -> Mapping[str, int]:
-    """Return the extents that blocks cut into tiles and along which elements are independent, with their grid axis.
+    """Return the sizes along which results are independent, with the grid axis that divides each size among blocks.
 
-    No operation combines elements along such an extent or distinguishes its positions.
+    No operation combines elements along such a size or uses positions along it.
     """
     plain = resolve(trace)
     names = dict.fromkeys(name for a in trace.arrays for name in a.sizes)
@@ -27,21 +27,21 @@ class _Mixed(Exception):
 
 
 class _Along:
-    """Follow an extent through a program.
+    """Follow one size, such as "m", through a program.
 
-    ``axes`` has the dimension of each value that runs along the extent, or None.
+    ``axes`` has, for each value, the dimension that runs along this size, or None.
     """
 
     def __init__(self, trace: ir.Trace, name: str) -> None:
         self.trace, self.name = trace, name
-        self.block: int | None = None  # the grid axis that cuts the extent
+        self.block: int | None = None  # the grid axis that divides the size among blocks
         self.axes: dict[int, int | None] = {}
         self.states: dict[int, int | None] = {}
 
     def axis(self) -> int | None:
-        """Return the grid axis of the extent, or None if its elements are combined."""
+        """Return the grid axis of the size, or None if results along the size are not independent."""
         try:
-            for _ in range(2):  # an iteration reads the states that the previous one has set
+            for _ in range(2):  # second pass: an iteration reads states that the previous iteration has set
                 self._run(self.trace.operations)
         except _Mixed:
             return None
@@ -86,7 +86,7 @@ class _Along:
         match operation:
             case ir.LoadTile(_, window):
                 along = self._window(window)
-                return None if along is None or window.shape[along] == 1 else along  # a single position
+                return None if along is None or window.shape[along] == 1 else along  # no dimension runs along it
             case ir.Coordinates(_, _, base):
                 self._check_index(base)
                 return None
@@ -132,7 +132,7 @@ class _Along:
         return second if first is None else first
 
     def _window(self, window: ir.Window) -> int | None:
-        """Return the window's dimension along the extent, or None. It must begin at the block's own tile."""
+        """Return the window's dimension that runs along the size, or None. It must cover the block's own tile."""
         names = window.array.sizes
         if window.index is not None or window.array.role == "shared" or self.name in names[:-2]:
             raise _Mixed
@@ -149,7 +149,7 @@ class _Along:
         return along[0] if along else None
 
     def _check_index(self, *indices: Index) -> None:
-        """Check that no index depends on the block's position along the extent."""
+        """Check that no index depends on the block's coordinate along the size."""
         for index in indices:
             if index.kind == "block" and index.number == self.block:
                 raise _Mixed

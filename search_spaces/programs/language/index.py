@@ -1,7 +1,7 @@
-"""Indices of windows and bounds of loops: whole numbers that are the same for all threads of a block.
+"""Symbolic whole numbers for positions of windows and bounds of loops. They are the same for all threads of a block.
 
-An index is made of constants, the block's coordinates, loop counters, scalars that the block loads, and sizes and
-arguments that each launch passes. All other problem sizes are constants.
+An index is an expression of constants, the block's coordinates, loop counters, scalars that the block loads, and
+dynamic sizes and arguments that each launch passes. Problem sizes that are not dynamic are constants.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Kind = Literal[
     "add", "multiply", "floordiv", "mod", "minimum", "maximum",
 ]  # fmt: skip
 MOST_SIZE = 2**31 - 1  # the largest dynamic size
-FIRST_OUTSIDE = 2**30  # in arrays with a dynamic number of lines: number of the first line outside
+FIRST_OUTSIDE = 2**30  # a line number outside of any array with a dynamic number of lines
 Interval = tuple[int, int]
 
 
@@ -24,15 +24,15 @@ Interval = tuple[int, int]
 class Index:
     """An expression of whole numbers.
 
-    Python's ``+ - * // %`` and ``minimum`` work on indices and whole numbers; products and quotients need a whole
-    number on the right. Raises TypeError for other operands.
+    Python's ``+ - * // %`` and ``minimum`` accept indices and whole numbers. The right operand of ``* // %`` must be a
+    whole number. Other operands raise TypeError.
 
     Attributes:
-        number: Depends on the kind: the constant, the grid axis, the number of the loop, of the loaded scalar, of the
-            dynamic size or of the argument passed by value, or the factor or divisor of ``args``.
-        args: Operands. For a loaded scalar its smallest, largest and usual value, and its position in its array. For a
-            dynamic size the value in this problem, and a number that always divides it. For an argument the value in
-            this problem, and its smallest and largest value.
+        number: The meaning depends on ``kind``: the value of a constant, the grid axis of a block coordinate, or the
+            factor or divisor. For a loop, loaded scalar, dynamic size or argument, the number that identifies it.
+        args: Operands. For a loaded scalar: its smallest, largest and usual value, and its position in its array. For a
+            dynamic size: its value in this problem, and a number that divides it in every launch. For an argument: its
+            value in this problem, and its smallest and largest value.
     """
 
     kind: Kind
@@ -101,11 +101,12 @@ class Index:
     __le__ = __gt__ = __ge__ = __lt__
 
     def at(self, block: Sequence[int], loops: Mapping[int, int]) -> int:
-        """Return the value in a block, in one iteration of each loop around it.
+        """Return the value in one block and in one iteration of each enclosing loop.
 
         Args:
             block: Coordinates of the block.
-            loops: Iterations of loops and values of loaded scalars, by number. A missing scalar has its usual value.
+            loops: Iteration of each loop and value of each loaded scalar, by number. A missing scalar has its usual
+                value.
         """
         if self.kind == "constant":
             return self.number
@@ -146,7 +147,7 @@ class Index:
 
     @property
     def divisor(self) -> int:
-        """A number that divides the index in every block and iteration; 0 for zero itself."""
+        """A number that divides the index in every block and iteration; 0 if the index is always 0."""
         if self.kind == "constant":
             return abs(self.number)
         if self.kind in ("block", "loop", "scalar", "argument"):
@@ -164,25 +165,25 @@ class Index:
 
     @property
     def loops(self) -> frozenset[int]:
-        """Numbers of the loops on whose iteration the index depends."""
+        """Numbers of the loops whose counters the index depends on."""
         own = frozenset((self.number,)) if self.kind == "loop" else frozenset()
         return own.union(*(a.loops for a in self.args))
 
     @property
     def axes(self) -> frozenset[int]:
-        """Axes of the grid on whose coordinate the index depends."""
+        """Grid axes whose block coordinates the index depends on."""
         own = frozenset((self.number,)) if self.kind == "block" else frozenset()
         return own.union(*(a.axes for a in self.args))
 
     @property
     def scalars(self) -> frozenset[int]:
-        """Numbers of the loaded scalars on which the index depends, directly or through positions of other scalars."""
+        """Numbers of the loaded scalars that the index depends on, even if only through another scalar's position."""
         own = frozenset((self.number,)) if self.kind == "scalar" else frozenset()
         return own.union(*(a.scalars for a in self.args))
 
     @property
     def arguments(self) -> frozenset[int]:
-        """Numbers of the arguments passed by value on which the index depends."""
+        """Numbers of the by-value arguments that the index depends on."""
         own = frozenset((self.number,)) if self.kind == "argument" else frozenset()
         return own.union(*(a.arguments for a in self.args))
 
@@ -190,8 +191,8 @@ class Index:
     def code(self) -> str:
         """The index as CUDA C++.
 
-        ``block_0``, ``turn_3`` and ``scalar_5`` are the block's coordinate, the iteration of loop 3 and the value of
-        scalar 5; ``argument_0`` is the first argument clamped to its range.
+        The code uses these variables: ``block_0`` is the block's coordinate along axis 0, ``turn_3`` the iteration of
+        loop 3, ``scalar_5`` the value of scalar 5, and ``argument_0`` the first argument, clamped to its range.
         """
         if self.kind == "constant":
             return str(self.number)
@@ -201,7 +202,7 @@ class Index:
             return f"{self.kind}_{self.number}"
         inner = [a.code for a in self.args]
         signs = {"multiply": "*", "floordiv": "/", "mod": "%"}
-        if self.kind in signs:  # operands are never negative: the builder refuses a window that begins before its array
+        if self.kind in signs:  # C++ / and % round as Python's do, as operands are never negative
             return f"({inner[0]} {signs[self.kind]} {self.number})"
         return f"({inner[0]} + {inner[1]})" if self.kind == "add" else f"tile::{self.kind}({', '.join(inner)})"
 
@@ -209,12 +210,12 @@ class Index:
         return self.code.replace("tile::", "")
 
     def __repr__(self) -> str:
-        """Return a short text, as error messages contain values of users."""
+        """Return a short text, as error messages contain the reprs of arguments."""
         return f"the index {self}"
 
 
 def constant(number: int) -> Index:
-    """Return the index of a whole number."""
+    """Return the index with a constant value."""
     return Index("constant", number)
 
 
@@ -222,7 +223,7 @@ ZERO = constant(0)
 
 
 def as_index(value: Index | int) -> Index:
-    """Return an index. Raises TypeError for anything but an index or a whole number."""
+    """Convert a whole number to an index, and return an index as it is. Raises TypeError for other values."""
     return value if isinstance(value, Index) else constant(_whole(value))
 
 
@@ -258,17 +259,17 @@ def _combined(kind: Kind, number: int, args: Sequence[int]) -> int:
 
 
 def _is_tile(value: object) -> bool:
-    """Return True if a value is a tile, whose own operators then take the index as an operand."""
+    """Return True if a value is a tile: then Python calls the tile's operator with the index as an operand."""
     return not isinstance(value, Index | int | float | str | tuple | list)
 
 
 def _whole(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"an index needs a whole number, not {value!r}")
+        raise TypeError(f"invalid operand of an index, {value!r}: use a whole number")
     return value
 
 
 def _positive(value: int) -> int:
     if _whole(value) < 1:
-        raise TypeError(f"an index is divided by a positive number, not {value}")
+        raise TypeError(f"invalid divisor of an index, {value}: use a positive number")
     return value

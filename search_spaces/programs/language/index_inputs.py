@@ -1,4 +1,4 @@
-"""Inputs that index other arrays, most of them within the indexed array."""
+"""Generate arrays of indices into other arrays; most indices are valid, and a few are out of range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces.hardware.dtypes import DType
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import FUNCTIONS
 
-BEYOND = 1.125  # range to draw from, as a multiple of the number of valid indices
+BEYOND = 1.125  # upper limit of random indices, as a multiple of the number of valid indices
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class IndexInput:
     distinct: bool
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
-        """Return random indices, a few of them outside of the valid range."""
+        """Return random indices, a few of which are out of range."""
         size, drawn = int(np.prod(shape)), max(1, int(self.count * BEYOND))
         if self.distinct:
             return rng.permutation(max(size, drawn))[:size].reshape(shape).astype(np.int32)
         return rng.integers(0, drawn, shape).astype(np.int32)
 
     def edges(self, shape: tuple[int, ...], first: int) -> IntArray:
-        """Return an array that cycles through count, -1, count - 1 and 0, starting at item ``first``."""
+        """Return an array that repeats the indices count, -1, count - 1 and 0, starting with the one at ``first``."""
         ends = np.roll([self.count, -1, self.count - 1, 0], -first)
         return np.resize(ends, shape).astype(np.int32)
 
@@ -71,7 +71,7 @@ def scale_inputs(trace: ir.Trace) -> Mapping[str, DType]:
 
 
 def _count(index: ir.Value, operations: Mapping[int, ir.Computing], name: str, extent: int) -> int:
-    """Return the number of valid indices, counted from 0, at most ``extent``."""
+    """Return the number of valid values of an input, from 0 on, whose index lies within ``extent``."""
 
     def inside(number: int) -> bool:
         return 0 <= _index_value(index, operations, name, number) < extent
@@ -84,7 +84,7 @@ def _count(index: ir.Value, operations: Mapping[int, ir.Computing], name: str, e
 
 
 def _loaded(value: ir.Value, operations: Mapping[int, ir.Computing]) -> set[str]:
-    """Return the integer inputs that a value is computed from, without those that only decide conditions."""
+    """Return the names of the integer inputs that a value is computed from, except inputs used only in conditions."""
     operation = operations[value.id]
     if isinstance(operation, ir.Map) and operation.function == "where":
         read_values = [a for a in operation.arguments[1:] if isinstance(a, ir.Value)]
@@ -97,7 +97,7 @@ def _loaded(value: ir.Value, operations: Mapping[int, ir.Computing]) -> set[str]
 
 
 def _index_value(value: ir.Value, operations: Mapping[int, ir.Computing], name: str, number: int) -> float:
-    """Return an element of ``value`` if all elements of the input are ``number``; coordinates count as 0."""
+    """Return an element of ``value`` if all elements of input ``name`` equal ``number`` and all coordinates are 0."""
     operation = operations[value.id]
     match operation:
         case ir.LoadTile(_, window):

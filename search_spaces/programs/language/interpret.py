@@ -1,7 +1,8 @@
-"""Interpret a tile program with numpy: outputs in float64, with bounds on the rounding errors of any schedule.
+"""Interpret a tile program with numpy in float64. Error bounds include the rounding errors of every schedule.
 
-Products are summed in f32 in any order, and casts round where the program has them. Bounds are propagated operation by
-operation (running error analysis). Tile sizes change the result only by float64 rounding.
+The bounds assume that kernels sum products in f32 in any order, and round only where the program has a cast. They are
+propagated operation by operation (running error analysis). A choice of tile sizes changes the result only by float64
+rounding.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def interpret(
     Args:
         trace: The program.
         inputs: Arrays by name, without the outputs.
-        order: Order of blocks, and of elements that go to the same position: 0 ascending, 1 descending, otherwise a
-            random order with this seed.
-        errors: Error bounds of inputs that another program has computed, by name.
+        order: Order of blocks, and of elements that are combined at the same position. 0 is ascending, 1 descending,
+            and any other number seeds a random order.
+        errors: Error bounds, by name, of inputs that are results of another program.
 
     Returns:
         Outputs by name, and the largest absolute error allowed for each element. Elements that no block stores are NaN.
@@ -79,12 +80,12 @@ def interpret(
 
 
 def _without_gaps(array: ir.Array, stored: Array) -> Array:
-    """Return the columns of a strided array; any other array may have any shape with the same number of elements."""
+    """Return the elements of a strided array without the gaps between rows; return other arrays unchanged."""
     return stored if array.pitch in (None, array.line) else stored[..., : array.full[-1]]
 
 
 def _numbers(dtype: DType, stored: Array) -> FloatArray:
-    """Return the numbers of a stored array. Packed pairs stay bytes, which only products unpack."""
+    """Return the numbers of a stored array as float64. Packed pairs remain bytes; only products unpack them."""
     return stored.astype(np.float64) if dtype.values > 1 else dtype.load(stored)
 
 
@@ -92,17 +93,17 @@ def _numbers(dtype: DType, stored: Array) -> FloatArray:
 class _Block:
     block: tuple[int, ...]
     arrays: Mapping[str, FloatArray]
-    errors: Mapping[str, FloatArray]  # error bounds of inputs that are not exact
+    errors: Mapping[str, FloatArray]  # error bounds of inputs that another program computed
     outputs: Mapping[str, FloatArray]
     bounds: Mapping[str, FloatArray]
     combined: Mapping[str, Added]
     order: int = 0
     values: dict[int, Bounded] = field(default_factory=dict)
     states: dict[int, Bounded] = field(default_factory=dict)
-    parts: list[dict[int, Bounded]] = field(default_factory=list)  # final states of each block that shares a loop
+    parts: list[dict[int, Bounded]] = field(default_factory=list)  # final states of each block of a split loop
     loops: dict[int, int] = field(default_factory=dict)
     shared: dict[str, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
-    unrounded: dict[int, tuple[DType, Bounded]] = field(default_factory=dict)  # arguments of casts, by id of the result
+    unrounded: dict[int, tuple[DType, Bounded]] = field(default_factory=dict)  # arguments of casts, by the result's id
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
         """Execute the operations in this block."""
@@ -209,7 +210,7 @@ class _Block:
         raise TypeError(f"{operation} has no result")
 
     def _moved(self, operation: ir.Computing, value: ir.Value, move: Callable[[FloatArray], FloatArray]) -> Bounded:
-        """Return a value whose elements ``move`` rearranges; the result of a cast keeps its unrounded argument."""
+        """Return a value rearranged by ``move``. If it is a cast, its unrounded argument is rearranged, too."""
         if value.id in self.unrounded:
             dtype, (numbers, errors) = self.unrounded[value.id]
             self.unrounded[operation.result.id] = dtype, (move(numbers), move(errors))
@@ -245,7 +246,7 @@ class _Block:
         return product(operation, a, b, c)
 
     def _overlap(self, window: ir.Window) -> tuple[tuple[int | slice, ...], tuple[slice, slice]]:
-        """Return the part of the array and the part of the tile that overlap."""
+        """Return the slices of the array and of the tile where the window overlaps the array."""
         of_array, of_tile = [], []
         for index, size, extent in zip(window.at, window.shape, window.extent, strict=True):
             start = index.at(self.block, self.loops)
@@ -256,16 +257,16 @@ class _Block:
         return (*(i.at(self.block, self.loops) for i in window.array.lead), *of_array), (of_tile[0], of_tile[1])
 
     def _matrix(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> tuple[FloatArray, tuple[slice, slice]]:
-        """Return a view of the window's part of its array, and the part of the tile that it covers."""
+        """Return a view of the array elements inside the window, and their slices of the tile."""
         region, tile = self._overlap(window)
         lead, rows, columns = region[:-2], region[-2], region[-1]
         matrix = arrays[window.array.name][lead].reshape(window.array.matrix)
         return (matrix.T if window.turned else matrix)[rows, columns], tile
 
     def _scattered(self, window: ir.Window) -> tuple[BoolArray, tuple[IntArray, IntArray]]:
-        """Return a mask of an indexed window's elements that are inside the array, and the row and column of each.
+        """Return a mask of an indexed window's elements that are inside the array, and the elements' rows and columns.
 
-        Rows and columns of elements outside of the array are arbitrary valid ones.
+        For elements outside of the array, row and column are 0, so that they can be used as indices.
         """
         assert window.index is not None
         values, _ = self.values[window.index.id]
@@ -283,13 +284,13 @@ class _Block:
         return inside, (np.where(inside, rows, 0), np.where(inside, columns, 0))
 
     def _lines(self, arrays: Mapping[str, FloatArray], window: ir.Window) -> FloatArray:
-        """Return a view of the window's matrix in memory order."""
+        """Return a view of the matrix to which the window belongs, never transposed."""
         lead = tuple(i.at(self.block, self.loops) for i in window.array.lead)
         matrix: FloatArray = arrays[window.array.name][lead].reshape(window.array.matrix)
         return matrix
 
     def _held(self, window: ir.Window) -> Mapping[str, FloatArray]:
-        """Return the arrays by name, among them the window's array with its current contents."""
+        """Return arrays by name that include the current contents of the window's array."""
         return self.outputs if window.array.role == "inout" else self.arrays
 
     def _loaded(self, arrays: Mapping[str, FloatArray], window: ir.Window, padding: float) -> FloatArray:
@@ -299,7 +300,7 @@ class _Block:
         return tile
 
     def _keep(self, value: Bounded, window: ir.Window) -> None:
-        """Store to shared memory; elements that no thread has written there are NaN."""
+        """Store to shared memory, where elements that were never written are NaN."""
         array = window.array
         contents = self.shared.setdefault(array.name, (np.full(array.full, np.nan), np.zeros(array.full)))
         for of, tile in zip(contents, value, strict=True):
@@ -319,10 +320,10 @@ class _Block:
         self.loops[operation.first.number] = int(before[-1]) if len(before) else 0
 
     def _to_store(self, value: ir.Value, window: ir.Window) -> Bounded:
-        """Return the value to store: if the program casts it to the output's type, the value before the cast.
+        """Return the value to store, before rounding if the program casts it to the output's type.
 
-        The bound of the output includes the rounding error (``ProgramProblem.expected``). If only some kernels round
-        the value to infinity, it keeps its finite bound: the comparison accepts an infinity within it.
+        ``ProgramProblem.expected`` adds the error of this rounding to the output's bound. If only some kernels round
+        the value to infinity, the bound stays finite, as the comparison accepts an infinity that is within the bound.
         """
         values, bounds = self.values[value.id]
         dtype, (numbers, errors) = self.unrounded.get(value.id, (None, (values, bounds)))
@@ -350,7 +351,7 @@ class _Block:
             part[...] = tile[overlap]
 
     def _combine(self, kind: str, value: Bounded, window: ir.Window) -> Bounded:
-        """Combine elements with those of a tile, and return the old elements."""
+        """Combine a tile with the elements of its window, and return the old elements."""
         added, type_ = self.combined[window.array.name], window.array.dtype
         old, unsure = np.zeros(window.shape), np.zeros(window.shape)
         totals = [{window.array.name: a} for a in (added.sizes, added.counts)]
@@ -371,7 +372,7 @@ class _Block:
             value[1][inside],
         )
         olds, errors = np.zeros(positions.size), np.zeros(positions.size)
-        for chosen in rounds(positions, self.order):  # a position may occur several times
+        for chosen in rounds(positions, self.order):  # rounds: several elements may have the same position
             at = np.unravel_index(positions[chosen], lines[0].shape)
             parts = [a[at] for a in lines]
             olds[chosen], errors[chosen] = before(type_, parts)

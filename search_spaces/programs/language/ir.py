@@ -1,7 +1,7 @@
-"""A tile program at the sizes of one problem and one choice of tile sizes, so that every shape is a number.
+"""The traced form of a tile program: the program at the sizes of one problem, with one choice of tile sizes.
 
-``ir`` also names what a program consists of: the arrays and values of ``arrays.py``, and the operations of
-``operations.py``.
+The module also exports the classes of which a trace consists: arrays and values (``arrays.py``) and operations
+(``operations.py``).
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Trace:
-    """A program at one problem and one choice of tile sizes. Blocks cut ``extent`` into tiles of ``tile``.
+    """A program traced for one problem and one choice of tile sizes. Blocks divide ``extent`` into tiles of ``tile``.
 
-    ``written`` are the operations before the depths of products were padded; empty if none was.
+    ``written`` has the operations before the depths of products were padded; it is empty if no product was padded.
     """
 
     name: str
@@ -119,13 +119,13 @@ class Trace:
     tile: tuple[int, ...]
     operations: tuple[Operation, ...]
     chosen: tuple[tuple[str, int], ...]
-    dynamic: tuple[Index | None, ...] = ()  # the extents that each launch passes
+    dynamic: tuple[Index | None, ...] = ()  # dynamic extents, by grid axis
     location: str = ""  # file and line of the program, for messages
     written: tuple[Operation, ...] = field(default=(), compare=False)
 
     @cached_property
     def blocks(self) -> tuple[int, ...]:
-        """Blocks along each axis of the grid."""
+        """Number of blocks along each axis of the grid."""
         return tuple(-(-n // t) for n, t in zip(self.extent, self.tile, strict=True))
 
     @cached_property
@@ -138,12 +138,12 @@ class Trace:
 
     @property
     def is_dynamic(self) -> bool:
-        """True if launches pass a size or the distance between lines of an array."""
+        """True if each launch passes a size or stride of some array."""
         return any(array.dynamic is not None or array.pitch is not None for array in self.arrays)
 
     @property
     def block_count(self) -> int:
-        """Blocks of the grid."""
+        """Number of blocks of the grid."""
         return math.prod(self.blocks)
 
     @cached_property
@@ -160,17 +160,17 @@ class Trace:
 
     @cached_property
     def shared(self) -> tuple[Array, ...]:
-        """The program's own tiles in shared memory, in the order of their first use."""
+        """Tiles that the program declares in shared memory (``p.shared``), in the order of their first use."""
         windows = [o.window for o, _ in self.walk() if isinstance(o, LoadTile | StoreTile)]
         return tuple(dict.fromkeys(w.array for w in windows if w.array.role == "shared"))
 
     def walk(self) -> Iterator[tuple[Operation, tuple[Region, ...]]]:
-        """Yield every operation, with the loops and conditions around it."""
+        """Yield every operation with the loops and conditions that contain it."""
         yield from _walk(self.operations, ())
 
     @cached_property
     def packed(self) -> tuple[Array, ...]:
-        """The arrays with a memory order other than row-major."""
+        """Arrays that are packed in memory in another order than row-major."""
         windows = (o.window for o, _ in self.walk() if isinstance(o, LoadTile))
         return tuple(dict.fromkeys(w.array for w in windows if w.array.order is not None))
 
@@ -202,7 +202,7 @@ def walk_body(operations: tuple[Operation, ...]) -> Iterator[Operation]:
 
 
 def without_unused_values(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Return a program in which atomics fetch old values only if some operation uses them."""
+    """Return the operations with atomics that do not fetch old values if no operation uses these values."""
     used = {value.id for operation in walk_body(operations) for value in inputs(operation)}
 
     def rebuilt(body: tuple[Operation, ...]) -> tuple[Operation, ...]:

@@ -1,4 +1,4 @@
-"""The distributions of layouts: fragments of an intrinsic, wg_map, NestedLayout, and blocks along memory lines."""
+"""Convert layouts to distributions: fragments of an intrinsic, wg_map, NestedLayout, and blocked layouts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def of_fragment(
     groups: tuple[tuple[int, int, int], tuple[int, int, int]],
     slow: int,
 ) -> Distribution:
-    """Distribute the fragments of an intrinsic to subgroups.
+    """Return the distribution of a tile that consists of fragments of an intrinsic, divided among subgroups.
 
     Args:
         layout: Layout of one fragment.
-        order: Fragment.register_order.
+        order: Order of the fragment's elements in registers (``Fragment.register_order``).
         shape: Shape of the tile.
-        groups: For each dimension: number of subgroups along it (0: not distributed), the stride of their number, and
-            the extent of a sub-tile.
-        slow: The dimension whose fragments are the slowest register digit.
+        groups: For each dimension, a triple: the number of subgroups along it (0: not divided), the difference between
+            the numbers of adjacent subgroups, and the extent of a subgroup's tile.
+        slow: Registers hold fragment after fragment; along this dimension, the fragment number changes slowest.
     """
     strides = _register_strides([(layout.batch_tile[d], layout.outer_tile[d], layout.element_tile[d]) for d in (0, 1)])
     register_of = {element: r for r, element in enumerate(order)}
@@ -58,7 +58,10 @@ def of_fragment(
 
 
 def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
-    """Distribute sub-tiles round-robin to subgroups, each in row vectors of ``vector`` elements over the lanes."""
+    """Return the distribution of a wg_map; within a sub-tile, each lane holds row vectors of ``vector`` elements.
+
+    Subgroups receive the sub-tiles round-robin.
+    """
     rows, columns = map.sg_data
     vector = math.gcd(columns, vector)
     lanes = math.gcd(WARP, columns // vector)
@@ -80,15 +83,17 @@ def of_wg_map(shape: tuple[int, int], map: WgMap, vector: int) -> Distribution:
 
 
 def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across: int, vector: int) -> Distribution:
-    """Distribute vectors along the lines of a dimension, in rounds. Surplus lanes and warps hold copies.
+    """Distribute a tile in vectors of consecutive elements, one vector per lane and round.
+
+    A line is a row or column of the tile that is contiguous in memory. Surplus lanes and warps hold copies.
 
     Args:
         shape: Shape of the tile.
         warps: Warps of the block.
         along: The dimension that lines run along, 0 or 1.
-        columns: Lanes next to each other on a line; the others are on other lines.
-        across: Warps next to each other on a line.
-        vector: Consecutive elements of a line per lane.
+        columns: Number of lanes that share a line; the remaining lanes of a warp have other lines.
+        across: Number of warps that share a line.
+        vector: Number of consecutive elements of a line per lane.
     """
     line, lines = shape[along], shape[1 - along]
     lanes = WARP // columns
@@ -111,7 +116,7 @@ def blocked(shape: tuple[int, int], warps: int, along: int, columns: int, across
 
 
 def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
-    """Return the distribution of a NestedLayout: subgroup, batch, outer, thread, element, in its register order.
+    """Return the distribution of a NestedLayout, with its levels subgroup, batch, outer, thread and element.
 
     A subgroup with more lanes than a warp occupies several warps.
     """
@@ -135,19 +140,22 @@ def of_nested(layout: NestedLayout, shape: tuple[int, int]) -> Distribution:
 
 
 def subgroup_lanes(layout: NestedLayout) -> int:
-    """Return the lanes of a subgroup: those of a warp, or of several warps if the layout uses more."""
+    """Return the number of lanes of a subgroup: a multiple of a warp's 32 lanes."""
     return -(-math.prod(layout.thread_tile) // WARP) * WARP
 
 
 def _lane_digits(size: int, stride: int) -> tuple[Digit, ...]:
-    """Return digits for lanes ``stride`` apart; lanes from the 32nd on belong to other warps."""
+    """Return the digits of ``size`` lanes that are ``stride`` apart; lanes from number 32 on belong to other warps."""
     within = max(1, min(size, WARP // stride))
     beyond = Digit(size // within, "warp", max(1, stride // WARP))
     return (beyond, Digit(within, "lane", min(stride, WARP - 1))) if size > within else (Digit(size, "lane", stride),)
 
 
 def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Return register strides: batch slowest, then outer, then element; within each, the last dimension fastest."""
+    """Return register strides for (batch, outer, element) of both dimensions.
+
+    Batch is slowest, element fastest; within a level, the last dimension is fastest.
+    """
     strides = [[0, 0, 0], [0, 0, 0]]
     total = 1
     for kind in (2, 1, 0):
@@ -158,7 +166,10 @@ def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int
 
 
 def turned(window: Window, warps: int) -> Distribution:
-    """Return the distribution that stores a tile transposed in shared memory: widest vectors, lanes along a line."""
+    """Return the distribution for storing a tile transposed in shared memory.
+
+    Each lane has the widest vector possible, and as many lanes as possible share a line.
+    """
     along = 0 if window.turned else 1
     extent, line, bytes_ = window.array.line_divisor, window.shape[along], window.array.dtype.bytes
     vector = math.gcd(extent, window.at[along].divisor or extent, line, WIDEST // bytes_)

@@ -1,4 +1,4 @@
-"""States, loops, conditions, and loops whose iterations are split between blocks."""
+"""Builder operations for states, loops, conditions, and loops whose iterations are split among blocks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from search_spaces.programs.language.named_functions import index_operand
 from search_spaces.programs.language.scalars import Scalars
 from search_spaces.programs.language.values import Recorder, State, Tile, caller, fail, tile_of
 
-MOST_PARTS = 128  # blocks per split loop: the last block combines all partial results, one after another
+MOST_PARTS = 128  # largest number of blocks per split loop, limited because one block combines all partial results
 Parts = tuple[Tile, ...]
 
 
 class Loops(Scalars, Recorder):
-    """Operations of the builder that run several times or conditionally."""
+    """Builder operations for states, loops and conditions."""
 
     def __init__(self) -> None:
         self.scopes: list[list[ir.Operation]] = [[]]
@@ -33,7 +33,7 @@ class Loops(Scalars, Recorder):
         self.scopes[-1].append(operation)
 
     def state(self, value: Tile | State) -> State:
-        """Return a variable that a loop carries, with its initial value."""
+        """Return a state: a variable that loop iterations can read and set. ``value`` is its initial value."""
         tile = tile_of("state", value)
         state = State(self, self.new_id(), tile.shape, tile.value.dtype)
         self.add(ir.Set(state.number, tile.value, caller()))
@@ -42,7 +42,7 @@ class Loops(Scalars, Recorder):
     def steps(self, stop: Index | int, step: int, *, first: Index | int = 0) -> Iterator[Index]:
         """Loop over first, first + step, ... below ``stop``: ``for at in p.steps(k, bk):``.
 
-        The body is traced once. Both ends may depend on the block and on scalars that it loads.
+        The body is traced once. ``first`` and ``stop`` may depend on the block and on scalars that the block loads.
         """
         yield from self._iterations("steps", stop, step, first, 0)
 
@@ -50,9 +50,9 @@ class Loops(Scalars, Recorder):
         self, operation: str, stop: Index | int, step: int, first: Index | int, parts: int
     ) -> Iterator[Index]:
         if type(step) is not int:
-            fail(operation, f"a step is a whole number, not {step!r}")
+            fail(operation, f"invalid step {step!r}: use a whole number")
         if step < 1:
-            fail(operation, f"a step has at least one element, not {step}")
+            fail(operation, f"invalid step {step}: use at least 1")
         source, number = caller(), self.new_id()
         begin, end = index_operand(operation, first), index_operand(operation, stop)
         self.scopes.append([])
@@ -70,22 +70,23 @@ class Loops(Scalars, Recorder):
         combine: Literal["add"] | Callable[[Parts, Parts], Parts],
         first: Index | int = 0,
     ) -> Iterator[Index]:
-        """Split a loop between blocks: ``for at in p.split(k, bk, parts=4, states=(acc,), combine="add"):``.
+        """Split a loop among blocks: ``for at in p.split(k, bk, parts=4, states=(acc,), combine="add"):``.
 
-        Each block starts with the states as they are before the loop and executes consecutive iterations, perhaps none.
-        The block that finishes last combines the states of all blocks in order and continues after the loop.
+        Each block starts with the values that the states have before the loop. It executes a range of consecutive
+        iterations, which may be empty. The block that finishes last combines the states of all blocks in the order of
+        the ranges, and executes the program after the loop.
 
         Args:
             stop: As in ``steps``.
             step: As in ``steps``.
             parts: Number of blocks that share the loop, such as ``p.choose(parts=(1, 2, 4, 8))``.
-            states: The states that the loop sets, which must have neutral values before it.
-            combine: Function that combines two tuples of values, in the order of ``states``; "add" adds them.
+            states: The states that the loop sets. Before the loop they must have neutral values, such as 0 for sums.
+            combine: Function that combines two tuples of values, in the order of ``states``; "add" adds the values.
             first: As in ``steps``.
 
         Raises:
-            ProgramError: If the loop is nested in another region, sets another state, or the program stores something
-                before the loop ends.
+            ProgramError: If the loop is inside a loop or condition, if it sets a state that is not in ``states``, or if
+                the program stores before the end of the loop.
         """
         source, before = caller(), self.scopes[-1]
         self._check_split(parts, states, combine, before)
@@ -94,7 +95,10 @@ class Loops(Scalars, Recorder):
         assert isinstance(loop, ir.Loop)
         for operation in ir.walk_body(loop.body):
             if isinstance(operation, ir.StoreTile | ir.AtomicRmw):
-                fail("split", "a split loop must not store: only the block that finishes last has the result")
+                fail(
+                    "split",
+                    "a store inside a split loop: move it after the loop, where the combined states are available",
+                )
             outer = {o.state for o in before if isinstance(o, ir.Set)} - {state.number for state in states}
             if isinstance(operation, ir.Set) and operation.state in outer:
                 fail("split", f"the loop also sets the state at {operation.source}: add it to states")
@@ -106,7 +110,7 @@ class Loops(Scalars, Recorder):
         one, other = (tuple(state.read() for state in of) for of in (states, copies))
         joined = tuple(a + b for a, b in zip(one, other, strict=True)) if combine == "add" else combine(one, other)
         if not isinstance(joined, tuple | list) or len(joined) != len(states):
-            fail("split", f"combine must return {len(states)} tiles, not {joined!r}")
+            fail("split", f"combine returned {joined!r}: return a tuple of {len(states)} tiles")
         for state, value in zip(states, joined, strict=True):
             state.set(value)
         body = tuple(self.scopes.pop())
@@ -114,29 +118,33 @@ class Loops(Scalars, Recorder):
 
     def _check_split(self, parts: object, states: object, combine: object, before: list[ir.Operation]) -> None:
         if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
-            fail("split", f"parts is a whole number from 1 to {MOST_PARTS}, not {parts!r}")
+            fail("split", f"invalid parts={parts!r}: use a whole number from 1 to {MOST_PARTS}")
         if not isinstance(states, tuple | list) or not states or not all(isinstance(s, State) for s in states):
-            fail("split", f"states is a tuple of states from p.state, not {states!r}")
+            fail("split", f"invalid states={states!r}: use a tuple of states from p.state")
         if combine != "add" and not callable(combine):
-            fail("split", f'combine is "add" or a function of two tuples of tiles, not {combine!r}')
+            fail("split", f'invalid combine={combine!r}: use "add" or a function of two tuples of tiles')
         if len(self.scopes) > 1:
-            fail("split", "a split loop must not be inside another loop or a condition")
+            fail("split", "a split loop inside another loop or a condition: move it to the top level of the program")
         for operation in ir.walk_body(tuple(before)):
             if isinstance(operation, ir.Loop) and operation.parts:
-                fail("split", f"a program has at most one split loop, and {operation.source} already has one")
+                fail("split", f"a second split loop, after {operation.source}: a program can have only one")
             if isinstance(operation, ir.StoreTile | ir.AtomicRmw):
-                fail("split", f"each part would repeat the store at {operation.source}: move it after the loop")
+                fail(
+                    "split",
+                    f"the store at {operation.source} is before the loop, so every block would repeat it: move it "
+                    "after the loop",
+                )
 
     @contextmanager
     def when(self, index: Index, equals: int = 0) -> Iterator[None]:
         """Run operations only if ``index`` equals ``equals``: ``with p.when(at % 128):`` (scf.if).
 
-        The condition holds for all threads of a block or for none. The body is traced once. If it
-        moves a window inside a loop, the condition must hold once every fixed number of iterations.
+        The condition is the same for all threads of a block. The body is traced once. If the body moves a window inside
+        a loop, the condition must hold periodically: in every n-th iteration for a fixed n.
         """
         source, number = caller(), self.new_id()
         if not isinstance(index, Index):
-            fail("when", f"the condition must be an index, such as at % 128, not {index!r}")
+            fail("when", f"invalid condition {index!r}: use an index, such as at % 128")
         self.scopes.append([])
         yield
         body = tuple(self.scopes.pop())

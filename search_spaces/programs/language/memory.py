@@ -1,4 +1,4 @@
-"""Windows on arrays, and the operations between them and tiles: loads, stores, atomics and prefetches."""
+"""Builder operations for windows on arrays: loads, stores, atomics and prefetches."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from search_spaces.programs.language.values import (
 )
 
 ARRAY_DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, I32, I8, U8)}
-INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # packed pairs, only for products with scales
+INPUT_DTYPES = ARRAY_DTYPES | {E2M1X2.name: E2M1X2}  # pairs of 4-bit numbers, only for block-scaled products
 LOCALITIES = (0, 1, 2, 3)
-MOST_ELEMENTS = 2**31  # largest number of elements of a matrix that is indexed by tiles
+MOST_ELEMENTS = 2**31  # limit for matrices indexed by tiles, as positions are i32
 
 
 def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, turned: bool) -> None:
-    """Check that a window consists of whole tiles of the array's order. Raises ProgramError."""
+    """Check that a window on a packed array consists of whole tiles of its memory order. Raises ProgramError."""
     sizes, positions = (order.rows, order.columns), at if isinstance(at, tuple | list) else (at,)
     if turned or any(isinstance(position, Tile | State) for position in positions):
         fail("window", f"{array.name} is packed: its windows cannot be transposed or indexed by tiles")
@@ -45,7 +45,7 @@ def _check_tiles(array: ir.Array, order: MemoryOrder, at: object, shape: Shape, 
 
 
 def _window_of(operation: str, window: object) -> ir.Window:
-    """Return the window of a handle. Raises ProgramError for anything else."""
+    """Return the window of a window handle. Raises ProgramError if ``window`` is not a handle."""
     if not isinstance(window, WindowHandle):
         shown = window.name if isinstance(window, ir.Array) else repr(window)
         fail(operation, f"expected a window, not {shown}: use p.window(array, (row, column), (rows, columns))")
@@ -53,21 +53,21 @@ def _window_of(operation: str, window: object) -> ir.Window:
 
 
 def shape_of(operation: str, shape: object) -> Shape:
-    """Return a shape of two positive whole numbers. Raises ProgramError for anything else."""
+    """Return ``shape`` if it is two positive whole numbers. Raises ProgramError otherwise."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
-        fail(operation, f"a shape is a pair, (rows, columns), not {shape!r}")
+        fail(operation, f"invalid shape {shape!r}: use a pair (rows, columns)")
     for size in shape:
         if type(size) is not int:
-            fail(operation, f"rows and columns of a shape are whole numbers, not {constant_text(size)}")
+            fail(operation, f"invalid size {constant_text(size)} in a shape: use a whole number")
     if min(shape) < 1:
-        fail(operation, f"a tile has at least one element, not {shape_text((shape[0], shape[1]))}")
+        fail(operation, f"invalid shape {shape_text((shape[0], shape[1]))}: rows and columns must be at least 1")
     return shape[0], shape[1]
 
 
 class ArrayOperations(NamedFunctions, Recorder):
-    """Operations of the builder on arrays."""
+    """Builder operations on arrays."""
 
-    _shared: int  # number of tiles in shared memory so far
+    _shared: int  # number of shared-memory tiles declared so far
 
     @abstractmethod
     def new_id(self) -> int:
@@ -88,23 +88,29 @@ class ArrayOperations(NamedFunctions, Recorder):
         """Check that a map fits the shape. Raises ProgramError."""
 
     def ordered(self, array: ir.Array, order: MemoryOrder) -> ir.Array:
-        """Declare that an array is packed in memory; its rows and columns stay those of the unpacked matrix.
+        """Declare that an array is packed in memory in the given order.
+
+        The program continues to use the rows and columns of the unpacked matrix.
 
         Args:
-            array: A matrix that the program loads, made of whole tiles of the order.
+            array: An input matrix, whose extents are multiples of the order's tile.
             order: Order of the packed elements in memory.
 
         Returns:
             The array with this memory order.
 
         Raises:
-            ProgramError: If the array does not qualify.
+            ProgramError: If the array is not an input matrix of fixed sizes, or its extents are not multiples of the
+                tile.
         """
         rows, columns = array.matrix
         if array.role != "input" or len(array.full) != 2 or array.dynamic is not None or array.line is not None:
-            fail("ordered", f"{array.name} must be a matrix of fixed sizes that the program only loads")
+            fail("ordered", f"{array.name} cannot be packed: only an Input with two constant extents can")
         if rows % order.rows or columns % order.columns:
-            fail("ordered", f"{array.name} must have whole tiles of {order.rows}x{order.columns}, not {rows}x{columns}")
+            fail(
+                "ordered",
+                f"{array.name} is {rows}x{columns}: packed arrays need multiples of {order.rows}x{order.columns}",
+            )
         return replace(array, order=order)
 
     def window(
@@ -119,33 +125,38 @@ class ArrayOperations(NamedFunctions, Recorder):
     ) -> WindowHandle:
         """Return a window, a tile-shaped part of an array (RFC, init_tile).
 
-        Positions outside of the array are loaded as the load's padding and never stored to.
+        The window may extend beyond the array. Loads return their ``padding`` there, and stores have no effect there.
 
         Args:
             array: The array.
-            at: First (row, column). If the row is an i32 tile with an entry for each row of the window, it selects rows
-                of the array (RFC, #scatter); for a ``turned`` window the columns do. If both are i32 tiles, they select
-                each element; extents of 1 are broadcast. For a vector: an i32 tile with an index for each element.
+            at: Position (row, column) of the window's first element. To gather or scatter (RFC, #scatter), pass i32
+                tiles instead of numbers. A tile for the row selects a row of the array for each row of the window. In a
+                ``turned`` window, a tile for the column selects a row of the array for each column. Tiles for row and
+                column select single elements; their extents of 1 are broadcast. For a vector: one i32 tile, with a
+                position for each element.
             shape: (rows, columns). A vector is one row.
             turned: True if the window shows the transposed array (order = [0, 1]).
             column: True if a vector is one column instead.
-            map: Distribution of the load over subgroups; None leaves that to the schedule.
+            map: Distribution of loaded elements over subgroups; None: the schedule chooses.
 
         Raises:
-            ProgramError: If an argument is invalid; names the line of the program.
+            ProgramError: If an argument is invalid.
         """
         if not isinstance(array, ir.Array):
-            fail("window", f"a window is on an array of the program, not on {array!r}")
+            fail("window", f"a window on {array!r}: pass an array of the program")
         shape = shape_of("window", shape)
         if not isinstance(at, Tile | State | tuple | list) or (not isinstance(at, Tile | State) and len(at) != 2):
-            fail("window", f"a window begins at a pair, (row, column), not at {at!r}")
+            fail("window", f"invalid position {at!r} of a window: use a pair (row, column)")
         if len(array.shape) > 2:
             fail(
                 "window",
-                f"{array.name} has {len(array.shape)} dimensions: index all before the last two, {array.name}[i]",
+                f"{array.name} has {len(array.shape)} dimensions: index all but the last two, {array.name}[i]",
             )
         if column and len(array.sizes) != 1:
-            fail("window", f"only a vector can be one column, and {array.name} has {len(array.sizes)} extents")
+            fail(
+                "window",
+                f"column=True for {array.name}, which has {len(array.sizes)} extents: only vectors can be columns",
+            )
         if map is not None:
             self._verify_map("window", map, shape)
         turned = turned or column
@@ -166,7 +177,10 @@ class ArrayOperations(NamedFunctions, Recorder):
     ) -> WindowHandle:
         """Return a window whose elements are selected by a tile of indices."""
         if map is not None or array.role == "shared":
-            fail("window", "a window indexed by tiles needs an array in global memory, and has no wg_map")
+            fail(
+                "window",
+                "a window indexed by tiles, on shared memory or with a map: use an array in global memory and no map",
+            )
         if len(array.shape) == 1:
             if not isinstance(at, Tile | State):
                 fail("window", f"{array.name} is a vector: pass one tile of indices, not a pair")
@@ -178,25 +192,28 @@ class ArrayOperations(NamedFunctions, Recorder):
             if isinstance(line, Tile | State) and isinstance(across, Tile | State):
                 return self._of_elements(array, across.tile(), line.tile(), shape)
             if isinstance(line, Tile | State) or not isinstance(across, Tile | State):
-                fail("window", f"index {array.name} by a tile (the lines) and an index (the position where they begin)")
+                fail(
+                    "window",
+                    f"invalid position in {array.name}: pass a tile of row numbers and the index of the first column",
+                )
             indices, along = across.tile(), index_operand("window", line)
             positions = (along, index.constant(0)) if turned else (index.constant(0), along)
             wanted = (1, shape[1]) if turned else (shape[0], 1)
         if (indices.shape, indices.value.dtype) != (wanted, I32):
-            fail("window", f"the indices must be {shape_text(wanted)} i32, not {value_text(indices.value)}")
+            fail("window", f"the indices are {value_text(indices.value)}: use {shape_text(wanted)} i32")
         return WindowHandle(self, ir.Window(self.new_id(), array, positions, shape, turned, None, indices.value))
 
     def _of_elements(self, array: ir.Array, row: Tile, column: Tile, shape: Shape) -> WindowHandle:
-        """Return a window whose elements are each selected by a row and a column index.
+        """Return a window with a row index and a column index for each element.
 
-        The window treats the matrix as one line; its index is -1 for elements outside of the matrix.
+        The window's index is the row-major position in the matrix, or -1 for elements outside of the matrix.
         """
         rows, columns = array.matrix
         if array.dynamic is not None or array.pitch is not None:
-            fail("window", f"{array.name} has a dynamic size or stride: only one dimension can be indexed by a tile")
+            fail("window", f"{array.name} has a dynamic size or stride: index only one dimension by a tile")
         for name, tile in (("rows", row), ("columns", column)):
             if tile.value.dtype != I32 or any(n not in (1, size) for n, size in zip(tile.shape, shape, strict=True)):
-                fail("window", f"indices of {name} must be {shape_text(shape)} i32, not {value_text(tile.value)}")
+                fail("window", f"indices of {name} are {value_text(tile.value)}: use {shape_text(shape)} i32")
         if rows * columns > MOST_ELEMENTS:
             fail("window", f"{array.name} has more than 2^31 elements, which 32-bit indices cannot address")
         inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
@@ -212,9 +229,10 @@ class ArrayOperations(NamedFunctions, Recorder):
         )
 
     def shared(self, rows: int, columns: int, type_: str) -> ir.Array:
-        """Return a tile in shared memory (RFC, a memref with slm), to which windows store and from which they load.
+        """Return a tile in shared memory (RFC, a memref with slm), which is stored and loaded through windows.
 
-        A block may load what it has stored there; the compiler inserts the barriers. The search chooses its layout.
+        A block may load elements that it has stored in the tile. The compiler inserts barriers between stores and
+        loads. The search chooses the tile's layout in shared memory.
         """
         shape_of("shared", (rows, columns))
         try:
@@ -222,27 +240,30 @@ class ArrayOperations(NamedFunctions, Recorder):
         except ValueError as error:
             fail("shared", str(error))
         if element.bits < 16:
-            fail("shared", f"a tile in shared memory is f16, bf16, f32 or i32, not {type_}")
+            fail("shared", f"invalid type {type_} of a tile in shared memory: use f16, bf16, f32 or i32")
         self._shared += 1
         return ir.Array(f"shared_{self._shared}", "shared", element, (), (rows, columns))
 
     def load(self, window: WindowHandle, *, padding: float = 0.0) -> Tile:
         """Return the elements of a window, with ``padding`` outside of the array (RFC, load_tile).
 
-        A load of an InOut array includes earlier stores of this block; a block must not load elements that another
-        block stores.
+        A load of an InOut array sees earlier stores of this block. A block must not load elements that another block
+        stores.
         """
         target = _window_of("load", window)
         if target.array.role == "output":
-            fail("load", f"{target.array.name} is an output without initial values: declare it InOut")
+            fail("load", f"{target.array.name} is an Output, which has no initial values: declare it as an InOut")
         return self.result(
             target.shape, target.array.dtype, lambda v: ir.LoadTile(v, target, float(padding), caller()), target.map
         )
 
     def store(self, value: Tile | State, window: WindowHandle, *, rows_below: Index | int | None = None) -> None:
-        """Store a value of the window's shape and type; nothing outside of the array is written (RFC, store_tile).
+        """Store a value of the window's shape and type (RFC, store_tile).
 
-        Rows of the array from ``rows_below`` on are not written either: they belong to the next sequence or group.
+        Elements outside of the array are not written.
+
+        Rows of the array from ``rows_below`` on are not written. This serves arrays of concatenated sequences or
+        groups, whose next rows belong to the next sequence or group.
 
         A store to an indexed window (RFC, store_scatter) needs distinct positions and an InOut array; all other
         positions keep the caller's values.
@@ -250,34 +271,44 @@ class ArrayOperations(NamedFunctions, Recorder):
         tile, to = tile_of("store", value), _window_of("store", window)
         self._check_target("store", "store_tile", tile, to)
         if to.index is not None and to.array.role != "inout":
-            fail("store", f"{to.array.name} must be InOut: elements without an index keep their values")
+            fail(
+                "store",
+                f"{to.array.name} is an Output, but an indexed store writes only some elements: declare it as an InOut",
+            )
         end = None if rows_below is None else index_operand("store", rows_below)
         if end is not None and (to.index is not None or to.array.role == "shared"):
-            fail("store", "rows_below needs a window on an array argument, without indices")
+            fail(
+                "store",
+                "rows_below with an indexed window or shared memory: use a window on a parameter, without indices",
+            )
         self.add(ir.StoreTile(tile.value, to, caller(), end))
 
     def atomic_rmw(self, kind: str, value: Tile | State, window: WindowHandle) -> Tile:
         """Combine each element of the window with the value, in any order (RFC, atomic_rmw).
 
-        The old values of elements that several blocks or threads combine depend on their order. Results must not,
-        except for the order of the elements of an ``unordered`` array, such as a queue.
+        Old values depend on the order in which blocks and threads combine elements. Results must not depend on this
+        order. The only exception is the order of elements in an ``unordered`` array, such as a queue.
 
         Args:
-            kind: addf, mulf, maximumf, minimumf, maxnumf or minnumf for f32, f16 and bf16; addi, muli, maxs, mins,
-                maxu, minu, andi, ori or xori for i32; or assign, where only one block may assign each element.
-            value: A tile, or a variable that a loop carries.
+            kind: For f32, f16 and bf16: addf, mulf, maximumf, minimumf, maxnumf or minnumf. For i32: addi, muli, maxs,
+                mins, maxu, minu, andi, ori or xori. For all these types: assign; each element may be assigned by only
+                one block.
+            value: A tile or a state.
             window: A window on an InOut array.
 
         Returns:
-            The old elements, 0 outside of the array. They are fetched only if some operation uses them.
+            The old elements; 0 outside of the array. The kernel fetches them only if some operation uses them.
 
         Raises:
-            ProgramError: If the kind does not support the type, or shapes or types differ.
+            ProgramError: If the kind does not support the type, or if the shapes or types of value and window differ.
         """
         tile, to = tile_of("atomic_rmw", value), _window_of("atomic_rmw", window)
         self._check_target("atomic_rmw", "atomic_rmw", tile, to)
         if to.array.role != "inout":
-            fail("atomic_rmw", f"{to.array.name} must be InOut: atomics combine with existing values")
+            fail(
+                "atomic_rmw",
+                f"{to.array.name} is an Output, but atomics combine with existing values: declare it as an InOut",
+            )
         name = to.array.dtype.name
         if kind not in ATOMICS or name not in ATOMICS[kind].types:
             known = ", ".join(k for k, row in ATOMICS.items() if name in row.types)
@@ -285,7 +316,7 @@ class ArrayOperations(NamedFunctions, Recorder):
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.AtomicFetch(kind, tile.value, to, caller(), v))
 
     def atomic_add(self, value: Tile | State, window: WindowHandle) -> Tile:
-        """Add to each element of the window, and return the old elements, as ``atomic_rmw`` does."""
+        """Add a value to the elements of the window atomically. Return the old elements, like ``atomic_rmw``."""
         tile = tile_of("atomic_add", value)
         return self.atomic_rmw("addf" if tile.value.dtype.is_float else "addi", tile, window)
 
@@ -295,17 +326,21 @@ class ArrayOperations(NamedFunctions, Recorder):
         if tile.shape != to.shape:
             fail(
                 operation,
-                f"value and tile need one shape (RFC, {rule}), not {value_text(tile.value)} and {shape_text(to.shape)}",
+                f"the value is {value_text(tile.value)}, but the window is {shape_text(to.shape)}: use one shape (RFC,"
+                f" {rule})",
             )
         if tile.value.dtype != to.array.dtype:
             name = to.array.dtype.name
             fail(operation, f'the value is {tile.value.dtype.name}, but {to.array.name} is {name}: use .cast("{name}")')
 
     def prefetch(self, window: WindowHandle, *, locality: int = 3) -> None:
-        """Prefetch a window that is loaded later (RFC, prefetch_tile); ``locality`` 3 is L1, 1 and 2 are L2."""
+        """Prefetch a window that is loaded later (RFC, prefetch_tile).
+
+        ``locality`` is 0 to 3: 3 prefetches to L1, 1 and 2 to L2.
+        """
         target = _window_of("prefetch", window)
         if target.index is not None:
             fail("prefetch", "a window indexed by tiles cannot be prefetched")
         if locality not in LOCALITIES:
-            fail("prefetch", f"locality is 0 to 3 (RFC, prefetch_tile), not {locality}")
+            fail("prefetch", f"invalid locality {locality}: use 0 to 3 (RFC, prefetch_tile)")
         self.add(ir.Prefetch(target, locality, caller()))

@@ -1,4 +1,4 @@
-"""Moves between two distributions of a tile that need no shared memory: within threads or within warps."""
+"""Redistribute a tile without shared memory: by moves between registers of a thread or lanes of a warp."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from search_spaces.programs.language.distribution import Distribution
 
 @dataclass(frozen=True)
 class Renamed:
-    """A move within threads: the new register r is register ``table[r]`` of the same thread."""
+    """A move within threads: new register r has the value of old register ``table[r]`` of the same thread."""
 
     table: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A move within warps: the new register r is register ``table[r]`` of the lane ``lane ^ masks[r]``."""
+    """A move within warps: new register r has the value of old register ``table[r]`` of lane ``lane ^ masks[r]``."""
 
     table: tuple[int, ...]
     masks: tuple[int, ...]
@@ -34,19 +34,19 @@ Move = Renamed | Shuffled
 def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
     """Return the register moves between two distributions; None if they need shared memory.
 
-    The target may have additional rows or columns, whose registers then hold arbitrary elements.
+    The target may have additional rows or columns; their registers then have arbitrary values.
     """
     have, want = source.elements(warps), target.elements(warps)
     if source.shape != target.shape:
         return _move_to_larger(source, target, warps)
     threads, lanes = np.arange(len(have)), np.arange(WARP)
-    register_of = np.full((WARP, math.prod(source.shape)), -1)  # warp 0: first register by lane and element, or -1
+    register_of = np.full((WARP, math.prod(source.shape)), -1)  # of warp 0: by lane and element, first register or -1
     registers = np.arange(source.registers)[::-1]
     register_of[lanes[:, None], have[:WARP, registers]] = registers
     table = register_of[lanes[:, None], want[:WARP]]
     if (table >= 0).all() and (table == table[:1]).all() and (have[:, table[0]] == want).all():
         return Renamed(tuple(table[0].tolist()))
-    partners = lanes ^ lanes[:, None]  # (masks, lanes)
+    partners = lanes ^ lanes[:, None]  # indexed by mask and lane
     pairs = []
     for r in range(want.shape[1]):
         held = register_of[partners, want[:WARP, r]]
@@ -60,13 +60,13 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
 
 
 def _move_to_larger(source: Distribution, target: Distribution, warps: int) -> Move | None:
-    """Return the register moves to a larger tile; None if they need shared memory."""
+    """Return the register moves to a tile with additional rows or columns; None if they need shared memory."""
     have, threads = source.elements(warps), np.arange(warps * WARP)
     rows, columns = np.divmod(target.elements(warps), target.shape[1])
     inside = (rows < source.shape[0]) & (columns < source.shape[1])
     want, pairs = rows * source.shape[1] + columns, list[tuple[int, int]]()
     for r in range(target.registers):
-        one = int(inside[:, r].argmax())  # a thread whose register is inside, if there is one
+        one = int(inside[:, r].argmax())  # a thread whose register r is inside the source tile, if any
         if not inside[one, r]:
             pairs.append((0, 0))
             continue

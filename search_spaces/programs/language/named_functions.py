@@ -10,37 +10,41 @@ from search_spaces.programs.language.values import Operand, State, Tile, fail
 
 
 def index_operand(operation: str, value: object) -> Index:
-    """Return an index. Raises ProgramError for anything but an index or a whole number."""
+    """Convert a whole number to an index, and return an index as it is. Raises ProgramError for other values."""
     if isinstance(value, Tile | State):
-        fail(operation, "a position is the same for all threads of a block, not a tile: load it with p.load_scalar")
+        fail(
+            operation,
+            "a tile as a position: use a value that is the same for all threads of a block, such as p.load_scalar "
+            "returns",
+        )
     if isinstance(value, Index):
         return value
     if type(value) is not int:
-        fail(operation, f"a position is a whole number or computed from p.blocks and p.steps, not {value!r}")
+        fail(operation, f"invalid position {value!r}: use a whole number, or compute it from p.blocks and p.steps")
     return index.as_index(value)
 
 
 class NamedFunctions(ABC):
-    """Functions of the builder that complement the operators of tiles."""
+    """Builder functions of tiles that have no Python operator, such as ``p.exp``."""
 
     @abstractmethod
     def map(self, function: str, *operands: object) -> Tile:
-        """Return an element-wise function of tiles and numbers; extents of 1 are broadcast."""
+        """Apply an element-wise function to tiles and numbers; extents of 1 are broadcast."""
 
     def maximum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
-        """Return the larger of two operands: of tiles element by element, or of two indices or sizes."""
+        """Return the element-wise maximum of tiles, or the larger of two indices or sizes."""
         if isinstance(a, Index) or isinstance(b, Index):
             return index.maximum(index_operand("maximum", a), index_operand("maximum", b))
         return self.map("maximum", a, b)
 
     def minimum(self, a: Operand | Index | int, b: Operand | Index | int) -> Tile | Index:
-        """Return the smaller of two operands: of tiles element by element, or of two indices or sizes."""
+        """Return the element-wise minimum of tiles, or the smaller of two indices or sizes."""
         if isinstance(a, Index) or isinstance(b, Index):
             return index.minimum(index_operand("minimum", a), index_operand("minimum", b))
         return self.map("minimum", a, b)
 
     def where(self, condition: Tile, yes: Operand, no: Operand) -> Tile:
-        """Return ``yes`` where the condition holds, else ``no``."""
+        """Return, for each element, ``yes`` where the condition is true and ``no`` elsewhere."""
         return self.map("where", condition, yes, no)
 
     def exp(self, x: Tile | State) -> Tile:
@@ -92,7 +96,7 @@ class NamedFunctions(ABC):
         return self.map("erf", x)
 
     def power(self, x: Operand, exponent: Operand) -> Tile:
-        """Return ``x`` to the power of ``exponent``; a square becomes a product."""
+        """Return ``x`` to the power of ``exponent``; exponent 2 is computed as ``x * x``."""
         return (
             self.map("multiply", x, x)
             if isinstance(exponent, int | float) and exponent == 2
@@ -105,19 +109,19 @@ class NamedFunctions(ABC):
         The same counter, seed and word give the same bits in every schedule and on every GPU.
 
         Args:
-            counter: An i32 tile of numbers that are unique for the seed, such as the number of each element.
+            counter: An i32 tile of numbers that are used only once per seed, such as the positions of elements.
             seed: An i32 tile, an index or a whole number.
             word: 0 to 3. The four words of a counter are independent, and together cost about as much as one.
 
         Raises:
-            ProgramError: For another word, or tiles of another type.
+            ProgramError: If ``word`` is not 0 to 3, or a tile is not i32.
         """
         if type(word) is not int or not 0 <= word <= 3:
-            fail("random_bits", f"a word is 0, 1, 2 or 3, not {word!r}")
+            fail("random_bits", f"invalid word {word!r}: use 0, 1, 2 or 3")
         return self.map("philox", counter, seed, word)
 
     def random(self, counter: Operand | Index, seed: Operand | Index, *, word: int = 0) -> Tile:
-        """Return a random f32 for each counter, uniform in [0, 1) in steps of 2^-24.
+        """Return a random f32 for each counter, uniformly distributed over the multiples of 2^-24 in [0, 1).
 
         Arguments and errors are those of ``random_bits``.
         """

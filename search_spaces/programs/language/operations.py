@@ -21,7 +21,7 @@ class LoadTile:
 
 @dataclass(frozen=True)
 class StoreTile:
-    """Store to a window, except elements outside of the array and rows from ``rows_below`` on (store_tile)."""
+    """Store to a window (store_tile). Elements outside of the array and rows from ``rows_below`` on are not written."""
 
     value: Value
     window: Window
@@ -31,7 +31,7 @@ class StoreTile:
 
 @dataclass(frozen=True)
 class AtomicRmw:
-    """Combine each element of the window with the value (atomic_rmw)."""
+    """Combine each element of the window with the corresponding element of the value (atomic_rmw)."""
 
     kind: str
     value: Value
@@ -57,9 +57,9 @@ class Prefetch:
 
 @dataclass(frozen=True)
 class LoadScalar:
-    """Load a number of ``array``, clamped to its range, the same for all threads of a block, as ``index``.
+    """Load one number of ``array`` per block as ``index``, clamped to the index's range.
 
-    ``ordered``: the numbers of the array ascend along its last dimension.
+    ``ordered``: True if the numbers ascend along the last dimension of the array.
     """
 
     index: Index
@@ -69,12 +69,12 @@ class LoadScalar:
 
     @property
     def low(self) -> int:
-        """The smallest number of the range."""
+        """Lower end of the index's range."""
         return self.index.args[0].number
 
     @property
     def high(self) -> int:
-        """The largest number of the range."""
+        """Upper end of the index's range."""
         return self.index.args[1].number
 
     @property
@@ -85,7 +85,7 @@ class LoadScalar:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Make the number of the 1x1 tile ``value``, clamped to its range, available as ``index``."""
+    """Convert the 1x1 tile ``value`` to ``index``, clamped to the index's range."""
 
     index: Index
     value: Value
@@ -94,10 +94,11 @@ class Uniform:
 
 @dataclass(frozen=True)
 class FindTile:
-    """Find the group of tile number ``tile`` if each group of elements is cut into tiles of ``size``.
+    """Find the group that contains tile number ``tile``; each group of elements is divided into tiles of ``size``.
 
-    Group g has the elements from ``array[g]`` to ``array[g + 1]``. ``group`` becomes the number of the group, and
-    ``first`` that of its first tile. Beyond the last tile they are the numbers of groups and of tiles.
+    Group g has the elements from ``array[g]`` to ``array[g + 1]``. The results are ``group``, the number of the group,
+    and ``first``, the number of the group's first tile. If there is no such tile, ``group`` is the number of groups and
+    ``first`` the number of tiles.
     """
 
     group: Index
@@ -109,7 +110,7 @@ class FindTile:
 
     @property
     def high(self) -> int:
-        """The largest offset."""
+        """Largest offset in ``array``."""
         return self.first.args[3].number
 
     @property
@@ -138,7 +139,7 @@ class TransposeTile:
 
 @dataclass(frozen=True)
 class Reshape:
-    """The same elements in row-major order: rows are split into equal parts, or consecutive rows joined."""
+    """Reshape a tile without changing its row-major order: split rows equally, or join consecutive rows."""
 
     result: Value
     value: Value
@@ -149,7 +150,8 @@ class Reshape:
 class PadTile:
     """Append zeros to ``value`` along ``dimension``.
 
-    ``wide``: a value of the result's shape that begins with the elements of ``value``, which is then not computed.
+    ``wide``: An optional value of the result's shape whose first elements are those of ``value``. It is then used
+    instead of ``value``.
     """
 
     result: Value
@@ -169,7 +171,7 @@ class Mma:
     """``result = a @ b + c``, or ``a @ b`` without ``c`` (tile_mma).
 
     Attributes:
-        tf32: True if factors may be rounded to tf32.
+        tf32: True if operands may be rounded to tf32.
         scales: Scales of a and of b, one for each block along k (``hardware.block_scaling``).
     """
 
@@ -183,13 +185,13 @@ class Mma:
 
     @property
     def blocks(self) -> BlockFormat | None:
-        """Block format of a and b, or None without scales."""
+        """Block-scaled format of a and b, or None if there are no scales."""
         return None if self.scales is None else block_format(self.a, self.scales[0])
 
 
 @dataclass(frozen=True)
 class Fill:
-    """A tile of one number."""
+    """A tile whose elements are all the same number."""
 
     result: Value
     number: float
@@ -198,7 +200,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class PassedScalar:
-    """A number that each launch passes by value under ``name``; in this problem it is ``number``."""
+    """A tile whose elements are the scalar ``name``, which each launch passes by value; ``number`` in this problem."""
 
     result: Value
     name: str
@@ -228,10 +230,10 @@ class Map:
 
 @dataclass(frozen=True)
 class ReduceTile:
-    """Reduce every ``size`` neighbours along ``dimension`` to one element (reduction, reduction_size).
+    """Reduce groups of ``size`` consecutive elements along ``dimension`` (reduction, reduction_size).
 
-    ``index``: a whole number per element. The result is then the index of the element that a kind such as "argmax"
-    picks; of equal elements, the one with the smallest index.
+    ``index``: For kinds such as "argmax", a whole number per element. The result is the ``index`` of the picked
+    element; of equal elements, the one with the smallest index is picked.
     """
 
     result: Value
@@ -243,13 +245,17 @@ class ReduceTile:
 
     @property
     def size(self) -> int:
-        """Number of neighbours that are reduced to one element."""
+        """Number of elements that are reduced to one."""
         return self.value.shape[self.dimension] // self.result.shape[self.dimension]
 
 
 @dataclass(frozen=True)
 class Scan:
-    """Running reduction along ``dimension``. ``exclusive``: without the element itself. ``reverse``: from the end."""
+    """Running reduction along ``dimension``.
+
+    ``exclusive``: Each result excludes the element at its own position. ``reverse``: The scan starts at the last
+    element.
+    """
 
     result: Value
     kind: str
@@ -277,7 +283,10 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class Convert:
-    """Redistribute a value to other threads (convert_layout, to_layout). ``shared``: through shared memory."""
+    """Redistribute a value to other threads (convert_layout, to_layout).
+
+    ``shared``: True if the value goes through shared memory.
+    """
 
     result: Value
     value: Value
@@ -287,7 +296,7 @@ class Convert:
 
 @dataclass(frozen=True)
 class Read:
-    """Read a state, a variable that a loop carries."""
+    """Read a state: a variable that loop iterations can read and set."""
 
     result: Value
     state: int
@@ -305,7 +314,7 @@ class Set:
 
 @dataclass(frozen=True)
 class FetchPart:
-    """Set ``copies`` to the ``states`` of block ``part`` among the blocks that share a loop."""
+    """Set ``copies`` to the final ``states`` of block number ``part`` of a split loop."""
 
     states: tuple[int, ...]
     copies: tuple[int, ...]
@@ -317,7 +326,7 @@ class FetchPart:
 class Loop:
     """A loop over ``first``, ``first + step``, ... below ``stop``, whose ``body`` was traced once.
 
-    ``parts``: number of blocks that share the iterations, or 0 if the program does not split the loop.
+    ``parts``: Number of blocks that share the iterations of a split loop; 0 for an ordinary loop.
     """
 
     number: int
@@ -329,7 +338,7 @@ class Loop:
     parts: int = 0
 
     def iterations(self, block: tuple[int, ...], loops: dict[int, int]) -> int:
-        """Return the number of iterations in a block, in one iteration of each loop around it."""
+        """Return the number of iterations in one block and in one iteration of each enclosing loop."""
         return max(0, -(-(self.stop.at(block, loops) - self.first.at(block, loops)) // self.step))
 
     def most_iterations(self, blocks: tuple[int, ...], around: dict[int, int]) -> int:
@@ -340,7 +349,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class If:
-    """Run ``body`` if ``index`` is ``equals``, which is the same for all threads of a block."""
+    """Run ``body`` if ``index`` is ``equals``. The condition is the same for all threads of a block."""
 
     number: int
     index: Index
@@ -362,7 +371,7 @@ Computing = (
 
 
 def block_format(factor: Value, scale: Value) -> BlockFormat | None:
-    """Return the block format of a left factor and its scales, or None if their types and counts match none."""
+    """Return the block-scaled format that matches a left operand and its scales, or None if no format does."""
     for row in BLOCK_FORMATS.values():
         if row.element == factor.dtype and factor.shape[1] == scale.shape[1] * row.block_elements:
             return row

@@ -1,4 +1,4 @@
-"""Padding of a tile, the values of elements outside of its arrays, and how operations change it."""
+"""Padding of tiles: the values of tile elements that lie outside of the array, and how operations change them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import Source
 
 Edge = tuple[Index, int, bool]
-"""Start of a tile along a dimension, and the first position outside of the array (inside, if the bool is True)."""
+"""An end of an array along a dimension: start of the tile, position of the end, and True if the outside is before it.
+
+If the bool is False, the position is the first one outside of the array; if True, the first one inside.
+"""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """The values of a tile's elements outside of its arrays, along one dimension.
+    """The padding of a tile along one dimension: what is known of its elements outside of the array.
 
     Attributes:
-        kind: ``inside`` if no element is outside, else ``constant`` or ``unknown`` values.
-        value: The constant.
+        kind: ``inside`` if no element is outside, ``constant`` if all elements outside have one known value, else
+            ``unknown``.
+        value: The known value, for ``constant``.
         edges: The ends of arrays beyond which the tile may reach.
-        source: The operation that produced the numbers.
+        source: Position of the operation that produced the padding, for messages.
     """
 
     kind: Literal["inside", "constant", "unknown"]
@@ -38,14 +42,14 @@ INSIDE = Outside("inside")
 
 
 def misses(window: ir.Window, positions: Outside) -> bool:
-    """Return True if the padding of a tile of indices is a constant that lies outside of the window's array."""
+    """Return True if padding in a tile of indices surely selects nothing: a constant outside of the window's array."""
     rows, columns = window.array.matrix
     extent = columns if len(window.indexed) == 2 else rows
     return positions.kind == "constant" and not 0 <= positions.value < extent
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return those of ``edges`` beyond which a mask with the edges ``masked`` is certainly false."""
+    """Return those of ``edges`` beyond which a mask is certainly false. ``masked`` are the edges of the mask."""
 
     def from_zero(edge: Edge) -> tuple[Index, int]:
         at, extent, _ = edge
@@ -65,7 +69,7 @@ def stretched(outside: Outside, factor: int) -> Outside:
 
 
 def grouped(outside: Outside, size: int) -> Outside | None:
-    """Return the padding after grouping neighbours, or None if a group spans the end of an array."""
+    """Return the padding if ``size`` consecutive elements become one; None if a group crosses the end of an array."""
     if any(at.divisor % size or extent % size for at, extent, _ in outside.edges):
         return None
     edges = frozenset((at // size, extent // size, before) for at, extent, before in outside.edges)
@@ -78,7 +82,7 @@ def shifted(outside: Outside, by: Index) -> Outside:
 
 
 def either(one: Outside, other: Outside) -> Outside:
-    """Return the padding of a tile that was stored in parts."""
+    """Return the padding of a shared tile to which two stores contributed the paddings ``one`` and ``other``."""
     if one.kind == "inside" or other.kind == "inside":
         return other if one.kind == "inside" else one
     same = one.kind == other.kind == "constant" and one.value == other.value
@@ -86,7 +90,10 @@ def either(one: Outside, other: Outside) -> Outside:
 
 
 def joined(before: Outside, after: Outside, first: float | None, second: float | None) -> Outside:
-    """Return the padding of a state that is assigned in two positions of the program."""
+    """Return the padding of a state that two assignments may have set.
+
+    ``first`` and ``second`` are the values that all elements of the respective assigned tile have; None if they differ.
+    """
     if before.kind == "inside" and after.kind == "inside":
         return INSIDE
     values = [
@@ -100,7 +107,7 @@ def joined(before: Outside, after: Outside, first: float | None, second: float |
 
 
 def known_number(function: str, values: list[float | None]) -> float | None:
-    """Return the result of a function if it is known; an argument None is an unknown finite number."""
+    """Return the result of a function, or None if it is not known. An argument None is an unknown finite number."""
     known = [v for v in values if v is not None]
     if len(known) == len(values):
         if function == "cast":

@@ -1,7 +1,8 @@
-"""Track what tiles hold outside of their arrays, so that no reduction or product uses padding unnoticed.
+"""Check that padding, the elements of tiles outside of arrays, does not change reductions or products.
 
-A load fills in its padding, and functions propagate it: 0 times a finite number is 0, -inf minus a finite number is
--inf, exp2(-inf) is 0. A mask on positions (``p.columns(j, bn) < n``) is known to be false outside.
+A load sets the padding of a tile, and functions propagate it: 0 times a finite number is 0, -inf minus a finite number
+is -inf, exp2(-inf) is 0. A mask that compares positions with an extent (``p.columns(j, bn) < n``) is known to be false
+in the padding.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ class _Walk:
     trace: ir.Trace
     iterations: dict[int, int]
     outside: dict[int, Both]
-    everywhere: dict[int, float]  # tiles that are filled with one constant, by id
+    everywhere: dict[int, float]  # the value of each tile whose elements are all equal, by id
     states: dict[int, tuple[Both, float | None]]
     definitions: dict[int, ir.Computing]
     shared: dict[str, Both] = field(default_factory=dict)
 
     def run(self, operations: tuple[ir.Operation, ...]) -> None:
-        """Follow the operations in order."""
+        """Track padding through the operations, in order."""
         for operation in operations:
             match operation:
                 case ir.Loop():
-                    self.run(operation.body)  # the second pass starts with the states after an iteration
+                    self.run(operation.body)  # The second pass starts with the states at the end of an iteration.
                     self.run(operation.body)
                 case ir.If():
                     self.run(operation.body)
@@ -73,7 +74,7 @@ class _Walk:
                     self.outside[operation.result.id] = rows, columns
 
     def _fetched(self, operation: ir.Operation) -> None:
-        """Record the result of an atomic, which is 0 outside of its array."""
+        """Record the padding of an atomic's result, which is 0 outside of the array."""
         if isinstance(operation, ir.AtomicFetch):
             rows, columns = (self._loaded(operation.window, 0.0, operation.source, d) for d in (0, 1))
             self.outside[operation.result.id] = rows, columns
@@ -91,7 +92,7 @@ class _Walk:
         self.states[state] = assigned, number
 
     def _keep(self, value: ir.Value, window: ir.Window) -> None:
-        """Record the padding of a value that is stored to a part of a tile in shared memory."""
+        """Record the padding of a value that is stored through a window to a tile in shared memory."""
         name = window.array.name
         rows, columns = (shifted(o, at * -1) for o, at in zip(self.outside[value.id], window.at, strict=True))
         own = (columns, rows) if window.turned else (rows, columns)
@@ -99,7 +100,7 @@ class _Walk:
         self.shared[name] = either(before[0], own[0]), either(before[1], own[1])
 
     def _contents(self, window: ir.Window) -> Both:
-        """Return the padding that a load from a tile in shared memory may see, in the orientation of the window."""
+        """Return the padding that a load through a window on a shared-memory tile may contain."""
         rows, columns = self.shared.get(window.array.name, (INSIDE, INSIDE))
         seen = (columns, rows) if window.turned else (rows, columns)
         return shifted(seen[0], window.at[0]), shifted(seen[1], window.at[1])
@@ -166,12 +167,13 @@ class _Walk:
             if positions.kind != "inside" and not misses(window, positions):
                 held = f"{positions.value:g}" if positions.kind == "constant" else "unknown"
                 raise ProgramError(
-                    f"{source}: store: the indices are {held} beyond the end of their array (loaded at "
-                    f"{positions.source}), and {window.array.name} may have such an element: load them with padding=-1"
+                    f"{source}: store: indices beyond the end of their array are {held} (loaded at "
+                    f"{positions.source}), which may be a valid position of {window.array.name}: load the indices "
+                    "with padding=-1"
                 )
 
     def _reshaped(self, shape: ir.Shape, value: ir.Value, source: Source) -> Both:
-        """Return the padding values of a reshaped tile, which are only known if whole rows are padded."""
+        """Return the padding of a reshaped tile. Raises ProgramError unless padding consists of whole rows."""
         rows, columns = self.outside[value.id]
         if columns.kind != "inside":
             raise ProgramError(
@@ -183,7 +185,8 @@ class _Walk:
         joined_rows = grouped(rows, value.shape[0] // shape[0])
         if joined_rows is None:
             raise ProgramError(
-                f"{source}: reshape: it would join rows inside and outside of the array (loaded at {rows.source})"
+                f"{source}: reshape: a new row would join rows inside and outside of the array (loaded at "
+                f"{rows.source}): use p.where, or a tile that does not reach beyond the array"
             )
         return joined_rows, INSIDE
 
@@ -194,7 +197,7 @@ class _Walk:
         picks = operation.index is not None
         neutral = PICKS[kind].start[operation.value.dtype.name] if picks else REDUCTIONS[kind].start
         if picks and along.kind == "constant" and any(before for _, _, before in along.edges):
-            along = replace(along, kind="unknown")  # padding before the array has smaller indices than an equal element
+            along = replace(along, kind="unknown")  # an equal element in padding before the array has a smaller index
         whole = operation.size == operation.value.shape[d]
         groups = None if whole else grouped(along, operation.size)
         adds_nothing = along.kind == "inside" or (along.kind == "constant" and along.value == neutral)
@@ -213,7 +216,7 @@ class _Walk:
         return both[0], both[1]
 
     def _scanned(self, operation: ir.Scan) -> Both:
-        """Return the padding values of a scanned tile. Only padding before elements affects them."""
+        """Return the padding of a scanned tile. Raises ProgramError if padding changes elements inside the array."""
         d, kind = operation.dimension, operation.kind
         both = list(self.outside[operation.value.id])
         along, other, neutral = both[d], both[1 - d], REDUCTIONS[kind].start
@@ -270,7 +273,7 @@ class _Walk:
                 values.append(argument)
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
-            else:  # its padding is constant beyond its own edges only
+            else:  # beyond other arguments' edges, this argument is not padding
                 covers = own.kind == "constant" and edges <= implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:
@@ -285,9 +288,9 @@ class _Walk:
         return Outside("constant", number, edges, source)
 
     def _is_other(self, operation: ir.Map, owns: list[Outside]) -> bool:
-        """Return True if a ``where`` whose third argument is a constant returns that constant beyond every edge.
+        """Return True if a ``where`` has a constant as third argument and returns this constant beyond every edge.
 
-        That requires that beyond each edge the condition is false or the second argument is the same constant.
+        Beyond each edge, either the condition must be false, or the second argument must be the same constant.
         """
         other = operation.arguments[2]
         number = self.everywhere.get(other.id) if isinstance(other, ir.Value) else other
@@ -297,7 +300,7 @@ class _Walk:
         return all(own.kind == "inside" or (own.kind == "constant" and own.value == wanted) for own, wanted in rest)
 
     def _false(self, operation: ir.Map, d: int) -> frozenset[Edge]:
-        """Return the edges beyond which a condition on positions is false along ``d``."""
+        """Return the edges along dimension ``d`` beyond which a condition on positions is false."""
         if operation.function == "and":
             edges: frozenset[Edge] = frozenset()
             for argument in operation.arguments:
@@ -323,7 +326,7 @@ class _Walk:
         return frozenset()
 
     def _bound(self, argument: ir.Value | float, least: bool) -> float | None:
-        """Return a number, or the smallest or largest value of an index; None for anything else."""
+        """Return the value of an operand if it is known; the smallest or largest value of an index; else None."""
         if not isinstance(argument, ir.Value):
             return argument
         operation = self.definitions.get(argument.id)
@@ -343,5 +346,5 @@ class _Walk:
 
 
 def check_padding(trace: ir.Trace) -> None:
-    """Check a trace without moves. Raises ProgramError if padding changes the result of a reduction or product."""
+    """Check a trace whose moves are resolved. Raises ProgramError if padding changes a reduction or product."""
     _Walk(trace, trace.iterations(), {}, {}, {}, {}).run(trace.operations)

@@ -1,4 +1,4 @@
-"""Scalar arguments of a tile program, passed by value at each launch: types and ranges."""
+"""Scalar parameters of a tile program, which each launch passes by value."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ Number = int | float
 class Scalar:
     """A number that each launch passes by value: ``eps=Scalar("f32", 1e-5, low=0.0)``.
 
-    One compiled kernel serves every value. In a program an f32 acts as a tile of one number. An i32 is an index, like a
-    block's position: the end of a loop, the start of a window, or a number in arithmetic with tiles. A kernel clamps an
-    i32 to its range, so that no access leaves an array; calls refuse values outside of it.
+    One compiled kernel serves every value. In the traced function, an f32 scalar is a tile whose elements are all
+    equal. An i32 scalar is an index: it can be the end of a loop, the start of a window, or an operand in arithmetic
+    with tiles. A call with a value outside of the range raises an error. The kernel clamps an i32 to the range, so that
+    no access leaves an array.
 
     Attributes:
         dtype: "f32" or "i32".
-        default: The value used for tuning, and for calls that pass none.
+        default: The value for tuning, and for calls that do not pass the scalar.
         low: The smallest value. Default: none for f32, 0 for i32.
         high: The largest value. Default: none for f32; required for i32. Verification tries both ends.
 
     Raises:
-        ProgramError: For another type, an i32 without ``high``, or a default outside of the range.
+        ProgramError: If the type is not f32 or i32, an i32 has no ``high``, or the default is outside of the range.
     """
 
     dtype: Literal["f32", "i32"]
@@ -40,13 +41,15 @@ class Scalar:
 
     def __post_init__(self) -> None:
         if self.dtype not in TYPES:
-            raise ProgramError(f"a scalar is f32 or i32, not {self.dtype!r}")
+            raise ProgramError(f"invalid type {self.dtype!r} of a scalar: use f32 or i32")
         if self.dtype == "i32" and self.high is None:
-            raise ProgramError('an i32 scalar needs its largest value, such as Scalar("i32", 64, high=4096)')
+            raise ProgramError('an i32 scalar without a largest value: pass high, as in Scalar("i32", 64, high=4096)')
         for name in ("low", "high"):
             bound = getattr(self, name)
             if bound is not None and not self._is_number(bound):
-                raise ProgramError(f"{name} of a scalar must be a number of {self.dtype}, not {bound!r}")
+                raise ProgramError(
+                    f"invalid {name}={bound!r} of a scalar: use a number that {self.dtype} can represent"
+                )
         low, high = self.limits
         if low > high:
             raise ProgramError(f"the range {low} to {high} is empty: low must not exceed high")
@@ -61,7 +64,7 @@ class Scalar:
         return (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
 
     def checked(self, name: str, value: object) -> Number:
-        """Return a value converted to its type. Raises ProgramError for a wrong type or a value out of range."""
+        """Return ``value`` as an int or float. Raises ProgramError if it has a wrong type or is out of range."""
         low, high = self.limits
         if not isinstance(value, int | float) or not self._is_number(value) or not low <= value <= high:
             kind = "whole number" if self.dtype == "i32" else "number"
@@ -77,7 +80,7 @@ class Scalar:
 
     @property
     def edges(self) -> tuple[Number, ...]:
-        """Values that a verification tries: the ends of the range and their neighbours."""
+        """Values that verification tries: the ends of the range, adjacent values, and typical ones."""
         low, high = self.limits
         if self.dtype == "i32":
             numbers: tuple[Number, ...] = (low, high, low + 1, high - 1, (int(low) + int(high)) // 2)
@@ -88,6 +91,6 @@ class Scalar:
 
 
 def _is_representable(value: float) -> bool:
-    """Return True if f32 can represent a number of this size."""
+    """Return True if a number does not overflow f32."""
     with np.errstate(over="ignore"):
         return bool(np.isfinite(np.float32(value)))

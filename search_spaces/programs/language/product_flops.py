@@ -7,11 +7,11 @@ import math
 
 from search_spaces.programs.language import ir
 
-MOST_SAMPLED = 512  # most blocks whose iterations are counted
+MOST_SAMPLED = 512  # limit of blocks whose iterations are counted; the rest is extrapolated
 
 
 def product_flops(trace: ir.Trace) -> float:
-    """Return the floating-point operations of all products, without those outside of the arrays."""
+    """Return the number of floating-point operations of all products, without operations on padding."""
     covered = math.prod(b * t for b, t in zip(trace.blocks, trace.tile, strict=True))
     inside = math.prod(trace.extent) / covered
     total = 0.0
@@ -23,7 +23,7 @@ def product_flops(trace: ir.Trace) -> float:
 
 
 def _iterations(trace: ir.Trace, regions: tuple[ir.Region, ...]) -> float:
-    """Return the total iterations of nested loops over all blocks; a partial last iteration counts as a fraction."""
+    """Return the iterations of nested loops, summed over all blocks. A partial last iteration counts as a fraction."""
     around = [region for region in regions if isinstance(region, ir.Loop)]
     if not around:
         return float(trace.block_count)

@@ -1,4 +1,4 @@
-"""Reductions along a dimension of a tile, picks of one element, and scans."""
+"""Builder operations for reductions along a dimension of a tile, argmax and argmin, and scans."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions, index_operand
 from search_spaces.programs.language.values import State, Tile, caller, fail, shape_text, tile_of
 
-LAST_INDEX = 2**31 - 1  # index of an element that was already picked: after all others
+LAST_INDEX = 2**31 - 1  # top_k gives picked elements this index, which sorts after all others
 
 
 class Reductions(NamedFunctions):
-    """Reductions and scans of the builder."""
+    """Builder operations for reductions and scans."""
 
     @abstractmethod
     def result(
@@ -40,7 +40,7 @@ class Reductions(NamedFunctions):
 
     @abstractmethod
     def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
-        """Return the map, after checking that it fits the shape."""
+        """Check that a map fits the shape, and return the map. Raises ProgramError."""
 
     def reduction(
         self, kind: str, value: Tile | State, dim: int, *, size: int | None = None, map: WgMap | None = None
@@ -48,15 +48,14 @@ class Reductions(NamedFunctions):
         """Reduce a tile along a dimension (RFC, reduction).
 
         Args:
-            kind: A key of REDUCTIONS, such as "sum".
-            value: The tile, or a variable that a loop carries.
-            dim: 0 or 1.
-            size: Number of neighbours that are reduced to one (reduction_size); None for all.
-            map: Distribution of the result over subgroups; None leaves that to the schedule.
+            kind: A key of REDUCTIONS, such as "add".
+            value: A tile or a state.
+            dim: Dimension that is reduced: 0 combines rows, 1 combines columns.
+            size: Number of consecutive elements that are reduced to one (reduction_size); None: all elements.
+            map: Distribution of the result over subgroups; None: the schedule chooses.
 
         Raises:
-            ProgramError: For an unknown kind, a type that it does not support, or a size that does not divide the
-                dimension.
+            ProgramError: If the kind is unknown or does not support the type, or ``size`` does not divide the extent.
         """
         tile = tile_of("reduction", value)
         kinds = {name: row for name, row in REDUCTIONS.items() if name != ONE_OF_GROUP}
@@ -78,14 +77,13 @@ class Reductions(NamedFunctions):
         Among equal elements the smallest index is returned. NaN is larger than all numbers, as in numpy.
 
         Args:
-            value: A tile of f32 or i32, or a variable that a loop carries. Its padding must be -inf, or the smallest
-                i32.
+            value: A tile or state of f32 or i32. Its padding must be -inf, or the smallest i32.
             dim: 0 or 1.
             first: Index of the first row or column of the tile.
-            size: Number of neighbours of which one is picked; None for all.
+            size: Number of consecutive elements of which one is picked; None: all elements.
 
         Raises:
-            ProgramError: For another type, or a size that does not divide the dimension.
+            ProgramError: If the type is not f32 or i32, or ``size`` does not divide the extent.
         """
         return self._picked("argmax", value, dim, first, size)[1]
 
@@ -95,13 +93,13 @@ class Reductions(NamedFunctions):
         NaN is smaller than all numbers, as in numpy.
 
         Args:
-            value: A tile of f32 or i32, or a variable that a loop carries. Its padding must be inf, or the largest i32.
+            value: A tile or state of f32 or i32. Its padding must be inf, or the largest i32.
             dim: 0 or 1.
             first: Index of the first row or column of the tile.
-            size: Number of neighbours of which one is picked; None for all.
+            size: Number of consecutive elements of which one is picked; None: all elements.
 
         Raises:
-            ProgramError: For another type, or a size that does not divide the dimension.
+            ProgramError: If the type is not f32 or i32, or ``size`` does not divide the extent.
         """
         return self._picked("argmin", value, dim, first, size)[1]
 
@@ -116,24 +114,24 @@ class Reductions(NamedFunctions):
     def top_k(self, value: Tile | State, k: int, dim: int, *, first: Index | int = 0) -> tuple[tuple[Tile, Tile], ...]:
         """Return the ``k`` largest elements along a dimension with their indices, largest first.
 
-        Each is found by a reduction of its own, so ``k`` should be small.
+        The program executes ``k`` reductions, so ``k`` should be small.
 
         Args:
-            value: A tile of f32 or i32, or a variable that a loop carries, padded as for ``argmax``.
-            k: From 1 to the extent of the dimension.
+            value: A tile or state of f32 or i32, padded as for ``argmax``.
+            k: A number from 1 to the extent of the dimension.
             dim: 0 or 1.
             first: Index of the first row or column of the tile.
 
         Returns:
-            Pairs of (elements, indices), of one row or one column.
+            ``k`` pairs (elements, indices). The tiles of a pair have one row for dim=0, one column for dim=1.
 
         Raises:
-            ProgramError: For another type or another ``k``.
+            ProgramError: If the type is not f32 or i32, or ``k`` is out of range.
         """
         tile = tile_of("top_k", value)
         _check_dim("top_k", dim)
         if type(k) is not int or not 1 <= k <= tile.shape[dim]:
-            fail("top_k", f"k is from 1 to {tile.shape[dim]}, the extent of dimension {dim}, not {k!r}")
+            fail("top_k", f"invalid k={k!r}: use 1 to {tile.shape[dim]}, the extent of dimension {dim}")
         index, largest = self._indices(tile.shape, dim, index_operand("top_k", first)), list[tuple[Tile, Tile]]()
         _check_type("top_k", "argmax", tuple(PICKS["argmax"].start), tile)
         least = PICKS["argmax"].start[tile.value.dtype.name]
@@ -148,17 +146,18 @@ class Reductions(NamedFunctions):
         """Return running sums, products, maxima or minima along a dimension.
 
         Args:
-            kind: A kind of ``reduction``: add, mul, maximumf, minimumf, maxsi or minsi.
-            value: A tile, or a variable that a loop carries.
+            kind: One of add, mul, maximumf, minimumf, maxsi and minsi, as in ``reduction``.
+            value: A tile or a state.
             dim: 0 or 1.
-            exclusive: True if the element itself is left out; the first result is then the neutral element, such as 0.
-            reverse: True if to scan from the end.
+            exclusive: True if each result excludes the element at its own position. The first result is then the
+                neutral element, such as 0.
+            reverse: True to start the scan at the last element.
 
         Returns:
             A tile of the same shape and type.
 
         Raises:
-            ProgramError: For an unknown kind, or a type that it does not support.
+            ProgramError: If the kind is unknown or does not support the type.
         """
         tile = tile_of("scan", value)
         if kind not in SCANS:
@@ -172,7 +171,7 @@ class Reductions(NamedFunctions):
         )
 
     def cumsum(self, value: Tile | State, dim: int, *, exclusive: bool = False, reverse: bool = False) -> Tile:
-        """Return running sums along a dimension; arguments are those of ``scan``. Raises ProgramError."""
+        """Return running sums along a dimension, with the arguments of ``scan``. Raises ProgramError."""
         return self.scan("add", value, dim, exclusive=exclusive, reverse=reverse)
 
     def _indices(self, shape: Shape, dim: int, first: Index) -> Tile:
@@ -198,7 +197,7 @@ class Reductions(NamedFunctions):
 
 def _check_dim(operation: str, dim: object) -> None:
     if type(dim) is not int or dim not in (0, 1):
-        fail(operation, f"dim is 0 or 1, not {dim!r}")
+        fail(operation, f"invalid dim={dim!r}: use 0 or 1")
 
 
 def _check_type(operation: str, kind: str, types: tuple[str, ...], tile: Tile) -> None:
@@ -216,6 +215,6 @@ def _reduced(operation: str, tile: Tile, dim: int, size: int | None) -> Shape:
     if type(each) is not int or each < 1 or extent % each:
         fail(
             operation,
-            f"groups of {each} must divide dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
+            f"invalid size {each}: use a divisor of dimension {dim} of {shape_text(tile.shape)} (RFC, reduction_size)",
         )
     return (extent // each, tile.shape[1]) if dim == 0 else (tile.shape[0], extent // each)

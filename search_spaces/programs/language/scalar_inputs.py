@@ -1,4 +1,4 @@
-"""Test inputs for arrays of scalars that programs use as indices: numbers within the declared range."""
+"""Generate test inputs for integer arrays that programs read by ``load_scalar`` or ``find_tile``."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 from search_spaces.arrays import IntArray
 from search_spaces.programs.language import ir
 
-EDGES = 0.25  # fraction of the numbers that are ends of the range or next to them
+EDGES = 0.25  # fraction of random numbers that are ends of the range or adjacent to an end
 
 
 @dataclass(frozen=True)
 class ScalarInput:
-    """An array of numbers from ``low`` to ``high``; if ``ordered``, they ascend along the last dimension."""
+    """An array of numbers from ``low`` to ``high``. If ``ordered``, the numbers ascend along the last dimension."""
 
     low: int
     high: int
     ordered: bool
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
-        """Return random numbers, a quarter of which are the ends of the range and their neighbours."""
+        """Return random numbers. About a quarter of them are ends of the range or adjacent to an end."""
         drawn = rng.integers(self.low, self.high + 1, shape)
         edges = np.clip([self.low, self.low + 1, self.high - 1, self.high], self.low, self.high)
         return self._arranged(np.where(rng.random(shape) < EDGES, rng.choice(edges, shape), drawn))
 
     def edge_cases(self, shape: tuple[int, ...]) -> Iterator[tuple[str, IntArray]]:
-        """Yield named arrays: all smallest, all 1, all largest, descending and alternating numbers."""
+        """Yield edge cases with their names: constant arrays, descending numbers, and numbers that alternate."""
         count = shape[-1]
         down = np.linspace(self.high, self.low, count).astype(np.int64)
         ends = np.where(np.arange(count) % 2 == 0, self.high, self.low)
@@ -43,13 +43,13 @@ class ScalarInput:
             yield name, self._arranged(np.broadcast_to(line, shape))
 
     def outside(self, rng: np.random.Generator, shape: tuple[int, ...]) -> IntArray:
-        """Return numbers of which about half lie outside of the range; programs clamp them."""
+        """Return random numbers, about half of them outside of the range. Programs must clamp these."""
         span = self.high - self.low + 1
         drawn = rng.integers(self.low - span // 2 - 1, self.high + span // 2 + 2, shape)
         return np.clip(drawn, -(2**31), 2**31 - 1).astype(np.int32)
 
     def _arranged(self, numbers: IntArray) -> IntArray:
-        """Return the numbers, sorted if the program requires that."""
+        """Return the numbers as i32; if ``ordered``, sorted and from ``low`` to ``high``."""
         arranged = np.array(numbers)
         if self.ordered:
             arranged.sort(axis=-1)
@@ -58,7 +58,7 @@ class ScalarInput:
 
 
 def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
-    """Return the ranges by the names of the arrays; for several loads of one array their common range.
+    """Return the range of each array, by name. Several loads of one array have the intersection of their ranges.
 
     Raises:
         ProgramError: If the ranges of the loads of an array do not overlap.
@@ -76,6 +76,8 @@ def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
             before = scalars[name]
             low, high, ordered = max(low, before.low), min(high, before.high), ordered or before.ordered
         if low > high:
-            raise ir.ProgramError(f"{operation.source}: load_scalar: the ranges of the loads of {name} do not overlap")
+            raise ir.ProgramError(
+                f"{operation.source}: load_scalar: the ranges of two loads of {name} do not overlap: change low or high"
+            )
         scalars[name] = ScalarInput(low, high, ordered)
     return scalars

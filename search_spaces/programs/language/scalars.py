@@ -1,4 +1,4 @@
-"""Scalars that a block loads and uses as indices: loop bounds, expert numbers, entries of block tables."""
+"""Builder operations that load scalars for use as indices: loop bounds, expert numbers, entries of block tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST, MOST = -(2**31), 2**31 - 1
 
 
 class Scalars(NamedFunctions):
-    """Operations of the builder for data-dependent indices."""
+    """Builder operations for data-dependent indices."""
 
     @abstractmethod
     def add(self, operation: ir.Operation) -> None:
@@ -33,29 +33,31 @@ class Scalars(NamedFunctions):
         low: int = 0,
         ordered: bool = False,
     ) -> Index:
-        """Load a number of an array as an index, the same for all threads of a block.
+        """Load one number of an array per block, as an index.
 
-        It may be a loop bound, the start of a window, or an array index (an expert, a page). It is clamped to the range
-        from ``low`` to ``high``, so that no access leaves an array. Inputs for verification lie within the range.
+        The index may be a loop bound, the start of a window, or an array index (an expert, a page). The number is
+        clamped to the range from ``low`` to ``high``, so that no access leaves an array. Inputs for verification lie
+        within the range.
 
         Args:
             array: An i32 input.
-            position: Position along each dimension of the array. Outside of the array the number is ``low``.
-            high: The largest number.
-            low: The smallest number.
+            position: Position along each dimension of the array. At a position outside of the array, the result is
+                ``low``.
+            high: Upper end of the range.
+            low: Lower end of the range.
             ordered: True if the numbers ascend along the last dimension from ``low`` to ``high``, as offsets do.
 
         Raises:
-            ProgramError: For another array, another number of positions, or an empty range.
+            ProgramError: If the array is not an i32 input, the number of positions is wrong, or the range is empty.
         """
         if not isinstance(array, ir.Array):
-            fail("load_scalar", f"expected an array of the program, not {array!r}")
+            fail("load_scalar", f"invalid array {array!r}: pass an array of the program")
         if array.role != "input" or array.dtype != I32:
-            fail("load_scalar", f"{array.name} must be an Input of i32, not {array.role} {array.dtype.name}")
+            fail("load_scalar", f"{array.name} is an {array.role} of {array.dtype.name}: use an Input of i32")
         if array.pitch is not None:
             fail(
                 "load_scalar",
-                f"the launch passes the row stride of {array.name}: load from another array",
+                f"{array.name} is strided: load scalars from an array that is not",
             )
         at = (*array.lead, *(index_operand("load_scalar", index) for index in position))
         if len(at) != len(array.full):
@@ -69,22 +71,22 @@ class Scalars(NamedFunctions):
         return index
 
     def uniform(self, value: Tile | State, *, high: int, low: int = 0, usual: Index | int | None = None) -> Index:
-        """Return the number of a 1x1 tile as an index, such as a group that the program has found by its offsets.
+        """Convert a 1x1 tile to an index, such as the number of a group that the program has computed.
 
         The number is clamped to the range from ``low`` to ``high``.
 
         Args:
             value: A 1x1 tile of i32.
-            high: The largest number.
-            low: The smallest number.
-            usual: A typical number, from which the time model estimates work; None for ``high``.
+            high: Upper end of the range.
+            low: Lower end of the range.
+            usual: A typical number, for the time model's estimate of work; None: ``high``.
 
         Raises:
-            ProgramError: For another tile, or an empty range.
+            ProgramError: If the tile is not a 1x1 tile of i32, or the range is empty.
         """
         tile = tile_of("uniform", value)
         if (tile.shape, tile.value.dtype) != ((1, 1), I32):
-            fail("uniform", f"expected a tile of one i32, not {value_text(tile.value)}: use p.reduction")
+            fail("uniform", f"expected a 1x1 tile of i32, not {value_text(tile.value)}: use p.reduction")
         _check_range("uniform", low, high)
         typical = constant(high) if usual is None else index_operand("uniform", usual)
         index = Index("scalar", self.new_id(), (constant(low), constant(high), typical))
@@ -92,36 +94,36 @@ class Scalars(NamedFunctions):
         return index
 
     def find_tile(self, offsets: ir.Array, tile: Index | int, size: int, *, high: int) -> tuple[Index, Index]:
-        """Find the group of a tile, for groups of different sizes that are each cut into tiles of ``size`` elements.
+        """Find the group that contains a tile, for groups of different sizes, divided into tiles of ``size`` elements.
 
-        Group g has the elements from ``offsets[g]`` to ``offsets[g + 1]``, and may be empty. Each warp searches on its
-        own, so the result may be the start of a window, an array index or a loop bound.
+        Group g has the elements from ``offsets[g]`` to ``offsets[g + 1]``, and may be empty. Each warp searches for
+        itself, and all have the same result. The result may be the start of a window, an array index or a loop bound.
 
         Args:
-            offsets: A vector of i32, an input: one more than there are groups, ascending from 0 to ``high``.
+            offsets: An input vector of i32, with one element more than there are groups. It ascends from 0 to ``high``.
             tile: Number of the tile, counted over all groups.
-            size: Elements of a tile. The last tile of a group may be partial.
-            high: The largest offset, to which offsets are clamped.
+            size: Number of elements per tile. The last tile of a group may be partial.
+            high: The largest offset; larger offsets are clamped to it.
 
         Returns:
-            The number of the tile's group, and the number of this group's first tile. For a tile beyond the last one,
-            the number of groups and the number of all tiles.
+            The number of the tile's group, and the number of this group's first tile. If ``tile`` is beyond the last
+            tile: the number of groups, and the number of tiles.
 
         Raises:
-            ProgramError: For another array, a size below 1, or an empty range.
+            ProgramError: If ``offsets`` is not an i32 input vector, ``size`` is below 1, or the range is empty.
         """
         if not isinstance(offsets, ir.Array):
-            fail("find_tile", f"expected an array of the program, not {offsets!r}")
+            fail("find_tile", f"invalid offsets {offsets!r}: pass an array of the program")
         if offsets.role != "input" or offsets.dtype != I32 or len(offsets.full) != 1 or offsets.dynamic is not None:
-            fail("find_tile", f"{offsets.name} must be an Input of i32 with one extent of a fixed size")
+            fail("find_tile", f"invalid offsets {offsets.name}: use an Input of i32 with one constant extent")
         if type(size) is not int or size < 1:
-            fail("find_tile", f"tiles have at least one element, not {size!r}")
+            fail("find_tile", f"invalid size {size!r} of a tile: use a whole number of at least 1")
         _check_range("find_tile", 0, high)
         position, groups = index_operand("find_tile", tile), offsets.full[0] - 1
         if groups < 1:
             fail(
                 "find_tile",
-                f"{offsets.name} needs at least 2 offsets, one more than groups, not {offsets.full[0]}",
+                f"{offsets.name} has {offsets.full[0]} offset: use at least 2, one more than the number of groups",
             )
         most = high // size + groups  # each group has at most one partial tile
         usual = minimum(position * size * groups // max(high, 1), groups)
@@ -132,9 +134,9 @@ class Scalars(NamedFunctions):
 
 
 def _check_range(operation: str, low: object, high: object) -> None:
-    """Raise ProgramError for a range without a 32-bit number."""
+    """Check that a range has 32-bit ends and is not empty. Raises ProgramError."""
     for name, bound in (("low", low), ("high", high)):
         if not isinstance(bound, int) or isinstance(bound, bool) or not LEAST <= bound <= MOST:
-            fail(operation, f"{name} must be a whole number of 32 bits, not {bound!r}")
+            fail(operation, f"invalid {name}={bound!r}: use a whole number of 32 bits")
     if low > high:  # type: ignore[operator]  # both are whole numbers
         fail(operation, f"the range {low} to {high} is empty: low must not exceed high")

@@ -1,4 +1,4 @@
-"""Parts of tiles, tiles joined from parts, and reshaped tiles; where possible, values stay in their threads."""
+"""Builder operations that slice, join and reshape tiles. Where possible, elements stay in their threads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from search_spaces.programs.language.ir import Shape
 from search_spaces.programs.language.named_functions import NamedFunctions
 from search_spaces.programs.language.values import Operand, State, Tile, caller, fail, shape_text, tile_of, value_text
 
-SPAN_WORDS = 8  # words in a span, whose four-bit numbers become neighbouring columns
+SPAN_WORDS = 8  # words in a span; the four-bit numbers of a span become adjacent columns
 
 
 class Slices(NamedFunctions):
-    """Slicing, joining and reshaping operations of the builder."""
+    """Builder operations for slicing, joining and reshaping."""
 
     @abstractmethod
     def result(self, shape: Shape, type_: DType, make: Callable[[ir.Value], ir.Operation]) -> Tile:
@@ -40,35 +40,38 @@ class Slices(NamedFunctions):
         """Return the transposed tile."""
 
     def reshape(self, value: Tile | State, shape: Shape) -> Tile:
-        """Return the same elements in row-major order with another shape.
+        """Return the tile with another shape; the row-major order of the elements is unchanged.
 
         Args:
             value: The tile.
-            shape: (rows, columns); the old number of rows must be a multiple or a divisor of the new one.
+            shape: (rows, columns). The old number of rows must be a multiple or a divisor of the new number.
 
         Raises:
-            ProgramError: If the number of elements or of rows does not fit.
+            ProgramError: If the numbers of elements differ, or neither number of rows divides the other.
         """
         tile = tile_of("reshape", value)
         if not isinstance(shape, tuple | list) or len(shape) != 2 or any(type(n) is not int or n < 1 for n in shape):
-            fail("reshape", f"a shape is a pair of whole numbers from 1 up, not {shape!r}")
+            fail("reshape", f"invalid shape {shape!r}: use a pair of positive whole numbers")
         rows, columns = shape
         if rows * columns != tile.shape[0] * tile.shape[1]:
-            fail("reshape", f"{shape_text(tile.shape)} and {rows}x{columns} have different numbers of elements")
+            fail("reshape", f"cannot reshape {shape_text(tile.shape)} to {rows}x{columns}: keep the number of elements")
         if max(rows, tile.shape[0]) % min(rows, tile.shape[0]):
-            fail("reshape", f"one number of rows must divide the other, but they are {tile.shape[0]} and {rows}")
+            fail("reshape", f"cannot reshape {tile.shape[0]} rows to {rows}: use a multiple or a divisor")
         if (rows, columns) == tile.shape:
             return tile
         return self.result((rows, columns), tile.value.dtype, lambda v: ir.Reshape(v, tile.value, caller()))
 
     def part_of(self, value: Tile | State, key: object) -> Tile:
-        """Return ``value[rows, columns]`` of f32 or i32: an equal part (``[:, :32]``) or every n-th (``[:, 1::2]``)."""
+        """Return the slice ``value[key]`` of an f32 or i32 tile, such as ``x[:, :32]`` or ``x[:, 1::2]``."""
         tile = tile_of("[..]", value)
         keys = key if isinstance(key, tuple) else (key, slice(None))
         if len(keys) != 2 or not all(isinstance(k, slice) for k in keys):
-            fail("[..]", f"the index of a tile is two slices, such as x[:, 0:32] or x[:, 1::2], not {key!r}")
+            fail("[..]", f"invalid index {key!r} of a tile: use two slices, such as x[:, 0:32] or x[:, 1::2]")
         if tile.value.dtype not in (F32, I32):
-            fail("[..]", f'only f32 and i32 tiles can be sliced, not {tile.value.dtype.name}: use .cast("f32")')
+            fail(
+                "[..]",
+                f'a slice of a tile of {tile.value.dtype.name}: only f32 and i32 tiles can be sliced: use .cast("f32")',
+            )
         for dimension, part in enumerate(keys):
             tile = self._part(tile, dimension, part)
         return tile
@@ -76,16 +79,22 @@ class Slices(NamedFunctions):
     def _part(self, tile: Tile, dimension: int, part: slice) -> Tile:
         extent = tile.shape[dimension]
         if any(n is not None and type(n) is not int for n in (part.start, part.stop, part.step)):
-            fail("[..]", f"bounds of a slice are whole numbers, not {part!r}: use p.window if they depend on the block")
+            fail(
+                "[..]",
+                f"invalid bounds {part!r} of a slice: use whole numbers, or p.window if the bounds depend on the block",
+            )
         if part.step not in (None, 1):
             step, start, stop = part.step, part.start or 0, extent if part.stop is None else part.stop
             if step < 1 or extent % step or not 0 <= start < step or stop != extent:
-                fail("[..]", f"expected start::step with a step that divides {extent} and start < step, not {part!r}")
+                fail(
+                    "[..]",
+                    f"invalid slice {part!r}: use start::step with start < step and a step that divides {extent}",
+                )
             return self._one_of(tile, dimension, step, start)
         start, stop, _ = part.indices(extent)
         width = stop - start
         if width < 1 or extent % width or start % width:
-            fail("[..]", f"a slice must be one of several equal parts of {extent}, not {start}:{stop}")
+            fail("[..]", f"invalid slice {start}:{stop}: use one of several equal parts of {extent}")
         if width == extent:
             return tile
         if dimension == 0:
@@ -94,7 +103,7 @@ class Slices(NamedFunctions):
         return self._one_of(self.reshape(tile, (tile.shape[0] * parts, width)), 0, parts, start // width)
 
     def _one_of(self, tile: Tile, dimension: int, size: int, number: int) -> Tile:
-        """Return element ``number`` of each group of ``size`` neighbours."""
+        """Return element ``number`` of each group of ``size`` consecutive elements."""
         if size == 1:
             return tile
         extent = tile.shape[dimension]
@@ -113,24 +122,27 @@ class Slices(NamedFunctions):
         times: int = 1,
         to: str = "f16",
     ) -> Tile:
-        """Unpack four-bit numbers from words: for each entry of ``numbers``, two from each word.
+        """Unpack four-bit numbers from 32-bit words: for each entry of ``numbers``, a pair of them from each word.
 
         Args:
-            words: (rows, 8 spans) of i32.
-            numbers: Pairs to unpack, such as range(4). Pair e has the numbers at bits ``4 e`` and ``4 e + 16``.
+            words: i32 tile of shape (rows, 8 * spans). Eight consecutive words of a row are called a span.
+            numbers: Pairs to unpack, such as range(4). Pair e consists of the four bits from bit ``4 e`` on and those
+                from bit ``4 e + 16`` on.
             zero: Zero point that is subtracted, 0 to 15: a whole number, or a tile of i32.
-            times: Factor of the differences, 1 or 16. For f16, 16 takes fewer instructions.
-            to: "f16" or "bf16", which represent every such number exactly.
+            times: Factor by which the differences are multiplied, 1 or 16. For f16, 16 takes fewer instructions.
+            to: Type of the result, "f16" or "bf16". The result is exact.
 
         Returns:
-            (rows, 16 len(numbers) spans). For each span of eight words and each e of ``numbers`` there are 16 columns.
-            Column 2 c + h is the number at bit ``4 e + 16 h`` of word c of the span, minus zero, times ``times``.
+            A tile of shape (rows, 16 * len(numbers) * spans). For each span and each e of ``numbers`` there are 16
+            columns. Column 2 c + h of them is computed from the four bits from bit ``4 e + 16 h`` on of word c of the
+            span: minus ``zero``, times ``times``.
 
         Raises:
-            ProgramError: For words of another type or number, or other numbers.
+            ProgramError: If words are not i32, their number per row is not a multiple of 8, or another argument is
+                invalid.
         """
         if times not in (1, 16):
-            fail("nibbles", f"times is 1 or 16, not {times!r}")
+            fail("nibbles", f"invalid times={times!r}: use 1 or 16")
         of_all, columns = self._fours("nibbles", words, numbers, to)
         return self.map(f"nibble_{to}", of_all, columns, numbers.start, len(numbers), zero, times)
 
@@ -138,36 +150,37 @@ class Slices(NamedFunctions):
         """Unpack e2m1 numbers from words, in the order of ``nibbles``, and multiply them by a scale.
 
         Args:
-            words: (rows, 8 spans) of i32.
-            scale: (rows, len(numbers) spans) of e4m3, one for each 16 columns.
+            words: i32 tile of shape (rows, 8 * spans), as in ``nibbles``.
+            scale: e4m3 tile of shape (rows, len(numbers) * spans): a scale for each 16 columns of the result.
             numbers: As in ``nibbles``.
             to: "f16" or "bf16".
 
         Returns:
-            (rows, 16 len(numbers) spans), times 2^-14, so that f16 represents every product exactly.
+            A tile of shape (rows, 16 * len(numbers) * spans). The products are also multiplied by 2^-14, so that f16
+            represents each of them exactly.
 
         Raises:
-            ProgramError: As in ``nibbles``, and for another number of scales.
+            ProgramError: As in ``nibbles``, or if the shape or type of ``scale`` is wrong.
         """
         of_all, columns = self._fours("fp4", words, numbers, to)
         of_numbers = tile_of("fp4", scale)
         rows, extent = of_all.shape
         if of_numbers.shape != (rows, extent // 16) or of_numbers.value.dtype != E4M3:
-            fail("fp4", f"scale must be {rows}x{extent // 16} e4m3, not {value_text(of_numbers.value)}")
+            fail("fp4", f"scale is {value_text(of_numbers.value)}: use {rows}x{extent // 16} e4m3")
         each = self.broadcast(of_numbers.cast("f32"), 1, extent)
         return self.map(f"fp4_{to}", of_all, columns, numbers.start, len(numbers), each)
 
     def _fours(self, operation: str, words: Tile | State, numbers: range, to: str) -> tuple[Tile, Tile]:
-        """Return the word of each four-bit number, and the column numbers."""
+        """Return, for each four-bit number of the result, the word that contains it; and the column numbers."""
         tile = tile_of(operation, words)
         if tile.value.dtype != I32:
-            fail(operation, f"words must be i32, not {tile.value.dtype.name}")
+            fail(operation, f"words are {tile.value.dtype.name}: use i32")
         if not isinstance(numbers, range) or numbers.step != 1 or not 0 <= numbers.start < numbers.stop <= 4:
-            fail(operation, f"numbers is a range of the pairs 0 to 3 of a word, not {numbers!r}")
+            fail(operation, f"invalid numbers={numbers!r}: use a range of the pairs 0 to 3 of a word")
         if tile.shape[1] % SPAN_WORDS:
-            fail(operation, f"the columns of words must be a multiple of {SPAN_WORDS}, not {tile.shape[1]}")
+            fail(operation, f"words has {tile.shape[1]} columns: use a multiple of {SPAN_WORDS}")
         if to not in ("f16", "bf16"):
-            fail(operation, f"the result is f16 or bf16, not {to}")
+            fail(operation, f"invalid result type {to}: use f16 or bf16")
         rows, spans, count = tile.shape[0], tile.shape[1] // SPAN_WORDS, len(numbers)
         pairs = self.broadcast(self.reshape(tile, (rows * spans, SPAN_WORDS)), 1, 2 * SPAN_WORDS)
         of_all = self.broadcast(pairs, 0, rows * spans * count)
@@ -175,26 +188,26 @@ class Slices(NamedFunctions):
         return self.reshape(of_all, (rows, columns)), self.columns(0, columns)
 
     def join(self, parts: Sequence[Tile | State], *, dim: int, interleaved: bool = False) -> Tile:
-        """Return tiles of one shape next to each other along a dimension, or interleaved.
+        """Return one tile from several tiles of one shape, concatenated along a dimension or interleaved.
 
-        ``p.join((low, high), dim=1)`` is undone by ``x[:, :n]`` and ``x[:, n:]``, and with ``interleaved`` by ``x[:,
-        0::2]`` and ``x[:, 1::2]``.
+        Slices invert a join. For ``x = p.join((low, high), dim=1)``, ``x[:, :n]`` is ``low`` and ``x[:, n:]`` is
+        ``high``. With ``interleaved``, ``x[:, 0::2]`` is ``low`` and ``x[:, 1::2]`` is ``high``.
 
         Args:
             parts: Two or more tiles of one shape and type.
             dim: 0 or 1.
-            interleaved: True if elements of the parts alternate.
+            interleaved: True if elements of the parts alternate along the dimension.
 
         Raises:
-            ProgramError: For tiles of different shapes or types.
+            ProgramError: If there are fewer than two tiles, or their shapes or types differ.
         """
         if not isinstance(parts, tuple | list) or len(parts) < 2:
-            fail("join", f"expected a tuple of two or more tiles, not {parts!r}")
+            fail("join", f"invalid parts {parts!r}: pass a tuple of two or more tiles")
         tiles = [tile_of("join", part) for part in parts]
         if len({(t.shape, t.value.dtype) for t in tiles}) > 1:
-            fail("join", f"parts must have the same type, not {' and '.join(value_text(t.value) for t in tiles)}")
+            fail("join", f"parts differ: {' and '.join(value_text(t.value) for t in tiles)}: use one shape and type")
         if dim not in (0, 1):
-            fail("join", f"dim is 0 or 1, not {dim}")
+            fail("join", f"invalid dim={dim}: use 0 or 1")
         count, (rows, columns) = len(tiles), tiles[0].shape
         if interleaved:
             return self._interleaved(tiles, dim)

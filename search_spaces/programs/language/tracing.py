@@ -1,7 +1,7 @@
-"""The builder ``p`` that a program's function receives: each operation called on it is added to a trace.
+"""The builder ``p`` that a traced function receives: each method call on it adds an operation to the trace.
 
-Shapes and types are checked as operations are made. Every error names the file, the line, the operation and the rule.
-Rules of the XeTile RFC are quoted as such.
+Shapes and types are checked when an operation is added. Every error names the file, the line, the operation and the
+rule. If a rule comes from the XeTile RFC, the message says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MULTIPLIED = (F16, BF16, F32, E4M3, E5M2, I8)
 
 
 class Builder(Loops, Slices, Reductions, ArrayOperations):
-    """The builder that a program's function receives as ``p``."""
+    """The builder that a traced function receives as ``p``."""
 
     def __init__(self, chosen: Mapping[str, int]) -> None:
         self.chosen = dict(chosen)
@@ -57,11 +57,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         if name.startswith("_"):
             raise AttributeError(name)
         known = [n for n in dir(type(self)) if n not in ("add", "either", "map", "new_id", "part_of", "result")]
-        fail(name, f"there is no operation of this name: {nearest(name, known)}")
+        fail(name, f"unknown operation: {nearest(name, known)}")
 
     @property
     def unused_id(self) -> int:
-        """First id that is not used yet."""
+        """The first unused id."""
         return self._count + 1
 
     def new_id(self) -> int:
@@ -76,9 +76,9 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
 
         Args:
             shape: Shape of the tile.
-            type_: Type of its elements.
-            make: Function that makes the operation from the value of its result.
-            map: Distribution over subgroups; None leaves that to the schedule.
+            type_: Element type.
+            make: Function that returns the operation for a given result value.
+            map: Distribution of the result over subgroups; None: the schedule chooses.
         """
         value = ir.Value(self.new_id(), shape, type_, map)
         self.add(make(value))
@@ -92,38 +92,47 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             if not name.isidentifier() or name in self.domains:
                 fail("choose", f"{name} is chosen twice")
             if not isinstance(values, tuple | list) or not values or any(type(v) is not int or v < 0 for v in values):
-                fail("choose", f"{name} needs a tuple of whole numbers from 0 up, such as (64, 128), not {values!r}")
+                fail(
+                    "choose",
+                    f"invalid values of {name}, {values!r}: use a tuple of whole numbers from 0 up, such as (64, 128)",
+                )
             self.domains[name] = tuple(sorted(set(values)))
         sizes = tuple(self.chosen.get(name, self.domains[name][0]) for name in domains)
         return sizes[0] if len(sizes) == 1 else sizes
 
     def blocks(self, extent: tuple[Index | int, ...], tile: tuple[int, ...]) -> tuple[Index, ...]:
-        """Cut ``extent`` (one to three dimensions) into one tile per block; return the start of this block's tile."""
+        """Divide ``extent`` (1 to 3 dimensions) into a tile per block; return the position of the block's tile."""
         if self.extent is not None:
-            fail("blocks", "p.blocks must be called only once")
+            fail("blocks", "a second call of p.blocks: call it once per program")
         if not isinstance(extent, tuple | list) or not isinstance(tile, tuple | list):
-            fail("blocks", f"expected two tuples, p.blocks((m, n), (bm, bn)), not {extent!r} and {tile!r}")
+            fail(
+                "blocks",
+                f"invalid arguments {extent!r} and {tile!r}: pass two tuples, as in p.blocks((m, n), (bm, bn))",
+            )
         if len(extent) != len(tile) or not 1 <= len(tile) <= 3:
-            fail("blocks", f"extent and tile must both have one to three dimensions, not {len(extent)} and {len(tile)}")
+            fail(
+                "blocks",
+                f"extent has {len(extent)} dimensions and tile {len(tile)}: use the same number, one to three",
+            )
         sizes = tuple(n if isinstance(n, Index) and n.kind == "size" else None for n in extent)
         here = tuple(n.args[0].number if isinstance(n, Index) and n.kind == "size" else n for n in extent)
         for size in (*here, *tile):
             if type(size) is not int:
-                fail("blocks", f"extents and tiles are whole numbers, not {constant_text(size)}")
+                fail("blocks", f"invalid extent or tile size {constant_text(size)}: use whole numbers")
         if min(tile) < 1:
-            fail("blocks", f"a tile has at least one element, not {'x'.join(map(str, tile))}")
+            fail("blocks", f"invalid tile {'x'.join(map(str, tile))}: use sizes of at least 1")
         self.extent, self.tile = tuple(n for n in here if isinstance(n, int)), tuple(tile)
         self.dynamic = sizes if any(sizes) else ()
         return tuple(Index("block", axis) * size for axis, size in enumerate(tile))
 
     def cover(self, extent: int) -> int:
-        """Return the smallest power of two >= ``extent``: a tile that holds a whole row.
+        """Return the smallest power of two >= ``extent``, as the size of a tile that contains whole rows or columns.
 
         Raises:
-            ProgramError: For a dynamic size.
+            ProgramError: If ``extent`` is a dynamic size.
         """
         if type(extent) is not int:
-            fail("cover", f"the extent must be a whole number, not {extent}: cut a dynamic size into tiles")
+            fail("cover", f"{extent} is a dynamic size: divide it into tiles instead")
         return 1 << max(extent - 1, 0).bit_length()
 
     def _map(self, operation: str, map: WgMap | None, shape: Shape) -> WgMap | None:
@@ -150,7 +159,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         """Return a tile filled with one number."""
         shape = shape_of("full", shape)
         if not isinstance(number, int | float):
-            fail("full", f"expected one number, not {number!r}")
+            fail("full", f"invalid value {number!r}: use one number")
         try:
             element = dtype(type_, ARRAY_DTYPES)
         except ValueError as error:
@@ -183,15 +192,15 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         """Return a @ b + c, summed in f32, or in i32 for i8 (RFC, tile_mma).
 
         Args:
-            a: (m, k).
-            b: (k, n), of a's type.
-            c: (m, n), of the sums' type; None for zeros.
-            map: Distribution of the result over subgroups; None leaves that to the schedule.
-            tf32: True if f32 factors may be rounded to tf32 (11 significant bits) for tensor cores.
-            scale_a: (m, blocks) of u8, a scale for each block along k. A block of 32 e4m3 (mxf8) or 16 pairs of e2m1
-                (mxf4) has an exponent biased by 127, where 255 is NaN; a block of 8 pairs of e2m1 (nvf4) has an e4m3
-                number.
-            scale_b: (blocks, n) of u8, likewise.
+            a: Left operand, of shape (m, k).
+            b: Right operand, of shape (k, n) and the type of ``a``.
+            c: Summand, of shape (m, n) and the type of the result; None: zeros.
+            map: Distribution of the result over subgroups; None: the schedule chooses.
+            tf32: True if f32 operands may be rounded to tf32 (11 significant bits) for tensor cores.
+            scale_a: u8 tile of shape (m, blocks): a scale for each block along k. For blocks of 32 e4m3 (mxf8) or 16
+                pairs of e2m1 (mxf4), a scale is an exponent biased by 127, and 255 is NaN. For blocks of 8 pairs of
+                e2m1 (nvf4), a scale is an e4m3 number.
+            scale_b: u8 tile of shape (blocks, n), in the format of ``scale_a``.
 
         Raises:
             ProgramError: If shapes or types do not fit.
@@ -204,14 +213,14 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
                 f"shapes do not match (RFC, tile_mma): {shape_text(left.shape)} @ {shape_text(right.shape)}",
             )
         if left.value.dtype != right.value.dtype:
-            fail("mma", f"a and b must have the same type, not {left.value.dtype.name} and {right.value.dtype.name}")
+            fail("mma", f"a is {left.value.dtype.name}, but b is {right.value.dtype.name}: use one type")
         if left.value.dtype not in MULTIPLIED and (scale_a is None or left.value.dtype.values == 1):
-            fail("mma", f"a and b must be {' or '.join(t.name for t in MULTIPLIED)}, not {left.value.dtype.name}")
+            fail("mma", f"a and b are {left.value.dtype.name}: use {' or '.join(t.name for t in MULTIPLIED)}")
         if tf32 and left.value.dtype != F32:
-            fail("mma", f"tf32=True needs f32 factors, not {left.value.dtype.name}")
+            fail("mma", f"tf32=True with operands of {left.value.dtype.name}: use f32")
         added, sums = None if c is None else tile_of("mma", c), I32 if left.value.dtype == I8 else F32
         if added is not None and (added.shape, added.value.dtype) != ((m, n), sums):
-            fail("mma", f"c must be {m}x{n} {sums.name}, not {value_text(added.value)}")
+            fail("mma", f"c is {value_text(added.value)}: use {m}x{n} {sums.name}")
         if map is not None:
             self._verify_map("mma", map, (m, n))
         last = None if added is None else added.value
@@ -223,11 +232,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
     def _scales(
         self, left: Tile, right: Tile, scale_a: Tile | State | None, scale_b: Tile | State | None
     ) -> tuple[ir.Value, ir.Value] | None:
-        """Return the scales of a product's blocks, or None without scales."""
+        """Return the scales of both operands of a product, or None if there are none. Raises ProgramError."""
         if scale_a is None and scale_b is None:
             return None
         if scale_a is None or scale_b is None:
-            fail("mma", "both factors need scales: pass scale_a and scale_b, or neither")
+            fail("mma", "only one operand has scales: pass scale_a and scale_b, or neither")
         (m, k), n = left.shape, right.shape[1]
         of_a, of_b = (tile_of("mma", scale).value for scale in (scale_a, scale_b))
         row = ir.block_format(left.value, of_a)
@@ -235,13 +244,13 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             known = ", ".join(f"{r.block_elements} {r.element.name} ({r.name})" for r in BLOCK_FORMATS.values())
             fail(
                 "mma",
-                f"a scale covers {known} along k, and k must be a multiple of {DEPTH}, not {value_text(left.value)} "
-                f"with {value_text(of_a)}",
+                f"unsupported scales: {value_text(left.value)} with {value_text(of_a)}: a scale covers {known} along "
+                f"k, and k must be a multiple of {DEPTH}",
             )
         blocks = k // row.block_elements
         for name, value, shape in (("a", of_a, (m, blocks)), ("b", of_b, (blocks, n))):
             if (value.shape, value.dtype) != (shape, U8):
-                fail("mma", f"scale_{name} must be {shape_text(shape)} u8, not {value_text(value)}")
+                fail("mma", f"scale_{name} is {value_text(value)}: use {shape_text(shape)} u8")
         return of_a, of_b
 
     def transpose(self, value: Tile | State, *, map: WgMap | None = None) -> Tile:
@@ -259,22 +268,23 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         """Repeat elements along a dimension (RFC, broadcast, broadcast_size).
 
         Args:
-            value: The tile, or a variable that a loop carries.
+            value: A tile or a state.
             dim: 0 or 1.
-            size: New extent, a multiple of the old one, which may be 1.
-            map: Distribution of the result over subgroups; None leaves that to the schedule.
+            size: New extent, a multiple of the old extent. The old extent may be 1.
+            map: Distribution of the result over subgroups; None: the schedule chooses.
 
         Raises:
             ProgramError: If ``size`` is not a multiple of the extent.
         """
         if dim not in (0, 1):
-            fail("broadcast", f"dim is 0 or 1, not {dim}")
+            fail("broadcast", f"invalid dim={dim}: use 0 or 1")
         tile = tile_of("broadcast", value)
         extent = tile.shape[dim]
         if size < 1 or size % extent:
             fail(
                 "broadcast",
-                f"dimension {dim} of {shape_text(tile.shape)} does not divide {size} (RFC, broadcast_size)",
+                f"invalid size {size}: use a multiple of dimension {dim} of {shape_text(tile.shape)} (RFC, "
+                "broadcast_size)",
             )
         shape = (size, tile.shape[1]) if dim == 0 else (tile.shape[0], size)
         return self.result(
@@ -285,9 +295,10 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         )
 
     def convert_layout(self, value: Tile | State, map: ir.UserMap | None = None, *, shared: bool = False) -> Tile:
-        """Redistribute a value to threads as ``map`` specifies, or as the search chooses (RFC, convert_layout).
+        """Redistribute a value over threads by ``map``; if None, the search chooses (RFC, convert_layout).
 
-        ``shared``: use shared memory even if registers would do (VectorExt, shared_memory_conversion).
+        ``shared``: True to go through shared memory even where register moves would suffice (IREE VectorExt,
+        shared_memory_conversion).
         """
         tile = tile_of("convert_layout", value)
         if map is not None:
@@ -295,7 +306,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
         return self.result(tile.shape, tile.value.dtype, lambda v: ir.Convert(v, tile.value, shared, caller()), map)
 
     def map(self, function: str, *operands: object) -> Tile:
-        """Return an element-wise function of tiles and numbers; extents of 1 are broadcast."""
+        """Apply an element-wise function to tiles and numbers; extents of 1 are broadcast."""
         row = FUNCTIONS.get(function)
         if row is None:
             fail(function, f"unknown function: use {', '.join(FUNCTIONS)}")
@@ -307,11 +318,11 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             fail(function, f"expected {row.arity} arguments, not {len(read)}")
         tiles = [a for a in read if isinstance(a, Tile)]
         if not tiles:
-            fail(function, "at least one operand must be a tile")
+            fail(function, "no operand is a tile: pass at least one")
         shape = tuple(max(t.shape[d] for t in tiles) for d in (0, 1))
         if any(t.shape[d] not in (1, shape[d]) for t in tiles for d in (0, 1)):
             operands_text = " and ".join(value_text(t.value) for t in tiles)
-            fail(function, f"operands must have the same shape, or extents of 1, not {operands_text}: use p.broadcast")
+            fail(function, f"shapes of {operands_text} differ: use one shape, extents of 1, or p.broadcast")
         of_numbers = next((t.value.dtype for t in reversed(tiles)), F32)
         if row.types == "chosen" and not any(isinstance(a, Tile) for a in read[1:]):
             of_numbers = F32
@@ -321,7 +332,7 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
             shown = " and ".join(t.value.dtype.name for t in tiles)
             hint = ': use .cast("f32")' if any(t.value.dtype not in (F32, I32) for t in tiles) else ""
             hint = ': use // or .cast("f32")' if function == "divide" and of_numbers == I32 else hint
-            fail(function, f"the operands must be in {result}, not {shown}{hint}")
+            fail(function, f"the operands are {shown}, but must be {result}{hint}")
         values: list[ir.Value | float] = []
         for a in read:
             if isinstance(a, Tile):
@@ -332,34 +343,38 @@ class Builder(Loops, Slices, Reductions, ArrayOperations):
                 values.append(stretched.value)
             elif isinstance(a, (int, float)):
                 if of_numbers == I32 and a != int(a):
-                    fail(function, f"{a} is not a whole number, but the other operand is i32")
+                    fail(function, f"operand {a} with an i32 tile: use a whole number")
                 values.append(float(a))
             else:
                 shown = f"the array {a.name}: load a window of it" if isinstance(a, ir.Array) else repr(a)
-                fail(function, f"an operand must be a tile or a number, not {shown}")
+                fail(function, f"an operand is not a tile or a number: {shown}")
         return self.result((shape[0], shape[1]), result, lambda v: ir.Map(v, function, tuple(values), caller()))
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
-        """Return ``a & b`` or ``a | b`` of truth values or of the bits of whole numbers.
+        """Apply ``&`` or ``|`` to truth values, or to the bits of whole numbers.
 
         Args:
-            truths: Operation for truth values.
-            bits: Operation for whole numbers.
-            a: A tile, a loop's variable or a number.
-            b: Likewise.
+            truths: Name of the function for truth values.
+            bits: Name of the function for whole numbers.
+            a: A tile, a state or a number.
+            b: A tile, a state or a number.
         """
         left = a.tile() if isinstance(a, (Tile, State)) else None
         return self.map(bits if left is not None and left.value.dtype == I32 else truths, a, b)
 
     def cast(self, value: Tile | State, to: str) -> Tile:
-        """Return the values in another type, rounded if it is narrower.
+        """Convert a tile to another type, with rounding if necessary.
 
-        Casts to whole numbers truncate towards zero (use ``p.round`` first for the nearest). i8, u8, e4m3 and e5m2
-        saturate at their largest number.
+        Casts to integer types truncate towards zero; call ``p.round`` first to round to the nearest number. Casts to
+        i8, u8, e4m3 and e5m2 saturate at the largest number of the type.
         """
         tile = tile_of("cast", value)
         if tile.value.dtype.values > 1:
-            fail("cast", f"{tile.value.dtype.name} can only be multiplied with scales, by p.mma")
+            fail(
+                "cast",
+                f"a cast of {tile.value.dtype.name}, which only p.mma with scales can use: declare the array in "
+                "another type",
+            )
         try:
             type_ = dtype(to, ARRAY_DTYPES)
         except ValueError as error:

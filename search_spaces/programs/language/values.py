@@ -1,4 +1,4 @@
-"""Values that a program's function computes with: tiles, states and windows. Each operation is added to the program."""
+"""Tiles, states and windows: objects whose methods and operators add operations to the traced program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from search_spaces.programs.language.ir import MisusedArray, ProgramError, Shape
 
 
 class Recorder(Protocol):
-    """The part of the builder's interface that tiles use."""
+    """The interface of the builder that operators and methods of tiles call."""
 
     def add(self, operation: ir.Operation) -> None:
         """Append an operation to the program."""
@@ -30,13 +30,13 @@ class Recorder(Protocol):
         """Append an operation, and return its result as a tile."""
 
     def map(self, function: str, *operands: object) -> Tile:
-        """Return an element-wise function of tiles and numbers."""
+        """Apply an element-wise function to tiles and numbers."""
 
     def either(self, truths: str, bits: str, a: Operand, b: Operand) -> Tile:
-        """Return ``a & b`` or ``a | b`` of truth values or of bits."""
+        """Apply ``&`` or ``|`` to truth values, or to the bits of whole numbers."""
 
     def cast(self, value: Tile, to: str) -> Tile:
-        """Return the values in another type."""
+        """Convert a tile to another type."""
 
     def part_of(self, value: Tile, key: object) -> Tile:
         """Return ``value[key]``."""
@@ -62,7 +62,7 @@ _source: ContextVar[Source | None] = ContextVar("source", default=None)
 
 @contextmanager
 def at_source(source: Source) -> Iterator[None]:
-    """Attribute the operations of the ``with`` body to ``source``, a position in a text without Python frames."""
+    """Use ``source`` as the position of all operations in the ``with`` body, for programs read from listings."""
     token = _source.set(source)
     try:
         yield
@@ -76,7 +76,7 @@ _OURS = (__file__, *(str(Path(__file__).with_name(f"{name}.py")) for name in _NA
 
 
 def caller() -> Source:
-    """Return the position of the nearest frame in the user's code, or that of ``at_source``."""
+    """Return the position in the user's code that called the builder, or the position set by ``at_source``."""
     source = _source.get()
     if source is not None:
         return source
@@ -87,12 +87,12 @@ def caller() -> Source:
 
 
 def fail(operation: str, reason: str) -> NoReturn:
-    """Raise ProgramError with the user's line."""
+    """Raise ProgramError with the position in the user's code."""
     raise ProgramError(f"{caller()}: {operation}: {reason}")
 
 
 def located(error: Exception, function: Callable[..., object]) -> ProgramError:
-    """Return an exception of a program's function as one line with the position in the user's file."""
+    """Convert an exception in a traced function to a ProgramError of one line with the position in the user's file."""
     if isinstance(error, ProgramError) and not isinstance(error, MisusedArray):
         return error
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -115,7 +115,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def constant_text(value: object) -> str:
-    """Return the text of a value that is not a constant whole number, for messages."""
+    """Return the text of an invalid value for messages that ask for a constant whole number."""
     return f"{value!r}" + (", whose value is only known at run time" if isinstance(value, Index) else "")
 
 
@@ -130,9 +130,9 @@ def value_text(value: ir.Value) -> str:
 
 
 def tile_of(operation: str, value: object) -> Tile:
-    """Return a tile, or the current value of a variable. Raises ProgramError for anything else."""
+    """Return a tile as it is, or the current value of a state. Raises ProgramError for other values."""
     if isinstance(value, WindowHandle):
-        fail(operation, f"expected a tile, not a window of {value.window.array.name}: load it")
+        fail(operation, f"expected a tile, not a window of {value.window.array.name}: load the window")
     if not isinstance(value, Arithmetic):
         fail(operation, f"expected a tile, not {value!r}")
     return value.tile()
@@ -145,7 +145,7 @@ class Arithmetic(ABC):
 
     @abstractmethod
     def tile(self) -> Tile:
-        """Return the current value."""
+        """Return the tile, or the current value of the state."""
 
     def __add__(self, other: Operand) -> Tile:
         return self.builder.map("add", self, other)
@@ -240,12 +240,12 @@ class Arithmetic(ABC):
         fail("if", "a tile has many values, and threads must not diverge: use p.where")
 
     def cast(self, to: str) -> Tile:
-        """Return the values rounded to another type. Raises ProgramError for an unknown one."""
+        """Convert to another type, with rounding if necessary. Raises ProgramError if the type is unknown."""
         return self.builder.cast(self.tile(), to)
 
 
 class Tile(Arithmetic):
-    """A value of tile shape."""
+    """A tile: a matrix of elements, the result of an operation."""
 
     def __init__(self, builder: Recorder, value: ir.Value) -> None:
         self.builder = builder
@@ -266,19 +266,23 @@ class State(Arithmetic):
 
     Args:
         builder: Recorder of the program.
-        number: Number of the variable.
+        number: Number that identifies the state.
         shape: (rows, columns).
-        type_: Type of its elements.
+        type_: Element type.
     """
 
     def __init__(self, builder: Recorder, number: int, shape: Shape, type_: DType) -> None:
         self.builder, self.number, self.shape, self.dtype = builder, number, shape, type_
 
     def set(self, value: Tile | State) -> None:
-        """Assign a new value. Raises ProgramError for another shape or type."""
+        """Assign a new value. Raises ProgramError if the shape or type differs from the state's."""
         tile = tile_of("set", value)
         if (tile.shape, tile.value.dtype) != (self.shape, self.dtype):
-            fail("set", f"a state of {shape_text(self.shape)} {self.dtype.name} cannot become {value_text(tile.value)}")
+            fail(
+                "set",
+                f"the state is {shape_text(self.shape)} {self.dtype.name}, but the value {value_text(tile.value)}: "
+                "use one shape and type",
+            )
         self.builder.add(ir.Set(self.number, tile.value, caller()))
 
     def read(self) -> Tile:
@@ -307,7 +311,7 @@ class WindowHandle:
         self.builder.add(ir.Move(self.window, (rows, columns), caller()))
 
     def moved(self, rows: int, columns: int) -> WindowHandle:
-        """Return another window, shifted from the position where this one began."""
+        """Return a new window of the same shape, shifted relative to this window's initial position."""
         self._check_plain("moved")
         at = (self.window.at[0] + rows, self.window.at[1] + columns)
         window = self.window
@@ -315,7 +319,7 @@ class WindowHandle:
 
     def _check_plain(self, operation: str) -> None:
         if self.window.index is not None:
-            fail(operation, "a window indexed by tiles cannot move: create another one with p.window")
+            fail(operation, "a window indexed by tiles cannot move: create another window with p.window")
 
 
 Operand = Tile | State | Index | float

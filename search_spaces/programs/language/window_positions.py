@@ -1,4 +1,4 @@
-"""Replace moving windows by windows at an index, so that each access has a known position."""
+"""Replace moves of windows: each load and store gets a window whose position is an explicit index."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.index import ZERO, Index
 from search_spaces.programs.language.ir import ProgramError
 
-Offsets = dict[int, tuple[Index, Index]]  # rows and columns by which each window has moved, by the window's id
+Offsets = dict[int, tuple[Index, Index]]  # by window id: rows and columns by which the window has moved
 
 
 def resolve(trace: ir.Trace) -> ir.Trace:
-    """Return the same program without ``Move``. Raises ProgramError if no index can express a window's position."""
+    """Return an equivalent trace without ``Move``. Raises ProgramError if no index can express a window's position."""
     return dataclasses.replace(trace, operations=_resolved(trace.operations, {}, None))
 
 
 def indices(operation: ir.Operation) -> tuple[Index, ...]:
-    """Return the indices that an operation itself uses, without those of operations in its body."""
+    """Return the indices that an operation uses, except indices used by operations in its body."""
     match operation:
         case ir.LoadTile() | ir.StoreTile() | ir.AtomicRmw() | ir.Prefetch():
             below = operation.rows_below if isinstance(operation, ir.StoreTile) else None
@@ -44,7 +44,8 @@ def _resolved(
 
     Args:
         operations: The operations.
-        offsets: Offsets of windows before the operations; updated to those after them.
+        offsets: Offsets of windows before the operations. The function updates them to the offsets after the
+            operations.
         loop: The loop whose body consists of these operations, if any.
     """
     resolved: list[ir.Operation] = []
@@ -69,15 +70,15 @@ def _resolved(
 
 @dataclasses.dataclass(frozen=True)
 class _LoopOffsets:
-    """A loop, and the offsets before the loop of the windows that are moved under conditions in its body."""
+    """A loop whose body moves windows under conditions. ``bases`` are the offsets of these windows before the loop."""
 
     loop: ir.Loop
     bases: Offsets
 
     def period(self, condition: ir.If) -> int:
-        """Return the number of iterations between two in which a condition holds, the first of which is iteration 0.
+        """Return n if a condition holds in every n-th iteration, starting with iteration 0.
 
-        Raises ProgramError if the condition is not of the form ``at % n == 0``.
+        Raises ProgramError if the condition does not have the form ``at % n == 0``.
         """
         loop, index = self.loop, condition.index
         iteration = Index("loop", loop.number)
@@ -97,7 +98,10 @@ def _if(condition: ir.If, offsets: Offsets, loop: _LoopOffsets | None) -> ir.If:
     moved = _moves(condition.body)
     inside = dict(offsets)
     if moved and loop is None:
-        raise ProgramError(f"{condition.source}: when: a condition outside of loops must not move a window")
+        raise ProgramError(
+            f"{condition.source}: when: a condition outside of loops moves a window: use a window at another position "
+            "instead"
+        )
     if moved and loop is not None:
         times = Index("loop", loop.loop.number) // loop.period(condition)
         for window, by in moved.items():
@@ -115,7 +119,7 @@ def _moves(body: tuple[ir.Operation, ...]) -> dict[int, tuple[int, int]]:
             rows, columns = moves.get(operation.window.id, (0, 0))
             moves[operation.window.id] = rows + operation.by[0], columns + operation.by[1]
         elif isinstance(operation, ir.If) and _moves(operation.body):
-            raise ProgramError(f"{operation.source}: when: a nested condition must not move a window")
+            raise ProgramError(f"{operation.source}: when: a nested condition moves a window: use a single condition")
     return moves
 
 
@@ -127,11 +131,16 @@ def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:
     _resolved(plain, moved, None)
     for window, condition in periodic.items():
         if window in moved or sum(window in _moves(c.body) for c in conditions) > 1:
-            raise ProgramError(f"{condition.source}: when: the loop must not also move this window elsewhere")
+            raise ProgramError(
+                f"{condition.source}: when: the loop also moves this window elsewhere: move it in one condition only"
+            )
     each: dict[int, tuple[int, int]] = {}
     for window, by in moved.items():
         if any(i.kind != "constant" for i in by):
-            raise ProgramError(f"{loop.source}: steps: an inner loop moves a window by a step that is not constant")
+            raise ProgramError(
+                f"{loop.source}: steps: an inner loop moves a window by a distance that is not constant: use a window "
+                "at an index"
+            )
         each[window] = by[0].number, by[1].number
     iteration = Index("loop", loop.number)
     inside: Offsets = dict(offsets)

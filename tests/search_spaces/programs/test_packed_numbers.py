@@ -117,6 +117,6 @@ def test_invalid_uses_of_packed_numbers_are_rejected() -> None:
 
     for match, body in (
         ("multiple of 8", twelve), ("range", reversed_numbers), ("1 or 16", times), ("scale", scales),
-        ("whole tiles", half_a_tile), ("packed", turned), ("only loads", results),
+        ("whole tiles", half_a_tile), ("packed", turned), ("out", results),
     ):  # fmt: skip
         refused(match, body)

@@ -258,7 +258,7 @@ def refused(body: Any, **arrays: Any) -> str:
         (lambda p, x, index: p.load_scalar(index, 0.5, high=3), "0.5"),
         (lambda p, x, index: p.find_tile(x, 0, 8, high=3), "i32"),
         (lambda p, x, index: p.find_tile("index", 0, 8, high=3), "array"),
-        (lambda p, x, index: p.find_tile(index, 0, 0, high=3), "not 0"),
+        (lambda p, x, index: p.find_tile(index, 0, 0, high=3), "size 0"),
         (lambda p, x, index: p.find_tile(index, 0, 8, high=-1), "0 to -1"),
     ],
 )

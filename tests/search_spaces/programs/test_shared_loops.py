@@ -235,4 +235,4 @@ def test_a_store_of_partial_results_is_rejected() -> None:
         for j in p.split(16, 16, parts=2, states=(total,), combine="add"):
             total.set(total + p.load(p.window(x, (i, j), (8, 16))))
 
-    assert "repeat the store" in refused(body)
+    assert "before the loop" in refused(body)

@@ -53,11 +53,11 @@ class Scalars(NamedFunctions):
         if not isinstance(array, ir.Array):
             fail("load_scalar", f"invalid array {array!r}: pass an array of the program")
         if array.role != "input" or array.dtype != I32:
-            fail("load_scalar", f"{array.name} is an {array.role} of {array.dtype.name}: use an Input of i32")
+            fail("load_scalar", f"{array.name} is {array.role}, {array.dtype.name}: use an Input of i32")
         if array.pitch is not None:
             fail(
                 "load_scalar",
-                f"{array.name} is strided: load scalars from an array that is not",
+                f"{array.name} is strided: load scalars from an array that is not strided",
             )
         at = (*array.lead, *(index_operand("load_scalar", index) for index in position))
         if len(at) != len(array.full):

@@ -1,6 +1,6 @@
 """Lowering of a planned schedule to CUDA C++.
 
-Start at ``lowering.py``. Each file ``emit_*.py`` generates code for one kind of operation, ``refs.py`` names values,
-and ``elements.py`` generates element-wise code. All decisions are made in ``planning``; nothing is chosen here. This
-package must not import ``schedules``.
+Start at ``lowering.py``. Each file ``emit_*.py`` generates code for one kind of operation. ``refs.py`` represents
+values in the generated code, and ``elements.py`` generates loops over registers. All decisions are made in
+``planning``; ``lowering`` decides nothing. This package must not import ``schedules``.
 """

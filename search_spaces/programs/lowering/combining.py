@@ -1,4 +1,4 @@
-"""The second launch of a split loop: one block per tile combines the partial results."""
+"""The second kernel of a split loop, in which one block per tile combines the partial results of several blocks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from search_spaces.spaces.config import Config
 
 
 class CombiningEmitter(Emitter):
-    """Generates the second launch: the program after its split loop, starting with the states of part 0.
+    """Emitter of the second kernel: it combines the partial results and executes the program after the split loop.
 
     Args:
-        first: Emitter of the first launch, whose structs precede both kernels.
+        first: Emitter of the first kernel. Struct definitions that it generates precede both kernels.
         config: The schedule.
         device: The GPU.
     """
@@ -26,17 +26,17 @@ class CombiningEmitter(Emitter):
         self._of_first = first.structs
 
     def add_struct(self, text: str) -> None:
-        """Add text before the kernel, unless it already precedes that of the first launch."""
+        """Add text before the second kernel, unless the first kernel has already added it."""
         if text not in self._of_first:
             super().add_struct(text)
 
     def run(self) -> None:
-        """Generate the body of the second launch."""
+        """Generate the body of the second kernel."""
         assert self.split is not None
         operations, loop = self.inference.trace.operations, self.split.loop
         at = operations.index(loop)
         self._operations(needed_before(operations, at, self.split.states))
-        for reduce in self.inference.sums.values():  # the first launch has already combined these across lanes
+        for reduce in self.inference.sums.values():  # the first kernel has combined these sums across lanes
             if loop.number in self.inference.inside[reduce.result.id]:
                 self.partial.pop(reduce.result.id, None)
         with self.code.default_source(loop.source):
@@ -60,21 +60,21 @@ class CombiningEmitter(Emitter):
 
 
 def needed_before(operations: tuple[ir.Operation, ...], at: int, combined: list[int]) -> tuple[ir.Operation, ...]:
-    """Return the operations before the split loop whose results the code after it uses.
+    """Return the operations before the split loop whose results are used by code after the loop.
 
     Args:
         operations: Operations of the program.
-        at: Position of the loop.
-        combined: States that the second launch loads.
+        at: Index of the split loop in ``operations``.
+        combined: States that the second kernel loads from partial results.
     """
     before, after = operations[:at], operations[at + 1 :]
-    if any(isinstance(o, ir.Region) for o in before):  # loops and conditions may set states from any value
+    if any(isinstance(o, ir.Region) for o in before):  # any operation may affect a state set in a loop or condition
         return before
     values = {value.id for o in ir.walk_body(after) for value in ir.inputs(o)}
     states = {o.state for o in ir.walk_body(after) if isinstance(o, ir.Read)} - set(combined)
     needed_operations = list[ir.Operation]()
     for operation in reversed(before):
-        needed = not isinstance(operation, ir.Prefetch)  # keep scalars, for example: positions may depend on them
+        needed = not isinstance(operation, ir.Prefetch)  # keep scalars: positions may depend on them
         if isinstance(operation, ir.Set):
             needed = operation.state in states
         elif isinstance(operation, ir.Computing):

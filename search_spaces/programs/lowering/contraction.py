@@ -1,8 +1,9 @@
-"""Decide which products become fused multiply-adds. The decision is the same for all schedules of a program.
+"""Decide which multiplications become fused multiply-adds, in the same way for all schedules of a program.
 
-The generated code leaves no choice to the compiler: sums are ``__fadd_rn``, which is never contracted, and the products
-selected here become ``fmaf`` with the sum that uses them. If the compiler chose, it might contract in some schedules
-only, and results would differ in spite of equal summation orders.
+If the compiler decided, it might contract multiplications and additions in some schedules only, and results would
+differ in spite of equal summation orders. The generated code therefore leaves no choice to the compiler: additions are
+``__fadd_rn``, which is never contracted, and each selected multiplication is a ``fmaf`` together with the addition that
+uses it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from search_spaces.programs.inference.inference import Inference, Spread
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.refs import Ref
 
-PRODUCT = "({0} * {1})"  # CUDA C++ of an inline Ref
+PRODUCT = "({0} * {1})"  # marks an inline Ref as a multiplication to fuse
 _SUMS = {
     ("add", 0): "tile::multiply_add({0}, {1}, {2})",
     ("add", 1): "tile::multiply_add({0}, {1}, {2})",
@@ -29,7 +30,8 @@ _SUMS = {
 def fused_products(inference: Inference) -> frozenset[int]:
     """Return the results of f32 multiplications that are fused with the sums that use them.
 
-    These are products that only sums use, without a loop, a condition or a change of distribution in between.
+    A multiplication is fused if only additions, subtractions and sum reductions use the result, in the same loop body
+    or condition and in the same distribution.
     """
     uses: dict[int, list[ir.Operation]] = {}
     for operation, _ in inference.trace.walk():
@@ -47,7 +49,7 @@ def fused_products(inference: Inference) -> frozenset[int]:
 
 
 def _users_of(inference: Inference, value: ir.Value, uses: dict[int, list[ir.Operation]]) -> Iterator[ir.Operation]:
-    """Yield the operations that use a value, directly or after conversions that never change its distribution."""
+    """Yield the operations that use a value directly, or after a conversion that keeps the distribution."""
     for operation in uses.get(value.id, []):
         if isinstance(operation, ir.Convert) and not operation.shared and _keeps(inference, value, operation.result):
             yield from _users_of(inference, operation.result, uses)
@@ -60,7 +62,7 @@ def _keeps(inference: Inference, value: ir.Value, converted: ir.Value) -> bool:
 
 
 def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
-    """Return a sum or difference fused with the first of its terms that is a product; None if none is."""
+    """Return a fused multiply-add for a sum or difference with a product as a term; None if no term is a product."""
     for at, term in enumerate(terms):
         code = _SUMS.get((function, at))
         if code is not None and is_product(term):
@@ -69,12 +71,12 @@ def fused_sum(function: str, terms: list[Ref]) -> Ref | None:
 
 
 def product(factors: list[Ref]) -> Ref:
-    """Return a reference to a product that is computed as part of the sums that use it."""
+    """Return a reference to a product that is not computed itself, but fused with the additions that use it."""
     return Ref("inline", PRODUCT, F32, parts=tuple(factors))
 
 
 def is_product(ref: Ref) -> bool:
-    """Return True if a reference is a product that is computed as part of the sums that use it."""
+    """Return True if a reference is a product that is to be fused with the additions that use it."""
     return ref.kind == "inline" and ref.name == PRODUCT
 
 
@@ -105,7 +107,7 @@ def _can_fuse(inference: Inference, value: ir.Value, taken_by: ir.Operation) -> 
 
 
 def _segments(body: tuple[ir.Operation, ...]) -> Iterator[list[ir.Operation]]:
-    """Yield the operations between loops and conditions."""
+    """Yield groups of consecutive operations that contain no loop or condition."""
     segment = list[ir.Operation]()
     for operation in body:
         if isinstance(operation, ir.Region):

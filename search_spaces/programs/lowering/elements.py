@@ -1,4 +1,4 @@
-"""Loops over the registers of a thread: consecutive statements on values of one size share a loop."""
+"""Generate loops over the registers of a thread. Consecutive statements on equally many registers share a loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from search_spaces.programs.language.ir import Source
 
-Text = Callable[[str], str]  # returns the statement for the register (or the group starting at it) with this index
+Text = Callable[[str], str]  # the statement for a register (or group of registers), from the first index
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,11 @@ class _Statement:
 
 @dataclass
 class Code:
-    """The lines of a kernel's body. Statements on all registers of a value are delayed, to share a loop with others."""
+    """The lines of a kernel's body.
+
+    A statement on all registers of a value is not written immediately, so that it can share a loop with later
+    statements.
+    """
 
     lines: list[str] = field(default_factory=list)
     depth: int = 1
@@ -29,7 +33,7 @@ class Code:
     _written: set[str] = field(default_factory=set)
     _tables: dict[tuple[int, ...], str] = field(default_factory=dict)
     source: Source | None = None  # source of the operation that is being emitted
-    prefix: str = ""  # prefix of the names of tables
+    prefix: str = ""  # prefix of the names of constant tables
 
     @contextmanager
     def default_source(self, source: Source) -> Iterator[None]:
@@ -46,14 +50,17 @@ class Code:
         self._put(line, source)
 
     def _put(self, line: str, source: Source | None) -> None:
-        """Write a line after a ``#line`` directive, without which the compiler would continue its own line count."""
+        """Write a ``#line`` directive and a line.
+
+        Without the directive, the compiler would attribute the line to a wrong line of the program.
+        """
         source = source or self.source
         if source is not None and not line.startswith("#"):
             self.lines.append(f'#line {source.line} "{source.file}"')
         self.lines.append(line if line.startswith("#") else "  " * self.depth + line)
 
     def declare(self, line: str) -> None:
-        """Write a declaration immediately, before the shared loop that is still open."""
+        """Write a declaration immediately, before the loop whose statements are still being collected."""
         self._put(line, None)
 
     def open(self, line: str, source: Source | None = None) -> None:
@@ -70,15 +77,16 @@ class Code:
     def each(
         self, count: int, text: Text, source: Source, *, width: int = 1, writes: str = "", scattered: Iterable[str] = ()
     ) -> None:
-        """Add a statement for each register, or for every ``width`` of them.
+        """Add a statement for each register, or for each group of ``width`` registers.
 
         Args:
             count: Number of registers.
-            text: Returns the statement of register r.
-            source: Line of the program.
-            width: Registers per statement.
-            writes: The array that it writes; "" for none.
-            scattered: Arrays that it reads in another order than its own, and which must therefore be complete.
+            text: Function that returns the statement for register r.
+            source: Source position in the user's program.
+            width: Number of registers per statement.
+            writes: Name of the array that the statement writes; "" for none.
+            scattered: Arrays that the statement reads at other indices than r. The loops that write them must end
+                first.
         """
         if count != self._count or self._written & set(scattered):
             self.flush()
@@ -88,7 +96,7 @@ class Code:
             self._written.add(writes)
 
     def flush(self) -> None:
-        """Write the shared loop that is still open."""
+        """Write the collected statements as a loop."""
         statements, self._statements = self._statements, []
         self._written = set()
         if not statements:
@@ -123,7 +131,7 @@ class Code:
         self._put("}", first)
 
     def table(self, numbers: tuple[int, ...]) -> str:
-        """Return the name of a table of constants."""
+        """Return the name of a constant table with these numbers."""
         return self._tables.setdefault(numbers, f"{self.prefix}table_{len(self._tables) + 1}")
 
     def at(self, numbers: tuple[int, ...], index: str) -> str:
@@ -139,7 +147,7 @@ class Code:
 
     @property
     def tables(self) -> list[str]:
-        """Definitions of the tables of constants."""
+        """Definitions of all constant tables, as CUDA C++."""
         return [
             f"__device__ constexpr {'long long' if _is_far(numbers) else 'int'} {name}[{len(numbers)}] = "
             f"{{{', '.join(map(str, numbers))}}};"
@@ -148,5 +156,5 @@ class Code:
 
 
 def _is_far(numbers: tuple[int, ...]) -> bool:
-    """Return True if some number does not fit an int, such as a distance between lines of a large array."""
+    """Return True if some number does not fit in a 32-bit int, such as an offset in a large array."""
     return max(map(abs, numbers)) >= 1 << 31

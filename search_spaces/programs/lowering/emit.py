@@ -1,7 +1,8 @@
-"""Generate the CUDA C++ of a schedule: every operation in the distributions of the inference and the schedule.
+"""Generate the CUDA C++ of a schedule, with every value in the distributions of inference and schedule.
 
-The registers of a value are an array in the order of its distribution; values in another order are read through a
-table. Barriers occur only in rings and exchanges, as no operation of a program is divergent.
+The registers of a value are a C++ array in the order of the value's distribution. If a value is used in another
+register order, a constant table maps the indices. Barriers never deadlock, because all threads of a block execute the
+same operations.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from search_spaces.programs.planning.uniform import always
 
 
 class Emitter(PipelinedLoops):
-    """Generates the body of one schedule's kernel."""
+    """Emitter of one schedule's kernel body."""
 
     def run(self) -> None:
         """Generate the body."""
         operations = self.inference.trace.operations
         if self.split is not None and self.split.launches > 1:
-            operations = operations[: operations.index(self.split.loop) + 1]  # the rest is in the second launch
+            operations = operations[: operations.index(self.split.loop) + 1]  # the second kernel has the others
         self._operations(operations)
         self.finish()
         self.code.flush()
@@ -42,9 +43,9 @@ class Emitter(PipelinedLoops):
     def _operation(self, operation: ir.Operation) -> None:
         match operation:
             case ir.Loop(body=(ir.FetchPart(), *_)) if self.split is None:
-                pass  # without a split, there are no parts to combine
+                pass  # the schedule does not split the loop: nothing to combine
             case ir.Set(state) if self.split is None and state in fetched_states(self.inference):
-                pass  # without a split, no state of another part exists
+                pass  # the schedule does not split the loop: no other block's state
             case ir.FetchPart():
                 self._fetch_part(operation)
             case ir.Loop():
@@ -95,7 +96,7 @@ class Emitter(PipelinedLoops):
         self._convert_all(operation)
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert the value to the other distributions in which it is used."""
+        """Convert an operation's result to all distributions in which the result is used."""
         result = operation.result
         if self.inference.light[result.id]:
             return
@@ -125,7 +126,7 @@ class Emitter(PipelinedLoops):
             case ir.Read(_, state):
                 return self._read(result, state, spread, source)
             case ir.TransposeTile(_, value):
-                self._finish_product(value.id)  # a transposed product would not be recognised as pending
+                self._finish_product(value.id)  # ``ref`` cannot see that a transposed product is pending
                 return self.refs[value.id, spread.swap()]
             case ir.Reshape(_, value):
                 self._finish_product(value.id)
@@ -164,7 +165,7 @@ class Emitter(PipelinedLoops):
             code, operands = fused.name, list(fused.parts)
         if operation.function.startswith(("nibble", "fp4")) and self.is_packed(result.dtype, spread):
             return fours(self, operation, operands, self.of(spread))
-        if result.dtype.name == "bool":  # users compute comparisons inline, without a register
+        if result.dtype.name == "bool":  # comparisons are computed where they are used, without a register
             return Ref("inline", code, result.dtype, parts=tuple(operands))
         count = self.of(spread).registers
         uniform = always(operation, self.inference, self.iterations) if operation.function == "where" else None
@@ -184,7 +185,10 @@ class Emitter(PipelinedLoops):
     def _masked(
         self, name: str, operands: list[Ref], uniform: str, count: int, result: ir.Value, source: ir.Source
     ) -> Ref:
-        """Emit ``where`` with a constant; blocks skip it if the condition holds in the whole tile."""
+        """Emit ``where`` with a constant as third argument.
+
+        ``uniform`` is true if the condition holds in the whole tile; then the block skips the masks.
+        """
         mask, value, other = operands
         self.code.each(count, lambda r: f"{name}[{r}] = {value.text(self.code, r)};", source, writes=name)
         if uniform == "true":
@@ -222,7 +226,7 @@ class Emitter(PipelinedLoops):
             return Ref("inline", FROM_BYTE, to, parts=(ref,))
         if to.bits == 16:
             narrow = Ref(ref.kind, ref.name, to, ref.table, True, ref.parts)
-            if ref.rough or ref.kind == "packed":  # already rounded to another type
+            if ref.rough or ref.kind == "packed":  # the value has already been rounded to another type
                 narrow = self._array(ref, self.of(spread).registers, source, to)
             return self._pack(narrow, self.of(spread).registers, source) if self.is_packed(to, spread) else narrow
         if to.is_float and not ref.dtype.is_float:
@@ -266,7 +270,7 @@ class Emitter(PipelinedLoops):
 
 
 def _narrowing(from_: DType, to: DType) -> str:
-    """Return the function of a cast to a whole number or to 8 bits; "" for other casts and for exact ones."""
+    """Return the code of a cast to an integer type or to 8 bits; "" for casts that need no function."""
     if to.is_float:
         return f"tile::narrowed<{to.c_name}>({{0}})" if to.bits == 8 else ""
     cut = "tile::truncated({0})" if from_.is_float else "{0}"

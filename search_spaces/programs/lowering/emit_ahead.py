@@ -1,4 +1,4 @@
-"""Loops whose first product runs an iteration ahead (``planning/products_ahead.py``)."""
+"""Emit loops whose first product is computed one iteration ahead (``planning/products_ahead.py``)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from search_spaces.programs.planning.products_ahead import Ahead
 
 
 class ProductsAhead(Products):
-    """Emitter of loops whose first product runs ahead."""
+    """Emitter of loops whose first product is computed one iteration ahead."""
 
     def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
-        """Emit operations (implemented by the emitter of all operations)."""
+        """Emit operations (implemented in ``Emitter``)."""
         raise NotImplementedError
 
     def _stage(self, ring: list[BoxedNumbers]) -> None:
-        """Emit the addresses of the tiles of a stage (implemented by the emitter of loops)."""
+        """Emit the addresses of the tiles of a stage (implemented in ``PipelinedLoops``)."""
         raise NotImplementedError
 
     def _is_copied_ahead(self, n: BoxedNumbers, ahead: Ahead) -> bool:
-        """Return True if the first product multiplies the operand."""
+        """Return True if the operand is the right operand of the loop's first product."""
         value = self.inference.definitions[ahead.first.b.id]
         source = value.value if isinstance(value, ir.TransposeTile) else ahead.first.b
         return n.staged.load.result.id == source.id
 
     def _first_product_of_loop(self, ahead: Ahead, ring: list[BoxedNumbers], call: str) -> None:
-        """Emit the head of the loop, and the function that multiplies for its first iteration."""
+        """Emit the head of the loop, with a function that computes the first product of iteration 0."""
         loop, first = ahead.loop, ahead.first
         spread = self.inference.natural[first.result.id]
         self._ahead_array = self.declare("acc", "float", self.of(spread).registers)
@@ -47,9 +47,12 @@ class ProductsAhead(Products):
         )
 
     def _ahead_iterations(self, ahead: Ahead, ring: list[BoxedNumbers]) -> None:
-        """Emit an iteration: all but products, its last product and the first one of the next iteration, the rest.
+        """Emit an iteration: operations before the last product, both multiplications, and the remaining operations.
 
-        The last product adds to the registers of the state, which nothing else uses while it is in flight.
+        The multiplications of the last product, and of the next iteration's first product, are in flight together.
+
+        The last product accumulates in the registers of the state. No other operation uses these registers while the
+        product is in flight.
         """
         loop, first, last = ahead.loop, ahead.first, ahead.last
         self.add_iteration(loop)
@@ -81,7 +84,7 @@ class ProductsAhead(Products):
         )
         self._hold(state, count, source)
         array = self.declare("acc", "float", registers)
-        ahead_line, _ = self._box_call(first, array)  # may copy the left operand
+        ahead_line, _ = self._box_call(first, array)  # this call may emit a copy of the left operand
         self.code.flush()
         self.code.add("ptx::wgmma_fence();", source)
         self.code.open("if constexpr (more.value) {", first.source)
@@ -100,9 +103,10 @@ class ProductsAhead(Products):
         self.code.flush()
 
     def _take_ahead(self, array: str, count: int, source: ir.Source) -> None:
-        """Make the results of the first product those of the next iteration.
+        """Copy the first product of the next iteration to the array that the next iteration reads.
 
-        They are computed in an array of their own: otherwise the registers would be in use until they are overwritten.
+        The product is computed in a second array. With one array, the results of this iteration would be overwritten
+        while they are still used.
         """
         name = self._ahead_array
         self._hold(array, count, source)
@@ -110,7 +114,7 @@ class ProductsAhead(Products):
         self.code.flush()
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert a value to other distributions (implemented by the emitter of all operations)."""
+        """Convert a result to all distributions in which it is used (implemented in ``Emitter``)."""
         raise NotImplementedError
 
 
@@ -119,7 +123,7 @@ def _sets(operation: ir.Operation, ahead: Ahead) -> bool:
 
 
 def _copies_of(loop: ir.Loop, first: ir.Mma) -> tuple[ir.Operation, ...]:
-    """Return the operations of a loop that load and transpose the tile that its first product multiplies."""
+    """Return the operations that load and transpose the right operand of a loop's first product."""
     wanted, chosen = {first.b.id}, list[ir.Operation]()
     for operation in reversed(loop.body):
         if isinstance(operation, ir.LoadTile | ir.TransposeTile) and operation.result.id in wanted:

@@ -1,4 +1,4 @@
-"""State shared by all parts of the emitter: distributions, memory, names, and the lines written so far."""
+"""Base class of the emitters: distributions, memory plan, variable names, and the lines written so far."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from search_spaces.programs.planning.staging import StagedNumbers, bufferable, i
 from search_spaces.programs.planning.tails import peeled, reaches_beyond, without_last_iteration
 from search_spaces.spaces.parameters import Value
 
-SHARED_ALIGNMENT = 1024  # bytes; alignment of a block's dynamic shared memory (ptx/shared_memory.cuh)
+SHARED_ALIGNMENT = 1024  # alignment in bytes of a block's dynamic shared memory (ptx/shared_memory.cuh)
 
 
 @dataclass(frozen=True)
 class EarlyLoads:
-    """Loads that fill a ring for a block's next part while the results of this one are stored.
+    """Loads for the next tile (stream-K) that start while the results of the current tile are stored.
 
     Attributes:
         ring: Name of the ring.
@@ -45,7 +45,7 @@ class EarlyLoads:
 
 
 class EmitterBase:
-    """Base of the emitters of one schedule."""
+    """Base class of emitters, for one schedule."""
 
     def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:
         self.inference, self.values, self.device = inference, values, device
@@ -64,10 +64,11 @@ class EmitterBase:
         self.refs: dict[tuple[int, Spread], Ref] = {}
         self.states: dict[int, str] = {}
         self.loop: int | None = None
-        self.loops = 0  # number of nested loops being emitted
-        self._declared_in: dict[str, int] = {}  # by array name: number of loops around its declaration
+        self.loops = 0  # how many loops enclose the code that is being emitted
+        self._declared_in: dict[str, int] = {}  # how many loops enclose the declaration of each array
         self.stores = 0
-        # Picked elements, by value, distribution, reduction, dimension, size and number of loops around the pick.
+        # Arrays with the elements that argmax or argmin picked, for reuse by a maximum or minimum of the same value.
+        # The key has the value, distribution, reduction, dimension, size and enclosing loops.
         self.picked: dict[tuple[int, Spread, str, int, int, tuple[int, ...]], str] = {}
         self.iterations = inference.trace.iterations()
         self.partial = {
@@ -78,14 +79,15 @@ class EmitterBase:
         self._coordinates: dict[tuple[Distribution, int], str] = {}
         self._scopes: list[list[tuple[Distribution, int]]] = [[]]
         self._names = 0
-        self.shared_read: set[str] = set()  # the program's shared tiles that were read since the last barrier
+        self.shared_read: set[str] = set()  # program's shared-memory tiles read since the last barrier
         self.shared_written: set[str] = set()
-        # True once the emitted code writes shared memory; a persistent block's earlier tiles may have written it
+        # True if the code so far writes shared memory. In persistent blocks, it is True from the beginning if the code
+        # for an earlier tile may still use this memory.
         self._written = waits_between_tiles(values, self.memory.exchanges)
-        self.launched = launched_blocks(values)  # persistent blocks; 0 for a block per tile
-        self.inits: list[str] = []  # initialisation of mbarriers
-        self.producer: list[str] = []  # code of the producer warp
-        self.barriers = 0  # bytes of mbarriers
+        self.launched = launched_blocks(values)  # number of persistent blocks; 0 if there is a block per tile
+        self.inits: list[str] = []  # statements that initialise mbarriers
+        self.producer: list[str] = []  # statements of the producer warp
+        self.barriers = 0  # bytes of mbarriers allocated so far
         self.split: Split | None = split_of(inference, values)
         self.early = bool(values.get(EARLY_COPIES, 0))
         self.early_loads: EarlyLoads | None = None
@@ -93,7 +95,7 @@ class EmitterBase:
         self.buffered = bufferable(inference) if values.get("fragment_buffers", 1) == 2 else None
 
     def alignment(self, n: StagedNumbers) -> int:
-        """Return the alignment in bytes of an operand's tiles, in every stage of a ring."""
+        """Return the alignment in bytes that an operand's tile has in every stage of its ring."""
         name, loop = n.staged.name, n.staged.loop
         if loop is None:
             return math.gcd(SHARED_ALIGNMENT, self.memory.resident[name])
@@ -103,7 +105,7 @@ class EmitterBase:
         return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, position)
 
     def whole(self, n: StagedNumbers) -> bool | None:
-        """Return True if all tiles before the last iteration of a peeled loop are in bounds; None for other loops."""
+        """Return True if a peeled loop's tiles are in bounds except in the last iteration; None for other loops."""
         loop = n.staged.loop
         if loop not in self.peeled or loop is None:
             return None
@@ -120,11 +122,11 @@ class EmitterBase:
         return f"{prefix}{self._names}"
 
     def of(self, spread: Spread) -> Distribution:
-        """Return the concrete distribution of an expression."""
+        """Return the distribution that a symbolic distribution has in this schedule."""
         return self.distributions.of(spread)
 
     def coordinate(self, of: Distribution, dimension: int) -> str:
-        """Return a variable with the coordinate of the thread's register 0 along a dimension."""
+        """Return the name of a variable: the coordinate of the thread's register 0 along a dimension."""
         key = of, dimension
         if key not in self._coordinates:
             text = of.code(dimension, self.distributions.warps)
@@ -138,7 +140,7 @@ class EmitterBase:
 
     def _enter(self, line: str, source: ir.Source | None = None) -> None:
         if line != "{":
-            self.finish()  # pending code must not move into the loop or condition
+            self.finish()  # otherwise pending products would be emitted inside the loop or condition
         self.code.open(line, source)
         self._scopes.append([])
 
@@ -156,17 +158,17 @@ class EmitterBase:
         return name
 
     def spans_iterations(self, array: str) -> bool:
-        """Return True if an array was declared outside of the loop that is being emitted."""
+        """Return True if an array is declared outside of the innermost loop that is being emitted."""
         return self._declared_in[array] < self.loops
 
     def is_packed(self, dtype: DType, spread: Spread) -> bool:
-        """Return True if a value is a tensor-core operand packed in words: pairs of 16 bits, or four of 8 bits."""
+        """Return True if a value is a tensor-core operand, with two 16-bit or four 8-bit elements per register."""
         return (
             spread.operand and dtype.bits == self.factor_bits < 32 and self.row is not None and self.row.unit == "mma"
         )
 
     def _array(self, ref: Ref, count: int, source: ir.Source, dtype: DType | None = None, type_: str = "") -> Ref:
-        """Copy a value to an array of its own."""
+        """Copy a value to a new array of registers."""
         dtype = dtype or ref.dtype
         name = self.declare("v", type_ or register_type(dtype), count)
         self.code.each(
@@ -212,7 +214,7 @@ class EmitterBase:
         return self._structs
 
     def base(self, array: ir.Array) -> str:
-        """Return a pointer to the matrix that remains after indexing an array."""
+        """Return a pointer to the matrix or vector that is left after indexing an array's leading dimensions."""
         name = f"{array.name}_array"
         stride = math.prod(array.full[-2:]) if array.pitch is None else array.full[-2]
         pitch = "" if array.pitch is None else f" * {array.pitch.code}"
@@ -223,12 +225,12 @@ class EmitterBase:
         return " + ".join([name, *reversed(terms)])
 
     def scalar(self, operation: ir.LoadScalar) -> str:
-        """Return the statement that loads a scalar used as an index."""
+        """Return the statement that loads a scalar for use as an index."""
         array, terms, tests, stride = operation.array, list[str](), list[str](), 1
         for extent, position in reversed(list(zip(array.full, operation.at, strict=True))):
             terms.append(f"static_cast<long long>({position.code}) * {stride}")
             low, high = position.interval(self.inference.trace.most_blocks, self.inference.trace.iterations())
-            size = array.dynamic if len(terms) == len(array.full) else None  # of the first dimension
+            size = array.dynamic if len(terms) == len(array.full) else None  # only the first dimension can be dynamic
             if size is not None:
                 tests.append(f"unsigned({position.code}) < unsigned({size.code})")
             elif low < 0 or high >= extent:
@@ -239,7 +241,7 @@ class EmitterBase:
         return f"[[maybe_unused]] const int {operation.index.code} = {value};"
 
     def tile_search(self, operation: ir.FindTile) -> tuple[str, ...]:
-        """Return the statements that find the group of a tile."""
+        """Return the statements that find the group that contains a tile."""
         name = f"found_{operation.group.number}"
         arguments = f"{operation.array.name}_array, {operation.tile.code}, {operation.high}, int(threadIdx.x) % 32"
         return (
@@ -250,28 +252,31 @@ class EmitterBase:
 
     @property
     def barrier(self) -> str:
-        """Barrier of all computing threads."""
+        """The barrier of all threads except those of a producer warp, as CUDA C++."""
         if not has_copying_warp(self.values):
             return "ptx::barrier_sync();"
         return f"ptx::barrier_sync(1, {self.distributions.warps * 32});"
 
     def iteration_code(self, loop: int, own: str) -> str:
-        """Return the declaration of a loop's iteration number; ``own`` counts the block's own iterations."""
+        """Return the declaration of a loop's iteration number.
+
+        ``own`` is the iteration counted from the block's first iteration.
+        """
         shared = self.split is not None and self.split.loop.number == loop
         return f"[[maybe_unused]] const int turn_{loop} = {f'first_turn + {own}' if shared else own};"
 
     def count_of(self, loop: ir.Loop) -> str:
-        """Return the total number of iterations of a loop, over all blocks that share it; it may be negative."""
+        """Return CUDA C++ for the iterations of a loop, summed over all blocks that share it; may be negative."""
         if self.split is not None and self.split.only_long and loop.number == combining_loop(self.inference):
             return f"{PARTS_OF_TILE} - 1"
         return count_code(loop)
 
     def shares(self, loop: ir.Loop) -> bool:
-        """Return True if the program splits the loop and the schedule uses several blocks."""
+        """Return True if the program splits the loop (``p.split``) and the schedule uses several blocks for it."""
         return self.split is not None and bool(self.split.combined) and self.split.loop.number == loop.number
 
     def share_lines(self, loop: ir.Loop, count: str) -> list[str]:
-        """Return declarations of the block's part of a split loop: ``first_turn`` and ``own_turns``."""
+        """Return declarations of the block's first iteration of a split loop and of their number."""
         if not self.shares(loop):
             return []
         assert self.split is not None
@@ -287,17 +292,17 @@ class EmitterBase:
         ]
 
     def iteration_parameter(self, loop: ir.Loop) -> str:
-        """Return the parameter of a ring's iteration function, whose body starts with ``add_iteration``."""
+        """Return the iteration parameter of the C++ lambda that executes an iteration of a ring's loop."""
         own = "own_turn" if self.shares(loop) else f"turn_{loop.number}"
         return f"[[maybe_unused]] int {own}"
 
     def add_iteration(self, loop: ir.Loop) -> None:
-        """Declare the iteration number of a shared loop, computed from the parameter of ``iteration_parameter``."""
+        """Emit the iteration number of a split loop, computed from the parameter of ``iteration_parameter``."""
         if self.shares(loop):
             self.code.add(self.iteration_code(loop.number, "own_turn"))
 
     def positions(self, staged: Staged) -> tuple[str, str]:
-        """Return the memory line at which an operand's first tile begins, and the position along this line."""
+        """Return the array's row at which an operand's first tile begins in memory, and the position in this row."""
         window = staged.load.window
         start = [i.code for i in staged.start]
         shape = window.shape
@@ -316,8 +321,8 @@ class EmitterBase:
         self._written = True
 
     def finish(self) -> None:
-        """Emit pending products, so that later ones do not share a loop with them."""
+        """Emit pending products, so that later products do not share a loop with them."""
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """Return a reference to a value in registers, for arithmetic."""
+        """Return a reference to a value in registers."""
         return self.refs[value.id, spread]

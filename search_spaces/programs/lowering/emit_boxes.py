@@ -1,6 +1,9 @@
-"""Products whose operands are boxes in shared memory, the copies that fill these, and their barriers.
+"""Emit products (wgmma, tcgen05) whose operands are boxes in shared memory, and the copies that fill the boxes.
 
-The code waits for wgmma before it reads a result, and at the end of an iteration.
+A box is a tile in the layout that TMA writes and these instructions read.
+
+Unless multiplications stay in flight, the generated code waits for wgmma before it reads a result and at the end of an
+iteration.
 """
 
 from __future__ import annotations
@@ -22,30 +25,31 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 
 class Boxes(TensorMemory):
-    """Parts of a kernel that differ when operands are boxes."""
+    """Emitter of the code that is specific to operands in boxes."""
 
     @property
     def phases(self) -> tuple[int, int] | None:
-        """Result ids of the products between which the other warpgroup multiplies; None without alternation."""
+        """With alternating warpgroups: ids of the results at which a warpgroup passes and takes the turn; else None."""
         number = alternating(self.inference) if self.boxed and alternates(self.values) else None
         return None if number is None else phases(self.inference, number)
 
     @property
     def ahead(self) -> Ahead | None:
-        """The loop whose first product runs ahead; None if each iteration runs all of its products."""
+        """The loop whose first product is computed one iteration ahead; None if the schedule has no such loop."""
         return ahead(self.inference) if self.boxed and runs_ahead(self.values) else None
 
     @property
     def producing(self) -> bool:
-        """True if a dedicated warp copies."""
+        """True if a producer warp issues the copies."""
         return has_copying_warp(self.values)
 
     @property
     def head(self) -> list[str]:
-        """Code before the body: mbarriers, and the producer warp's code."""
+        """Code before the body: thread numbers, mbarriers, and the code of the producer warp."""
         if not self.boxed:
             return []
-        # The shuffle tells ptxas that the value is the same in all lanes, so it keeps descriptors in uniform registers.
+        # From the shuffle, ptxas infers that the warp number is the same in all lanes, and keeps descriptors in uniform
+        # registers.
         lines = [
             "[[maybe_unused]] const int thread = int(threadIdx.x), lane = thread % 32, "
             "warp = int(ptx::shfl_idx(unsigned(thread) / 32u, 0));"
@@ -77,12 +81,12 @@ class Boxes(TensorMemory):
 
     @property
     def begun(self) -> list[str]:
-        """Declarations of the iterations that a persistent block's earlier tiles have executed."""
+        """Declarations of counters: iterations that a persistent block has executed for earlier tiles."""
         names = [f"begun_{n}" for n in dict.fromkeys(s.staged.loop for s in self.staged.values())]
         return [f"int {name} = 0;" for name in names] if self.launched and self.boxed else []
 
     def _box_copy(self, n: BoxedNumbers) -> str:
-        """Return the initialiser of the copy that fills an operand's tile, including the tile's position."""
+        """Return the C++ initialiser of the object that copies an operand's tiles, including the first position."""
         staged = n.staged
         if located_per_iteration(staged):
             return f"{{&{staged.name}_map, place_{staged.name}}}" if n.tma else f"{{place_{staged.name}, thread}}"
@@ -93,7 +97,7 @@ class Boxes(TensorMemory):
         return f"{{&{staged.name}_map, {lead}, {positions}}}"
 
     def _copy_boxes_once(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """Copy a tile once that stays in shared memory."""
+        """Emit the copy of a tile that is loaded once and stays in shared memory."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.resident[name]}u;", source)
         self._enter("{")
@@ -117,7 +121,7 @@ class Boxes(TensorMemory):
 
     def _box_ring(self, loop: ir.Loop, ring: list[BoxedNumbers], count: str) -> None:
         positions = [line for n in ring for line in position_code(self, n)]
-        before, after = list[str](), list[str]()  # statements of the copying warp
+        before, after = list[str](), list[str]()  # statements of the producer warp before and after its copies
         if self.launched:
             iterations, begun = f"turns_of_{loop.number}", f"begun_{loop.number}"
             before, after = [f"const int {iterations} = tile::maximum({count}, 0);"], [f"{begun} += {iterations};"]
@@ -150,7 +154,7 @@ class Boxes(TensorMemory):
         if self.sums_stay:
             self._before_tensor_loop(loop)
         elif in_flight:
-            self._hold_states(loop)  # write all states before the first wgmma fence: the compiler may reorder across it
+            self._hold_states(loop)  # the compiler must not move writes of states across the wgmma fence
         if self.producing:
             self.producer += [
                 *self.share_lines(loop, self.count_of(loop)),
@@ -180,7 +184,7 @@ class Boxes(TensorMemory):
             self._enter(call + arguments, loop.source)
 
     def _box_loads(self, ring: list[BoxedNumbers]) -> tuple[str, str]:
-        """Return the type and the initialiser of the copies of a ring's operands."""
+        """Return the C++ type and initialiser of the object that copies the tiles of a ring."""
 
         def of(some: list[BoxedNumbers]) -> tuple[str, str]:
             initializer = "{}"
@@ -194,13 +198,14 @@ class Boxes(TensorMemory):
         return f"tile::LoadsAhead<{first}, {last}>", f"{{{of_first}, {of_last}}}"
 
     def _first_product_of_loop(self, ahead: Ahead, ring: list[BoxedNumbers], call: str) -> None:
-        """Emit the head of a loop whose first product runs ahead, with its first product."""
+        """Emit the head of a loop whose first product is computed ahead (implemented in ``ProductsAhead``)."""
         raise NotImplementedError
 
     def _in_flight_iterations(self, loop: ir.Loop) -> None:
-        """Emit the body of a loop that only accumulates products: one group of multiplications per iteration.
+        """Emit the body of a loop that only accumulates products, with one group of multiplications per iteration.
 
-        The ring's code waits for the groups later. The states are the accumulators.
+        The accumulators are the registers of the states. The code of the ring waits for each group in a later
+        iteration.
         """
         if self.columns:
             self._tensor_iterations(loop, list(self._products_of(loop)))
@@ -220,7 +225,7 @@ class Boxes(TensorMemory):
             self._hold(self.states[state], self.of(self.inference.states[state]).registers, loop.source)
 
     def _products_of(self, loop: ir.Loop) -> Iterator[tuple[ir.Mma, int]]:
-        """Emit the operands of an accumulating loop's products; yield each product and the state to which it adds."""
+        """Emit the operands of an accumulating loop's products; yield each product and the state it is added to."""
         states: dict[int, int] = {}
         for operation in loop.body:
             match operation:
@@ -234,18 +239,18 @@ class Boxes(TensorMemory):
                     yield operation, states[c.id]
 
     def _value(self, operation: ir.Computing, spread: Spread) -> Ref:
-        """Emit an operation (implemented by the emitter of all operations)."""
+        """Emit an operation (implemented in ``Emitter``)."""
         raise NotImplementedError
 
     def _box_products(self, waiting: list[Waiting]) -> None:
-        """Emit the multiplications of several products as one group, and wait for the group."""
+        """Emit the multiplications of several products as one wgmma group, and the wait for this group."""
         if self.columns:
             self._tensor_products(waiting)
             return
         calls = [self._box_call(w.operation, w.array) for w in waiting]
         results = {w.operation.result.id for w in waiting}
         for w in waiting:
-            if w.operation.c is not None:  # compute addends before the wgmma fence
+            if w.operation.c is not None:  # addends must be in the accumulators before the wgmma fence
                 self._hold(
                     w.array, self.of(self.inference.natural[w.operation.result.id]).registers, w.operation.source
                 )
@@ -264,7 +269,7 @@ class Boxes(TensorMemory):
         self.code.flush()
 
     def _hold(self, array: str, count: int, source: ir.Source) -> None:
-        """Keep the compiler from moving accesses to an array of registers across this point."""
+        """Emit statements that keep the compiler from moving accesses to an array of registers across this point."""
         self.code.each(count, lambda r: f"ptx::hold_register({array}[{r}]);", source, writes=array)
 
     def _box_call(self, o: ir.Mma, array: str) -> tuple[str, ir.Source]:
@@ -287,7 +292,7 @@ class Boxes(TensorMemory):
         return f"tile::multiply_registers<{of}>({array}, {packed.name}, tile_{b.name}, {more});", o.source
 
     def _box_fragments(self, value: ir.Value, spread: Spread, staged: Staged) -> Ref:
-        """Load a warp's rows of left operand a from boxes to registers."""
+        """Emit the load of a warp's rows of a left operand from boxes to registers."""
         name = self.declare("w", "unsigned", self.of(spread).registers // 2)
         rows = rows_of(str(self.values["intrinsic"]))
         of = f"Operand_{staged.name}" + (f", {rows}" if rows != WARPGROUP_ROWS else "")
@@ -296,5 +301,5 @@ class Boxes(TensorMemory):
 
 
 def by_kind(numbers: list[StagedNumbers | BoxedNumbers]) -> tuple[list[StagedNumbers], list[BoxedNumbers]]:
-    """Split operands by type, for type checkers: all operands of a schedule have the same type."""
+    """Split operands by Python type, for the type checker. In each schedule, one of the two lists is empty."""
     return [n for n in numbers if isinstance(n, StagedNumbers)], [n for n in numbers if isinstance(n, BoxedNumbers)]

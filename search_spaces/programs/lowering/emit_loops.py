@@ -1,4 +1,4 @@
-"""Loops: rings of stages, their iterations, and the code after the last iteration."""
+"""Emit loops: with or without a ring of stages, the iterations, and the code after the last iteration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PipelinedLoops(SharedLoops):
     """Emitter of loops."""
 
     def _operations(self, operations: tuple[ir.Operation, ...]) -> None:
-        """Emit operations (implemented by the emitter of all operations)."""
+        """Emit operations (implemented in ``Emitter``)."""
         raise NotImplementedError
 
     def _loop(self, loop: ir.Loop) -> None:
@@ -38,7 +38,7 @@ class PipelinedLoops(SharedLoops):
             count = "part.count"
         elif split is not None and not split.combined:
             count = f"(first_turn + {split.each} < {split.iterations} ? {split.each} : {split.iterations} - first_turn)"
-        for operation in loop.body:  # declare states that are first set inside the loop
+        for operation in loop.body:  # states that are first set in the loop are declared before it
             if isinstance(operation, ir.Set) and operation.state not in self.states:
                 type_, registers = (
                     register_type(operation.value.dtype),
@@ -81,9 +81,12 @@ class PipelinedLoops(SharedLoops):
             self._join_splits(split, loop.source)
 
     def _exchanging_in(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> int | None:
-        """Return the loop whose exchange memory ``loop`` uses: itself, or the outer loop if it has no ring of its own.
+        """Return the number of the loop whose exchange memory ``loop`` uses; None for the memory outside of loops.
 
-        The loop that combines parts uses the memory outside of loops (None), as in ``estimates.outermost``.
+        An inner loop without a ring uses the exchange memory of the enclosing loop.
+
+        The loop that combines the partial results of a split uses the memory outside of loops, as in
+        ``estimates.outermost``.
         """
         if self.loop is None and loop.number == combining_loop(self.inference):
             return None
@@ -116,7 +119,7 @@ class PipelinedLoops(SharedLoops):
             self.code.add(f"#pragma unroll {count}")
 
     def _read_sums_after(self, loop: ir.Loop) -> None:
-        """Convert the sums that wmma has accumulated in a loop, after its end."""
+        """Emit, after a loop, the conversion of sums that wmma has accumulated in the loop."""
         for operation in loop.body:
             definition = self.inference.definitions[operation.value.id] if isinstance(operation, ir.Set) else None
             if (
@@ -158,7 +161,7 @@ class PipelinedLoops(SharedLoops):
         self._iterations(loop, ring)
 
     def _buffered_iterations(self, loop: ir.Loop, ring: list[StagedNumbers], arguments: str) -> None:
-        """Emit a loop with double-buffered fragments: the next step is read while one is multiplied."""
+        """Emit a loop with double-buffered fragments: fragments of the next step are read during a multiplication."""
         steps, reads, multiplies = self._buffer_fragments(loop)
         types = (
             f"Ring_{loop.number}, {steps}, {str(loop.number in self.peeled).lower()}{', true' if self.early else ''}"
@@ -176,7 +179,7 @@ class PipelinedLoops(SharedLoops):
         self._leave("});")
 
     def _iterations(self, loop: ir.Loop, ring: Sequence[StagedNumbers | BoxedNumbers]) -> None:
-        """Emit the body of a ring's loop, which runs once per stage."""
+        """Emit the body of a loop with a ring."""
         self.add_iteration(loop)
         if loop.number in self.peeled:
             self._stage(ring)
@@ -198,7 +201,7 @@ class PipelinedLoops(SharedLoops):
             offset += n.bytes
 
     def _but_the_last(self, loop: ir.Loop) -> None:
-        """Emit the body of a peeled loop for all iterations but the last, with fewer masks."""
+        """Emit the body of a peeled loop for all iterations but the last, which need fewer bounds checks."""
         iterations, stores = self.iterations, self.stores
         self.iterations = without_last_iteration(iterations, loop.number)
         self._operations(loop.body)

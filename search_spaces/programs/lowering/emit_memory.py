@@ -1,4 +1,4 @@
-"""Memory accesses of a distribution's registers: loads and prefetches of windows."""
+"""Emit loads and prefetches of windows in global memory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 @dataclass(frozen=True)
 class Distances:
-    """Distances in an array between the elements of a thread's registers and of its register 0.
+    """Distances in an array from the element in a thread's register 0 to the elements in the other registers.
 
-    ``lines`` counts memory lines, ``along`` elements along a line.
+    For each register, ``lines`` is the distance in rows of the array, and ``along`` the distance in elements of a row.
     """
 
     lines: tuple[int, ...]
@@ -33,7 +33,7 @@ class Distances:
     array: ir.Array
 
     def code(self, code: Code, index: str) -> str:
-        """Return the distance of register ``index`` in elements, as CUDA C++."""
+        """Return the distance of register ``index`` in elements of the array, as CUDA C++."""
         if self.array.pitch is None:
             line = self.array.matrix[1]
             return code.at(tuple(a * line + b for a, b in zip(self.lines, self.along, strict=True)), index)
@@ -41,7 +41,7 @@ class Distances:
 
     @property
     def first_step(self) -> str:
-        """The distance of register 1 from register 0."""
+        """Distance of register 1 from register 0 in elements of the array, as CUDA C++."""
         lines, along = (x[1] - x[0] for x in (self.lines, self.along))
         if self.array.pitch is None:
             return str(lines * self.array.matrix[1] + along)
@@ -54,7 +54,7 @@ def _pitched(lines: str, along: str, pitch: str) -> str:
 
 
 class MemoryAccess(SharedTiles):
-    """Moves between global memory and registers, and tiles that are copied to shared memory once."""
+    """Emitter of accesses to global memory, and of copies of tiles that are loaded to shared memory once."""
 
     def _copy(self, staged: Staged) -> str:
         """Return the CUDA C++ expression that constructs the copy of an operand's tile."""
@@ -65,10 +65,10 @@ class MemoryAccess(SharedTiles):
         return f"Operand_{staged.name}::Copy({', '.join(self._tile_position(staged))}, thread{apart})"
 
     def _tile_position(self, staged: Staged) -> tuple[str, str, str]:
-        """Return a pointer to an operand's matrix, and the line and position along it at which its first tile begins.
+        """Return a pointer to an operand's matrix, and the row and column at which the first tile begins in memory.
 
-        If the number of lines is dynamic, lines are numbered so that the first one outside is FIRST_OUTSIDE. The same
-        holds for the positions along a line.
+        If the number of rows is dynamic, pointer and row are shifted such that the first row outside of the matrix has
+        the number FIRST_OUTSIDE. A dynamic number of columns is treated in the same way.
         """
         array = staged.load.window.array
         base, (lines, along) = self.base(array), self.positions(staged)
@@ -84,8 +84,9 @@ class MemoryAccess(SharedTiles):
         """Return the expressions with which a thread accesses a window.
 
         Returns:
-            A pointer to the element of register 0; the distance of each register's element from it; and for each
-            dimension the name of the coordinate to check, or "" if no check is needed.
+            A pointer to the element of register 0; the distance of each register's element from this pointer; and, for
+            each dimension, the variable with the position to compare with the array's extent, or "" if the access is
+            always inside.
         """
         lines, inside = [], []
         strides = window.strides
@@ -131,7 +132,7 @@ class MemoryAccess(SharedTiles):
         return f"static_cast<long long>({line}) * {window.array.stored[1]} + {position}"
 
     def _positions(self, window: ir.Window, spread: Spread) -> Ref | None:
-        """Return the index tile's positions for each register of ``spread``; None without an index."""
+        """Return the position that the window's index selects for each register of ``spread``; None if not indexed."""
         if window.index is None:
             return None
         ref = self.ref(window.index, of_index(window, spread))
@@ -141,7 +142,7 @@ class MemoryAccess(SharedTiles):
         return ref.through(fold(self.of(spread), along, window.shape[along])[1])
 
     def _far(self, window: ir.Window, positions: Ref | None, index: str) -> str:
-        """Return the term that an index tile adds to the address of a register's element; "" without an index."""
+        """Return the address term of the position that an index tile selects for a register; "" without an index."""
         if positions is None:
             return ""
         stride = "1" if len(window.indexed) == 2 else window.array.pitch_code
@@ -166,7 +167,7 @@ class MemoryAccess(SharedTiles):
             if name:
                 position = f"{name} + {self.code.at(of.of_registers(d), index)}"
                 low, _ = window.at[d].interval(self.inference.trace.most_blocks, self.iterations)
-                # negative positions, compared as unsigned, are beyond the end
+                # as unsigned numbers, negative positions are beyond the end
                 tests.append(
                     f"unsigned({position}) < {_unsigned_extent(window, d)}"
                     if low < 0
@@ -177,7 +178,7 @@ class MemoryAccess(SharedTiles):
         return " && ".join(tests) or "true"
 
     def _width(self, window: ir.Window, of: Distribution, most: int) -> int:
-        """Return the elements per access: they are adjacent and aligned in memory and in registers."""
+        """Return the number of elements per access, which must be adjacent and aligned in memory and in registers."""
         line = line_dimension(window)
         if line in window.indexed:
             return 1
@@ -232,7 +233,7 @@ class MemoryAccess(SharedTiles):
             writes=name,
             scattered=() if positions is None else positions.scattered,
         )
-        self.code.flush()  # end the loop here, so that all loads are issued before the first is waited for
+        self.code.flush()  # end the loop here, so that all loads are issued before any loaded value is used
         ref = Ref("array", name, result.dtype)
         packs = packed and (positions is not None or written or type_.bits == 8)
         return self._pack(ref, of.registers, source) if packs else ref
@@ -246,7 +247,10 @@ class MemoryAccess(SharedTiles):
         names: list[str],
         positions: Ref | None,
     ) -> Ref:
-        """Load pairs of 16-bit elements into words, as tensor cores require; an index selects lines, not elements."""
+        """Load pairs of 16-bit elements into words, as tensor cores require.
+
+        A window's index may select rows of the array, but not single elements.
+        """
         window, type_ = operation.window, operation.window.array.dtype
         width = self._width(window, of, 2)
         name = self.declare("w", "unsigned", of.registers // 2)
@@ -268,11 +272,11 @@ class MemoryAccess(SharedTiles):
         return Ref("packed", name, operation.result.dtype)
 
     def _copy_boxes_once(self, n: BoxedNumbers, source: ir.Source) -> None:
-        """Copy a tile outside of loops to boxes in shared memory."""
+        """Emit the copy of a tile outside of loops to boxes in shared memory."""
         raise NotImplementedError
 
     def _copy_once(self, n: StagedNumbers, source: ir.Source) -> None:
-        """Copy a tile outside of loops to shared memory."""
+        """Emit the copy of a tile outside of loops to shared memory."""
         name = n.staged.name
         self.code.add(f"const unsigned tile_{name} = shared + {self.memory.resident[name]}u;", source)
         self._enter("{")
@@ -288,7 +292,7 @@ class MemoryAccess(SharedTiles):
         self.code.add(self.barrier)
 
     def _may_conflict(self, array: ir.Array, operation: ir.Operation) -> bool:
-        """Return True if other threads of the block may have accessed the elements that the operation accesses."""
+        """Return True if other threads of the block may have accessed the operation's elements before it."""
         earlier, loads, follows = 0, False, False
         for other, around in self.inference.trace.walk():
             if not isinstance(other, ir.LoadTile | ir.StoreTile | ir.AtomicRmw):
@@ -302,7 +306,7 @@ class MemoryAccess(SharedTiles):
         return loads and follows
 
     def _prefetch(self, operation: ir.Prefetch) -> None:
-        """Prefetch with one thread per 128-byte line of the window."""
+        """Emit a prefetch in which each thread prefetches 128-byte cache lines of the window."""
         window, source = operation.window, operation.source
         if operation.locality == 0:
             return

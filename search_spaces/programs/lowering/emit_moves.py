@@ -1,6 +1,6 @@
-"""Redistribute values through registers, shuffles or shared memory, and combine partial reductions of threads.
+"""Redistribute values through registers, shuffles or shared memory, and reduce across threads.
 
-Barriers occur only in exchanges and rings.
+Only exchanges through shared memory contain barriers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from search_spaces.programs.planning.memory import across_bytes, exchange_layout
 
 
 class Moves(EmitterBase):
-    """Conversions and reductions."""
+    """Emitter of conversions between distributions, and of reductions."""
 
     def _moved(
         self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, shared: bool = False
     ) -> Ref:
-        """Return the value in another distribution."""
+        """Emit the conversion of a value to another distribution; return a reference to the result."""
         if ref.kind == "constant" or (source == target and not shared):
             return ref
         route = None if shared else move(source, target, self.distributions.warps)
@@ -53,7 +53,10 @@ class Moves(EmitterBase):
         return Ref("array", name, ref.dtype, rough=ref.rough and ref.kind == "array")
 
     def _padded(self, operation: ir.PadTile, spread: Spread) -> Ref:
-        """Return a value followed by zeros, whose registers may contain anything beforehand."""
+        """Emit a value followed by zeros.
+
+        The registers for the zeros may have any content before.
+        """
         value, line, target = operation.value, operation.source, self.of(spread)
         if operation.wide is not None:
             ref = moved = self.ref(operation.wide, spread)
@@ -77,14 +80,17 @@ class Moves(EmitterBase):
         return Ref("array", name, dtype, rough=moved.rough and moved.kind == "array")
 
     def _before_zeros(self, operation: ir.PadTile, of: Distribution) -> Callable[[str], str]:
-        """Return a function from a register to the condition that it holds an element before the zeros."""
+        """Return a function from a register's index to a C++ condition: the register holds an element, not a zero."""
         start, offsets = self.coordinate(of, operation.dimension), of.of_registers(operation.dimension)
         return lambda r: f"{start} + {self.code.at(offsets, r)} < {operation.depth}"
 
     def _exchanged(
         self, ref: Ref, source: Distribution, target: Distribution, line: ir.Source, pad: ir.PadTile | None = None
     ) -> Ref:
-        """Redistribute through shared memory: barrier, write, barrier, read. ``pad``: append zeros during the read."""
+        """Emit a redistribution through shared memory: barrier, write, barrier, read.
+
+        ``pad``: Operation whose zeros are appended during the read.
+        """
         text = str(self.values["exchange"])
         layout = exchange_layout(text, target.shape)
         position = self.memory.exchange(self.loop, target.shape)
@@ -120,7 +126,7 @@ class Moves(EmitterBase):
         line: ir.Source,
         pad: ir.PadTile | None = None,
     ) -> None:
-        """Copy all registers of an array, except the zeros, to or from shared memory with the widest accesses."""
+        """Emit the widest possible accesses that copy registers to or from shared memory, without zeros of ``pad``."""
         starts = [self.coordinate(of, d) for d in (0, 1)]
         width = access_width(of, layout)
         inside = None if pad is None else self._before_zeros(pad, of)
@@ -183,14 +189,14 @@ class Moves(EmitterBase):
         return Ref("array", name, operation.result.dtype)
 
     def _added(self, sum_: str, operand: Ref, register: str, code: str) -> str:
-        """Return the statement that adds a register of ``operand`` to the variable ``sum_``."""
+        """Return the statement that combines a register of ``operand`` with the variable ``sum_``."""
         if is_product(operand):
             factors = (part.text(self.code, register) for part in operand.parts)
             return f"{sum_} = tile::multiply_add({', '.join(factors)}, {sum_});"
         return f"{sum_} = {code.format(sum_, operand.text(self.code, register))};"
 
     def _join(self, name: str, operation: ir.ReduceTile, of: Distribution, source: ir.Source) -> None:
-        """Combine the partial results of lanes, then those of warps."""
+        """Emit the combination of partial results across lanes, then across warps."""
         row, dimension, size = REDUCTIONS[operation.kind], operation.dimension, operation.size
         folded, _ = fold(of, dimension, size)
         count = folded.registers
@@ -219,9 +225,10 @@ class Moves(EmitterBase):
             )
 
     def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
-        """Combine partial results of lanes along a digit whose size is not a power of two.
+        """Emit the combination of partial results across lanes along a digit whose size is not a power of two.
 
-        All lanes combine the parts in the same order. They read each part from the first lane that holds it.
+        All lanes combine the partial results in the same order. Each partial result is read from the first lane that
+        holds it.
         """
         row, source, base = REDUCTIONS[operation.kind], operation.source, self.new("lane")
         register = register_type(operation.result.dtype)
@@ -250,18 +257,24 @@ class Moves(EmitterBase):
         of: Distribution,
         folded: Distribution,
     ) -> None:
-        """Write each warp's partial results to shared memory, then combine them in the same order in all warps.
+        """Emit the combination of partial results across warps, through shared memory.
+
+        All warps combine the partial results in the same order.
 
         Args:
-            names: The arrays of partial results, and their types.
-            joined: Returns the statement that combines register q with one warp's part of each array.
+            names: Register arrays with partial results, and their C++ types.
+            joined: Function that returns the statement that combines register q of each array with another warp's
+                partial results.
             operation: The reduction.
-            of: Distribution of its operand.
-            folded: Distribution of its result.
+            of: Distribution of the reduction's operand.
+            folded: Distribution of the reduction's result.
         """
         source = operation.source
         if operation.size != operation.value.shape[operation.dimension]:
-            raise ir.ProgramError(f"{source}: reduction: groups of {operation.size} are split over subgroups")
+            raise ir.ProgramError(
+                f"{source}: reduction: groups of {operation.size} are split among subgroups: use a map that keeps each "
+                "group in one subgroup"
+            )
         dimension = operation.dimension
         digits = of.used("warp", 0, dimension)
         parts = math.prod(extent for _, extent in digits)
@@ -274,7 +287,7 @@ class Moves(EmitterBase):
             weight *= extent
         start = self.coordinate(folded, 1 - dimension)
         offsets = folded.of_registers(1 - dimension)
-        # If several warps (or lanes) hold copies of a partial result, the first one writes it.
+        # If several warps (or lanes) hold copies of a partial result, only the first of them writes it.
         tests = []
         for where, limit in (("warp", self.distributions.warps), ("lane", WARP)):
             used = folded.used(where, limit) + (digits if where == "warp" else [])  # type: ignore[arg-type]
@@ -315,7 +328,7 @@ class Moves(EmitterBase):
 
 
 def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[tuple[Digit, int]]:
-    """Return the lane digits along a dimension over which results are combined, each with its number of parts."""
+    """Return the lane digits along which lanes hold different partial results, with the number of these per digit."""
     digits, remaining = [], folded.used("lane", WARP, dimension)
     for stride, size in of.used("lane", WARP, dimension):
         parts = size // next((n for s, n in remaining if stride <= s < stride * size), 1)
@@ -325,5 +338,5 @@ def _lane_parts(of: Distribution, folded: Distribution, dimension: int) -> list[
 
 
 def lane_masks(of: Distribution, dimension: int) -> set[int]:
-    """Return the bits of the lane number that belong to a dimension."""
+    """Return the bits of the lane number that determine the coordinate along a dimension."""
     return {stride << bit for stride, size in of.used("lane", WARP, dimension) for bit in range(size.bit_length() - 1)}

@@ -1,4 +1,4 @@
-"""Products: accumulators, fragments from registers or shared memory, and the shared loop over k."""
+"""Emit products by mma.sync, wmma and FMA: accumulators, fragments, and a loop over k for several products."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from search_spaces.programs.planning.staging import sides
 from search_spaces.programs.planning.wmma import WARP_BYTES, loop_to_read_after
 from search_spaces.spaces.parameters import Value
 
-UNROLLED_FMA = 8  # unrolled steps of a product by FMA; each has hundreds of instructions
+UNROLLED_FMA = 8  # unroll factor of products by FMA, as each step has hundreds of instructions
 
 
 class Products(Boxes):
-    """Emitter of products. ``waiting`` lists products whose loop over k has not been emitted yet."""
+    """Emitter of products. ``waiting`` has the pending products, whose loop over k has not been emitted yet."""
 
     def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:
         super().__init__(inference, values, device)
         self.waiting: list[Waiting] = []
 
     def ref(self, value: ir.Value, spread: Spread) -> Ref:
-        """Return a reference to a value in registers; operands in shared memory are loaded."""
+        """Return a reference to a value in registers. If the value is in shared memory, emit loads."""
         self._finish_product(value.id)
         ref = self.refs[value.id, spread]
         if ref.kind != "staged":
@@ -36,7 +36,10 @@ class Products(Boxes):
         return self._fragments(value, spread)
 
     def _product(self, operation: ir.Mma) -> None:
-        """Emit the accumulators; the loop over k follows when the result is needed, so that products can share it."""
+        """Emit the accumulators of a product.
+
+        The loop over k is emitted when the result is needed, so that several products can share this loop.
+        """
         spread = self.inference.natural[operation.result.id]
         count = self.of(spread).registers
         if self.waiting and self.waiting[0].operation.a.shape[1] != operation.a.shape[1]:
@@ -62,7 +65,7 @@ class Products(Boxes):
         self.waiting.append(Waiting(operation, name))
 
     def _addend(self, operation: ir.Mma, spread: Spread) -> str | None:
-        """Return the array of a product's addend if the product may accumulate in it, else None."""
+        """Return the register array of a product's addend if the product can accumulate in this array, else None."""
         c = operation.c
         if (
             c is None
@@ -72,9 +75,9 @@ class Products(Boxes):
             return None
         producer = self.inference.definitions[c.id]
         if c.id in read_in_place(self.inference) and c.id not in summed(self.inference):
-            return None  # the state may be read later
+            return None  # the array belongs to a state that may be read later
         if not isinstance(producer, ir.Read) and not (isinstance(producer, ir.Map) and producer.function != "cast"):
-            return None  # its array may belong to another value
+            return None  # the array may belong to another value, too
         ref = self.ref(c, spread)
         return ref.name if ref.kind == "array" and ref.table is None and not ref.rough else None
 
@@ -107,7 +110,7 @@ class Products(Boxes):
         self.code.flush()
 
     def _fragment_products(self, waiting: list[Waiting]) -> None:
-        """Emit the loop over k, which reads fragments of operands in shared memory."""
+        """Emit the loop over k of several products. Each step loads the fragments of operands in shared memory."""
         assert self.row is not None
         row = self.row
         first = waiting[0].operation
@@ -122,7 +125,7 @@ class Products(Boxes):
         self.code.flush()
         staged = all(
             self.refs[key].kind == "staged" for key in operands
-        )  # a register array can only be indexed by ``step`` if the loop is fully unrolled
+        )  # operands in registers need full unrolling, as registers cannot be indexed at run time
         self.code.add(f"#pragma unroll {UNROLLED_FMA}" if row.unit == "fma" and staged else "#pragma unroll")
         self._scopes.append([])
         self.code.open(f"for (int step = 0; step < {first.a.shape[1] // row.k}; ++step) {{", first.source)
@@ -138,7 +141,7 @@ class Products(Boxes):
             if self.wmma:
                 types += [f"Operand_{self.refs[v.id, s].name}" for v, s in sides(self.inference, o)]
             if scaled:
-                counts = 2 * fragments_m, fragments_n  # a lane has two rows of a fragment of a, and one column of b
+                counts = 2 * fragments_m, fragments_n  # rows of a and columns of b per lane
                 own = [f"{name} + step * {count}" for name, count in zip(scaled, counts, strict=True)]
                 call = f"tile::multiply_scaled<{', '.join(types)}>({w.array}, {a}, {b}, {', '.join(own)}, lane);"
                 self.code.add(call, o.source)
@@ -152,9 +155,10 @@ class Products(Boxes):
                     self._read_sums(w.operation, w.array)
 
     def _scales(self, operation: ir.Mma) -> list[str]:
-        """Return the names of arrays with the scales of a and b; empty without scales.
+        """Emit arrays with the scales of a and b, and return their names; none if there are no scales.
 
-        There is a word for each step of k, each fragment and each line of a lane. It has a byte per block of the step.
+        The arrays have a word for each step along k, each fragment, and each row of a (or column of b) of the lane. The
+        bytes of a word are the scales of the step's blocks.
         """
         assert self.row is not None
         codes, number = list[str](), self.inference.product_of[operation.result.id]
@@ -181,11 +185,11 @@ class Products(Boxes):
         return codes
 
     def _buffer_fragments(self, loop: ir.Loop) -> tuple[int, list[str], list[tuple[str, ir.Source]]]:
-        """Declare two buffers of the fragments of an iteration's products.
+        """Emit the declarations of two buffers for the fragments of an iteration's products.
 
         Returns:
-            The number of steps per iteration, the code that reads a step into a buffer, and the code that multiplies a
-            buffer and adds to the states.
+            The number of steps per iteration, the code that loads the fragments of a step to a buffer, and the code
+            that multiplies the fragments of a buffer and adds the products to the states.
         """
         assert self.row is not None
         names: dict[tuple[int, Spread], str] = {}
@@ -204,7 +208,7 @@ class Products(Boxes):
         return depth // self.row.k, reads, multiplies
 
     def _buffer(self, operand: str, spread: Spread, reads: list[str]) -> str:
-        """Declare two buffers of an operand's fragments."""
+        """Emit the declaration of two buffers for an operand's fragments, and return its name."""
         staged = next(n.staged for n in self.staged.values() if n.staged.name == operand)
         kind, name = "Left" if spread.kind == "left" else "Right", self.new("fragments")
         self.code.declare(f"tile::{kind}Fragments<tile::ReadEarly<Operand_{operand}>> {name}[2];")
@@ -212,7 +216,7 @@ class Products(Boxes):
         return name
 
     def _read_sums(self, operation: ir.Mma, array: str) -> None:
-        """Convert accumulators of wmma, whose layout is unspecified, to the program's distribution."""
+        """Emit the conversion of wmma accumulators, whose layout is unspecified, to the distribution of the product."""
         assert self.row is not None
         n = self.distributions.products[self.inference.product_of[operation.result.id]]
         offset = self.memory.exchange(self.loop, WMMA_SUMS)
@@ -235,7 +239,10 @@ class Products(Boxes):
         return own if product.groups[d] == groups else f"({own}) % {groups}"
 
     def _operand(self, value: ir.Value, spread: Spread, source: ir.Source, loaded: list[str]) -> str:
-        """Return CUDA C++ for an operand's fragments of ``step``; those in shared memory are loaded in that step."""
+        """Return CUDA C++ for the fragments of an operand in iteration ``step`` of the loop over k.
+
+        For operands in shared memory, append statements that load the fragments to ``loaded``.
+        """
         assert self.row is not None
         ref = self.refs[value.id, spread]
         side = "A" if spread.kind == "left" else "B"
@@ -259,7 +266,7 @@ class Products(Boxes):
         return f"reinterpret_cast<const typename {type_}::Fragment{side}*>({ref.name}) + step * {fragments}"
 
     def _rounded(self, ref: Ref, count: int, source: ir.Source) -> Ref:
-        """Round f32 factors to tf32; tensor cores receive them as 32-bit words."""
+        """Emit the rounding of f32 operands to tf32, stored as 32-bit words."""
         name = self.declare("w", "unsigned", count)
         self.code.each(
             count, lambda r: f"{name}[{r}] = ptx::cvt_rna_tf32(ptx::bits_of({ref.name}[{r}]));", source, writes=name
@@ -267,7 +274,7 @@ class Products(Boxes):
         return Ref("array", name, ref.dtype)
 
     def _fragments(self, value: ir.Value, spread: Spread) -> Ref:
-        """Return all fragments of an operand in registers."""
+        """Emit loads of all fragments of an operand in shared memory to registers."""
         ref = self.refs[value.id, spread]
         n = next(n for n in self.staged.values() if n.staged.name == ref.name)
         base = spread.of if spread.kind == "swap" and spread.of is not None else spread

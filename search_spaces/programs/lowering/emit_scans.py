@@ -1,4 +1,4 @@
-"""Reductions that pick an element with its index, and scans."""
+"""Emit argmax, argmin and scans."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from search_spaces.programs.planning.scans import ScanStep, scan_steps
 
 
 class Scans(Moves):
-    """Picks and scans, within threads, then by shuffles, then across warps."""
+    """Emitter of argmax, argmin and scans: within threads, then across lanes by shuffles, then across warps."""
 
     def _pick(self, operation: ir.ReduceTile, spread: Spread) -> Ref:
-        """Return the index of the picked element. The element itself is stored in ``picked`` for a later reduction."""
+        """Emit argmax or argmin, and return the index.
+
+        The name of the array with the picked elements is stored in ``picked``, for a later maximum or minimum.
+        """
         assert operation.index is not None
         source_spread, source = self.inference.sources[operation.result.id], operation.source
         of, dimension = self.of(source_spread), operation.dimension
@@ -105,7 +108,7 @@ class Scans(Moves):
         return Ref("array", result, type_)
 
     def _scan_registers(self, operation: ir.Scan, step: ScanStep, result: str, total: str) -> str:
-        """Scan along a digit of registers; return the name of the array with the totals over this digit."""
+        """Emit the scan along a register digit; return the name of the array with the totals over this digit."""
         row, source, digit = REDUCTIONS[operation.kind], operation.source, step.digit
         count = len(set(step.after))
         sums = self.declare("total", register_type(operation.result.dtype), count)
@@ -144,7 +147,7 @@ class Scans(Moves):
         return sums
 
     def _scan_lanes(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
-        """Compute, in each lane, the total of the lanes before it (``before``), and that of all lanes (``total``)."""
+        """Emit the scan across lanes: ``before`` is the total of earlier lanes, and ``total`` that of all lanes."""
         row, digit = REDUCTIONS[operation.kind], step.digit
         for bit in range(digit.size.bit_length() - 1):
             mask = digit.stride << bit
@@ -161,7 +164,10 @@ class Scans(Moves):
             self.code.flush()
 
     def _scan_warps(self, operation: ir.Scan, step: ScanStep, before: str, total: str) -> None:
-        """Compute the same for warps through shared memory; all warps combine totals in the same order."""
+        """Emit the scan across warps, through shared memory and with the results of ``_scan_lanes``.
+
+        All warps combine the totals in the same order.
+        """
         row, digit, source = REDUCTIONS[operation.kind], step.digit, operation.source
         warps = self.distributions.warps
         offset = self.memory.exchange(self.loop, operation.result.id)

@@ -1,8 +1,8 @@
-"""The program's own tiles in shared memory with their barriers, and tiles of rings that are converted in registers.
+"""Emit accesses to shared-memory tiles that the program declares, and loads of staged tiles of another type.
 
-There is a barrier between the write of a tile and its next read, and between a read and the next write. Before a loop,
-the accesses of its body are assumed to have happened, because the previous iteration executes them. Accesses are
-tracked per tile, not per element.
+The generated code has a barrier between a write of a tile and the next read, and between a read and the next write. An
+iteration of a loop may follow another iteration, so the accesses of the loop's body are recorded before the loop is
+emitted. Accesses are tracked per tile, not per element.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from search_spaces.programs.planning.staging import StagedNumbers
 
 
 class SharedTiles(Scans):
-    """Loads and stores of arrays whose role is "shared"."""
+    """Emitter of loads and stores of shared-memory tiles."""
 
     def _expect_body(self, body: tuple[ir.Operation, ...]) -> None:
-        """Record the accesses of a loop's body before the loop, because the previous iteration executes them."""
+        """Record the accesses of a loop's body as earlier accesses: the previous iteration executes them."""
         for operation in body:
             if isinstance(operation, ir.Region):
                 self._expect_body(operation.body)
@@ -33,7 +33,7 @@ class SharedTiles(Scans):
                 touched.add(operation.window.array.name)
 
     def _synchronise(self, array: ir.Array, before: set[str], line: ir.Source) -> None:
-        """Emit a barrier if the tile is in ``before``, the tiles read or written since the last barrier."""
+        """Emit a barrier if the tile is in ``before``: the tiles read (or written) since the last barrier."""
         if array.name in before:
             self._barrier(line)
             self.shared_read.clear()
@@ -50,14 +50,14 @@ class SharedTiles(Scans):
         return self._pack(ref, of.registers, operation.source) if self.is_packed(window.array.dtype, base) else ref
 
     def _load_converted(self, n: StagedNumbers, operation: ir.LoadTile, spread: Spread) -> Ref:
-        """Load a thread's elements of a staged tile, in the type of the array, for conversion in registers."""
+        """Emit the load of a thread's elements of a staged tile, in the stored type, for conversion in registers."""
         of, layout, source = self.of(spread), n.layout, operation.source
         type_, tile = operation.window.array.dtype, f"tile_{n.staged.name}"
         starts, registers = [self.coordinate(of, d) for d in (0, 1)], [of.of_registers(d) for d in (0, 1)]
         order = operation.window.array.order
         read = reading(of, layout, order, self.distributions.warps, type_.bytes)
         width, between = read.width, read.steps
-        in_words = type_.bits == 8 and of.registers % 4 == 0  # keep four to a word: ``widened`` converts pairs
+        in_words = type_.bits == 8 and of.registers % 4 == 0  # stay packed, as ``widened`` converts pairs
         name = (
             self.declare("w", "unsigned", of.registers // 4)
             if in_words
@@ -106,7 +106,7 @@ class SharedTiles(Scans):
             self._leave()
 
     def _elements(self, name: str, window: ir.Window, of: Distribution, function: str, line: ir.Source) -> None:
-        """Copy all registers of an array to or from a window in shared memory with the widest accesses."""
+        """Emit the copy of an array of registers to or from a window in shared memory, by the widest accesses."""
         array = window.array
         layout = exchange_layout(str(self.values[f"layout_{array.name}"]), array.matrix)
         starts = []

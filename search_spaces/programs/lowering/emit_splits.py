@@ -1,4 +1,7 @@
-"""Split loops: each block stores partial results, and the last one combines them and continues."""
+"""Emit split loops: each block stores a partial result, and the last block combines the results and continues.
+
+The partial result of a block is called a part. It consists of the states of the loop.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from search_spaces.programs.planning.splits import COUNTERS, PARTIALS, PARTS_OF_
 
 
 class SharedLoops(ProductsAhead):
-    """Partial results of split loops, in registers and in memory."""
+    """Emitter of the code that stores, loads and combines the parts of split loops."""
 
     def _fetch_part(self, operation: ir.FetchPart) -> None:
-        """Load the partial result of another part of a split loop."""
+        """Emit the load of another block's part."""
         assert self.split is not None
         if self.split.keeps_last:
             self._take_other_part(operation)
@@ -25,7 +28,7 @@ class SharedLoops(ProductsAhead):
             self._get_part(state, self.states[other], operation.part.code, operation.source)
 
     def _get_part(self, state: int, array: str, part: str, source: ir.Source) -> None:
-        """Load a state's registers from the partial result ``part``."""
+        """Emit the load of a state from part number ``part``."""
         assert self.split is not None
         threads, counts = self.distributions.warps * 32, self._part_registers(self.split)
         position = sum(n for s, n in counts.items() if self.split.states.index(s) < self.split.states.index(state))
@@ -34,7 +37,10 @@ class SharedLoops(ProductsAhead):
         self.code.add(f"tile::get_part<{counts[state]}, {threads}>({array}, {at}, thread);", source)
 
     def _take_other_part(self, operation: ir.FetchPart) -> None:
-        """Load the part of the other block; the states become those of part 0, and ``copies`` those of part 1."""
+        """Emit the load of the other block's part, for two blocks.
+
+        Afterwards the states are those of part 0 and ``copies`` those of part 1, whichever block executes the code.
+        """
         assert self.split is not None
         threads, before = self.distributions.warps * 32, 0
         copies = dict(zip(operation.states, operation.copies, strict=True))
@@ -48,11 +54,11 @@ class SharedLoops(ProductsAhead):
             before += count
 
     def _part_registers(self, split: Split) -> dict[int, int]:
-        """Return the registers per thread of each state in a partial result."""
+        """Return the number of registers per thread of each state of a part."""
         return {state: self.of(self.inference.states[state]).registers for state in split.states}
 
     def _join_splits(self, split: Split, source: ir.Source) -> None:
-        """Store a block's partial result; in the last block, combine all parts and continue."""
+        """Emit the end of a split loop: blocks store their parts, and the last block combines them and continues."""
         if split.launched:
             self._join_parts(split, source)
             return
@@ -63,14 +69,14 @@ class SharedLoops(ProductsAhead):
         counts = list(self._part_registers(split).values())
         self.finish()
         self.code.flush()
-        self._free_tensor(source)  # only the last block continues after this
+        self._free_tensor(source)  # all other blocks exit below
         apart = sum(counts) * threads
         position = self.memory.exchange(None, LAST_BLOCK)
         only = [str(threads)] if has_copying_warp(self.values) else []
         self.code.add(
             f"float* const parts = {PARTIALS} + static_cast<long long>(tile_place) * {split.count * apart};", source
         )
-        if split.only_long:  # a block that is alone continues with its own states
+        if split.only_long:  # a tile with a single part needs no combination
             self._enter(f"if ({PARTS_OF_TILE} > 1) {{", source)
         before = 0
         for state, count in zip(split.states, counts, strict=True):
@@ -101,7 +107,7 @@ class SharedLoops(ProductsAhead):
         self._written = True
 
     def _join_two(self, split: Split, source: ir.Source) -> None:
-        """Store the part of the first of two blocks to finish; the other one continues with both parts."""
+        """Emit the end of a loop that two blocks share: one stores its part and exits, and the other continues."""
         threads = self.distributions.warps * 32
         counts = self._part_registers(split)
         self.finish()
@@ -113,7 +119,7 @@ class SharedLoops(ProductsAhead):
             source,
         )
         self._enter(f"if ({PARTS_OF_TILE} > 1) {{" if split.only_long else "{", source)
-        self._barrier(source)  # all threads have finished reading shared memory
+        self._barrier(source)  # all threads must have finished reading shared memory
         barrier = 1 if has_copying_warp(self.values) else 0
         flags = f"{COUNTERS} + 2 * tile_place, shared + {position}u, thread, {barrier}"
         self.code.add(f"const SharedTile<{threads}> both{{{flags}}};", source)
@@ -124,14 +130,17 @@ class SharedLoops(ProductsAhead):
         self._leave()
 
     def _take_ticket(self, split: Split, source: ir.Source) -> None:
-        """Before a loop that two blocks share, determine which of them stores its part: the first one to start."""
+        """Emit, before a loop that two blocks share, a ticket. The block that starts first will store its part."""
         ticket = f"SharedTile<{self.distributions.warps * 32}>::ticket({COUNTERS} + 2 * tile_place, thread)"
         self.code.add(
             f"const unsigned ticket = {f'{PARTS_OF_TILE} > 1 ? {ticket} : 0u' if split.only_long else ticket};", source
         )
 
     def _store_if_first(self, counts: Mapping[int, int], array: str, source: ir.Source, ticket: str = "") -> None:
-        """Store the states in the first of two blocks; ``_leave`` ends its code."""
+        """Emit the start of a condition for the first of two blocks, in which this block stores its part.
+
+        The caller emits the end of the condition.
+        """
         threads, before = self.distributions.warps * 32, 0
         self._enter(f"if (both.is_first({ticket})) {{", source)
         for state, count in counts.items():
@@ -142,7 +151,7 @@ class SharedLoops(ProductsAhead):
         self.code.add("both.tell_stored();")
 
     def _join_parts(self, split: Split, source: ir.Source) -> None:
-        """With stream-K: of two blocks that share a tile, continue with both sums in the one that finishes last."""
+        """Emit the end of a loop with stream-K: of two blocks that share a tile, the last to finish adds both sums."""
         threads = self.distributions.warps * 32
         counts = [(self.states[s], self.of(self.inference.states[s]).registers) for s in split.states]
         self.finish()
@@ -169,7 +178,7 @@ class SharedLoops(ProductsAhead):
 
     @property
     def workspaces(self) -> tuple[Operand, ...]:
-        """Global memory in which the blocks of a split loop store partial results."""
+        """Arrays in global memory in which the blocks of a split loop store their parts."""
         if self.split is None:
             return ()
         registers = sum(self.of(self.inference.states[state]).registers for state in self.split.states)

@@ -1,4 +1,4 @@
-"""Stores and atomics of tiles."""
+"""Emit stores and atomics of tiles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stores(MemoryAccess):
         if self._may_conflict(window.array, operation) or (
             isinstance(operation, ir.AtomicRmw) and self._follows(operation, number)
         ):
-            self.code.add(self.barrier, source)  # another thread may have accessed the element before
+            self.code.add(self.barrier, source)  # wait for earlier accesses of other threads to these elements
         if isinstance(operation, ir.AtomicFetch):
             old = self.declare("old", register_type(type_), of.registers)
             scattered = (*raw.scattered, *(() if positions is None else positions.scattered))
@@ -79,7 +79,7 @@ class Stores(MemoryAccess):
         self.code.each(of.registers, text, source, width=width, scattered=scattered)
 
     def _follows(self, operation: ir.AtomicRmw, position: int) -> bool:
-        """Return True if an old value depends on the order of this atomic and an earlier one."""
+        """Return True if a fetched old value may depend on the order of this atomic and an earlier atomic."""
         name, accesses = operation.window.array.name, list[int]()
         for number, store in enumerate(self.inference.stores):
             if isinstance(store, ir.AtomicRmw) and store.window.array.name == name:
@@ -88,11 +88,11 @@ class Stores(MemoryAccess):
         return fetched and (len(accesses) > 1 or bool(self.inference.stored_in[position]))
 
     def _convert_all(self, operation: ir.Computing) -> None:
-        """Convert a value to the other distributions in which it is used."""
+        """Convert a result to all distributions in which it is used (implemented in ``Emitter``)."""
         raise NotImplementedError
 
     def _below(self, operation: ir.StoreTile | ir.AtomicRmw, of: Distribution) -> str:
-        """Return the row of register 0 minus ``rows_below``, as a variable's name; "" if there is no such limit."""
+        """Emit a variable: the row of register 0 minus ``rows_below``. Return its name, or "" without a limit."""
         if not isinstance(operation, ir.StoreTile) or operation.rows_below is None:
             return ""
         name, at = self.new("below"), self.coordinate(of, 0)
@@ -101,7 +101,10 @@ class Stores(MemoryAccess):
         return name
 
     def _combining(self, operation: ir.AtomicRmw, to: str, inside: str, value: str, old: str = "") -> str:
-        """Return a statement that combines an element in memory with a number; it assigns the old one to ``old``."""
+        """Return a statement that atomically combines an element in memory with ``value``.
+
+        ``old`` is the left side of an assignment of the old element; "" if it is not needed.
+        """
         row, type_ = ATOMICS[operation.kind], operation.window.array.dtype
         if row.red and type_.bits == 32:
             return f"if ({inside}) {old}ptx::{'fetch' if old else 'reduce'}_{row.red}({to}, {value});"

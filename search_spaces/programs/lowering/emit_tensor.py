@@ -1,6 +1,6 @@
-"""tcgen05: one thread issues multiplications into tensor memory, from which warps read the sums.
+"""Emit products by tcgen05: one thread issues multiplications, and warps read the sums from tensor memory.
 
-Sums are read after a loop that only accumulates products, otherwise after each product.
+In a loop that only accumulates products, sums are read after the loop. Otherwise they are read after each product.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ class Waiting:
 
 
 class TensorMemory(Stores):
-    """Parts of a kernel that differ with tcgen05.
+    """Emitter of the code that is specific to tcgen05.
 
     Attributes:
-        columns: Number of tensor-memory columns of each product, by result.
-        done: Address of the mbarrier at which multiplications arrive, as CUDA C++.
-        tensor_address: Address in shared memory at which the address of tensor memory is stored, as CUDA C++.
+        columns: Number of tensor-memory columns of each product, by the id of its result.
+        done: Address of the mbarrier that completed multiplications arrive at, as CUDA C++.
+        tensor_address: Address in shared memory of the allocated tensor-memory address, as CUDA C++.
     """
 
     def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:
         super().__init__(inference, values, device)
         self.columns: dict[int, int] = {}
         self.done = self.tensor_address = ""
-        self._starts: dict[int, int] = {}  # first columns of the products, by result
+        self._starts: dict[int, int] = {}  # first column of each product, by the id of its result
         self._parities: list[str] = []  # parity variables of mbarriers, for products whose sums are read immediately
-        self._sums: list[tuple[ir.Mma, int]] = []  # the loop's products, and the states they add to
+        self._sums: list[tuple[ir.Mma, int]] = []  # products of the current loop, and the states that they are added to
         self._freed = False
         if inference.products and in_tensor_memory(str(values["intrinsic"])):
             self.columns = tensor_columns(inference, str(values["intrinsic"]))
@@ -61,25 +61,25 @@ class TensorMemory(Stores):
             self.tensor_address = f"barriers + {self._barriers_of(1)}u"
 
     def _barriers_of(self, count: int) -> int:
-        """Return the offset of ``count`` new mbarriers."""
+        """Allocate ``count`` mbarriers, and return the byte offset of the first."""
         offset = self.barriers
         self.barriers += 8 * count
         return offset
 
     def _new_done(self) -> str:
-        """Return the address of a new mbarrier at which multiplications arrive, as CUDA C++."""
+        """Allocate an mbarrier that completed multiplications arrive at, and return its address as CUDA C++."""
         done = f"barriers + {self._barriers_of(1)}u"
         self.inits.append(f"ptx::mbarrier_init({done}, 1);")
         return done
 
     @property
     def commits_stages(self) -> bool:
-        """True if the end of multiplications (tcgen05.commit) releases a stage, without a wait by threads."""
+        """True if tcgen05.commit releases a stage when its multiplications end, without threads that wait for them."""
         return bool(self.columns) and bool(self.values.get("in_flight", 0))
 
     @property
     def sums_stay(self) -> bool:
-        """Return True if sums stay in tensor memory while a loop runs."""
+        """True if sums stay in tensor memory during a loop."""
         return bool(self.columns) and sums_stay(self.inference)
 
     @property
@@ -93,7 +93,7 @@ class TensorMemory(Stores):
         return [f"if (warp == 0) tile::allocate_tensor({self.tensor_address}, {self._allocated});"]
 
     def allocated(self) -> list[str]:
-        """Return the declarations that follow the first barrier: address of tensor memory, and parities."""
+        """Return the declarations after the first barrier: the address of tensor memory, and parity variables."""
         if not self.columns:
             return []
         lines = [f"const unsigned tensor = tile::allocated_tensor({self.tensor_address});"]
@@ -105,7 +105,7 @@ class TensorMemory(Stores):
             self.code.add("unsigned done_parity = 0;")
 
     def _tensor_iterations(self, loop: ir.Loop, products: list[tuple[ir.Mma, int]]) -> None:
-        """Emit the multiplications of an iteration; all threads wait for them unless ``commits_stages``."""
+        """Emit the multiplications of an iteration. Unless ``commits_stages``, all threads then wait for them."""
         alone = not self.commits_stages
         if alone:
             self._enter("if (warp == 0 && ptx::elect()) {", loop.source)
@@ -123,7 +123,7 @@ class TensorMemory(Stores):
         self._leave("});")
 
     def _read_tensor(self, loop: ir.Loop, count: str) -> None:
-        """Emit the reading of sums to registers, and the deallocation of tensor memory."""
+        """Emit loads of sums from tensor memory to registers, and the deallocation of tensor memory."""
         self._enter(f"if ({count} > 0) {{", loop.source)
         if self.commits_stages:
             self.code.add(f"tile::wait_phase({self.done}, 0);")
@@ -134,20 +134,23 @@ class TensorMemory(Stores):
         self._free_tensor(loop.source)
 
     def _multiply(self, operation: ir.Mma, types: str, tiles: str) -> None:
-        """Emit the multiplications of one product, which one thread issues."""
+        """Emit the multiplications of one product, for the single thread that issues them."""
         rows, column = rows_of(str(self.values["intrinsic"])), self._starts[operation.result.id]
         of = f"{types}, {rows}, {operation.a.shape[0] // rows}"
         self.code.add(f"tile::multiply_tensor<{of}>(tensor + {column}u, {tiles});", operation.source)
 
     def _read_sums_of(self, operation: ir.Mma, array: str, adds: bool) -> None:
-        """Emit code that reads a product from tensor memory to registers, or adds it to them."""
+        """Emit code that loads a product from tensor memory to registers. ``adds``: it is added to the registers."""
         rows, groups = rows_of(str(self.values["intrinsic"])), self.distributions.warps // WARPS
         m, n = self.inference.products[self.inference.product_of[operation.result.id]].shape
         of, column = f"{rows}, {n}, {m // rows}, {groups}, {str(adds).lower()}", self._starts[operation.result.id]
         self.code.add(f"tile::read_tensor<{of}>({array}, tensor + {column}u, warp);", operation.source)
 
     def _tensor_products(self, waiting: list[Waiting]) -> None:
-        """Emit products whose sums are read immediately, in groups with at most one computed left operand each."""
+        """Emit products whose sums are read immediately.
+
+        The products are divided into groups. At most one left operand of a group is computed rather than loaded.
+        """
         together: list[Waiting] = []
         for w in waiting:
             if is_computed(self.inference, w.operation) and any(
@@ -166,7 +169,7 @@ class TensorMemory(Stores):
         waits = any(
             is_computed(self.inference, w.operation) or waits_for_readers(self.inference, w.operation) for w in waiting
         )
-        # Each group has its own mbarrier, with a barrier of the block between two phases, so that no warp misses one.
+        # Each group has its own mbarrier. A barrier of the block separates two phases, so that no warp misses a phase.
         done, parity = self._new_done(), f"parity_{len(self._parities) + 1}"
         self._parities.append(parity)
         if waits:
@@ -192,10 +195,13 @@ class TensorMemory(Stores):
         return self.inference.product_of[operation.result.id]
 
     def _left(self, operation: ir.Mma) -> tuple[str, str]:
-        """Return the type and address of a product's left operand; a computed one is stored to shared memory."""
+        """Return the C++ type and address of a product's left operand.
+
+        If the operand was computed in registers, emit stores to shared memory.
+        """
         spread = Spread("left", operation.a.shape, self._number(operation))
         operand = self.staged.get(staged_key(self.inference, operation.a, spread))
-        if operand is not None:  # even if other operations have read it to registers
+        if operand is not None:  # use the tile in shared memory even if it was also loaded to registers
             return f"Operand_{operand.staged.name}", f"tile_{operand.staged.name}"
         packed = self._pack(self.refs[operation.a.id, spread], self.of(spread).registers, operation.source)
         self.code.flush()
@@ -210,7 +216,7 @@ class TensorMemory(Stores):
         return type_, tile
 
     def _free_tensor(self, source: ir.Source) -> None:
-        """Emit the deallocation of tensor memory, unless it was emitted before."""
+        """Emit the deallocation of tensor memory, unless it has already been emitted."""
         if not self.columns or self._freed:
             return
         self._freed = True

@@ -1,4 +1,4 @@
-"""CUDA C++ of element-wise functions, where it depends on the range of their arguments."""
+"""CUDA C++ of element-wise functions, including those whose code depends on the range of an argument."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.language.functions import FUNCTIONS
 from search_spaces.programs.planning.uniform import is_never_negative
 
-FLOOR_MODULO = "({0} - tile::floor_divide({0}, {1}) * {1})"  # remainder of any number, from 0 as in Python
+FLOOR_MODULO = "({0} - tile::floor_divide({0}, {1}) * {1})"  # remainder >= 0 for any dividend, as in Python
 
 
 def function_code(operation: ir.Map, inference: Inference, iterations: Mapping[int, int]) -> str:
@@ -17,7 +17,7 @@ def function_code(operation: ir.Map, inference: Inference, iterations: Mapping[i
 
     Args:
         operation: The function and its arguments.
-        inference: The program.
+        inference: Inference of the program.
         iterations: The largest number of iterations of each loop.
     """
     dividend = operation.arguments[0]

@@ -1,4 +1,4 @@
-"""Coordinates of a block: the tile that it computes, and its part of a split loop."""
+"""Generate the coordinates of a block: the tile that the block computes, and the iterations of a split loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tile_loop(inference: Inference) -> list[str]:
 
 
 def grid_code(inference: Inference, values: Mapping[str, Value], split: Split | None = None) -> list[str]:
-    """Return declarations of the block's coordinates, and the exit of blocks without a part of their tile."""
+    """Return declarations of the block's coordinates, and the exit of blocks without iterations of a split loop."""
     lines = _coordinates(inference, values, split)
     if split is None or not split.only_long:
         return lines

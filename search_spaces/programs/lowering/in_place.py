@@ -1,4 +1,4 @@
-"""States that are read and accumulated in place, without a copy that the compiler would have to remove."""
+"""Find states whose reads and accumulations need no copy of the registers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def uses(inference: Inference) -> Counter[int]:
 
 @cache
 def read_in_place(inference: Inference) -> frozenset[int]:
-    """Return the results of reads that need no copy: the state is not set while the result may be used."""
+    """Return the results of reads that need no copy, because the state is not set while the result may be used."""
     walked = list(inference.trace.walk())
     sets = [(o.state, position, around) for position, (o, around) in enumerate(walked) if isinstance(o, ir.Set)]
     values = set()
@@ -34,9 +34,9 @@ def read_in_place(inference: Inference) -> frozenset[int]:
 
 @cache
 def summed(inference: Inference) -> frozenset[int]:
-    """Return reads of a state whose result is the addend of a product that becomes the state's next value.
+    """Return the results of reads for accumulations ``state = a @ b + state``.
 
-    The loop reads and sets the state nowhere else.
+    The loop must not read or set the state anywhere else.
     """
     values = set()
     for loop in inference.loops.values():

@@ -1,6 +1,6 @@
-"""Generate the kernel of a tile program from a config: CUDA C++ that uses ``autosched/tile/*.cuh``.
+"""Generate the kernel of a tile program and a config, as CUDA C++ that includes ``autosched/tile/*.cuh``.
 
-The source names the lines of the user's file (``#line``), so that findings of the emulator refer to them.
+``#line`` directives attribute the code to lines of the user's file, so that findings of the emulator name these lines.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ OF_WMMA = "autosched/tile/opaque.cuh"
 
 
 def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedKernel:
-    """Return the kernel of a valid config."""
+    """Return the generated kernel of a valid config."""
     inference = choices_of(problem).inference(config)
     trace = inference.trace
     emitter = Emitter(inference, config, device)
@@ -167,7 +167,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
 def _second_launch(
     first: Emitter, config: Config, device: Device, entry: str, parameters: str, arguments: tuple[Argument, ...]
 ) -> tuple[str, tuple[Launch, ...]]:
-    """Return the source of the kernel that combines the parts of a split loop, and its launch."""
+    """Return the source and the launch of the second kernel, which combines the partial results of a split loop."""
     emitter = CombiningEmitter(first, config, device)
     emitter.run()
     threads, passed = (
@@ -189,7 +189,7 @@ def _second_launch(
         f"{entry}_combine({parameters}) {{",
         *(f"  {line}" for line in head),
     ]
-    # Without #line directives the compiler would continue the line count of the first kernel.
+    # Without #line directives, the compiler would continue to count lines from the end of the first kernel.
     begun = [text for line in own for text in (f'#line {position.line} "{position.file}"', line)]
     body = emitter.code.lines
     source = "\n".join([*begun, *body, *_last_position(body), "}"]) + "\n"
@@ -215,14 +215,15 @@ def _within_limits(scalars: Sequence[ScalarArgument]) -> list[str]:
 
 
 def _last_position(lines: Sequence[str]) -> list[str]:
-    """Return the last #line directive again, so that the closing lines get the same position."""
+    """Return the last #line directive, to be repeated before the closing brace."""
     return [line for line in lines if line.startswith("#line")][-1:]
 
 
 def _over_parts(trace: ir.Trace, emitter: Emitter, head: Sequence[str]) -> list[str]:
-    """Return a loop over the parts of tiles that a block computes (stream-K), around the body.
+    """Return the body in a loop over the tiles, or parts of tiles, that a block computes (stream-K).
 
-    Each iteration reads the thread index again; otherwise the compiler would keep addresses in registers throughout.
+    Each iteration reads the thread index again. Otherwise the compiler would compute addresses before the loop and keep
+    them in registers.
     """
     split, (shared, *rest) = emitter.split, head
     assert split is not None

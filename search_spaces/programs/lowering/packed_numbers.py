@@ -1,4 +1,4 @@
-"""Convert four-bit numbers and bytes to pairs of 16-bit numbers in words."""
+"""Emit conversions of packed four-bit numbers and bytes to words with pairs of 16-bit numbers."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from search_spaces.programs.lowering.elements import Text
 from search_spaces.programs.lowering.emit_base import EmitterBase
 from search_spaces.programs.lowering.refs import Ref
 
-FROM_BYTE = "float({0})"  # code of the conversion of a stored byte
-STEP = 16  # columns that one pair of each word of a span yields
+FROM_BYTE = "float({0})"  # conversion of a stored byte to f32
+STEP = 16  # columns of the result per span and pair number (see ``Slices.nibbles``)
 
 
 def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Distribution) -> Ref:
-    """Emit the unpacking of an operand's numbers.
+    """Emit the unpacking of an operand's four-bit numbers.
 
-    Neighbouring registers are an even column and the next one, whose numbers come from one word, one row and one scale.
+    Registers 2 i and 2 i + 1 hold an even column and the next column. Their numbers have the same row, word and scale.
 
     Args:
         emitter: Emitter of the kernel.
         operation: A map with the function "nibble_T" or "fp4_T".
-        arguments: Words, columns, the first pair of a word and the number of pairs; then the zero point and the factor,
-            or the scale.
-        of: Distribution of the numbers.
+        arguments: Arguments of the map: words, columns, number of the first pair, count of pairs; then the zero point
+            and the factor ("nibble_T"), or the scale ("fp4_T").
+        of: Distribution of the result.
     """
     words, column, first, count, other, *times = arguments
     to, code = operation.result.dtype, emitter.code
     name = emitter.declare("w", "unsigned", of.registers // 2)
     columns, last = of.of_registers(1), int(of.of_threads(1, emitter.distributions.warps).max())
-    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # then steps are known here, not to the compiler
+    of_registers_alone = all(c % STEP + last < STEP for c in columns)  # True: constant pair numbers
     steps = tuple(c // STEP % int(count.name) + int(first.name) for c in columns)
     function = f"nibbles<{to.c_name}, {times[0].name}>" if times else f"fp4_pair<{to.c_name}>"
     last_of = (lambda r: other.text(code, r)) if times else _scales(emitter, other, to, operation.source)
@@ -46,16 +46,16 @@ def fours(emitter: EmitterBase, operation: ir.Map, arguments: list[Ref], of: Dis
 
 
 def _scales(emitter: EmitterBase, scale: Ref, to: DType, source: ir.Source) -> Text:
-    """Emit the conversion of scales, two at a time if they are packed bytes.
+    """Emit the conversion of scales, in pairs if they are packed bytes.
 
     Args:
         emitter: Emitter of the kernel.
         scale: The scale of each number, equal for both numbers of a pair.
         to: "f16" or "bf16".
-        source: Line of the program.
+        source: Source position in the user's program.
 
     Returns:
-        The last arguments of ``fp4_pair`` for each register of the numbers.
+        A function from a register's index to the last arguments of ``fp4_pair``.
     """
     code = emitter.code
     bytes_ = scale.parts[0] if scale.kind == "inline" and scale.name == FROM_BYTE else scale
@@ -69,12 +69,12 @@ def _scales(emitter: EmitterBase, scale: Ref, to: DType, source: ir.Source) -> T
         return f"{name}[{r} / 2] = tile::fp4_scales<{to.c_name}>({bytes_.name}[{r} / 4], {r} % 4 == 2);"
 
     code.each(count, text, source, width=2, writes=name)
-    code.flush()  # numbers read scales in another order
+    code.flush()  # end the loop, as scales are read in another order
     return lambda r: f"{name}[{code.at(table, r)} / 2], {code.at(table, r)} % 2 == 1"
 
 
 def stored_bytes(value: Ref) -> Ref | None:
-    """Return the packed bytes from which a value is converted, if pairs are adjacent; else None."""
+    """Return the packed bytes from which a value is converted; None if pairs of its elements are not adjacent bytes."""
     bytes_ = value.parts[0] if value.kind == "inline" and value.name == FROM_BYTE else value
     if bytes_.kind != "packed" or bytes_.dtype.bits != 8:
         return None
@@ -85,7 +85,7 @@ def stored_bytes(value: Ref) -> Ref | None:
 
 
 def widened(emitter: EmitterBase, bytes_: Ref, to: DType, count: int, source: ir.Source) -> Ref:
-    """Emit bytes as ``count`` numbers of f16 or bf16."""
+    """Emit the conversion of packed bytes to ``count`` numbers of f16 or bf16."""
     code, name = emitter.code, emitter.declare("w", "unsigned", count // 2)
 
     def text(r: str) -> str:

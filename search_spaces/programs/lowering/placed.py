@@ -1,4 +1,4 @@
-"""Copies in loops whose iterations compute the positions of their tiles, and the code that computes them."""
+"""Generate code that computes the position of a staged tile in each iteration of a loop."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PLACED, GATHERED = "placed", "gathered"
 
 
 def located_per_iteration(staged: Staged) -> bool:
-    """Return True if each iteration computes the position of the tile."""
+    """Return True if each iteration computes its tile's position, instead of advancing by a fixed step."""
     return staged.advance in (PLACED, GATHERED)
 
 
 def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
-    """Return the type of an operand in the loads of its ring."""
+    """Return the C++ type of the object that copies an operand's tiles in a ring."""
     name = n.staged.name
     if not located_per_iteration(n.staged):
         return f"Operand_{name}"
@@ -31,7 +31,7 @@ def copy_type(n: StagedNumbers | BoxedNumbers) -> str:
 
 
 def position_code(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list[str]:
-    """Return the function ``place_NAME`` from iteration to tile; empty for tiles that advance by a fixed step."""
+    """Return the C++ lambda ``place_NAME`` from an iteration to the tile's position; [] for tiles with a fixed step."""
     staged = n.staged
     if not located_per_iteration(staged) or staged.loop is None:
         return []
@@ -64,7 +64,7 @@ def position_code(emitter: EmitterBase, n: StagedNumbers | BoxedNumbers) -> list
 
 
 def lead_code(lead: tuple[Index, ...], full: tuple[int, ...]) -> str:
-    """Return the flat index of a matrix among those of an array, as CUDA C++."""
+    """Return the row-major index of a matrix in an array with leading dimensions, as CUDA C++."""
     code = "0"
     for extent, position in zip(full[: len(lead)], lead, strict=True):
         code = f"({code}) * {extent} + {position.code}" if code != "0" else position.code
@@ -72,13 +72,13 @@ def lead_code(lead: tuple[Index, ...], full: tuple[int, ...]) -> str:
 
 
 class RowCode:
-    """Elements of a tile of row numbers as CUDA C++, in terms of the variable ``row`` along ``dimension``."""
+    """Generates CUDA C++ for elements of a tile of row numbers; the variable ``row`` is the position in the tile."""
 
     def __init__(self, inference: Inference, dimension: int) -> None:
         self.inference, self.dimension = inference, dimension
 
     def of(self, value: ir.Value, row: str = "row") -> str:
-        """Return the element at ``row``, or the only one if the extent is 1."""
+        """Return the element at ``row``, or at 0 if the extent along ``dimension`` is 1."""
         operation = self.inference.definitions[value.id]
         row = row if value.shape[self.dimension] > 1 else "0"
         match operation:
@@ -97,7 +97,7 @@ class RowCode:
         raise TypeError(f"{operation} has no rows")
 
     def _loaded(self, window: ir.Window, padding: float, row: str) -> str:
-        if window.index is not None:  # a vector that is indexed by another tile
+        if window.index is not None:  # the row numbers are loaded from a vector at other row numbers
             position = self.of(window.index, row)
             array = window.array
             return f"tile::load_row({array.name}_array, {position}, {array.matrix[1]}, {int(padding)})"

@@ -1,4 +1,4 @@
-"""References to values in a kernel's source: the array, constant or expression in which a thread holds a value."""
+"""References to values in a kernel's source: the C++ array, constant or expression that represents a value."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class Ref:
     """A value in the source of a kernel.
 
     Attributes:
-        name: The array, the constant, the coordinate of register 0, or the operand in shared memory.
-        table: For each register of the value, the index in the array, or the offset from the coordinate; None for the
-            identity.
-        rough: True if its numbers have not been rounded to ``dtype`` yet.
-        parts: Arguments of an ``inline`` reference, whose ``name`` is CUDA C++ over them.
+        name: Depends on the kind: name of an array or of an operand in shared memory, CUDA C++ of a constant or of
+            register 0's coordinate, or CUDA C++ with placeholders {0}, {1}, ... ("inline").
+        table: For each register of the value, the index in the array, or the offset from the coordinate; None if the
+            index is the register's number.
+        rough: True if the numbers still must be rounded to ``dtype``.
+        parts: References that replace the placeholders of an inline reference.
     """
 
     kind: Kind
@@ -33,7 +34,7 @@ class Ref:
     parts: tuple[Ref, ...] = ()
 
     def text(self, code: Code, index: str) -> str:
-        """Return CUDA C++ for the number in register ``index``, as f32, int or bool."""
+        """Return CUDA C++ for the element in register ``index``, of C++ type float, int or bool."""
         if self.kind == "constant":
             return self.name
         if self.kind == "inline":
@@ -49,18 +50,18 @@ class Ref:
         return f"tile::rounded<{self.dtype.c_name}>({number})" if self.rough else number
 
     def raw(self) -> Ref:
-        """Return the same value without rounding, for code that rounds anyway."""
+        """Return a reference that omits the rounding, for code that itself rounds."""
         return dataclasses.replace(self, rough=False)
 
     @property
     def scattered(self) -> tuple[str, ...]:
-        """Names of arrays whose registers are read in another order than the value's."""
+        """Names of arrays that are read through a table, in another order than that of the value's registers."""
         if self.kind == "inline":
             return tuple(name for p in self.parts for name in p.scattered)
         return (self.name,) if self.table is not None and self.kind in ("array", "packed") else ()
 
     def through(self, table: tuple[int, ...]) -> Ref:
-        """Return the value whose register r is register ``table[r]`` of this one."""
+        """Return a reference whose register r is register ``table[r]`` of this reference."""
         if self.kind == "constant" or (table == tuple(range(len(table))) and self.kind != "coordinate"):
             return self
         if self.kind == "inline":
@@ -70,7 +71,7 @@ class Ref:
 
 
 def register_type(dtype: DType) -> str:
-    """Return the C++ type in which a thread holds a number."""
+    """Return the C++ type of registers that hold elements of a type."""
     return "bool" if dtype.name == "bool" else "float" if dtype.is_float else "int"
 
 

@@ -1,4 +1,5 @@
-// caller GROWTH PROBLEM OUT_FOLDER ARRAY...: launches the kernel for PROBLEM on arrays of files, twice, and writes all of them.
+// Usage: caller GROWTH PROBLEM OUT_FOLDER ARRAY... Launches PROBLEM's kernel twice on arrays read from files, and
+// writes the arrays.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -29,7 +29,7 @@ from search_spaces.spaces.schedule import Schedule
 
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
-SOFTMAX = Softmax(rows=64, columns=512, dtype="f32")  # of examples/standalone
+SOFTMAX = Softmax(rows=64, columns=512, dtype="f32")  # the problem of examples/standalone
 CLUSTERED = Matmul(m=128, n=128, k=64, a="bf16")
 SHARED = Matmul(m=64, n=64, k=64, a="f16")
 _TIMED = Measurement(Status.OK, Provenance.ESTIMATED, timing=Timing(1e-5, 1e-5, 1e-5, 1))
@@ -45,13 +45,13 @@ class Export:
     said: str
 
     def text(self, problem: Problem) -> str:
-        """Return the text that a program passes."""
+        """Return the text by which a calling program names the problem."""
         entries = json.loads((self.folder / "manifest.json").read_text())["kernels"]
         return next(e["problem"] for e in entries if json.loads(e["provenance"]["problem"]) == problem.to_json())
 
 
 def chosen(problem: Problem, name: str, of: str, **values: int | str) -> Schedule:
-    """Return the first schedule of a fixed sample that has these values."""
+    """Return the first schedule of a fixed sample whose parameters have these values."""
     space = template(name).space(problem, device(of))
     return next(s for s in space.sample(4000, 0) if all(s[parameter] == value for parameter, value in values.items()))
 

@@ -1,4 +1,4 @@
-// A driver of two GPUs whose calls are counted and fail when they are told to: how a launcher takes what a machine does.
+// Fake CUDA driver with two GPUs. It counts loads and launches, and can make one function fail, to test launchers.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-"""Expressions over sizes have one value: in kernel files, in the manifest's language, and in C++."""
+"""An expression over sizes has the same value in kernel files, in the manifest's language, and in C++."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_sound_folder_is_read(tmp_path: Path) -> None:
         with_grid([["n"], "1", "1"]),
         with_grid("n"),
         with_grid(7),
-        with_grid(["2**40", "1", "1"]),  # 32 bits are passed on
+        with_grid(["2**40", "1", "1"]),  # a launch takes 32-bit grid sizes
         with_grid(["-1", "1", "1"]),
         {"sizes": {"n": {"value": 32, "default": 32}}},
         {"sizes": []},

@@ -1,4 +1,4 @@
-"""Scalars of exported tile programs, passed by a C interface."""
+"""Exported tile programs receive scalar arguments through their C interface."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_constant_memory_is_filled_before_each_launch(export: Export, caller: Pa
 
 
 def test_the_launcher_runs_both_launches_of_a_pipeline(export: Export, caller: Path, tmp_path: Path) -> None:
-    """Two launches with a scratch array of their own."""
+    """The two launches exchange values through a scratch array that only they use."""
     problem = export.sum_twice.problem()
     said, inputs, outputs = called(caller, tmp_path, "a100", "sum_twice groups=3 n=1000", problem)
     assert said == "match 0"
@@ -243,7 +243,7 @@ def test_errors_are_typed_and_modules_belong_to_their_gpu(export: Export, tmp_pa
     assert lines[4].endswith("it is for sm_90a")
     assert lines[6].endswith("b does not start at a multiple of 16 bytes")
     assert lines[9].endswith("the workspace partials: CUDA_ERROR_OF_THE_FAKE (2)")
-    # Once in each context; in the first one after two failures.
+    # Each context loads a module once: the first context needs no further load, the second one.
     assert lines[-1] == "loads 0 1 launches 5"
 
 

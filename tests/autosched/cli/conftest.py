@@ -1,4 +1,4 @@
-"""The command line, called in an empty folder."""
+"""Fixtures that run the command line in an empty folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return the command line: (status, stdout, stderr)."""
+    """Return a function that runs the command line and returns (status, stdout, stderr)."""
 
     def command(*arguments: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -25,7 +25,7 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return the command line in an empty folder: (status, stdout, stderr)."""
+    """Return a function that runs the command line in an empty folder: (status, stdout, stderr)."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -54,7 +54,7 @@ def test_help_exits_with_0(run: Run, arguments: tuple[str, ...]) -> None:
 
 
 def test_help_lists_the_summaries_of_all_commands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Help reads the list from the commands' sources; it must equal the list after importing them."""
+    """Help reads the summaries from the commands' source text. They must equal those of the imported commands."""
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
     read = run("--help")
     monkeypatch.undo()
@@ -67,10 +67,10 @@ def test_help_lists_the_summaries_of_all_commands(run: Run, monkeypatch: pytest.
 def test_help_lists_operators_without_importing_the_command(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """The outline of the operators must agree with their commands."""
+    """Help of the outline, which imports no command, must equal help of the complete application."""
     lines = ((command, "--help"), (command, "gemm"), (command,), (command, "--rows", "3"))
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
-    outlined = [run(*line) for line in lines if line != ("best",)]  # lists a database
+    outlined = [run(*line) for line in lines if line != ("best",)]  # `best` alone prints a database, not help
     monkeypatch.undo()
     monkeypatch.setattr(app, "outline", app.build)
     assert [run(*line) for line in lines if line != ("best",)] == outlined

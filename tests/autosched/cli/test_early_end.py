@@ -1,4 +1,4 @@
-"""A user's file that exits before the verdict: exit status 2 and one line, for every command that runs files."""
+"""If a user's file exits before the verdict, every command that runs files prints one line and exits with 2."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(params=DOORS)
 def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return one of the commands, in a folder with an empty database."""
+    """Return the name of a command that runs files. The working folder has an empty database."""
     name: str = request.param
     if name in TRITON and (importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None):
         pytest.skip("needs Triton and torch")
@@ -106,7 +106,7 @@ OF_EVERY_DOOR = (f"{door}-{EXITS[0]}" for door in DOORS)
     indirect=["door"],
 )
 def test_a_file_that_exits_does_not_pass(door: str, ends: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs in this process, where anything that a command does not catch raises an exception."""
+    """Runs in this process, so that an uncaught exit of the user's file raises in the test."""
     write_ending(door, ends)
     status = main(DOORS[door])
     out, err = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A database whose kernel's reference was edited since: its earlier trials are skipped, and nothing is written."""
+"""After an edit of a kernel's reference, commands skip earlier trials of the kernel and write nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tuned() -> int:
 
 @pytest.fixture
 def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Return the database of a kernel whose reference was changed afterwards."""
+    """Return a database of a kernel. The kernel's reference was edited after its trials were stored."""
     monkeypatch.chdir(tmp_path)
     write("x")
     assert tuned() == 0
@@ -56,7 +56,7 @@ def test_trials_of_an_earlier_reference_are_excluded_in_one_line(
     command: tuple[str, ...], status: int, edited: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = edited.read_bytes()
-    KernelSpec.from_file("k.toml").register()  # every option of the command
+    KernelSpec.from_file("k.toml").register()  # as the command's option --kernel does
     assert main([*command, "--db", "b.db"]) == status
     out, err = capsys.readouterr()
     assert "damaged" not in out + err

@@ -1,4 +1,4 @@
-"""One table of exit statuses and one form of output for ``verify``, ``run``, ``judge`` and ``check``."""
+"""``verify``, ``run``, ``judge`` and ``check`` share one table of exit statuses and one output format."""
 
 from __future__ import annotations
 

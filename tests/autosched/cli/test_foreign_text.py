@@ -1,4 +1,4 @@
-"""The command line with untrusted databases."""
+"""Commands print the texts of untrusted databases safely."""
 
 from __future__ import annotations
 

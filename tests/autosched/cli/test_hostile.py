@@ -1,6 +1,6 @@
-"""Hostile input gives one line and exit status 2 at once.
+"""Commands reject hostile input at once, with one line and exit status 2.
 
-Endless files, deeply nested documents, packages that exit.
+Inputs are endless files, deeply nested documents, and packages that exit.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_a_pipe_without_a_writer_is_rejected(
 
 def test_a_pipe_with_a_writer_is_read() -> None:
     reading, writing = os.pipe()
-    content = b"x" * 100_000  # more than a pipe holds
+    content = b"x" * 100_000  # more than the buffer of a pipe
     writer = threading.Thread(target=lambda: (time.sleep(0.05), os.write(writing, content), os.close(writing)))
     writer.start()
     found = read_bounded(f"/dev/fd/{reading}", 1 << 20)

@@ -1,4 +1,4 @@
-"""Untrusted files: one line, exit status 2, bounded time and memory, and no terminal control sequences."""
+"""Untrusted files give one line and exit status 2, within bounded time and memory. No control sequences are printed."""
 
 from __future__ import annotations
 
@@ -209,7 +209,8 @@ def test_a_command_reports_its_missing_extra(run: Run, monkeypatch: pytest.Monke
     Path("configs", NAME).write_text(json.dumps({"1": GOOD}))
     import autosched.triton
 
-    # Restore the package whose submodules later tests import, instead of the one that is imported below.
+    # After this test, restore the present module: the import below would replace it, and later tests need its
+    # submodules.
     monkeypatch.setattr(autosched, "triton", autosched.triton)
     for name in [n for n in sys.modules if n.partition(".")[0] == module or n.startswith("autosched.triton")]:
         monkeypatch.delitem(sys.modules, name)

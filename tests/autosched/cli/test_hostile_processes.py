@@ -1,6 +1,6 @@
-"""Hostile input in real processes: one line, exit status 2, bounded time and memory, and no false pass.
+"""Hostile input in real processes gives one line and exit status 2, within bounded time and memory.
 
-Here the file's own code runs. ``test_hostile.py`` bounds time and memory for files that are only read.
+These tests execute the file's code. ``test_hostile.py`` has the limits for files that are only read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ended_processes import wait_until_ended
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
 
-MORE_MEMORY = 512 << 20  # memory beyond that without the hostile input
-HANGS = 60.0  # seconds: longer than every limit
-# Lines that a command prints while it works; on a busy machine any command does.
+MORE_MEMORY = 512 << 20  # bytes that hostile input may use in addition to a harmless input's
+HANGS = 60.0  # seconds, longer than every time limit of the commands
+# Progress lines, which any command may print on a busy machine.
 PROGRESS = re.compile(
     r"^(?:emulated \d+/\d+ in \d+ s|\d+/\d+, [a-z ]+ for \d+ s|Compil(?:ing|ed) the emulator ).*\n",
     re.MULTILINE,
@@ -34,7 +34,8 @@ PROGRESS = re.compile(
 def run(folder: Path, *command: str) -> tuple[int, str, int]:
     """Run a command in ``folder``.
 
-    Return its exit status, its standard error without progress, and the peak memory in bytes of it and its children.
+    Return the command's exit status, its standard error without progress lines, and the peak memory of the process and
+    its children in bytes.
     """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     with (folder / "err").open("w+b") as err:
@@ -60,9 +61,9 @@ def run(folder: Path, *command: str) -> tuple[int, str, int]:
 
 
 def refused(folder: Path, most: int, *command: str) -> str:
-    """Return the one-line error of a command, and check that it uses at most ``most`` bytes of memory.
+    """Return the one-line error of a command. Check that the command uses at most ``most`` bytes of memory.
 
-    Memory is sampled, and late on a busy machine, so the lowest of three runs counts.
+    Memory is sampled, and on a busy machine too late. Therefore the lowest of three runs counts.
     """
     for _ in range(3):
         status, err, held = run(folder, *command)
@@ -80,7 +81,7 @@ def write(folder: Path, more: str, reference: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def harmless(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Memory in bytes of the command with a harmless reference."""
+    """Return the memory in bytes that the command uses with a harmless reference."""
     folder = tmp_path_factory.mktemp("harmless")
     write(folder, '[reference]\npython = "r.py:f"\n', "def f(x):\n    return x\n")
     status, err, most = run(folder, "verify")
@@ -169,7 +170,7 @@ def test_a_reference_that_exits_gives_no_winner(tmp_path: Path) -> None:
     assert status == 2 and err.count("\n") == 1 and "fails at line 2: SystemExit: 0" in err
 
 
-# Each macro doubles the previous one: 2^40 terms, of few or of many bytes each.
+# Each macro doubles the previous one: 2^40 terms, which are short or long.
 DOUBLED = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 41))
 BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4000}\n{DOUBLED}\n"}
 
@@ -222,7 +223,7 @@ def test_a_process_that_must_stop_does_not_wait_for_kernels(
 ) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(SOURCE.replace("y[i] = x[i];", "while (true) y[i] += x[i];"))
-    process = forked_python.Popen(  # signals this process only, not the process group of its runners
+    process = forked_python.Popen(  # signals only the command, not its runners, which are in another process group
         [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
@@ -245,7 +246,7 @@ def test_a_process_that_must_stop_does_not_wait_for_kernels(
 
 
 def emulating(parent: int) -> list[int]:
-    """Return the emulator runners started by a process or by its children."""
+    """Return the emulator runners that a process or its children have started."""
     pids = [int(pid) for task in Path(f"/proc/{parent}/task").glob("*/children") for pid in proc_file(task).split()]
     return [pid for child in pids for pid in (child, *emulating(child)) if b"/runner-" in command_line(pid)]
 

@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM at the worst moments."""
+"""Ctrl-C and SIGTERM that arrive just before the main thread waits."""
 
 import subprocess
 import sys
 
 ROUNDS = 200
-# The thread is woken, and sends the signal, while the main thread is about to wait: of 300 such signals, 20 were
-# handled only when the wait ended.
+# A second thread sends the signal while the main thread is about to wait. Python handled 20 of 300 such signals only
+# after the wait.
 SENT_BEFORE_A_WAIT = f"""
 import os, signal, threading
 from concurrent.futures import Future

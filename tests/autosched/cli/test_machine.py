@@ -1,4 +1,4 @@
-"""Commands on a broken machine, in real processes: one line with the remedy, and no files left over."""
+"""On a broken machine, commands print one line with the remedy and leave no files behind."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from autosched.cli.terminal.output_files import write_output
 
 @pytest.fixture
 def file_limit() -> Iterator[int]:
-    """Limit the size of files, which gives the errors of a full disk."""
+    """Limit the size of files, so that writes fail as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))

@@ -1,4 +1,4 @@
-"""The command line as a process: closed, full or missing standard streams, and Ctrl-C at any moment."""
+"""The command line as a process, with closed, full or missing standard streams, and with Ctrl-C at any moment."""
 
 import contextlib
 import importlib.metadata
@@ -28,7 +28,7 @@ RUN = (sys.executable, "-m", "autosched")
 
 
 def shell(arguments: tuple[str, ...], redirection: str, folder: Path, **env: str) -> tuple[int, str, str]:
-    """Status, stdout and stderr of ``autosched arguments`` with its streams as the shell's ``redirection`` has them."""
+    """Run ``autosched`` with the shell's ``redirection``, and return its status, stdout and stderr."""
     inherited: Mapping[str, str] = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {redirection}', "sh", *RUN, *arguments],
@@ -67,7 +67,7 @@ def test_the_version_imports_no_command() -> None:
 
 @needs_nvrtc
 def test_a_verification_imports_no_unused_modules() -> None:
-    """It imports neither databases nor tile programs, and NVRTC is loaded by the process that compiles."""
+    """``verify`` imports neither databases nor tile programs. Only the compiling process loads NVRTC."""
     unused = ["sqlalchemy", "search_spaces.programs", "autosched.user_kernels.problem"]
     if any(d.metadata["Name"] == "nvidia-cuda-nvrtc" for d in importlib.metadata.distributions()):
         unused.append("cuda.bindings.nvrtc")
@@ -80,7 +80,7 @@ def test_a_verification_imports_no_unused_modules() -> None:
 
 @pytest.mark.parametrize(("given", "expected"), [("", "False True"), ("['devices']", "True False")])
 def test_only_command_processes_disable_garbage_collection(given: str, expected: str) -> None:
-    """At its end, a command's own process has no garbage collection. A program that calls a command keeps it."""
+    """At exit, garbage collection is off in a command's process, and still on in a program that calls a command."""
     state = "f'{gc.isenabled()} {gc.get_freeze_count() > 0}'"
     code = (
         "import atexit, gc, sys, autosched.cli as c; "
@@ -142,7 +142,7 @@ def test_the_exit_status_is_2_without_any_stream(tmp_path: Path) -> None:
 def test_a_reader_that_closes_the_pipe_causes_no_message(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # then the end of the run writes
+    buffered = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # so that output is written at exit
     done = subprocess.run(
         [*RUN, *arguments], cwd=tmp_path, env=buffered, stdout=writer, stderr=subprocess.PIPE, timeout=120
     )
@@ -228,9 +228,9 @@ PYTHONS = {
 def test_ctrl_c_prints_one_line_and_exits_with_130_at_any_moment(
     tmp_path: Path, delay: float, times: int, number: signal.Signals
 ) -> None:
-    # Python handles Ctrl-C until autosched's first line runs; the delay starts there
+    # Before autosched's first line runs, Python handles Ctrl-C. Therefore the delay starts after that line.
     code = "import os, autosched.cli as c; c.interrupts.take(); os.write(2, b'ready\\n'); raise SystemExit(c.main())"
-    # if the tests run under nohup, children would inherit that SIGHUP is ignored
+    # Under nohup, the child would inherit an ignored SIGHUP.
     code = f"import signal; signal.signal({int(number)}, {PYTHONS[number]}); {code}"
     child = subprocess.Popen(
         [sys.executable, "-c", code, "tune", "matmul", *SMALL, *HOW, "--trials", "1000000", "--json"],
@@ -256,7 +256,7 @@ def test_ctrl_c_prints_one_line_and_exits_with_130_at_any_moment(
         found = json.loads(out)
         assert found["interrupted"]
         unseen = Store.open(tmp_path / "b.db", create=False).count() - found["trials"]["new"]
-        assert unseen in (0, 1)  # one may have been stored as Ctrl-C came
+        assert unseen in (0, 1)  # Ctrl-C may interrupt after a trial is stored and before it is counted
     else:
         assert err == "autosched: stopped\n"
 
@@ -279,9 +279,9 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_leaves_no_lock_held() -> None:
-    """If raised inside Condition.__enter__, the lock stays held.
+    """An exception inside Condition.__enter__ would leave the lock held.
 
-    The pool's threads wait for it, and shutdown for them.
+    Then the pool's threads would wait for the lock, and the shutdown of the pool for these threads.
     """
     done = subprocess.run([sys.executable, "-c", LOCKING], capture_output=True, text=True, timeout=60)
     released, stopped = done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Schedules that a file states with compiler controls."""
+"""Schedule files that also contain compiler controls."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Damaged or edited trials, or trials of another version: one line that names the trial, and exit status 2."""
+"""For a damaged or edited trial, or one of another version, commands print one line with its id and exit with 2."""
 
 import json
 import sqlite3
@@ -40,7 +40,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def database(*, edit: Callable[[dict[str, object]], object] = dict, **changes: str) -> None:
-    """``b.db`` with two trials, cells of the second changed."""
+    """Write ``b.db`` with two trials. ``edit`` and ``changes`` damage the second trial."""
     with Store.open("b.db") as store:
         for number, chosen in enumerate(SPACE.sample(2, 5), 1):
             store.append(
@@ -104,7 +104,7 @@ def test_a_problem_of_another_form_is_named(run: Run, command: str, problem: str
 def test_an_unreadable_problem_of_another_operator_is_skipped(run: Run, command: str) -> None:
     database(problem='{"operator":"convolution"}', operator="convolution")
     status, _, err = run(command, "softmax", "--db", "b.db")
-    assert status == (2 if command == "verify" else 1)  # nothing stored: nothing is verified
+    assert status == (2 if command == "verify" else 1)  # `verify` finds no stored schedule of softmax
     assert err.count("\n") == 1
 
 
@@ -151,7 +151,7 @@ def test_a_schedule_of_another_space_is_named(
 
 
 def swizzled(values: dict[str, object]) -> dict[str, object]:
-    """Values are in their domains, but violate the rule that the layout suits the intrinsic."""
+    """Return values that are within their domains, but whose layout does not suit the intrinsic."""
     return {**values, "intrinsic": "wmma_m16n16k16_f16", "layout_a": "swizzle(3,3,3)", "epilogue": "shared"}
 
 

@@ -26,7 +26,7 @@ def forget_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    """Return a database with a failed revision of a kernel and its replacement; the kernel is not registered."""
+    """Return a database with a failed and a working revision of a kernel. The kernel is not registered."""
     monkeypatch.chdir(tmp_path)
     forget_kernels(monkeypatch)
     text = FILE.replace("[kernel]", f'[kernel]\nname = "{NAME}"') + COSTS

@@ -1,4 +1,4 @@
-"""Output of `doctor` and `devices` for a machine and for the known GPUs."""
+"""Output of `doctor` for a machine, and of `devices` for the known GPUs."""
 
 import dataclasses
 import json

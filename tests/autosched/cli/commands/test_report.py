@@ -198,7 +198,7 @@ def test_a_long_step_is_reported_with_its_limit(monkeypatch: pytest.MonkeyPatch)
         shown.started(START)
         until(lambda: messages.getvalue().startswith("0/9") and ", a launch may take 60 s\n" in messages.getvalue())
     first, *_ = messages.getvalue().splitlines()
-    assert "may take" not in first  # unchanged after a twentieth of a second
+    assert "may take" not in first  # after QUIET_SECONDS the limit is not printed yet
     console = Console(file=messages, width=80)
     with Counter(console, "emulated", 2, "a launch may take 60 s"):
         until(lambda: "emulated 0/2 in 0 s, a launch may take 60 s\n" in messages.getvalue())
@@ -233,7 +233,7 @@ def test_remaining_time_is_shown_after_enough_trials(monkeypatch: pytest.MonkeyP
     with shown:
         shown.started(START)
         for done in range(1, 21):
-            shown.trial(step(done, 100.0 + done / 4))  # time before the first trial is not a trial's time
+            shown.trial(step(done, 100.0 + done / 4))  # the rate excludes the time before the first trial
     lines = messages.getvalue().splitlines()
     assert "left" not in lines[15] and "/s" not in lines[15].removesuffix("B/s, estimated, trial 1")
     assert lines[16].endswith("4.0/s, 5.8 s left")

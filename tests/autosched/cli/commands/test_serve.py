@@ -1,4 +1,4 @@
-"""``autosched serve``: every Python process of a program takes its choices from the database."""
+"""``autosched serve``: every Python process of a program takes its tuned configurations from the database."""
 
 from __future__ import annotations
 

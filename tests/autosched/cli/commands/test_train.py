@@ -26,7 +26,7 @@ PROBLEMS = (Copy(2048, 2048), Copy(9000, 300))
 
 @pytest.fixture
 def run(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return the command line in a folder with ``best.db``, which trains quickly: (status, stdout, stderr)."""
+    """Return a function that runs a command next to ``best.db``: (status, stdout, stderr). ``train`` is quick."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(training, "TRAINING", QUICK)
     store(tmp_path / "best.db", *(r for p in PROBLEMS for r in make_trials(observations(p, rows=16))))
@@ -39,7 +39,7 @@ def test_train_reports_the_accuracy_of_a_model(run: Run, tmp_path: Path) -> None
     assert re.search(r"^copy: 32 .* 2 .* h200", out, re.MULTILINE)
     for split in ("schedules", "problems", "families"):
         assert f"held out by {split}: " in out
-    assert "devices" not in out  # there is only one
+    assert "devices" not in out  # all times are of one device
     assert "copy rows=9000 columns=300" in out
     assert "copy, balanced" not in out.split("held out by families")[0]
     assert "written: model.json" in out
@@ -72,7 +72,7 @@ def test_recordings_and_several_databases_are_learned_together(run: Run, tmp_pat
 
 
 def test_an_update_adds_new_times_to_the_model(run: Run, tmp_path: Path) -> None:
-    """Training on one database after the other gives the same as on both at once.
+    """Training on one database and then on another gives the same model as training on both at once.
 
     Training on the same database again changes nothing.
     """
@@ -116,7 +116,7 @@ def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
     half = Observations(one.problem, one.device, one.schedules[:4], one.seconds[:4])
     mixed = [
         *make_trials(one),
-        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # newest results of four schedules
+        *make_trials(half, status=Status.TIMEOUT, reason="slow", timing=None),  # newest results: failures
         *make_trials(observations(Copy(64, 64), rows=5), fingerprint='{"cache":"warm"}'),
         *make_trials(observations(Copy(64, 65), rows=6), device="gtx970"),
         *make_trials(observations(Copy(64, 66), rows=7), problem_key='{"operator":"fft"}'),
@@ -141,7 +141,7 @@ def test_repeated_times_count_once(tmp_path: Path) -> None:
     ).observations
     times = dict(zip(found.schedules, found.seconds, strict=True))
     assert times[one.schedules[0]] == one.seconds[0] / 2  # re-measured
-    assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of both times
+    assert times[one.schedules[1]] == pytest.approx(one.seconds[1] * 0.75)  # the median of the two times
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_estimated_is_not_suggested_for_unusable_trials(run: Run, tmp_path: Path
 
 
 def test_train_explains_feature_importance(run: Run, tmp_path: Path) -> None:
-    """Here times grow with the unroll factor, which the analytic model ignores."""
+    """The recorded times grow with the unroll factor, which the analytic model ignores."""
     assert run("train", "--db", "best.db", "--out", "model.json")[0] == 0
     before = (tmp_path / "model.json").read_bytes()
     status, out, _ = run("train", "--update", "model.json", "--explain", "--picture", "decides.svg")

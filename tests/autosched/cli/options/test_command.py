@@ -1,4 +1,4 @@
-"""Options that are converted without typer have the values that typer would give them."""
+"""Options that are parsed without typer get the same values as with typer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of options that names the source of a user's problems, in every command that reads a database."""
+"""Every command that reads a database has the options that name the source of a user's problems."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from autosched.cli.options import kernel, sources, triton
 
 DATABASES = {"db", "into"}
 SOURCES = {"kernel": sources.Kernels, "program": sources.Programs, "triton": sources.TritonKernels}
-NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # use all trials, or the kernels of a script
-OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # replaced by --kernel and --program
+NOT_OF_PROBLEMS = ("db stats", "db gc", "serve")  # these use all trials, or the kernels of a script
+OPERATORS = {" ".join(command) for command in kernel.COMMANDS}  # --kernel and --program replace an operator
 READING = [
     name
     for name in command_functions.FUNCTIONS

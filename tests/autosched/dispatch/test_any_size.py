@@ -1,4 +1,4 @@
-"""Calls of programs with dynamic sizes, and the choice of the nearest tuned size."""
+"""Programs with dynamic sizes are called at any size, with the schedule of the nearest tuned size."""
 
 from __future__ import annotations
 

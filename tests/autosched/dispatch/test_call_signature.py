@@ -1,4 +1,4 @@
-"""The problem of a call on arrays, verified by computing it with numpy from the plan's operands."""
+"""The problem that a call on arrays stands for. numpy computes it from the plan's operands as a check."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def of(shape: tuple[int, ...], kind: str = "float16") -> ArraySpec:
 
 
 def computed(plan: CallPlan, *arrays: np.ndarray) -> np.ndarray:
-    """Return the reference of the plan's problem on the memory of these arrays, in the shape of the result."""
+    """Compute the reference of the plan's problem on these arrays, and return it in the result's shape."""
     operands = {o.name: o for o in plan.problem.operands()}
     inputs = {name: in_memory(operands[name], array) for name, array in zip(plan.operands, arrays, strict=True)}
     return plan.problem.reference(inputs)["out"].reshape(plan.out_shape)
 
 
 def in_memory(operand: Operand, array: np.ndarray) -> np.ndarray:
-    """Return the memory that a kernel reads from the address of ``array``."""
+    """Return the memory from the address of ``array`` on, as a kernel reads it."""
     flat = np.lib.stride_tricks.as_strided(array, (array.size,), (array.dtype.itemsize,))
     return flat.view(operand.dtype.storage).reshape(operand.shape)
 

@@ -1,6 +1,7 @@
 """The cupy functions that autosched uses exist in the installed version, and accept its arguments.
 
-They do not run without a GPU, but names and signatures can be read, for Cython functions from their docstrings.
+Without a GPU the functions do not run, but their names and signatures can be read. Cython functions state their
+signature in the docstring.
 """
 
 import ast
@@ -68,7 +69,7 @@ def cupy(tmp_path_factory):
 
 
 def dotted(node):
-    """Return "a.b.c" for an expression a.b.c, also for a.b(1).c; None for other expressions."""
+    """Return "a.b.c" for the expressions a.b.c and a.b(1).c, and None for other expressions."""
     match node:
         case ast.Name(id=name):
             return name
@@ -84,11 +85,11 @@ def dotted(node):
 
 
 def uses(source, names):
-    """(path in cupy, the call or None, the code) of every use in ``source``."""
+    """Yield (path in cupy, the call or None, the code) of every use of cupy in ``source``."""
     for node in ast.walk(ast.parse(source)):
         call = node if isinstance(node, ast.Call) else None
         path = dotted(node) if isinstance(node, (ast.Attribute, ast.Call)) else None
-        if call and path in names:  # a kernel is called directly
+        if call and path in names:  # a call of a kernel object
             path += ".__call__"
         known = [name for name in names if path and path.startswith(f"{name}.")]
         if known:
@@ -97,14 +98,14 @@ def uses(source, names):
 
 
 def signature(function):
-    """Return the signature from Cython's docstring, else from Python; None if neither has it."""
+    """Return the signature that Cython's docstring or Python's inspection states, or None if neither does."""
     said = re.match(r"\s*[\w.]+\((.*)\)( -> .*)?$", (function.__doc__ or "").strip().split("\n")[0])
     if not said:
         try:
             return inspect.signature(function)
         except ValueError:
             return None
-    text = re.sub(r"\([^()]*\)|'[^']*'", "0", said[1]).replace("\\", "")  # escape sequences, and commas in defaults
+    text = re.sub(r"\([^()]*\)|'[^']*'", "0", said[1]).replace("\\", "")  # parentheses and strings may contain commas
     words = (word.strip().partition("=") for word in text.split(",") if word.strip())
     arguments = [name.partition(":")[0].split()[-1] + equals + ("0" if equals else "") for name, equals, _ in words]
     made = ast.parse(f"def f({', '.join(arguments)}): ...").body[0].args
@@ -128,11 +129,11 @@ def complaints(cupy, source, names):
             if at in _RETURNED:
                 found = reached(cupy, _RETURNED[at])
             elif at and not (inspect.ismodule(found) or inspect.isclass(found)):
-                break  # the value of a property is unknown
+                break  # reached through a property, whose value is unknown
             if inspect.isclass(found) and issubclass(found, enum.Enum) and name in ("name", "value"):
-                break  # members of an enumeration, which Python 3.11 does not list on the class
+                break  # an enumeration's members have these, but the class of Python 3.11 does not list them
             if not hasattr(found, name):
-                told = inspect.isclass(found) and f".{name} (" in (found.__doc__ or "")  # set by __init__
+                told = inspect.isclass(found) and f".{name} (" in (found.__doc__ or "")  # __init__ sets it
                 if not told:
                     yield f"{code}: cupy has no {path}"
                 found = None

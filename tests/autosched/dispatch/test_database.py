@@ -224,7 +224,7 @@ class TestKernel:
         monkeypatch.setattr(bindings, "cuLaunchKernelEx", launch)
         database = written(tmp_path, small(SMALL))
         x = cupy.zeros((4, 64), "f2")
-        for _ in range(2):  # the second one comes from the cache
+        for _ in range(2):  # the second kernel comes from the cache
             database.kernel(SMALL, dependent=True)(x)
         assert allowed == [[1], [1]] and not cupy.launches
         database.kernel(SMALL)(x)
@@ -306,7 +306,7 @@ class TestKernel:
             kernel(cupy.zeros((8, 32), "f4"), b)
 
     def test_a_users_kernel(self, tmp_path: Path, cupy: FakeCupy) -> None:
-        """Arguments are in the order of the entry function, including c and a scalar."""
+        """The call takes arguments in the order of the entry function, including the array c and a scalar."""
         problem = UserKernel.from_file(EXAMPLES / "vector_add" / "vector_add.toml").problem(n=1000)
         its = template(problem.operator)
         schedule = its.space(problem, H200).sample(1, 2)[0]
@@ -328,7 +328,7 @@ class TestKernel:
 
 
 class TestNextProcess:
-    """Look-ups cached by another process."""
+    """Look-ups that an earlier process has cached."""
 
     @pytest.fixture
     def path(self, tmp_path: Path, cupy: FakeCupy) -> Path:
@@ -337,7 +337,7 @@ class TestNextProcess:
 
     @pytest.fixture
     def offline(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Disable databases and compilers."""
+        """Make the test fail if a database is opened or a compiler is started."""
         monkeypatch.setattr(Store, "open", lambda *_, **__: pytest.fail("the database was opened"))
         monkeypatch.setattr(resolve, "CompilePool", lambda *_, **__: pytest.fail("a compiler was started"))
 
@@ -514,7 +514,7 @@ class TestOnGpu:
         kernel = written(tmp_path, made).kernel(problem)
         kind = torch.float16 if dtype == "f16" else torch.bfloat16
         a, b = (torch.randn(shape, device="cuda").to(kind) for shape in ((96, 64), (64, 80)))
-        torch.cuda.synchronize()  # another stream does not wait for the default stream's writes
+        torch.cuda.synchronize()  # synchronise, since another stream does not wait for the default stream's writes
         with torch.cuda.stream(torch.cuda.Stream()):
             out = kernel(a, b)
         torch.cuda.synchronize()

@@ -1,6 +1,7 @@
-"""Every command and function that takes a database, with a database in every state it may be in.
+"""Every command and function that takes a database is run with databases in every possible state.
 
-An unusable database gives one line and exit status 2, stays unchanged, and no file is created next to it.
+For an unusable database a command prints one line and exits with 2. The database stays unchanged, and no file is
+created next to it.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def changed(path: Path, statements: str) -> None:
 class Command:
     """A command; ``ask`` calls it with the path of a database.
 
-    ``makes``: it creates a missing database. ``writes``: it writes to an existing one. ``none``: its exit status for a
-    database without trials.
+    ``makes``: the command creates a missing database. ``writes``: the command writes to an existing database. ``none``:
+    its exit status for a database without trials.
     """
 
     ask: Callable[[str], int]
@@ -81,7 +82,7 @@ def line(*arguments: str, makes: bool = False, writes: bool = False, none: int |
 
 
 def called(call: Callable[[str], object]) -> Command:
-    """Call the Python interface; an error becomes one line, as in a command."""
+    """Return a command that calls the Python interface and prints an error as one line."""
 
     def ask(db: str) -> int:
         try:
@@ -146,7 +147,7 @@ class State:
     """A state of a database and the message about it.
 
     ``prepare`` makes "x.db", or returns another path. ``told`` is part of the expected line. ``makers``: True if
-    commands that create databases print it too.
+    commands that create databases also print this line.
     """
 
     prepare: Callable[[], str | None]
@@ -213,7 +214,7 @@ STATES = {
 
 @pytest.fixture(scope="module")
 def input_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the other files that commands need."""
+    """Return a folder with the files that commands need in addition to a database."""
     folder = tmp_path_factory.mktemp("beside")
     (folder / "tests").mkdir()
     (folder / "suite.toml").write_text(SUITE)
@@ -234,7 +235,7 @@ def here(tmp_path: Path, input_files: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def seen(folder: Path) -> dict[str, object]:
-    """Return the contents of a folder."""
+    """Return the names and contents of a folder's files."""
     return {
         str(path): path.read_bytes() if path.is_file() else path.lstat().st_mode
         for path in sorted(folder.rglob("*"))
@@ -259,7 +260,7 @@ def a_quarter(commands: list[str]) -> list[object]:
 def test_unusable_databases_are_rejected_unchanged(
     here: Path, capsys: pytest.CaptureFixture[str], command: str, nightly: bool
 ) -> None:
-    """By default each command runs with a tenth of the states and each state with a tenth of the commands."""
+    """By default each command is run with a tenth of the states, and each state with a tenth of the commands."""
     one, place = COMMANDS[command], list(COMMANDS).index(command)
     for number, (state, its) in enumerate(STATES.items()):
         if (one.makes and not its.makers) or ((number + place) % 10 and not nightly):
@@ -293,7 +294,7 @@ def test_held_by_another_process(here: Path, capsys: pytest.CaptureFixture[str],
 @pytest.mark.parametrize("command", [name for name, its in COMMANDS.items() if its.none is not None])
 @pytest.mark.parametrize("makes", [False, True])
 def test_without_trials(here: Path, capsys: pytest.CaptureFixture[str], command: str, makes: bool) -> None:
-    """Commands that create databases are also run without one."""
+    """Commands that create databases are also run without a database."""
     one = COMMANDS[command]
     if makes and not one.makes:
         pytest.skip("it makes no database")
@@ -313,7 +314,7 @@ def read_only(here: Path) -> Iterator[Path]:
     changed(here / "old.db", f"UPDATE meta SET value = '{SCHEMA_VERSION - 1}' WHERE key = 'schema_version'")
     (here / "made").mkdir()
     closed = [here, *(path for path in here.rglob("*") if path.name != "made")]
-    if os.geteuid() == 0:  # root may write regardless of modes
+    if os.geteuid() == 0:  # root may write whatever the modes are
         if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", *closed], capture_output=True).returncode:
             pytest.skip("root may write everything here")
         yield here
@@ -327,7 +328,7 @@ def read_only(here: Path) -> Iterator[Path]:
         path.chmod(mode)
 
 
-NEEDS_MORE = ("train", "verify", "check", "check --learn-noise", "check --against", "a function")  # a GPU, or times
+NEEDS_MORE = ("train", "verify", "check", "check --learn-noise", "check --against", "a function")  # need a GPU or times
 
 
 def test_read_only(read_only: Path, capsys: pytest.CaptureFixture[str], nightly: bool) -> None:
@@ -339,7 +340,7 @@ def test_read_only(read_only: Path, capsys: pytest.CaptureFixture[str], nightly:
         if name not in NEEDS_MORE:
             status = command.ask("x.db")
             out, err = capsys.readouterr()
-            refused = command.writes or name == "merge"  # writes into another database
+            refused = command.writes or name == "merge"  # `merge` writes into another database
             assert (status == 2 and "only" in err) is refused, (name, err)
             assert len(err.strip().splitlines()) <= 1 and "Traceback" not in out + err, (name, err)
         if name != "merge":

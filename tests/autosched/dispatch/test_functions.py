@@ -1,4 +1,4 @@
-"""``autosched.matmul`` and similar functions on simulated GPUs: kernel, memory, result and database."""
+"""``autosched.matmul`` and similar functions on simulated GPUs: their kernels, memory, results and databases."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ FLOATS = "float32"
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Yield a fake compiler, and a model that chooses an arbitrary schedule.
+    """Install a fake compiler, and a model that chooses an arbitrary schedule.
 
-    The choice does not matter in this file.
+    The tests of this file do not depend on the schedule.
     """
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:
-        its = min(templates, key=lambda t: t.name != "matvec")  # rather than matmul, whose space takes seconds
+        its = min(templates, key=lambda t: t.name != "matvec")  # matmul's space takes seconds
         sample = its.space(problem, device).sample(64, 1)
         return DefaultChoice(next(s for s in sample if s.values.get("finish") != "second_launch"), 1e-6)
 

@@ -54,7 +54,7 @@ def same(array: Any) -> Any:
 
 
 class TestStridedInputs:
-    """Columns of larger arrays, at the row stride that the kernel is launched for."""
+    """Inputs that are columns of larger arrays: the launch passes their row stride."""
 
     @pytest.mark.parametrize(("stride", "offset", "ok"), [(24, 0, True), (24, 4, True), (24, 1, False), (25, 1, True)])
     def test_views(self, cupy: FakeCupy, cubin: str, stride: int, offset: int, ok: bool) -> None:
@@ -75,7 +75,7 @@ class TestStridedInputs:
 
 
 class TestScalars:
-    """Numbers that every call passes by value."""
+    """Scalars, which every call passes by value."""
 
     def test_scalars_are_passed_by_name(self, cupy: FakeCupy, cubin: str) -> None:
         takes = (
@@ -266,7 +266,7 @@ class TestRefused:
     def test_arrays_outside_a_gpu_are_rejected(self, cupy: FakeCupy, cubin: str, array: Any) -> None:
         _, b, _ = arrays(cupy)
         if isinstance(array, str):
-            array = Exchanged(b, kind=1)  # DLPack's number of the host
+            array = Exchanged(b, kind=1)  # DLPack's device type of host memory
         with pytest.raises(ValueError, match=r"a must be an array on the GPU \(cupy or torch\), not"):
             loaded(cupy, cubin)(array, b)
 
@@ -432,7 +432,7 @@ class TestTensors:
             kernel(a, Tensor(b.array, "float16"))
 
     def test_torch_strides_are_counted_in_elements(self, cupy: FakeCupy, torch: Any, cubin: str) -> None:
-        """Every fourth float of a tensor has a stride in elements that equals a dense array's stride in bytes."""
+        """The strides of this view in elements, (64, 4), equal the strides of a dense array in bytes."""
         kernel = loaded(cupy, cubin)
         _, b, _ = (Tensor(array, "float32") for array in arrays(cupy))
         sparse = Tensor(cupy.zeros((4, 64), "f4")[:, ::4], "float32")

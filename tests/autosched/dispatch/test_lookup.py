@@ -1,4 +1,4 @@
-"""Choice of a kernel: the exact trial, the nearest one if its guard accepts, or the model's choice."""
+"""A look-up returns the exact trial, the nearest trial if the guard accepts it, or the model's choice."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Weights packed for kernels, in the arrays of each library."""
+"""Weights are packed for kernels, as arrays of each supported library."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_tensors_keep_their_type(kind: str) -> None:
 
 
 class TestPaddedLines:
-    """Kernels of matmuls that copy a misaligned ``b`` first, and skip this copy for a packed ``b``."""
+    """Matmul kernels first copy a misaligned ``b``, and skip the copy if ``b`` is packed."""
 
     BOTH, ONLY_B = Matmul(75, 41, 133, a="f16"), Matmul(75, 41, 128, a="f16")
 
     @pytest.fixture
     def cupy(self, monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
-        """Return a simulated GPU, whose tensor maps are the addresses of their arrays."""
+        """Return a simulated GPU on which a tensor map is simply the address of its array."""
         monkeypatch.setattr(LoadedLaunch, "_made", lambda self, described, address: np.array([address]))
         return FakeCupy()
 

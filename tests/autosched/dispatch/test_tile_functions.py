@@ -1,4 +1,4 @@
-"""Operators defined by tile programs, called on arrays on simulated GPUs: memory, results, errors."""
+"""Operators defined by tile programs are called on arrays of simulated GPUs: memory, results and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from search_spaces.operators.problem import Problem
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeCupy]:
-    """Yield a fake GPU and compiler, an empty database, and a model that chooses an arbitrary schedule."""
+    """Yield a fake GPU. The compiler is fake, the database is empty, and the model chooses an arbitrary schedule."""
 
     def any_choice(problem: Problem, device: Any, templates: Any) -> DefaultChoice:
         return DefaultChoice(next(iter(templates)).space(problem, device).sample(1, 1)[0], 1e-6)

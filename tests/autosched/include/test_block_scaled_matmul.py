@@ -20,7 +20,7 @@ from search_spaces.operators.block_scales import SCALE_ORDERS
 from search_spaces.operators.matmul import EPILOGUES, REDUCTIONS, Matmul
 
 pytestmark = [needs_compiler, needs_nvrtc]
-EVERY = 6  # one in this number of planted faults runs by default
+EVERY = 6  # by default one of every this many planted faults is tested
 
 
 def reported(case: str, kernel: GeneratedKernel) -> bool:
@@ -62,7 +62,7 @@ def test_sampled_schedules_of_random_problems_are_right(name: str, nightly: bool
 
 @pytest.mark.parametrize("name", representative(("e4m3", "e5m2"), "e4m3"))
 def test_8_bit_floats_use_the_block_scaled_instruction_with_unit_scales(name: str) -> None:
-    """GeForce GPUs execute this form at twice the rate."""
+    """GeForce GPUs execute the block-scaled instruction at twice the rate of the plain one."""
     problem = Matmul(100, 72, 192, a=name, scale="row_column")
     space = template("matmul").space(problem, RTX5090)
     schedule = next(s for s in space.sample(64, seed=2) if s["intrinsic"] == f"mma_m16n8k32_{name}_unit_scales")

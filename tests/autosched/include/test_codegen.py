@@ -123,7 +123,7 @@ def _constraints() -> set[str]:
 
 
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
-    domains = {"stages", "copy_width", "accumulators", "tiles", "parts"}  # bounded by the domains, or attributes
+    domains = {"stages", "copy_width", "accumulators", "tiles", "parts"}  # attributes, or bounded by their domains
     for name in asserted_rules("autosched/kernels/matmul.cuh") - domains:
         assert any(rule.startswith(name) for rule in _constraints()), name
 

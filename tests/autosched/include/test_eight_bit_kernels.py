@@ -1,4 +1,4 @@
-"""Kernels of 8-bit types, and of tf32 by wgmma, compiled for GPUs with these instructions, and emulated."""
+"""Kernels of 8-bit types, and of tf32 with wgmma, are compiled for GPUs with these instructions and emulated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search_spaces.hardware.devices import device
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-# One kernel for each template, each type with an instruction of its own, and each type of the output.
+# Cases: each template, each operand type that has its own instruction, and each output type occurs once.
 WGMMA = {
     "tile_m": 128, "tile_n": 48, "tile_k": 128, "consumer_warpgroups": 2, "swizzle_a": 128, "swizzle_b": 64,
     "stages": 2,
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     ),
 )
 def test_kernels_compile_and_match_the_reference(name: str, nightly: bool) -> None:
-    """Compile for the device, and emulate the PTX with random and with provoking inputs."""
+    """Compile for the device, and emulate the PTX with random and with edge-case inputs."""
     chip, problem, kind, values = CASES[name]
     schedule = Schedule.from_json(kind, values)
     target = device(chip)

@@ -1,4 +1,4 @@
-"""f16 matmuls that accumulate in f16: compiled, emulated, and with planted faults."""
+"""f16 matmuls that accumulate in f16 are compiled and emulated, also with planted faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MATMUL = {
 }  # fmt: skip
 TURNED = {"layout_b": "transpose+swizzle(2,3,3)"}
 K8 = {"intrinsic": "mma_m16n8k8_f16_f16", "unroll": 4}
-# One fragment of two registers for each thread.
+# Each thread has one fragment of two registers.
 PAIRS = {"tile_m": 32, "tile_n": 16, "subgroups_n": 2, "sg_data_m": 16, "sg_data_n": 8, "vector_b": 4}
 CASES: dict[str, tuple[str, Matmul, str, dict[str, int | str]]] = {
     "mma, split, odd lines": (
@@ -93,7 +93,7 @@ def generated_case(name: str) -> tuple[Matmul, GeneratedKernel]:
 @needs_compiler
 @pytest.mark.parametrize("name", representative(CASES, *list(CASES)[:4]))
 def test_kernels_compile_and_match_the_reference(name: str, nightly: bool) -> None:
-    """Compile for the device, and emulate the PTX with random and with provoking inputs."""
+    """Compile for the device, and emulate the PTX with random and with edge-case inputs."""
     problem, kernel = generated_case(name)
     result = shared_pool().compile(kernel, device(CASES[name][0]).arch)
     assert isinstance(result, Compiled) and result.resources.spill_store_bytes == 0
@@ -113,7 +113,7 @@ SPLIT, SINGLE, GELU, NARROW, TURNED_K8, *_ = CASES
 
 @dataclass(frozen=True)
 class Fault:
-    """``old`` becomes ``new`` in a header of a case; emulation must find one of ``found``."""
+    """A planted fault: ``new`` replaces ``old`` in the header. Emulating ``case`` must give a finding of ``found``."""
 
     name: str
     case: str

@@ -1,4 +1,4 @@
-"""wmma reads layouts whose leading dimension is constant only within fragments: whole kernels in the emulator."""
+"""Emulated kernels: wmma reads layouts whose leading dimension is constant only within a fragment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCHEDULE = Schedule(
 
 
 def with_more_layouts(problem: Matmul, device: Device) -> Space:
-    """Add legal layouts that no search samples."""
+    """Return the matmul space with additional layouts, which are legal but not in its domains."""
     usual = space(problem, device)
     parameters = [
         replace(p, values=tuple(dict.fromkeys((*p.values, *LAYOUTS)))) if p.name.startswith("layout_") else p
@@ -63,7 +63,7 @@ MORE_LAYOUTS = replace(MATMUL, space=with_more_layouts)
 )
 def test_the_kernel_finds_every_fragment(m: int, layout_a: str, layout_b: str) -> None:
     offsets = SharedLayout.parse(layout_a, (64, 32)).offsets()
-    assert np.unique(np.diff(offsets[:, 0])).size > 1  # the distance between lines varies within the tile
+    assert np.unique(np.diff(offsets[:, 0])).size > 1  # the distance between consecutive lines varies within the tile
     problem = Matmul(m, 136, 96, out="f32", epilogue="bias+relu")
     result = verify_one(MORE_LAYOUTS, problem, SCHEDULE.replace(layout_a=layout_a, layout_b=layout_b), H200)
     assert result.ok and not result.findings, result.reason

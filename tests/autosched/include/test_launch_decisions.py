@@ -1,4 +1,4 @@
-"""Matmuls compute the product with every value of the decisions that a launch passes to the kernel."""
+"""Matmuls are correct with every value of the parameters that a launch passes to the kernel."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PARTS, NIGHTLY, BY_DAY = 20, 5, 3  # nightly: 100 schedules of each template
 
 
 def domains(name: str, on: str) -> dict[str, tuple[Value, ...]]:
-    """Return the template's orders of tiles and its choices of the operand that L2 keeps; empty if it has none."""
+    """Return the domains of the template's launch parameters: the order of tiles, and the operand that L2 keeps."""
     parameters = template(name).space(PROBLEM, device(on)).parameters
     return {p.name: p.values for p in parameters if p.name in ("raster", "l2_evict_last")}
 
 
 def schedules(name: str, on: str, part: int, count: int) -> Iterator[Schedule]:
-    """Yield sampled schedules with redrawn orders, hints and tiles per block, if these are legal.
+    """Yield sampled schedules, with other tile orders, L2 hints and tiles per block where these are legal.
 
-    Consecutive parts continue the values of orders and hints.
+    Orders and hints cycle through their domains, also across consecutive parts.
     """
     made, target = template(name), device(on)
     space, draw = made.space(PROBLEM, target).valid, random.Random(7 + part)

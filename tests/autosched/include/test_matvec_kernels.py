@@ -1,4 +1,4 @@
-"""Matvec kernels: the document's example before and after expansion, rules, static_asserts, compilation, NaN, order."""
+"""Matvec kernels: dimension expansion on an example from IREE, rules, static_asserts, compilation, NaN, sum order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from search_spaces.templates.matvec.template import MATVEC
 
 H200 = device("h200")
 DOCUMENT = Matvec(4, 6656, 16384, out="f32")
-# IREE issue 22153, for warps of 32 lanes: half of the document's lane basis and step.
+# The example of IREE issue 22153. Warps have 32 lanes instead of 64, so its lane basis and step are halved.
 BEFORE = Schedule.from_json(
     "matvec",
     {
@@ -53,16 +53,16 @@ def compiled(problem: Matvec, schedules: list[Schedule], target: str = "h200") -
 
 
 def test_expansion_of_the_document_s_case_frees_registers() -> None:
-    """16 accumulators per thread become 2, in the config, the source, and the report of ptxas."""
+    """Expansion reduces 16 accumulators per thread to 2 in the config and the source, and reduces ptxas's registers."""
     assert lowering_config(MATVEC.config(DOCUMENT, BEFORE, H200)).accumulators_per_thread() == 16
     assert lowering_config(MATVEC.config(DOCUMENT, AFTER, H200)).accumulators_per_thread() == 2
     assert "int accumulators = 16;" in generate(DOCUMENT, BEFORE, H200).source
     assert "int accumulators = 2;" in generate(DOCUMENT, AFTER, H200).source
     before, after = (c.resources for c in compiled(DOCUMENT, [BEFORE, AFTER]))
     assert before.spill_store_bytes == after.spill_store_bytes == 0
-    assert after.registers <= before.registers - 14  # at this size ptxas allocates single registers
+    assert after.registers <= before.registers - 14  # 16 - 2: at this size ptxas allocates registers one by one
 
-    wider = {"tile_m": 4, "tile_n": 2}  # 64 accumulators, or 8
+    wider = {"tile_m": 4, "tile_n": 2}  # 64 accumulators without expansion, 8 with it
     before, after = (c.resources for c in compiled(DOCUMENT, [s.replace(**wider) for s in (BEFORE, AFTER)]))
     assert after.registers <= before.registers - 40
 
@@ -74,7 +74,8 @@ def test_a_wrong_accumulator_count_does_not_compile() -> None:
     assert isinstance(result, CompileFailure) and "rule accumulators" in result.log
 
 
-# The same with two fragments of 16 rows, four batches of 32 elements, and four rows of x in eight columns.
+# The same example with two fragments of 16 rows, four batches of 32 elements along k, and four rows of x that are
+# duplicated to eight columns.
 FRAGMENTS = BEFORE.replace(
     **{"tile_m": 4, "tile_n": 32, "lanes_n": 8, "lanes_k": 4, "tile_k": 128},
     **{"expand_dims": "yes", "intrinsic": "mma_m16n8k16_f16"},
@@ -82,14 +83,14 @@ FRAGMENTS = BEFORE.replace(
 
 
 def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
-    """4 lanes share 8 columns of 4 rows and 4 batches: 32 accumulators, instead of 64 with FMAs."""
+    """Four lanes share the fragments of 8 columns, so a thread has 32 accumulators instead of the 64 with FMAs."""
     assert lowering_config(MATVEC.config(DOCUMENT, FRAGMENTS, H200)).accumulators_per_thread() == 64
     assert "int accumulators = 32;" in generate(DOCUMENT, FRAGMENTS, H200).source
     wide = dataclasses.replace(DOCUMENT, m=16)
     by_fma = FRAGMENTS.replace(tile_m=16, tile_k=32, intrinsic="fma")
     fma, mma = (c.resources for c in compiled(wide, [by_fma, by_fma.replace(intrinsic="mma_m16n8k16_f16")]))
     assert fma.spill_store_bytes == mma.spill_store_bytes == 0
-    assert mma.registers <= fma.registers - 32  # 16 accumulators for 64, but 32 registers of fragments
+    assert mma.registers <= fma.registers - 32  # 16 accumulators instead of 64, and 32 registers of fragments
 
 
 BROKEN: list[tuple[dict[str, Value], str, str, str]] = [
@@ -131,7 +132,7 @@ def test_the_rule_and_the_static_assert_agree(
 
 def test_every_static_assert_names_a_constraint_or_an_attribute() -> None:
     derived = {"access", "accumulators", "tiles", "parts", "row_classes"}
-    derived.add("layout_a")  # for fragments read by ldmatrix, which only matmul uses
+    derived.add("layout_a")  # asserted for fragments that ldmatrix reads, which only matmul has
     assert asserted_rules("autosched/kernels/matvec.cuh") - derived <= {
         rule.name for rule in validity_constraints(DOCUMENT, H200)
     }
@@ -171,7 +172,7 @@ def test_sampled_schedules_are_right(problem: Matvec, nightly: bool) -> None:
 
 @pytest.mark.parametrize("m", spread([1, 3, 8, 13, 16], 2))
 def test_matmuls_of_few_rows_are_right(m: int, nightly: bool) -> None:
-    """The matvec template computes another operator, with that operator's operands and tolerance."""
+    """The matvec template computes the operator matmul, with matmul's operands and tolerance."""
     dtype, out = ("f16", "bf16")[m % 2], ("f16", "f32", "bf16")[m % 3]
     problem = Matmul(m, (37, 130)[m % 2], (100, 328, 77)[m % 3], a=dtype, out=out, order_b="col")
     for schedule in space(problem, H200).sample(8 if nightly else 2, seed=m):

@@ -1,4 +1,4 @@
-"""Matmuls whose misaligned operands are copied by a first launch are correct, and faults in the copies are found."""
+"""If a first launch copies misaligned operands, matmuls are correct, and planted faults of the copies are found."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_only_problems_that_need_padded_copies_use_them() -> None:
 
 
 def test_odd_sizes_are_estimated_near_even_ones() -> None:
-    """The first choice for 4095x4097x4099 with copies takes at most 300 us, less than every other template's."""
+    """The first choice for 4095x4097x4099 copies operands. Its estimate, at most 300 us, is the least of all."""
     problem, h100 = Matmul(4095, 4097, 4099, a="bf16"), device("h100")
 
     def best_seconds(name: str) -> float:

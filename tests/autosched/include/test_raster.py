@@ -32,7 +32,7 @@ GRIDS = [*((m, n) for m in range(1, MOST + 1) for n in range(1, MOST + 1)), *LAR
 
 @lru_cache(maxsize=2)
 def walks(old: str = "", new: str = "") -> dict[tuple[int, int], IntArray]:
-    """Return the tile numbers by rows of all tiles of each grid, in the order of the device function.
+    """Return the row-major numbers of all tiles of each grid, in the order of the device function.
 
     ``old`` is replaced by ``new`` in its code.
     """
@@ -79,7 +79,7 @@ def test_a_planted_fault_visits_a_tile_twice_or_never(old: str, new: str) -> Non
 
 
 def order(raster: str, m: int, n: int) -> IntArray:
-    """Numbers by rows of the tiles, as ``autosched/common/raster.cuh`` orders them."""
+    """Return the row-major numbers of the tiles, in the order of ``autosched/common/raster.cuh``."""
     if raster == "hilbert":
         return walks()[m, n]
     tiles = np.arange(m * n).reshape(m, n)
@@ -91,7 +91,7 @@ def order(raster: str, m: int, n: int) -> IntArray:
 @needs_compiler
 @pytest.mark.parametrize("raster", ["row", "column", "grouped_2", "grouped_8", "grouped_16", "hilbert"])
 def test_the_model_predicts_the_rows_and_columns_of_a_wave(raster: str) -> None:
-    """Their sum is within a sixth, averaged over the start of the wave."""
+    """The predicted sum of rows and columns is within a sixth of the mean over all starts of the wave."""
     for m, n in ((32, 64), (33, 17), (4, 64)):
         visited = order(raster, m, n)
         for wave in (24, 66, 132):
@@ -105,7 +105,7 @@ def test_the_model_predicts_the_rows_and_columns_of_a_wave(raster: str) -> None:
 
 
 RASTER = "autosched/common/raster.cuh"
-LAUNCHED_GRIDS = ((1, 7), (6, 1), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # with and without a lower last band
+LAUNCHED_GRIDS = ((1, 7), (6, 1), (5, 3), (16, 4), (19, 6), (32, 2), (33, 5))  # some end in a band of fewer rows
 LAUNCHED = f"""
 #include <{RASTER}>
 template <int M, int N>
@@ -124,7 +124,7 @@ extern "C" __global__ void walk(const int* orders, int* out) {{
 
 
 def launched_walks(old: str = "", new: str = "") -> dict[tuple[str, int, int], IntArray]:
-    """Return the tiles of each order and grid, as visited by a kernel that gets the order as an argument."""
+    """Return the tile numbers of each order and grid from a kernel that receives the order as an argument."""
     orders = np.array([raster_argument(name).value for name in RASTER_GROUPS], np.int32)
     sizes = [m * n for m, n in LAUNCHED_GRIDS]
     texts = dict(Headers.from_folder(include_dir()).files)

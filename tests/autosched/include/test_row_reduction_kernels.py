@@ -51,8 +51,8 @@ def name_of(problem: RowProblem) -> str:
     return f"{problem.operator}-{problem.rows}x{problem.columns}-{problem.dtype}"
 
 
-# Each way to share a row between the blocks of a cluster: one pass and two, staged in registers and in shared memory,
-# states of one to three words, rows of odd lengths, several rows of a block.
+# Kernels whose clusters share a row. The cases vary the number of passes, staging in registers or shared memory, states
+# of one to three words, odd row lengths, and rows per block.
 CLUSTERS: dict[str, tuple[RowProblem, dict[str, Value]]] = {
     "softmax": (Softmax(3, 8192, dtype="f32"), {"vector_x": 4, "split_k": 4, "row_staging": "registers"}),
     "softmax, two passes": (Softmax(5, 4096), {"vector_x": 8, "split_k": 2, "passes": "two", "row_staging": "shared"}),
@@ -115,7 +115,7 @@ ROUTES: list[dict[str, Value]] = [
 
 @pytest.mark.parametrize("finish", ["last_block", "second_launch"])
 def test_repeated_calls_on_the_same_memory_match_the_reference(finish: str) -> None:
-    """Each call overwrites the outputs and resets the counter; two launches still count as one call."""
+    """Each call overwrites the outputs and resets its counter. A kernel of two launches counts as one call."""
     problem = Softmax(3, 2000, dtype="f32", out="f32")
     schedule = Schedule.from_json("row_reduction", {**BASE, "split_k": 4, "finish": finish})
     kernel, inputs = generate(problem, schedule, H200), problem.random_inputs(0)
@@ -137,7 +137,7 @@ def test_softmax_at_the_ends_of_the_number_line(dtype: str, changes: dict[str, V
     x[0] = 1e4
     x[1] = np.linspace(-1e4, 1e4, columns)
     x[2] = -np.inf
-    x[3, :-1] = -np.inf  # one finite element after others of -infinity
+    x[3, :-1] = -np.inf  # one finite element after elements of -infinity
     x[4, 1:] = -np.inf
     x[5, 100] = np.inf
     x[6, columns - 1] = np.nan
@@ -195,7 +195,7 @@ def test_reductions_propagate_nan_and_infinity_like_numpy(kind: str, axis: str) 
 
 
 def routes_of(problem: RowProblem) -> list[dict[str, Value]]:
-    """Return the routes of a problem: rows that are a multiple of the vector are not peeled."""
+    """Return the code paths to test: peeling only if rows are no multiple of a vector, two passes only if needed."""
     peel = "yes" if problem.columns % 4 else "no"
     return [c for c in ROUTES if c.get("peel", "no") == peel and ("passes" not in c or len(problem.passes) == 2)]
 
@@ -217,7 +217,7 @@ def test_normalizations_spread_nan_only_over_its_row(kind: type[RowProblem], col
 
 @pytest.mark.parametrize("columns", [640, 641])
 def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> None:
-    """The mean is 3000 standard deviations: mean of squares minus squared mean would only be noise in f32."""
+    """The mean is 3000 standard deviations: in f32, the mean of squares minus the squared mean would be noise."""
     problem = LayerNorm(3, columns, dtype="f32", out="f32")
     inputs = problem.random_inputs(5)
     inputs["x"] = inputs["x"] + np.float32(3000.0)
@@ -228,7 +228,7 @@ def test_layernorm_of_values_far_from_zero_keeps_its_digits(columns: int) -> Non
 
 
 def test_peeled_rows_ask_for_fewer_vectors_of_no_more_sectors() -> None:
-    """777 columns of f16: 2 of a row's 98 or 99 vectors are read by element, the others by 16 bytes."""
+    """Of the 98 or 99 vectors of a row of 777 f16, only the two at its ends are read element by element."""
     problem = Softmax(8, 777)
     inputs = problem.random_inputs(0)
 

@@ -17,9 +17,10 @@ from search_spaces.spaces.schedule import Schedule
 pytestmark = [needs_compiler, needs_nvrtc]
 B200 = device("b200")
 TYPES = ("bf16", "f16", "f32", "e4m3", "e5m2", "i8")
-SAMPLES = 36  # schedules of each type, nightly
+SAMPLES = 36  # schedules of each operand type in the nightly run
 
-# Changes of a small schedule and its problem: blocks that share tiles or operands, or take over tiles.
+# Changes of a small schedule and its problem, after which blocks share tiles or operands, or take over each other's
+# tiles.
 CASES = {
     "splits of a pair": ("tcgen05_matmul", {"split_k": 2, "tile_m": 256}, {"m": 512, "k": 640}),
     "rows of b, in two boxes of each block of a pair": (

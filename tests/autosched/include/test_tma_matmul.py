@@ -19,7 +19,7 @@ from search_spaces.templates.tma_matmul.space import validity_constraints
 pytestmark = [needs_compiler, needs_nvrtc]
 TMA = template("tma_matmul")
 RTX5090 = device("rtx5090")
-SAMPLES = 12  # schedules of each type, nightly
+SAMPLES = 12  # schedules of each operand type in the nightly run
 
 TYPES: dict[str, dict[str, Any]] = {
     "f16": {"a": "f16"},
@@ -65,7 +65,8 @@ def test_unsupported_problems_are_rejected(fields: dict[str, Any], name: str, re
 
 def test_every_static_assert_of_the_kernel_is_a_rule_of_its_space() -> None:
     names = {rule.name for rule in validity_constraints(Matmul(256, 256, 256, a="mxf8"), RTX5090)}
-    # Rules of attributes and domains, of tile programs, and of the parts of `matmul` that copy by threads.
+    # Asserted, but no constraints of this template: attributes, domains, and rules of tile programs and of copies by
+    # threads.
     others = {"accumulators", "parts", "swizzle", "products_ahead", *asserted_rules("autosched/common/tile_copy.cuh")}
     for name in asserted_rules("autosched/kernels/tma_matmul.cuh") - others:
         assert any(rule.startswith(name) for rule in names), name

@@ -47,7 +47,8 @@ def problems() -> list[Matmul]:
         found.append(
             Matmul(m, n, 200, batch=1 + i % 2, a=("f16", "bf16")[i // 2], out=out, epilogue=epilogue, **orders)
         )
-    # Lines copied by threads: by cp.async for both operands or for one, and misaligned lines that are shifted.
+    # Threads copy the lines of these: both operands with cp.async, one operand, and misaligned lines, which are
+    # shifted.
     copied = (Matmul(131, 514, 4098, order_b="col"), Matmul(264, 516, 200, a="bf16"), Matmul(135, 257, 419, a="f16"))
     return [*found, *copied]
 
@@ -77,7 +78,7 @@ def test_a_broken_rule_does_not_compile() -> None:
 def test_every_static_assert_names_a_constraint_or_a_domain() -> None:
     copied = dataclasses.replace(PROBLEM, k=4097)
     names = {rule.name for problem in (PROBLEM, copied) for rule in validity_constraints(problem, H200)}
-    domains = {"swizzle", "accumulators", "alignment", "stages", "access"}  # bounded by the domains, or attributes
+    domains = {"swizzle", "accumulators", "alignment", "stages", "access"}  # attributes, or bounded by their domains
     for name in asserted_rules("autosched/kernels/wgmma_matmul.cuh") - domains:
         assert any(rule.startswith(name) for rule in names), name
 
@@ -95,12 +96,12 @@ def test_a_long_activation_is_in_the_code_for_a_part_of_the_columns(store_buffer
     )
     short, whole = compiled([WGMMA_MATMUL.kernel(problem, schedule, H200) for problem in (plain, long)])
     assert isinstance(short, Compiled) and isinstance(whole, Compiled)
-    assert len(whole.cubin) < 2 * len(short.cubin)  # 3 times as much with 128 of them
+    assert len(whole.cubin) < 2 * len(short.cubin)  # code for all 128 accumulators of a thread would be 3 times as long
 
 
 @needs_nvrtc
 def test_sampled_schedules_compile_without_spills(nightly: bool) -> None:
-    """Compiled for sm_90a, where wgmma that ptxas serialises is an error. Six schedules, or 350 nightly."""
+    """Compile six schedules (nightly 350) for sm_90a. If ptxas serialises wgmma, compilation fails."""
     kernels = [generate(PROBLEM, GOOD, H200), generate(PROBLEM, GOOD.replace(tile_m=256, tile_n=192, stages=3), H200)]
     for problem in problems() if nightly else problems()[::2]:
         for schedule in space(problem, H200).sample(50 if nightly else 1, seed=11):
@@ -145,7 +146,7 @@ def test_schedules_excluded_by_spill_rules_spill(rule: str) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize(("cluster_n", "stream_k", "tiles"), representative([(1, 1, 4), (2, 0, 4), (2, 1, 3)], "2-1"))
 def test_a_producer_of_few_registers_does_not_spill(cluster_n: int, stream_k: int, tiles: int) -> None:
-    """The producer needs most registers with a cluster along both axes, stream-K and a Hilbert curve."""
+    """The producer needs the most registers with clusters along both axes, stream-K and Hilbert order."""
     schedule = GOOD.replace(
         producer_registers=24, tile_m=256, tile_n=192, stages=3, tiles_per_block=tiles, stream_k=stream_k,
         cluster_m=2, cluster_n=cluster_n, raster="hilbert",
@@ -156,7 +157,7 @@ def test_a_producer_of_few_registers_does_not_spill(cluster_n: int, stream_k: in
 
 @needs_nvrtc
 def test_many_boxes_of_an_operand_do_not_spill() -> None:
-    """24 boxes of b without a swizzle, each copied for the two blocks of a cluster by a thread with 24 registers."""
+    """A thread with 24 registers copies 24 boxes of an unswizzled b, each to the two blocks of a cluster."""
     problem = Matmul(4096, 4096, 4096, a="bf16")
     schedule = GOOD.replace(producer_registers=24, tile_n=192, swizzle_b=0)
     (result,) = compiled([generate(problem, schedule, H200)])
@@ -181,7 +182,7 @@ def test_each_decision_matches_the_reference(case: str) -> None:
     "case", ["persistent, with stores", "a copied by a warp, b by TMA, ping-pong", "by rows, ping-pong"]
 )
 def test_fewer_clusters_than_described_compute_all(case: str) -> None:
-    """Launch a single cluster, as on a GPU that runs fewer at a time than assumed.
+    """Launch a single cluster, as on a GPU that runs fewer clusters at a time than assumed.
 
     A cluster cannot be launched in part.
     """
@@ -198,7 +199,7 @@ def test_fewer_clusters_than_described_compute_all(case: str) -> None:
 
 
 def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_split() -> None:
-    """With stream-K the shared tiles and the workspace depend on the number of blocks at compile time."""
+    """With stream-K the number of blocks is fixed: shared tiles and workspace depend on its compile-time value."""
     for changes, fields in CASES.values():
         _, kernel = small_kernel(changes, fields)
         assert kernel.grid_may_shrink == ("tiles_per_block" in changes and not changes.get("stream_k"))
@@ -208,7 +209,7 @@ def test_grids_of_several_tiles_a_block_may_shrink_unless_k_is_split() -> None:
 @needs_compiler
 @pytest.mark.parametrize("changes", [{}, {"tiles_per_block": 4, "cluster_m": 2}, {"split_k": 2}])
 def test_tiles_along_a_hilbert_curve(changes: dict[str, int]) -> None:
-    """Uses more tiles than a proxy has: 12 x 7, or 6 x 7 clusters, so that the curve bends."""
+    """Run 12 x 7 tiles, or 6 x 7 clusters, so that the curve bends. A reduced problem has too few."""
     problem = Matmul(768, 112, 128, a="bf16", order_b="col")
     kernel = generate(problem, SMALL.replace(tile_n=16, raster="hilbert", **changes), H200)
     inputs = problem.random_inputs(0)
@@ -257,7 +258,7 @@ MAKE_A_MAP = """  autosched::ptx::TensorMap& {0} = {0}_made[blockIdx.x];
 
 
 def making_its_maps(kernel: GeneratedKernel) -> tuple[GeneratedKernel, dict[str, Array]]:
-    """Return the kernel with tensor maps that each block makes in global memory, and its additional inputs."""
+    """Return the kernel, changed so that each block builds its tensor maps in global memory, and its new inputs."""
     maps = {a.name: a for a in kernel.arguments if isinstance(a, TensorMap)}
     arguments: list[Argument] = []
     inputs = {}

@@ -1,4 +1,4 @@
-"""Fragment addresses are xor-ed last if every tile is sufficiently aligned, and in no other schedule."""
+"""If every tile is sufficiently aligned, and only then, the swizzle's xor is the last step of a fragment's address."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATTENTION = load_program(f"{Path(__file__).parents[3] / 'examples' / 'programs' 
 def outcome(
     query: str, stages: int = 2, changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel
 ) -> tuple[str, list[int]]:
-    """Return "ok", "wrong" or the emulator's report, and the alignments of the tiles.
+    """Return "ok", "wrong" or the emulator's status, and the alignments of the tiles in bytes.
 
     The attention head has 128 elements, and keys and values are stored under a swizzle that flips three bits.
     """
@@ -57,7 +57,7 @@ def outcome(
 
 
 def further_on(kernel: GeneratedKernel, alignment: int) -> GeneratedKernel:
-    """Move the ring by 128 bytes, and declare an alignment of the operands' tiles."""
+    """Move the pipeline's ring by 128 bytes, and declare ``alignment`` for the operands' tiles."""
     ring = re.compile(r"(tile::pipeline.*shared \+ )(\d+)u")
     source = ring.sub(lambda m: f"{m[1]}{int(m[2]) + 128}u", kernel.source)
     assert source != kernel.source

@@ -1,4 +1,4 @@
-"""atomic_rmw of every kind and type: numbers in the emulator within the interpreter's bounds, in any order."""
+"""atomic_rmw of every kind and type: in any order, emulated results are within the interpreter's bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types i
 
 
 def combining(kind: str, type_: str, places: bool = False) -> Program:
-    """Four blocks along k combine their rows with those of out, or with the rows given by a tile."""
+    """Four blocks along k combine their rows with the first rows of out, or with rows whose indices a tile holds."""
 
     def body(p: Builder, x: Array, ids: Array, out: Array) -> None:
         (n,) = p.blocks((x.shape[0],), (16,))
@@ -59,7 +59,7 @@ def verified(
 
 @pytest.mark.parametrize(("kind", "type_"), CASES)
 def test_all_kinds(kind: str, type_: str) -> None:
-    """Use matrices with an odd number of columns, so that pairs are incomplete, and with an even number."""
+    """Half of the cases have an odd number of columns, so that the last pair of a row is incomplete."""
     seed = CASES.index((kind, type_))
     verified(combining(kind, type_), "a100", {"k": 60, "n": 31 if seed % 2 else 32, "m": 13}, seed)
 
@@ -81,7 +81,7 @@ def test_two_blocks_that_assign_an_element_are_rejected() -> None:
     reason = template(made).why_not(problem(made, k=60, n=32, m=13), device("a100"))
     assert reason is not None
     assert "the 4 blocks along axis 0 of the grid assign the same elements of out" in reason
-    assert template(made).why_not(problem(made, k=16, n=32, m=13), device("a100")) is None  # one block
+    assert template(made).why_not(problem(made, k=16, n=32, m=13), device("a100")) is None  # one block per element
 
 
 def test_numbers_are_unsigned_in_maxu() -> None:
@@ -92,7 +92,7 @@ def test_numbers_are_unsigned_in_maxu() -> None:
         "ids": np.zeros(16, np.int32),
         "out": np.full((16, 4), 5, np.int32),
     }
-    assert np.all(p.expected(inputs)[0]["out"] == -1)  # 2^32 - 1
+    assert np.all(p.expected(inputs)[0]["out"] == -1)  # as an unsigned number 2^32 - 1, the largest
     assert np.all(problem(combining("minu", "i32"), k=16, n=4, m=16).expected(inputs)[0]["out"] == 5)
 
 
@@ -115,7 +115,7 @@ def test_repeated_positions_are_combined(type_: str) -> None:
 
 
 def test_a_lost_element_is_found() -> None:
-    """The planted fault: threads whose update was interrupted do not retry."""
+    """Planted fault: a thread does not retry if another thread has changed the element during its update."""
 
     def changed(kernel: GeneratedKernel) -> GeneratedKernel:
         texts = dict(kernel.headers.files)

@@ -1,4 +1,4 @@
-"""Commands about a database that holds tile programs, with ``--program`` and without it."""
+"""Commands on a database that holds tile programs, with and without ``--program``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples whose positions depend on data, in the emulator and against explicit numpy code."""
+"""Example programs whose positions depend on data agree, when emulated, with explicit numpy code."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def decode_small_pages(x: Inputs) -> FloatArray:
     d, page = out.shape[3], 16
     for b, length in enumerate(x["lengths"].astype(int)):
         places = (x["table"][b].astype(int)[:, None] * page + np.arange(page)).reshape(-1)[:length]
-        inside = (places < len(x["k"]))[:, None]  # elements without a page are 0
+        inside = (places < len(x["k"]))[:, None]  # elements that no page holds are 0
         for g in range(out.shape[1] if length else 0):
             keys, values = (np.where(inside, x[n][places % len(x[n]), d * g : d * (g + 1)], 0.0) for n in "kv")
             out[b, g] = softmax(x["q"][b, g] @ keys.T / d**0.5) @ values

@@ -1,4 +1,4 @@
-"""Programs with dynamic sizes: one kernel serves every value, with the same source and correct numbers."""
+"""Programs with dynamic sizes: the same source serves every value of a size, with correct numbers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def product(p: Builder, a: Array, b: Array, bias: Array, out: Array) -> None:
     dynamic="m r", x=Input("m n", "f32"), ids=Input("r", "i32"), out=Output("r n", "f32"), sums=InOut("m n", "f32")
 )
 def rows_of_table(p: Builder, x: Array, ids: Array, out: Array, sums: Array) -> None:
-    """Look up as many rows of a table as there are numbers, and add them to others: both sizes are dynamic."""
+    """Gather rows of a table by index, and add them to the rows of another array. Both row counts are dynamic."""
     i, j = p.blocks(out.shape, (8, 32))
     rows = p.load(p.window(ids, (i, 0), (8, 1), column=True), padding=-1)
     tile = p.load(p.window(x, (rows, j), (8, 32)))
@@ -62,7 +62,7 @@ def rows_of_table(p: Builder, x: Array, ids: Array, out: Array, sums: Array) -> 
 
 
 def check_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: int, schedules: int = 1) -> None:
-    """Sample schedules of the first sizes, and run each at all sizes: one source for each divisibility."""
+    """Sample schedules for the first sizes, run each at all sizes, and compare sources of sizes with equal divisors."""
     tuned = problem(made, **sizes[0])
     assert template(made).why_not(tuned, device(where)) is None
     for schedule in template(made).space(tuned, device(where)).sample(schedules, seed):
@@ -84,7 +84,7 @@ def run_at_sizes(made: Program, where: str, sizes: list[dict[str, int]], seed: i
 
 
 def by_wgmma(made: Program, sizes: dict[str, int], filled_by: str) -> Schedule:
-    """Return a schedule of wgmma whose boxes are filled in some way."""
+    """Return a schedule that multiplies with wgmma and fills its boxes as ``filled_by`` says."""
     space = template(made).space(problem(made, **sizes), device("h100"))
     for found in space.sample(1500, 3):
         if found["intrinsic"] == "wgmma_m64k16_f16":
@@ -105,7 +105,7 @@ def test_rows(where: str) -> None:
 
 @pytest.mark.parametrize("where", ["a100", "t4"])
 def test_vector_widths_divide_the_dynamic_length(where: str) -> None:
-    """Accesses are as wide as the length allows: one kernel for multiples of 16, one of 8, and one for others."""
+    """Accesses are as wide as the length allows: kernels differ between multiples of 16, multiples of 8, and others."""
     check_sizes(added, where, [{"m": m} for m in (2048, 16, 512, 8, 520, 1, 511, 513)], 2)
     own, gpu = template(added), device(where)
     (schedule,) = own.space(problem(added, m=2048), gpu).sample(1, 2)
@@ -148,7 +148,7 @@ def wide_product(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @pytest.mark.parametrize("filled_by", representative(["threads", "tma", "warp"], "threads", "warp"))
 def test_products_by_wgmma(filled_by: str) -> None:
-    """Tensor maps have the size of the launch; copies by threads compare lines with the kernel's argument."""
+    """Tensor maps are made for the launched size. Copies by threads compare line numbers with a kernel argument."""
     sizes = around(64, n=76, k=134) if filled_by == "threads" else around(64, n=72, k=136)
     run_at_sizes(wide_product, "h100", sizes, 3, by_wgmma(wide_product, sizes[0], filled_by))
 
@@ -162,7 +162,7 @@ def test_a_dynamic_depth_by_wgmma(filled_by: str) -> None:
 
 @program(dynamic="m k", a=Input("m d", "f16"), b=Input("k d", "f16"), c=Input("k n", "f16"), out=Output("m n", "f32"))
 def shared_depth(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
-    """(a @ b.T) @ c, whose dynamic depth blocks share."""
+    """Compute (a @ b.T) @ c with a dynamic depth, which several blocks share."""
     (m, n), k, d = out.shape, b.shape[0], a.shape[1]
     i, j = p.blocks((m, n), (32, 32))
     rows = p.load(p.window(a, (i, 0), (32, d)))
@@ -203,12 +203,12 @@ ALL_SIZES = [{"m": m, "n": n, "k": k, "b_stride": stride} for m, n, k, stride in
 
 
 def run_at_divisible_sizes(made: Program, where: str, sizes: list[dict[str, int]], schedule: Schedule) -> None:
-    """Run a schedule at the sizes whose divisors suffice for its accesses, including one that is no whole tile."""
+    """Run a schedule at every size whose divisors suffice for the schedule's accesses."""
     fitting = []
     for each in sizes:
         try:
             template(made).kernel(problem(made, **each), schedule, device(where))
-        except ValueError:  # accesses of this schedule are wider than a divisor of the size
+        except ValueError:  # the schedule's vectors do not divide this size
             continue
         fitting.append(each)
     assert len(fitting) >= 2
@@ -218,7 +218,7 @@ def run_at_divisible_sizes(made: Program, where: str, sizes: list[dict[str, int]
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
 @pytest.mark.parametrize(("made", "sizes"), [(product_of_any_depth, DEPTHS), (product_of_any_size, ALL_SIZES)])
 def test_sizes_of_lines(made: Program, sizes: list[dict[str, int]], where: str) -> None:
-    """Lines as long as a dynamic size are that far apart. Wide accesses need lengths with a divisor."""
+    """A dynamic size is the length and thus the stride of lines. Wide accesses need lengths that they divide."""
     (schedule,) = template(made).space(problem(made, **sizes[0]), device(where)).sample(1, 3)
     assert (schedule["vector_a"] == 1) == (sizes[0]["k"] % 8 != 0)
     run_at_divisible_sizes(made, where, sizes, schedule)
@@ -232,7 +232,7 @@ def test_sizes_of_lines_by_wgmma(filled_by: str) -> None:
 
 @program(dynamic="n", x=Input("m n", "f32"), out=Output("m n", "f32"), total=Output("m", "f32"))
 def rows_of_any_length(p: Builder, x: Array, out: Array, total: Array) -> None:
-    """Softmax without a maximum, in three passes over each row."""
+    """Compute softmax without subtracting the maximum, in several passes over each row."""
     (m, n), bm, bn = x.shape, 4, 64
     (i,) = p.blocks((m,), (bm,))
     sums = p.state(p.zeros((bm, 1)))
@@ -250,7 +250,7 @@ def test_rows_of_any_length(where: str) -> None:
 
 
 def test_a_verification_runs_lines_of_other_lengths() -> None:
-    """They include lengths that are no whole steps, but whole vectors."""
+    """The verification runs lengths that are multiples of a vector, but not of a loop step."""
     p, gpu = problem(product_of_any_depth, **DEPTHS[0]), device("a100")
     own = template(product_of_any_depth)
     verdict = ScheduleVerifier(own, p, gpu).verify(own.space(p, gpu).sample(1, 1)[0])
@@ -289,7 +289,7 @@ def test_two_dynamic_sizes() -> None:
 
 
 def test_rows_outside_of_the_array_do_not_reach_memory() -> None:
-    """Row numbers that exist in the tuned size but not in the launched one are padding."""
+    """Row indices that exist in the tuned size but not in the launched size read padding."""
     p = problem(rows_of_table, m=5, r=12, n=32)
     ids = np.array([0, 4, 5, 39, -1, 3, 2, 1, 0, 7, 4, 4], dtype=np.int32)
     inputs = {**p.random_inputs(1), "ids": ids}

@@ -1,4 +1,4 @@
-"""Windows in which tiles give the row and the column of each element."""
+"""Windows whose elements have individual positions: tiles contain the row and column index of each element."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_take_along_axis(where: str) -> None:
     inputs = problem(take_along_rows, m=37, n=20, q=50).random_inputs(1)
     ids = inputs["ids"]
     inside = ids < 20
-    assert ids.max() >= 20 and inside.mean() > 0.8  # most positions are inside, and some are outside
+    assert ids.max() >= 20 and inside.mean() > 0.8  # most positions are inside of x, and some are outside
     found = outputs(take_along_rows, where, inputs, 1, m=37, n=20, q=50)["out"]
     wanted = np.take_along_axis(inputs["x"], np.where(inside, ids, 0), 1)
     assert np.array_equal(found, np.where(inside, wanted, np.float32(-9.0)))

@@ -1,7 +1,7 @@
 """Two buffers of fragments in tile programs.
 
-They are correct in two orders, rejected if steps do not alternate, and need as few instructions per iteration as the
-hand-written matmul.
+Kernels are correct in two orders, and need as few instructions per iteration as the hand-written matmul. Programs whose
+steps cannot alternate between the buffers are rejected.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_gemm_is_right(changes: Values, order: Order) -> None:
 @ORDERS
 @pytest.mark.parametrize("name", ["gated_mlp.py", "narrow_matmul.py:int8_matmul", "narrow_matmul.py:tf32_matmul"])
 def test_other_programs_are_right(name: str, order: Order) -> None:
-    """Two products that share fragments, and types whose fragments are loaded or rounded otherwise."""
+    """The programs have products that share fragments, or types whose fragments are loaded or rounded differently."""
     p = problem(load_program(str(EXAMPLES / name)), m=70, n=80, k=144)
     schedules = template(p.program).space(p, A100).valid.sample(300, 1)
     check(p, next(s for s in schedules if s.integer("fragment_buffers") == 2), order)
@@ -102,7 +102,7 @@ def test_invalid_fragment_buffers_are_rejected(changes: Values, reason: str) -> 
 
 
 def test_steps_that_do_not_alternate_are_rejected() -> None:
-    """Random programs with a k of 48: three steps of 16."""
+    """Use a random program whose loop step is k = 48: three steps of 16 cannot alternate between two buffers."""
     for seed in range(40):
         made = random_program(seed)
         p = problem(made, m=40, n=40, k=100)
@@ -129,12 +129,12 @@ def test_older_schedules_have_one_fragment_buffer() -> None:
 
 
 def test_the_time_model_includes_fragment_buffers() -> None:
-    """Tensor cores stay busy after a barrier; fragments need registers."""
+    """With two buffers, tensor cores stay busy after a barrier, and fragments need more registers."""
     p = problem(load_program(str(EXAMPLES / "gemm_relu.py")), m=4096, n=4096, k=4096)
     space = template(p.program).space(p, A100)
     one, two = (counts(p, space.config(filled(p, gemm(fragment_buffers=n), A100)), A100) for n in (1, 2))
     assert (one.refills, two.refills) == (True, False)
-    assert two.registers - one.registers == 2 * 4 + 4 * 2  # fragments of a and b for a warp's 32 x 32 results
+    assert two.registers - one.registers == 2 * 4 + 4 * 2  # a second set of fragments of a and b for 32 x 32 results
 
 
 def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bool) -> None:
@@ -156,7 +156,7 @@ def test_an_iteration_has_hardly_more_instructions_than_the_template(nightly: bo
         }  # fmt: skip
         ours = iteration_of(template(p.program).kernel(p, filled(p, own, A100), A100))
         template_s = iteration_of(MATMUL.kernel(hand, Schedule.from_json("matmul", theirs), A100))
-        assert ours[0] == template_s[0]  # tensor
+        assert ours[0] == template_s[0]  # tensor instructions
         assert ours[1] <= template_s[1] and ours[2] <= 1.02 * template_s[2], (ours, template_s)
 
 

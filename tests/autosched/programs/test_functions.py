@@ -1,4 +1,4 @@
-"""Element-wise functions at the ends of their range, on the device and in the interpreter."""
+"""Element-wise functions at the limits of their range agree on the device and in the interpreter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_division(where: Device) -> None:
     with np.errstate(invalid="ignore"):
         near = np.abs(found - wanted) <= 4 * 2.0**-24 * np.abs(wanted) + 2.0**-149
     assert np.all(same | near)
-    assert np.array_equal(run.outputs["half"], x / np.float32(4.0))  # exact: a multiplication
+    assert np.array_equal(run.outputs["half"], x / np.float32(4.0))  # exact, since the compiler multiplies by 1/4
 
 
 @program(x=Input("m n", "i32"), quotient=Output("m n", "i32"), rest=Output("m n", "i32"), place=Output("m n", "i32"))
@@ -131,7 +131,7 @@ def test_casts_beyond_the_largest_number() -> None:
 
 
 def test_random_bits_agree_with_philox() -> None:
-    """The authors' known answers for a counter and a key of 0, and for other words."""
+    """Compare with the known answers that Philox's authors publish, for a counter and key of 0 and for others."""
     zero = np.zeros(1)
     words = [int(FUNCTIONS["philox"].on_numpy(zero, zero, np.full(1, w))[0]) & 0xFFFFFFFF for w in range(4)]
     assert words == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]

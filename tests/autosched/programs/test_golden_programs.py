@@ -1,4 +1,4 @@
-"""Golden files of twelve programs: canonical text, the distributions of a schedule, and the generated CUDA.
+"""Golden files of twelve programs: canonical text, distributions of tiles over threads, and generated CUDA.
 
 `--update-golden` accepts the present output for the same schedules.
 """
@@ -29,7 +29,7 @@ PROGRAMS = {
     "programs/int4_matmul.py": {"m": 128, "n": 256, "k": 512, "half": 256, "groups": 4},
     "programs/paged_attention.py": {"h": 8, "g": 2, "s": 32, "d": 64, "pages": 16, "places": 1024},
     "programs/cross_entropy.py": {"m": 40, "n": 3000},
-    "programs/narrow_matmul.py:tf32_matmul": {"m": 512, "n": 512, "k": 512},  # by wmma
+    "programs/narrow_matmul.py:tf32_matmul": {"m": 512, "n": 512, "k": 512},  # multiplies with wmma
     "programs/narrow_matmul.py:int8_matmul": {"m": 2048, "n": 2048, "k": 2048},  # stream-K, two buffers of fragments
     "seeds/gemm_reduction.py": {"m": 512, "n": 512, "k": 512},
     "seeds/gemm_shared.py": {"m": 512, "n": 512, "k": 512},

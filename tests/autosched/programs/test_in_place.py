@@ -1,4 +1,4 @@
-"""Products accumulate into loop states in place, with a copy only if the old value is still read."""
+"""Products accumulate into loop states in place. A state is copied only if its old value is still read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plain(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def read_current_and_previous(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Read the sum of an iteration and of the previous one."""
+    """Read the accumulator of the current and of the previous iteration."""
     i, j = p.blocks(out.shape, (64, 64))
     acc, last = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 64)))
     for s in p.steps(a.shape[1], 32):
@@ -43,7 +43,7 @@ def read_current_and_previous(p: Builder, a: Array, b: Array, out: Array) -> Non
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def added_to_after_the_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Add to the state after the loop, and read it again."""
+    """Add a product to the state after the loop, and also read the state itself."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
@@ -57,7 +57,7 @@ def added_to_after_the_loop(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def added_to_in_every_iteration(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """In every iteration, add to a value computed before the loop."""
+    """In every iteration, add a product to a value that was computed before the loop."""
     i, j = p.blocks(out.shape, (64, 64))
     given = p.exp2(p.zeros((64, 64)))
     acc = p.state(p.zeros((64, 64)))
@@ -105,7 +105,7 @@ def test_sums_are_right(made: Program, where: object) -> None:
 
 @pytest.mark.parametrize(("made", "copies"), [(plain, 0), (scaled, 0), (added_to_after_the_loop, 1)])
 def test_sums_are_stored_in_loop_states(made: Program, copies: int) -> None:
-    """A product that adds to a state that is read again has a separate array."""
+    """If a product adds to a state whose old value is read later, the product has a separate array."""
     p = problem(made, **SIZES)
     (schedule,) = template(made).space(p, A100).sample(1, 1)
     assert len(re.findall(r"float acc\d+\[", template(made).kernel(p, schedule, A100).source)) == copies

@@ -1,6 +1,6 @@
-"""InOut arrays that a program loads and stores.
+"""Programs that both load and store InOut arrays.
 
-Numbers in the emulator, in orders of blocks that would expose a race.
+Emulated results are correct in block orders that would expose a race.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_an_optimiser_step(where: str) -> None:
 
 @program(x=InOut("m n", "f32"))
 def softmax_in_place(p: Builder, x: Array) -> None:
-    """Store a tile that threads load in several distributions, and load it again."""
+    """Store a tile and load it again. Threads hold its elements in several distributions."""
     (i,) = p.blocks((x.shape[0],), (8,))
     window = p.window(x, (i, 0), (8, 64))
     tile = p.load(window, padding=-float("inf"))
@@ -54,7 +54,7 @@ def test_rows_that_are_stored_and_loaded_again(seed: int) -> None:
 
 @program(x=InOut("m n", "i32"))
 def running_rows(p: Builder, x: Array) -> None:
-    """Each iteration loads, transposed and by other threads, the tile that the previous one stored."""
+    """Each iteration loads the tile that the previous iteration stored, transposed, so that other threads read it."""
     (j,) = p.blocks((x.shape[1],), (32,))
     for i in p.steps(x.shape[0] - 32, 32):
         above = p.load(p.window(x, (i, j), (32, 32)))

@@ -1,4 +1,4 @@
-"""Examples with argmax, scans, routing and random numbers, against numpy."""
+"""Example programs with argmax, scans, routing and random numbers agree with numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arg-reductions and scans: numbers in the emulator, ties, NaN, and the algebraic law."""
+"""Arg-reductions and scans: emulated results, ties, NaN, and associativity."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_running_sums_and_maxima(seed: int) -> None:
 
 
 def test_rounding_may_change_the_chosen_element() -> None:
-    """Either of two elements within the sum's error bound may be picked, and no other."""
+    """Argmax may return either of two elements whose sums differ by less than their error bounds, and no other."""
 
     def body(p: Builder, x: Array, out: Array) -> None:
         p.blocks((1,), (1,))

@@ -1,4 +1,4 @@
-"""Previous values returned by atomics: numbers in the emulator, queues in any order, order-dependent results."""
+"""Atomics return previous values: emulated results, queues in any order, and order-dependent results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_every_atomic_returns_the_old_value(kind: str, type_: str) -> None:
 
 def queue(unordered: bool, squares: bool = False) -> Program:
     def body(p: Builder, x: Array, count: Array, out: Array) -> None:
-        """Append the positive numbers, or their squares."""
+        """Append the positive numbers of x, or their squares, to out."""
         (i,) = p.blocks(x.shape, (64,))
         tile = p.load(p.window(x, (0, i), (1, 64)))
         keep = tile > 0.0
@@ -81,7 +81,7 @@ def test_a_queue_with_a_missing_element_is_wrong() -> None:
 
 @pytest.mark.parametrize("largest", [1.8446743e19, 1.2676506e30, 1e18, np.inf, np.nan])
 def test_elements_of_a_queue_are_compared_next_to_an_element_with_a_large_bound(largest: float) -> None:
-    """A square next to the largest number has an infinite bound, and one of 1e36 a bound of 6e28."""
+    """A square near the largest float has an infinite error bound. Other elements must still be compared."""
     p = problem(queue(True, squares=True), n=4, one=1, slots=4)
     x = np.array([1, 2, 3, largest], np.float32)
     inputs = {"x": x, "count": np.zeros(1, np.int32), "out": np.zeros(4, np.float32)}
@@ -107,7 +107,7 @@ def test_an_array_of_undetermined_order_is_rejected() -> None:
 
 
 def test_a_value_that_all_orders_give_is_not_rejected() -> None:
-    """The last block obtains the sum of all additions, which does not depend on the order."""
+    """Whichever block adds last obtains the sum of all additions, so the maximum does not depend on the order."""
 
     def body(p: Builder, x: Array, total: Array, most: Array) -> None:
         (i,) = p.blocks(x.shape, (64,))

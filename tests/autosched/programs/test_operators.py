@@ -1,4 +1,4 @@
-"""Operators of models as tile programs: against numpy, and sampled schedules for four GPUs in the emulator."""
+"""Operators of language models as tile programs agree with numpy, in sampled schedules emulated for four GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program of matmul as one more template of the operator: one union space, one verification, one command line."""
+"""A tile program can be an additional template of matmul, with the same union space, verification and commands."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_invalid_programs_of_operators_are_rejected() -> None:
 
 
 def test_the_command_line_searches_both() -> None:
-    """Runs in a separate process, because the template stays registered."""
+    """Search both templates in a separate process, because the program stays registered."""
     sizes = [part for name in "mnk" for part in ("--size", f"{name}=64")]
     told = forked_python.run(
         [sys.executable, "-m", "autosched", "space", "--program", PROGRAM, *sizes, "--device", "a100"],

@@ -56,7 +56,7 @@ LARGE = {
     out=Output("m n", "f32"), half=Output("m n", "bf16"),
 )  # fmt: skip
 def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array, half: Array) -> None:
-    """Both operands are stored transposed, a tile and a column are read after the loop, and there are two outputs."""
+    """Multiply operands that are stored transposed, read a tile and a column after the loop, and write two outputs."""
     m, n, k = at.shape[1], bt.shape[0], at.shape[0]
     bm, bn = p.choose(bm=(32, 64), bn=(32, 64))  # type: ignore[misc]
     i, j = p.blocks((m, n), (bm, bn))
@@ -77,7 +77,7 @@ def turned(p: Builder, at: Array, bt: Array, c: Array, column: Array, out: Array
     b=Input("k n", "f16"), out=Output("m n", "f32"), far=InOut("size", "f32"),
 )  # fmt: skip
 def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Array, out: Array, far: Array) -> None:
-    """Gather columns of an operand and elements of a vector by index, and scatter single elements."""
+    """Gather columns of an operand and elements of an array by index, and scatter single elements."""
     (m, n), k = out.shape, at.shape[0]
     i, j = p.blocks((m, n), (32, 32))
     numbers = p.load(p.window(rows, (0, i), (1, 32)), padding=-1)
@@ -94,7 +94,7 @@ def picked(p: Builder, at: Array, rows: Array, table: Array, spots: Array, b: Ar
 
 
 def of_kept(p: Builder, a: Array, b: Array, out: Array, type_: str) -> None:
-    """Use an operand in arithmetic too, and gather the lines of another one to registers."""
+    """Use the operand a also in arithmetic, and gather lines of b into registers."""
     (m, k), n = a.shape, b.shape[0]
     i, j = p.blocks((m, n), (32, 32))
     x, y = p.window(a, (i, 0), (32, 32)), p.window(b, (j, 0), (32, 32))
@@ -126,7 +126,7 @@ def kept_whole(p: Builder, a: Array, b: Array, out: Array) -> None:
 def nested(p: Builder, a: Array, b: Array, c: Array, out: Array, turned: Array) -> None:
     """Sum rows in a nested loop with a ring, between matmuls and additions to them.
 
-    It passes variables wherever tiles are accepted.
+    The program passes state variables wherever tiles are accepted.
     """
     (m, q), (k, n) = a.shape, c.shape
     i, j = p.blocks((m, n), (64, 64))
@@ -247,7 +247,7 @@ def test_sampled_schedules_are_right(made: Program, sizes: dict[str, int], seed:
     ),
 )
 def test_products_of_narrow_types(name: str, where: str, way: str) -> None:
-    """Operands from shared memory and from registers, by each instruction."""
+    """Each instruction multiplies operands from shared memory and from registers."""
     made = {"kept": kept, "kept_whole": kept_whole}.get(name) or example("narrow_matmul", name)
     p, on = problem(made, m=70, n=72, k=96), device(where)
     own = template(made)
@@ -280,7 +280,7 @@ TEXTS = EXAMPLES.parent / "seeds"
     ],
 )  # fmt: skip
 def test_listings_are_right(name: str, sizes: dict[str, int], seed: int) -> None:
-    """Programs in the documents' syntax: the emulated kernels compute what the interpreter does."""
+    """Listings in the documents' syntax: emulated kernels agree with the interpreter."""
     p = problem(load_program(str(TEXTS / f"{name}.mlir")), **sizes)
     inputs = p.random_inputs(seed)
     wanted, bounds = p.expected(inputs)
@@ -373,7 +373,7 @@ def compiled(kernel: GeneratedKernel) -> Compiled:
 
 
 def length(kernel: GeneratedKernel) -> int:
-    """Return the number of instructions of a kernel."""
+    """Return the number of machine instructions of a kernel."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -388,8 +388,8 @@ def counted(kernel: GeneratedKernel) -> tuple[int, int, dict[str, int]]:
     return result.resources.registers, loop.instructions, dict(loop.kinds)
 
 
-def test_the_main_loop_is_the_hand_written_templates() -> None:
-    """128x128x32, 8 warps, 3 stages: as many tensor, shared and load instructions, and at most 1.05x as many others."""
+def test_the_main_loop_is_as_short_as_the_templates() -> None:
+    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with those of the matmul template."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -442,7 +442,7 @@ def attention_kernel(d: int, layout: str) -> GeneratedKernel:
 
 @pytest.mark.parametrize(("d", "most"), [(64, 333), (128, 480)])
 def test_attention_has_few_instructions(d: int, most: int) -> None:
-    """128x64 tiles, 8 warps, 2 stages on sm_80: instructions per iteration, and no spills."""
+    """Limit instructions per iteration for 128x64 tiles, 8 warps and 2 stages on sm_80, without spills."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -458,7 +458,7 @@ def test_attention_has_few_instructions(d: int, most: int) -> None:
 
 @pytest.mark.parametrize(("d", "layout"), [(64, "swizzle(3,3,3)"), (128, "pad(8,1)"), (128, "swizzle(3,3,4)")])
 def test_attention_is_not_longer_than_tritons(d: int, layout: str) -> None:
-    """128x64 tiles, 8 warps, 2 stages on sm_80: an iteration has at most 1.03x as many instructions as Triton's."""
+    """On sm_80, with 128x64 tiles, 8 warps, 2 stages, an iteration has at most 1.03x the instructions of Triton's."""
     loops = pytest.importorskip("benchmarks.search.triton_loops", reason="needs Triton", exc_type=ImportError)
     try:
         nvdisasm()
@@ -477,14 +477,14 @@ def test_gemm_is_shorter_than_tritons() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     theirs = loops.gemm_loop(128, 128, 32, 8, 3)
-    assert theirs.tensor == 32 and theirs.turn >= 1.2 * 77, theirs  # the program's count: see the test above
+    assert theirs.tensor == 32 and theirs.turn >= 1.2 * 77, theirs  # 77: our count in the test above
 
 
 @pytest.mark.parametrize(("name", "golden"), [("matvec_plain", ""), ("matvec_expanded", "_expanded")])
-def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
-    """The main loop of the reduction issue's matvec has at most two instructions more than the template's.
+def test_matvecs_are_as_short_as_the_templates(name: str, golden: str) -> None:
+    """The main loop of the matvec from IREE's reduction issue has at most two instructions more than the template's.
 
-    In both kernels the issue's subgroup of 64 lanes is two warps, whose parts are combined after the loop.
+    The issue's subgroup of 64 lanes is two warps in both kernels. Their partial sums are combined after the loop.
     """
     try:
         nvdisasm()
@@ -504,7 +504,7 @@ def test_matvecs_are_the_hand_written_templates(name: str, golden: str) -> None:
 
 @pytest.mark.parametrize("columns", representative([4000, 4096], "4000"))
 def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templates(columns: int) -> None:
-    """Counts all instructions, with 8 warps per row and 4 neighbouring elements per lane."""
+    """Compare the number of all instructions, with 8 warps per row and 4 adjacent elements per lane."""
     own, rows = template(example("softmax_rows", "row_softmax")), Softmax(rows=4096, columns=columns, dtype="f32")
     values = {"rows": 1, "warps": 8, "width_1": 4, "lanes_1": 32, "min_blocks": 1}
     written = {"lanes_k": 32, "subgroups_k": 8, "vector_x": 4, "batch": 1, "split_k": 1, "row_staging": "registers"}
@@ -516,7 +516,7 @@ def test_softmax_of_rows_in_registers_is_not_longer_than_the_hand_written_templa
 
 
 def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
-    """128x128 results of eight warps: one pointer with constant offsets, and no bounds tests in whole tiles."""
+    """Eight warps store 128x128 results from one pointer with constant offsets. Full tiles have no bounds tests."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -534,11 +534,11 @@ def test_stores_of_the_hand_written_template_share_a_pointer() -> None:
     result = shared_pool().compile(kernel, A100.arch)
     assert not isinstance(result, CompileFailure), result.reason
     kinds = mix(disassemble(result.cubin, result.entry))
-    assert kinds.instructions <= 360, kinds  # 346; 530 with a pointer for each row
+    assert kinds.instructions <= 360, kinds  # 346 instructions; 530 if each row had its own pointer
 
 
 def test_special_functions_are_counted() -> None:
-    """Attention computes one exp2 per score, on the slower special-function unit."""
+    """Attention computes one exp2 per score, which the special-function unit executes at a lower rate."""
     made = example("attention", "full_attention")
     p = problem(made, h=1, g=1, s=1024, d=64)
     space = template(made).space(p, A100)

@@ -1,4 +1,4 @@
-"""Tile programs from Python: emulated on arrays, and looked up in a database by their sizes."""
+"""From Python, tile programs are emulated on arrays, and looked up in a database by size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def arrays(m: int = 70, n: int = 40, k: int = 32) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("where", ["a100", ""])
 def test_a_program_is_emulated_on_arrays(where: str) -> None:
-    """By default on an H200."""
+    """The default device is an H200."""
     made, given = load_program(PROGRAM), arrays()
     done = autosched.emulate(made, arguments=given, device=where)
     assert done.ok, done.reason

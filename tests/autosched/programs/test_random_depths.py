@@ -17,11 +17,11 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.space import EmptySpace
 
 DEVICES = ("a100", "h100", "t4", "b200")
-FEW, MANY = 5, 40  # schedules of a program that are lowered, by day and nightly
+FEW, MANY = 5, 40  # number of lowered schedules per program, by default and nightly
 
 
 def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> None:
-    """Lower some schedules of a program, and compare the results of the first one."""
+    """Lower some schedules of a program, and compare the results of the first schedule."""
     rng, made = random.Random(-seed), random_depths(seed, typed)
     k = rng.choice((rng.randint(1, 200), 80, 160))
     p, gpu, own = (
@@ -37,7 +37,7 @@ def run(seed: int, where: str, typed: str | None = None, lowered: int = FEW) -> 
     space = own.space(p, gpu)
     try:
         schedules = [random_schedule(space, seed + number) for number in range(lowered)]
-    except EmptySpace as error:  # FMA reads all of an operand from registers
+    except EmptySpace as error:  # FMA reads the complete operand from registers
         assert made.arguments[0][1].dtype == F32 and "registers" in str(error)
         return
     kernels = [own.kernel(p, schedule, gpu) for schedule in schedules]

@@ -1,4 +1,4 @@
-"""Random tile programs and schedules: the emulator's numbers are within the interpreter's bounds, without findings."""
+"""Random tile programs and schedules: emulation has no findings, and results are within the interpreter's bounds."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from search_spaces.programs.template import template
 from search_spaces.spaces.schedule import Schedule
 
 A100 = device("a100")
-BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}  # GPUs whose instructions read boxes
+BOXED = {"wgmma": device("h100"), "tcgen05": device("b200")}  # their instructions read boxes
 FEW = dataclasses.replace(A100, sm_count=2)
 
 
-LOWERED, MOST_LOWERED = 20, 50  # lowered schedules per program: by default, nightly
+LOWERED, MOST_LOWERED = 20, 50  # number of lowered schedules per program, by default and nightly
 
 
 def check_tiles(seed: int, orders: int = 1, lowered: int = LOWERED) -> None:
@@ -33,7 +33,7 @@ def check_tiles(seed: int, orders: int = 1, lowered: int = LOWERED) -> None:
     made = random_tiles(seed)
     p = problem(made, m=rng.randint(1, 130), n=rng.choice((8, 24, 96, 130, 77)))
     if "outside of the array" in (template(made).why_not(p, A100) or ""):
-        p = problem(made, m=192, n=768)  # multiples of all shapes: nothing lies outside
+        p = problem(made, m=192, n=768)  # multiples of all tile shapes, so that no access is outside
     lower(p, seed, lowered)
     verify(p, seed, orders)
 
@@ -81,7 +81,7 @@ def carried(seed: int) -> ProgramProblem:
 
 
 def check_carried(seed: int, schedules: int, orders: int = 1) -> None:
-    """Lower some schedules of a program, and verify the first one."""
+    """Lower some schedules of a program, and verify the first schedule."""
     p = carried(seed)
     own = template(p.program)
     for schedule in own.space(p, A100).sample(schedules, seed):
@@ -90,7 +90,7 @@ def check_carried(seed: int, schedules: int, orders: int = 1) -> None:
 
 
 def by_boxes(p: ProgramProblem, seed: int, unit: str) -> Schedule | None:
-    """Return a schedule whose products are wgmma or tcgen05, or None where the program has none."""
+    """Return a schedule that multiplies with ``unit`` (wgmma or tcgen05), or None if the program has none."""
     space = template(p.program).space(p, BOXED[unit])
     ways = next(q for q in space.parameters if q.name == "intrinsic").values
     found = (random_start(space, seed, {"intrinsic": way}) for way in ways if str(way).startswith(unit))
@@ -98,7 +98,7 @@ def by_boxes(p: ProgramProblem, seed: int, unit: str) -> Schedule | None:
 
 
 def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
-    """Run ``check_loops`` with wgmma or tcgen05, and return True if the program allows either."""
+    """Run ``check_loops`` with ``unit`` (wgmma or tcgen05). Return False if the program does not allow it."""
     p = loops(seed)
     schedule = by_boxes(p, seed, unit)
     if schedule is not None:
@@ -107,7 +107,7 @@ def check_loops_by_boxes(seed: int, unit: str, orders: int = 1) -> bool:
 
 
 def check_boxes(seed: int, unit: str, orders: int = 1) -> None:
-    """Run ``check`` with wgmma or tcgen05 if the program allows it."""
+    """Run ``check`` with ``unit`` (wgmma or tcgen05) if the program allows it."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 130)) for name in "mnk"})
     schedule = by_boxes(p, seed, unit)
@@ -116,7 +116,7 @@ def check_boxes(seed: int, unit: str, orders: int = 1) -> None:
 
 
 def check_buffered(seed: int, orders: int = 1) -> bool:
-    """Run ``check`` with two fragment buffers, and return True if the program has steps for them."""
+    """Run ``check`` with two fragment buffers. Return False if the program's steps do not allow them."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.choice((8, 16, 40, 64, 72, 128)) for name in "mnk"})
     space = template(p.program).space(p, A100)
@@ -128,7 +128,7 @@ def check_buffered(seed: int, orders: int = 1) -> bool:
 
 
 def check_streamed(seed: int, orders: int = 1) -> str:
-    """Run ``check`` with stream-K on few SMs, and return the source; "" if the program has no tiles for it."""
+    """Run ``check`` with stream-K on few SMs. Return the source, or "" if the program cannot use stream-K."""
     rng = random.Random(-seed)
     p = problem(random_program(seed), **{name: rng.randint(60, 130) for name in "mnk"})
     schedule = random_start(template(p.program).space(p, FEW), seed, {"stream_k": 1})
@@ -139,7 +139,7 @@ def check_streamed(seed: int, orders: int = 1) -> str:
 
 
 def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, schedule: Schedule | None = None) -> None:
-    """Verify that a schedule, or else a random one, gives the interpreter's numbers, within its bounds."""
+    """Verify that a schedule (by default a random one) gives the interpreter's results within their bounds."""
     own = template(p.program)
     reason = own.why_not(p, where)
     assert reason is None, reason
@@ -151,12 +151,13 @@ def verify(p: ProgramProblem, seed: int, orders: int, where: Device = A100, sche
         run = emulate(kernel, inputs, time_limit=60.0, order=order)
         assert run.status == "ok", (run.reason, told)
         if any(np.isinf(bounds).any() for bounds in tolerance.values()):
-            continue  # states that are summed in each iteration amplify rounding errors
+            continue  # sums of states over the iterations amplify rounding errors
         judged = check_outputs(p, inputs, run.outputs, reference=reference, tolerance=tolerance)
         assert judged.ok, (judged.reason, told)
 
 
-# 180 programs by default, and 20 of ``test_joins``; nightly over 10,000, each also in a random order of threads.
+# The default run has 180 programs, and 20 in ``test_joins``. The nightly run has over 10,000, also in random thread
+# order.
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -195,7 +196,7 @@ def test_random_programs_with_two_buffers_of_fragments() -> None:
 
 
 def test_random_programs_with_stream_k() -> None:
-    """Some fill their ring for the next part early, and some do not."""
+    """Some programs start to fill the ring for their next range of k early, and others do not."""
     sources = [check_streamed(seed, orders=2) for seed in range(8)]
     early = ["start(next);" in source for source in sources if source]
     assert any(early) and not all(early)

@@ -1,4 +1,4 @@
-"""A user's own reference of a tile program."""
+"""A user can supply the reference of a tile program."""
 
 from __future__ import annotations
 

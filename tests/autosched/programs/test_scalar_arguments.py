@@ -1,4 +1,4 @@
-"""Scalars that a launch passes by value: one source for all values, and right numbers at the ends of their ranges."""
+"""Scalars that a launch passes by value: one source serves all values, and results are right at the range limits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def part_of_product(
 ) -> None:
     """Compute alpha * a[:, first:first + used] @ b[:used], and zeros from ``rows`` on.
 
-    Scalars end loops and windows.
+    The scalars are bounds of loops and windows.
     """
     (m, n), bn = out.shape, p.choose(bn=(32, 64))
     i, j = p.blocks((m, n), (32, bn))
@@ -93,7 +93,7 @@ def test_one_source_serves_all_values(where: str) -> None:
 
 
 def test_a_kernel_keeps_whole_numbers_within_their_range() -> None:
-    """Even if the launcher does not check values, the kernel stays inside its arrays."""
+    """Even if the launcher does not check a value's range, the kernel accesses nothing outside its arrays."""
     gpu, own = device("a100"), template(part_of_product)
     usual = problem(part_of_product, m=40, n=72, k=80)
     (schedule,) = own.space(usual, gpu).sample(1, 3)

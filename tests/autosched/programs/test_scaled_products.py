@@ -1,4 +1,4 @@
-"""Products of block-scaled factors, scaled by the instruction or block by block."""
+"""Products of block-scaled factors: the instruction applies the scales, or the program applies them block by block."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_results_agree_with_numpy() -> None:
 
 @pytest.mark.parametrize("where", ["rtx5090", "b200"])
 def test_the_least_and_the_largest_scales(where: str) -> None:
-    """Exponents of 0, which is a subnormal number, and 255, which is NaN."""
+    """Scales of type ue8m0 have only an exponent: 0 is the subnormal 2^-127, and 255 is NaN."""
     p, gpu, own = problem(MXF8, m=64, n=64, k=32, blocks=1), device(where), template(MXF8)
     schedule = own.space(p, gpu).sample(1, 1)[0]
     inputs = {

@@ -39,7 +39,7 @@ def product(p: Builder, a: Array, b: Array, v: Array, out: Array) -> None:
     out=Output("r n", "f32"), turned=Output("h m", "f32"),
 )  # fmt: skip
 def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, turned: Array) -> None:
-    """Gather rows of w, and write columns of each x, so that registers lie across lines."""
+    """Gather rows of w, and store columns of each x, so that a thread's registers belong to different lines."""
     (i,) = p.blocks((out.shape[0],), (16,))
     rows = p.load(p.window(ids, (i, 0), (16, 1), column=True), padding=-1)
     p.store(p.load(p.window(w, (rows, 0), (16, 32))), p.window(out, (i, 0), (16, 32)))
@@ -54,7 +54,7 @@ def rows_of_matrices(p: Builder, x: Array, ids: Array, w: Array, out: Array, tur
     sums=InOut("n m", "f32", strided=True),
 )  # fmt: skip
 def part_of_a_result(p: Builder, a: Array, b: Array, out: Array, sums: Array) -> None:
-    """Write some columns of one array, and add the transposed product to some columns of another."""
+    """Store the product in out, and add its transpose to sums. Both arrays have a row stride."""
     (m, n), k = out.shape, a.shape[1]
     i, j = p.blocks((m, n), (32, 32))
     acc = p.state(p.zeros((32, 32)))
@@ -70,7 +70,7 @@ def part_of_a_result(p: Builder, a: Array, b: Array, out: Array, sums: Array) ->
     total=InOut("s n", "f32", strided=True),
 )  # fmt: skip
 def scattered_rows(p: Builder, x: Array, place: Array, rows: Array, total: Array) -> None:
-    """Store rows at given positions of one array, and add them to those of another."""
+    """Store x's rows at the row indices of place in one array, and add them to the same rows of another."""
     i, j = p.blocks(x.shape, (16, 32))
     at = p.load(p.window(place, (i, 0), (16, 1), column=True), padding=-1)
     tile = p.load(p.window(x, (i, j), (16, 32)))
@@ -88,7 +88,7 @@ def run_at_strides(made: Program, where: str, sizes: dict[str, int], schedule: S
     for p in (usual, *usual.at_other_sizes(chosen.values)):
         try:
             kernel = own.kernel(p, chosen, gpu)
-        except ValueError:  # accesses of this schedule are wider than the stride's divisor
+        except ValueError:  # the schedule's vectors do not divide the stride
             continue
         key = tuple(divisor_of(getattr(p, name)) for name in made.dynamic)
         assert sources.setdefault(key, kernel.source) == kernel.source
@@ -140,7 +140,7 @@ def test_stores_between_rows_are_reported() -> None:
 
 @pytest.mark.parametrize("filled_by", representative(["tma", "warp"], "warp"))
 def test_boxes_of_tma(filled_by: str) -> None:
-    """A tensor map has the launch's stride and the program's columns; other columns read as zero."""
+    """A tensor map has the launch's row stride, but only the program's columns. Columns beyond them read as zero."""
     space = template(product).space(problem(product, m=70, n=72, k=80), device("h100"))
     found = (s for s in space.sample(3000, 3) if s["intrinsic"] == "wgmma_m64k16_f16")
     schedule = next(s for s in found if s["filled_by"] == filled_by)

@@ -1,4 +1,4 @@
-"""Loops with peeled last iterations: the other iterations have no mask, and the numbers are correct."""
+"""Loops whose last iterations are peeled: the other iterations have no mask, and results are correct."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_peeled_loops_are_right(place: str) -> None:
 
 @pytest.mark.parametrize("place", ["attention.py:full_attention", "cross_entropy.py"])
 def test_a_tail_without_masks_is_reported(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted fault: the last iterations ignore the arrays' ends, like the others."""
+    """Planted fault: the peeled iterations have no masks either, and so ignore the arrays' ends."""
     made, p = example(place, CASES[place])
     (schedule,) = peeled(made, p)
     interval = Index.interval
@@ -124,7 +124,7 @@ def test_old_schedules_are_masked() -> None:
 
 @program(x=Input("m n", "f32"), out=Output("m", "f32"))
 def row_sums(p: Builder, x: Array, out: Array) -> None:
-    """No size is dynamic; the first loop may be peeled, the second may not."""
+    """Sum rows with fixed sizes. The first loop can be peeled; the second has no partial iteration."""
     (i,) = p.blocks((x.shape[0],), (16,))
     total = p.state(p.zeros((16, 1)))
     for j in p.steps(x.shape[1], 64):
@@ -141,7 +141,7 @@ def test_without_open_sizes() -> None:
 
 
 def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
-    """The parameter exists only if a size does not divide, and never with wgmma, whose boxes TMA fills."""
+    """The parameter exists only if a step does not divide a size, and never with wgmma, where TMA fills boxes."""
     made, p = example("gemm_relu.py", {"m": 70, "n": 72, "k": 512})
     assert not any(q.name == "tail" for q in template(made).space(p, A100).parameters)
     made, p = example("gemm_relu.py", {"m": 256, "n": 256, "k": 344})
@@ -158,7 +158,7 @@ def test_the_tail_parameter_exists_only_for_indivisible_sizes() -> None:
 
 
 def test_a_peeled_main_loop_has_the_instructions_of_a_divisible_size() -> None:
-    """GEMM of 128x128x32, 8 warps, 3 stages, on sm_80: instructions per iteration. k = 4104 is not a multiple of 32."""
+    """Count instructions per iteration of a GEMM on sm_80 for k = 4104, which is not a multiple of the step 32."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -97,7 +97,7 @@ def test_the_noise_of_estimates_depends_on_the_format(format: str) -> None:
 
 
 def test_the_noise_of_estimates_equals_the_published_table() -> None:
-    """The figures equal the table written by the benchmark."""
+    """The noise of each package in the code equals the benchmark's published table."""
     page = (Path(__file__).parents[4] / "benchmarks" / "results" / "moe_winners.md").read_text()
     rows = re.findall(r"^\| (vLLM|SGLang) \|.*\| ([\d.]+)% \|$", page, re.MULTILINE)
     assert {name.lower(): float(percent) / 100 for name, percent in rows} == pytest.approx(ESTIMATE_NOISE)
@@ -120,7 +120,7 @@ def test_omitted_options_have_tritons_defaults() -> None:
     ],
 )
 def test_the_noise_of_measured_times_comes_from_rounds(gain: float, jitter: float, word: str) -> None:
-    """A drift that both share is not noise: both are twice as slow in the second half of the rounds."""
+    """In the second half of the rounds both configurations are twice as slow. Such common drift is not noise."""
     calls = itertools.count()
     seen = []
 
@@ -184,7 +184,7 @@ def test_an_export_for_the_other_program_has_its_own_default(tmp_path: Path) -> 
 
 
 def test_foreign_files_are_not_modified(tmp_path: Path) -> None:
-    """They were tuned on a GPU, and an estimate does not replace a measurement."""
+    """Files of other tools were tuned on a GPU, and an estimate does not replace a measurement."""
     foreign = TunedLayer(LAYER, device("h200"), (LayerChoice(64, TUNED, None),), "3.9.0")
     with Store.open(tmp_path / "best.db") as store:
         store.extend(list(trials_of(foreign)))

@@ -1,4 +1,4 @@
-"""``autosched check DIR``: real files, compiled by Triton for devices that are absent, and verified."""
+"""``autosched check DIR`` compiles the configurations of real files with Triton, without a GPU, and verifies them."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_sglang_28019_the_default_does_not_fit_consumer_blackwell() -> None:
 
 
 def test_a_k_that_spans_two_scales_is_wrong() -> None:
-    """Layers of vLLM then use a smaller part of k; SGLang's, and both block-scaled matmuls, use the file's value."""
+    """Layers of vLLM reduce such a BLOCK_SIZE_K. SGLang's layers and both block-scaled matmuls use it unchanged."""
     config = SMALL | {"BLOCK_SIZE_K": 128}
     layer = parse_file_name("E=8,N=64,device_name=X,dtype=fp8_w8a8,block_shape=[64,64].json")
     assert verify_config("vllm", layer, config, device("h100"), verify=True).status == "ok"
@@ -78,7 +78,7 @@ def test_types_without_a_kernel_are_named() -> None:
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder in which this process and its children find the fake packages."""
+    """Return a folder on the import path of this process and its children, for fake packages."""
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -139,7 +139,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Judge configurations in one process, since each process takes seconds to import torch."""
+    """Verify configurations in one process, since each process takes seconds to import torch."""
     monkeypatch.setattr("autosched.integrations.config_files.tuning.pool.usable_cores", lambda: 1)
 
 

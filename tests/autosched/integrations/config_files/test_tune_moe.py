@@ -1,4 +1,4 @@
-"""Configuration files chosen by the model without a GPU are stored in a database, written and read again."""
+"""Configurations that the model chooses without a GPU are stored in a database, written to files and read again."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -115,7 +115,7 @@ DEFAULT = dict(default_config(MIXTRAL, 64, "vllm"))
     ],
 )
 def test_types_without_a_kernel_are_rejected(tmp_path, monkeypatch, capsys, settings, dtype: str) -> None:
-    """Before, they were treated as 16-bit floats and got the file of another layer."""
+    """A layer of such a type must not be treated as 16-bit floats, which would give the file of another layer."""
     monkeypatch.chdir(tmp_path)
     path = model_file(tmp_path, quantization_config=settings)
     assert layer_of_model(path).dtype == dtype and layer_of_model(path, dtype="bf16").dtype == "bf16"
@@ -170,7 +170,7 @@ def test_a_gain_is_compared_with_the_noise(default: float, word: str) -> None:
 
 
 class Judged:
-    """Fake pool with given results.
+    """Fake verification pool that returns prepared results.
 
     ``verdicts`` and ``seconds`` (by counts) list the candidates in order, then the default, which is much slower.
     """
@@ -281,7 +281,7 @@ def test_a_default_that_cannot_run_is_replaced() -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("layer", [Layer(4, 64, 48, 2), Layer(3, 128, 64, 1, "fp8_w8a8", (64, 64))])
 def test_the_gpu_measures_the_layer_at_full_size(layer: Layer) -> None:
-    """On an emulated GPU with modelled times, check the launches and that they succeed."""
+    """On an emulated GPU with modelled times, the layer's launches have its full sizes and succeed."""
     from autosched.integrations.config_files.tuning.measure import gpu_measure
     from autosched.triton import emulated
 
@@ -379,7 +379,7 @@ def test_untunable_input_is_rejected_in_one_line(
     ],
 )
 def test_counts_by_sizes_agree_with_the_compiled_kernel(monkeypatch, name, dtype, block, tile, warps) -> None:
-    """Counts derived from sizes approximate the emulator's counts of the compiled code."""
+    """Counts of instructions and bytes derived from sizes are near the emulator's counts of the compiled code."""
     from autosched.integrations.config_files.installed import kernel_for
     from autosched.integrations.config_files.launches import parameters_of, true_launch
     from autosched.integrations.config_files.tuning.derived_counts import derived_table

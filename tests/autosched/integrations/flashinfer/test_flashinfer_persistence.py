@@ -1,8 +1,8 @@
-"""FlashInfer's real autotuner stores its choices in a database, across starts and equal in all processes.
+"""FlashInfer's real autotuner stores its choices in a database. Later starts and all processes use the same choices.
 
-Only the package's files are needed: FLASHINFER_FOLDERS names folders that hold ``flashinfer`` (of several versions);
-without it the installed one is taken. Each start is a process in which ``flashinfer`` is a bare package, since its
-other modules need CUDA.
+Only the package's files are needed. FLASHINFER_FOLDERS lists folders with ``flashinfer`` in several versions; if it is
+unset, the installed version is used. Each start is a process in which ``flashinfer`` is a package without its
+``__init__``, whose imports need CUDA.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_processes_that_tune_together_agree(start) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_serve_keeps_the_choices_of_the_whole_package(tmp_path: Path) -> None:
-    """One command starts four processes at the same time, twice."""
+    """Start the same command twice. Each time it runs four processes at once."""
     if not all(importlib.util.find_spec(name) for name in ("flashinfer", "tvm_ffi", "torch")):
         pytest.skip("flashinfer is not installed: pip install flashinfer-python")
     starts = "import subprocess, sys; p = [subprocess.Popen(sys.argv[1:]) for _ in range(4)]; [q.wait() for q in p]"

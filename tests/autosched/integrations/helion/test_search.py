@@ -68,7 +68,7 @@ def test_a_call_is_tuned_by_our_sampler_and_then_known(tmp_path: Path) -> None:
 
 
 def test_wrong_results_do_not_win(tmp_path: Path) -> None:
-    """The last tile overwrites the others: only a block of all elements gives the sum of Helion's default."""
+    """In ``last_writer`` the last tile overwrites other tiles' sums, so only a block of all elements is correct."""
     import torch
     from helion_kernels import kernel_of, last_writer
 
@@ -148,7 +148,7 @@ def test_helion_reads_and_writes_that_cache(tmp_path: Path, monkeypatch) -> None
     monkeypatch.setenv("AUTOSCHED_DB", str(tmp_path / "best.db"))
     monkeypatch.setenv("HELION_CACHE_DIR", str(tmp_path / "local"))
     monkeypatch.setenv("HELION_REMOTE_CACHE_BACKEND", "autosched.integrations.helion.DatabaseBackend")
-    # Helion has no key for a call without a GPU.
+    # Without a GPU, Helion cannot compute the cache key of a call.
     key = LooseAutotuneCacheKey("", (), (), "source", "NVIDIA H100", "13.0", "triton")
     monkeypatch.setattr(RemoteAutotuneCache, "_generate_key", lambda self: key)
     x = torch.randn(64, 32)

@@ -15,7 +15,7 @@ pytestmark = [
 
 
 def verifier(name: str, *shape: int):
-    """Return a verifier for configurations of a kernel of ``helion_kernels``, called on the numbers from 1."""
+    """Return a verifier of configurations for a kernel of ``helion_kernels``. Its input is 1, 2, 3 and so on."""
     import helion_kernels
     import torch
 
@@ -45,7 +45,7 @@ def test_a_persistent_kernel_has_the_multiprocessors_of_the_device() -> None:
 
 
 def test_wrong_results_are_rejected_with_a_reason() -> None:
-    """The last tile overwrites the others: only a block of all elements gives the sum of Helion's default."""
+    """In ``last_writer`` the last tile overwrites other tiles' sums, so only a block of all elements is correct."""
     verify = verifier("last_writer", 32)
     whole, other, odd = config(32), config(4), config(3)
     assert verify(whole) is whole

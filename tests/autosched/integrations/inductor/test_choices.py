@@ -1,4 +1,4 @@
-"""Inductor compiles the recorded configuration or the time model's choice, without a GPU; the kernel is emulated."""
+"""Without a GPU, Inductor compiles the recorded configuration or the time model's choice. The kernel is emulated."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -25,14 +25,14 @@ OTHER = TritonConfig(16, 32, 32, 2, 2)
 
 @pytest.fixture(scope="module")
 def inductor():
-    """Import the module in a fixture: Inductor takes two seconds to import."""
+    """Import the integration only when a test needs it, since Inductor takes two seconds to import."""
     from autosched.integrations.inductor import matmul_choices
 
     return matmul_choices
 
 
 class Inputs:
-    """Fake of Inductor's description of a matmul."""
+    """Fake of the object by which Inductor describes a matmul's inputs."""
 
     def __init__(self, shapes=SHAPES, strides=STRIDES, dtypes=DTYPES) -> None:
         self._known = shapes, strides, dtypes

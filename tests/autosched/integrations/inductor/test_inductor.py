@@ -1,4 +1,4 @@
-"""Inductor times the tuned matmul along with its own choices."""
+"""When Inductor chooses a matmul, it also times the tuned kernel."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with torch.no_grad():
 
 
 def _stderr_of(program: str, cache: Path) -> str:
-    """Return the stderr of a process that runs ``program``. Inductor does not time cached choices again."""
+    """Return the stderr of a process that runs ``program``. ``cache`` is Inductor's cache of earlier choices."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", program]
     done = forked_python.run(

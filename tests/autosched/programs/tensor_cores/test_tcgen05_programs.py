@@ -1,4 +1,4 @@
-"""Tile programs that multiply by tcgen05: verified in the emulator, with planted faults of tensor memory."""
+"""Tile programs that multiply with tcgen05 are emulated. Planted faults of tensor memory are reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of(name: str = "gemm_relu.py", **sizes: int) -> ProgramProblem:
 
 
 def legal(p: ProgramProblem, values: Values) -> Schedule:
-    """Return the schedule of ``values``, which no rule of the space forbids."""
+    """Return the schedule of ``values``, and check that it breaks no rule of the space."""
     schedule = filled(p, values, B200)
     assert template(p.program).space(p, B200).valid.explain(schedule) == []
     return schedule
@@ -75,7 +75,7 @@ def test_schedules_are_right(values: Values) -> None:
 
 
 def of_type(kind: str) -> Program:
-    """Return out = x @ weights^T of a type that tensor cores multiply."""
+    """Return a program that computes out = x @ weights.T, with operands of type ``kind``."""
     stored = "f32" if kind == "tf32" else kind
     sums = "i32" if kind == "i8" else "f32"
 
@@ -107,7 +107,7 @@ def test_sampled_schedules_are_right(kind: str, nightly: bool) -> None:
 
 
 def narrow(kind: str) -> Values:
-    """Return a schedule for a type other than f16 and bf16; a line of shared memory has 128 bytes."""
+    """Return a schedule for a type other than f16 and bf16. Lines of shared memory have 128 bytes."""
     size, k, base = (4, 8, 2) if kind == "tf32" else (1, 32, 4)
     swizzle = f"swizzle(3,{base},3)"
     return gemm() | {
@@ -202,7 +202,7 @@ def test_every_fence_and_the_permit_are_missed(filled_by: str) -> None:
     launch, inputs = dataclasses.replace(kernel, entry=compiled.entry), p.random_inputs(1)
     lines = compiled.text.splitlines(keepends=True)
     ordering = [i for i, line in enumerate(lines) if re.search(r"tcgen05\.(fence|relinquish)", line)]
-    assert len(ordering) == 4  # around the loads, before memory is freed, and the permit to allocate
+    assert len(ordering) == 4  # three fences (around loads, before freeing) and relinquish_alloc_permit
     assert emulate_ptx(compiled.text, launch, inputs, time_limit=60.0).status == "ok"
     for missing in ordering:
         text = "".join(line for i, line in enumerate(lines) if i != missing)
@@ -228,7 +228,7 @@ def attends(s: int, head: str = "causal_attention") -> ProgramProblem:
 
 @pytest.mark.parametrize("rows", [64, 128])
 def test_sampled_schedules_of_attention_are_right(rows: int, nightly: bool) -> None:
-    """Accumulators are read after each product, and the probabilities go through shared memory."""
+    """Attention reads its accumulators after each product, and passes probabilities through shared memory."""
     p = attends(136)
     space = template(p.program).space(p, B200)
     ranks = next(s.ranks for s in space.strata if str(s.value).startswith(f"tcgen05_m{rows}"))
@@ -277,7 +277,7 @@ def test_unsupported_programs_have_no_tcgen05_parameters() -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def also_read(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Multiply a tile, and a function of it."""
+    """Multiply a loaded tile, and then tanh of the same tile."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for s in p.steps(a.shape[1], 32):

@@ -1,6 +1,7 @@
-"""Tile programs that multiply by wgmma.
+"""Tile programs that multiply with wgmma.
 
-Verified in the emulator, machine code of sm_90a, planted faults of barriers.
+They are verified in the emulator, their machine code for sm_90a is examined, and planted faults of barriers are
+reported.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def _intrinsics(space):  # type: ignore[no-untyped-def]
 def test_loops_multiply_by_wgmma(
     place: str, sizes: dict[str, int], values: Values, most: int, multiplications: int
 ) -> None:
-    """Loops multiply only by HGMMA, with few other instructions and no spills, and ptxas does not serialise wgmma."""
+    """Loops multiply only with HGMMA, have few other instructions and no spills. ptxas does not serialise wgmma."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:
@@ -192,7 +193,7 @@ def test_loops_multiply_by_wgmma(
 @pytest.mark.parametrize("ping_pong", [0, 1])
 @pytest.mark.parametrize(("d", "bn"), [(64, 128), (128, 64)])
 def test_attention_is_not_longer_than_tritons(d: int, bn: int, ping_pong: int) -> None:
-    """128 rows, 8 warps, 2 stages on sm_90a: an iteration has at most 1.03x as many instructions as Triton's."""
+    """On sm_90a, with 128 rows, 8 warps and 2 stages, an iteration has at most 1.03x the instructions of Triton's."""
     loops = pytest.importorskip("benchmarks.search.triton_loops", reason="needs Triton", exc_type=ImportError)
     try:
         nvdisasm()

@@ -1,4 +1,4 @@
-"""Tile programs that multiply by wmma: verified in the emulator, rejected with reasons, machine code of sm_80."""
+"""Tile programs that multiply with wmma: emulation, reasons for rejections, and machine code for sm_80."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ F16, BF16, TF32 = "wmma_m16n16k16_f16", "wmma_m16n16k16_bf16", "wmma_m16n16k8_tf
 
 @program(x=Input("m k", "f32"), w=Input("k n", "f32"), out=Output("m n", "f32"))
 def row_major_tf32(p: Builder, x: Array, w: Array, out: Array) -> None:
-    """Use lines of b along n, which ldmatrix cannot transpose for 32-bit elements."""
+    """Multiply by a row-major w. Its fragments need a transpose, which ldmatrix lacks for 32-bit elements."""
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64))  # type: ignore[misc]
     i, j = p.blocks(out.shape, (bm, bn))
     rows, columns = p.window(x, (i, 0), (bm, 32)), p.window(w, (0, j), (32, bn))
@@ -49,7 +49,7 @@ def row_major_tf32(p: Builder, x: Array, w: Array, out: Array) -> None:
 
 @program(q=Input("m d", "bf16"), keys=Input("n d", "bf16"), out=Output("m", "f32"))
 def largest_score(p: Builder, q: Array, keys: Array, out: Array) -> None:
-    """Reduce a product in each iteration of a loop, so that it is read where it is computed."""
+    """Reduce a product in each iteration, so that its fragments are read inside the loop."""
     (m, d), n = q.shape, keys.shape[0]
     (i,) = p.blocks((m,), (64,))
     query, window = p.load(p.window(q, (i, 0), (64, d))), p.window(keys, (0, 0), (32, d))
@@ -64,7 +64,7 @@ def largest_score(p: Builder, q: Array, keys: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def mapped(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Give a map with two rounds."""
+    """Multiply with a given wg_map, in which each warp computes two rounds of fragments."""
     i, j = p.blocks(out.shape, (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -77,7 +77,7 @@ def mapped(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), c=Input("m n", "f32"), out=Output("m n", "f32"))
 def on_top(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
-    """Initialise the sums with a loaded tile."""
+    """Initialise the accumulators with a loaded tile."""
     i, j = p.blocks(out.shape, (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
     acc = p.state(p.load(p.window(c, (i, j), (64, 64))))
@@ -90,7 +90,7 @@ def on_top(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def twice(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Continue the sums of one loop in a second loop."""
+    """Accumulate in one loop and continue in a second loop."""
     i, j = p.blocks(out.shape, (64, 64))
     acc = p.state(p.zeros((64, 64)))
     for _ in range(2):
@@ -156,7 +156,7 @@ def test_schedules_are_right(place: str | Program, sizes: dict[str, int], values
 
 @pytest.mark.parametrize("seed", range(3))
 def test_sampled_schedules_are_right(seed: int) -> None:
-    """f32 as tf32 with lines along n, for which wmma is the only tensor-core instruction."""
+    """Multiply f32 as tf32 by a row-major operand, for which wmma is the only tensor-core instruction."""
     p = problem(row_major_tf32, m=70, n=40, k=72)
     space = template(p.program).space(p, A100)
     ranks = next(s.ranks for s in space.strata if s.value == TF32)
@@ -217,8 +217,8 @@ def test_counts_have_the_way_through_shared_memory() -> None:
     assert by_wmma.shared_wavefronts >= by_mma.shared_wavefronts + 128 * 64 * 4 * 2 / 128
 
 
-def test_the_main_loop_is_the_hand_written_templates() -> None:
-    """128x128x32, 8 warps, 3 stages: as many tensor, shared and load instructions, and at most 1.05x as many others."""
+def test_the_main_loop_is_as_short_as_the_templates() -> None:
+    """Compare main loops for 128x128x32 tiles, 8 warps and 3 stages with those of the matmul template."""
     try:
         nvdisasm()
     except DisassemblerMissing as missing:

@@ -1,4 +1,4 @@
-"""BLAS uses one thread during many small computations, and the previous number of threads elsewhere."""
+"""BLAS is limited to one thread during many small computations. Afterwards the previous number is restored."""
 
 from __future__ import annotations
 

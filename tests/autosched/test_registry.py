@@ -1,4 +1,4 @@
-"""Integrations are found by name, imported late, and implement the protocol of their group."""
+"""Integrations are looked up by name, imported on first use, and implement the protocol of their group."""
 
 from __future__ import annotations
 

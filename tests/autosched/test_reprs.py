@@ -1,4 +1,4 @@
-"""The repr of an exported object is short for any contents."""
+"""Exported objects have a short repr, whatever they contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One submission for each verdict of ``autosched judge``."""
+"""``autosched judge`` gives each of its verdicts to a matching submission."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -27,7 +27,7 @@ from search_spaces.hardware.devices import device
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("forked_workers")]
 H100 = device("h100")
 
-# Values are so small that zeros pass KernelBench's own check.
+# The outputs are so small that an output of zeros passes KernelBench's tolerance.
 TASK = """
 import torch
 from torch import nn
@@ -111,7 +111,7 @@ FOUND = {
         SubmissionStatus.CHEATING,
         (Cheat.INPUT_RETURNED,),
     ),
-    "keeps its output": (  # and its input, so that no later input gets the same address
+    "keeps its output": (  # the input is also kept, so that no later input gets the same address
         "if not hasattr(self, 'kept'):\n    self.kept = {}\nkey = x.data_ptr()\nif key not in self.kept:\n"
         "    scale[(3,)](o, x, self.factor, n, BLOCK=128)\n    self.kept[key] = o, x\nreturn self.kept[key][0]",
         SubmissionStatus.CHEATING,
@@ -289,7 +289,7 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Capt
         document = json.loads(capsys.readouterr().out)
     if document["network"] == "none":
         assert status == 0 and document["status"] == "right" and len(document["cases"]) == 2
-    else:  # a system without network namespaces: the verdict reports it
+    else:  # this system has no network namespaces, which the verdict reports
         assert "the system does not allow" in document["network"]
 
 

@@ -1,4 +1,4 @@
-"""Databases to check, whose trials hold the present compiler's real results."""
+"""Fixtures for `autosched check`: databases whose trials hold real results of the installed compiler."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MakeTrial = Callable[..., Trial]
 
 @pytest.fixture(scope="session")
 def schedules() -> list[Schedule]:
-    """Distinct schedules of PROBLEM, the default first."""
+    """Return distinct schedules of PROBLEM, with the default first."""
     return template("matmul").space(PROBLEM, H200).sample(4, 1)
 
 
@@ -40,7 +40,7 @@ def pool() -> Iterator[CompilePool]:
 
 @pytest.fixture(scope="session")
 def make_trial(pool: CompilePool) -> MakeTrial:
-    """Return a trial of a schedule as compiled now; ``resources`` and ``code`` override its fields."""
+    """Return a trial of a schedule as compiled now. ``resources`` and ``code`` override fields of the trial."""
 
     def make(
         schedule: Schedule,

@@ -1,4 +1,4 @@
-"""Outputs for CI systems are valid, complete, and harmless for any text in a database."""
+"""Outputs for CI systems are valid and complete, and escape any text from a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions for reporting a slowdown: above the noise, above a few nanoseconds, and on a stable machine."""
+"""A slowdown is reported only if it exceeds the noise and a few nanoseconds, and if the machine is stable."""
 
 import dataclasses
 import itertools
@@ -25,7 +25,7 @@ def times(
     again: float = 0.0,
     seed: int = 0,
 ) -> Times:
-    """Return times of four programs; ``drift`` changes all of them during a run, ``control_drift`` the control."""
+    """Return times of four programs. ``drift`` slows all of them during a run, ``control_drift`` only the control."""
     rng = np.random.default_rng(seed)
     machine = seconds * (1 + drift * np.linspace(0, 1, rounds))
     own = lambda factor: tuple(machine * factor * np.exp(noise * rng.standard_normal(rounds)))  # noqa: E731
@@ -78,7 +78,7 @@ def test_invalid_limits_are_rejected(bad):
 
 
 def test_discoveries_agree_with_benjamini_and_hochberg():
-    # the example of their paper, section 3.2: at 5% the four smallest of fifteen are discoveries
+    # Benjamini and Hochberg (1995), section 3.2: at 5%, the four smallest of these fifteen p-values are discoveries
     p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459]
     p += [0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0]
     assert discoveries(p, 0.05) == [True] * 4 + [False] * 11
@@ -100,7 +100,7 @@ def test_one_sided_runs_are_recognized_by_their_verdicts():
 
 
 class Machine:
-    """Fake machine with programs by entry: those in ``slow`` are slower. Each process draws its own noise."""
+    """Fake machine that times entries. ``slow`` maps slow entries to their slowdown. Each process has its own noise."""
 
     def __init__(self, slow: dict[int, float], noise: float = 0.002, seed: int = 0) -> None:
         self.slow, self.noise, self.seeds, self.rounds = slow, noise, itertools.count(1000 * seed), 0

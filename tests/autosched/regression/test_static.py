@@ -129,7 +129,7 @@ def test_a_compile_failure_is_broken_with_the_compilers_message(
 
 @pytest.fixture
 def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
-    """Return the time model's present prediction for a schedule."""
+    """Return the time in seconds that the present time model predicts for a schedule."""
     model = AnalyticEstimator(device("h200"), TemplateSet([template("matmul")]))
 
     def seconds(schedule: Schedule) -> float:
@@ -146,7 +146,7 @@ def predicted(make_trial: MakeTrial) -> Callable[[Schedule], float]:
 def test_a_rival_now_predicted_to_be_faster_is_reported(
     make_trial: MakeTrial, database: MakeDatabase, schedules: list[Schedule], predicted: Callable[[Schedule], float]
 ) -> None:
-    """The stored estimates of two trials are in the opposite order of the model's present ones."""
+    """By the stored estimates one trial is faster, by the model's present estimates the other."""
     fast, *_, slow = sorted(schedules, key=predicted)
     best = predicted(slow)
     assert best > 1.05 * predicted(fast)

@@ -1,4 +1,4 @@
-"""A timed check: the source of baselines, the cause of failures, and the agreement of two processes."""
+"""Timed checks: where baselines come from, the reported cause of failures, and confirmation by a second process."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Gpu:
     """Fake GPU on which every program takes 1 ms.
 
     Args:
-        slow: Slowdown factor by digest: one dict for all processes, or a list with one dict per process.
+        slow: Slowdown factor by kernel digest. A list has one dict for each process.
         fates: Status of programs that fail. A crash fails the whole comparison.
         library: Status of the vendor's library.
-        places: Slowdown factor by a program's position in the comparison.
+        places: Slowdown factor for each position of a program within a comparison.
         stops_after: Number of comparisons after which the GPU stops.
-        stop: Exception raised when it stops.
+        stop: Exception raised when the GPU stops.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ def test_current_kernels_are_compared_with_recorded_ones(run, measured, database
 def test_a_driver_that_slows_both_programs_alike_is_seen_against_the_library(
     run, measured, database, seconds: float, verdict: EntryStatus
 ) -> None:
-    """Both take 1.117 ms now. The library takes twice that, as when the entry was tuned and took ``seconds``."""
+    """Baseline and candidate now both take 1.117 ms. The library takes twice that, as it did at tuning."""
     library = 2.234e-3
     won = measured(seconds=seconds, rank=1, driver="570.12")
     beside = dataclasses.replace(
@@ -289,7 +289,7 @@ def test_a_gpu_that_is_gone_ends_the_run_in_doubt(run, measured, database) -> No
 def test_the_baseline_of_another_environment_is_compiled_there(
     run, measured, database, programs: KnownPrograms
 ) -> None:
-    """The other environment is this one in a separate process, so that its kernel is the recorded one."""
+    """The other environment is a second process of this environment, so that it compiles the recorded kernel."""
     options = dataclasses.replace(OPTIONS, baseline=sys.executable)
     stale = dataclasses.replace(measured(0, 1), schedule=Schedule("matmul", (("tile_m", 3),)))
     gpu = Gpu()
@@ -330,7 +330,7 @@ def test_a_users_kernel_is_compared_with_the_one_of_the_base_branch(run, make_tr
 def test_entries_are_timed_by_a_worker_process(
     measured, database, tmp_path: Path, factor: float, verdict: EntryStatus
 ) -> None:
-    """Uses the real runner with a worker that simulates times, and fake compilers."""
+    """Use the real runner with fake compilers and a worker that simulates times."""
     new, old = measured(1), measured(0)
     sources = [template("matmul").kernel(r.problem, r.schedule, H200).source for r in (new, old)]
     line = next(text for text in sources[0].splitlines() if "constexpr" in text and text not in sources[1])

@@ -1,7 +1,7 @@
-"""``check --with-python``: another environment with an equal compiler, or with one that is worse in a known way.
+"""``check --with-python``: the other environment's compiler is equal to this one, or worse in a known way.
 
-The other environment is a script that starts this Python with a ``sitecustomize`` module, which gives NVRTC another
-version, one more option, or another text. So the compiler there is a real one, in a real process.
+The other environment is a script that starts this Python with a ``sitecustomize`` module. The module changes NVRTC's
+version, options or source text, so a real compiler runs in a real process.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ MakeDatabase = Callable[..., Path]
 
 @pytest.fixture
 def other_python(tmp_path: Path) -> MakeOther:
-    """Make an environment whose NVRTC gets more options, and another text in place of one.
+    """Return a function that makes an environment. Its NVRTC gets more options, and a replacement in the source text.
 
-    Its version is derived from both, so that caches keep the environments apart.
+    NVRTC's version is derived from options and replacement, so that caches distinguish environments.
     """
 
     def make(*options: bytes, replaced: tuple[bytes, bytes] = (b"nothing", b"nothing")) -> str:

@@ -1,4 +1,4 @@
-"""Searches in recorded tables, and ``autosched replay``."""
+"""Searches over recorded measurements, and ``autosched replay``."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def measured(x: int, y: int, z: int) -> Measurement:
-    """Return measurements: the fastest is 1 ms at x = 16, y = 4, z = 1; x = 1 fails."""
+    """Return a table of measurements. The fastest is 1 ms at x = 16, y = 4, z = 1. Schedules with x = 1 fail."""
     if x == 1:
         return Measurement(Status.LAUNCH_ERROR, Provenance.REPLAYED, "too small")
     seconds = 1e-3 * (1 + abs(x - 16) / 16 + abs(y - 4) / 8 + 0.3 * (z != 1))

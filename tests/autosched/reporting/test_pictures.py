@@ -1,4 +1,4 @@
-"""Pictures agree with the layouts: the texts of the .svg files are read back."""
+"""The texts of the .svg pictures agree with the layouts that they show."""
 
 import builtins
 import re
@@ -90,7 +90,7 @@ class TestBankMap:
         assert len(shown) == len(per_bank)
 
     def test_degree_is_relative_to_the_phases(self, tmp_path):
-        """32 lanes of 16 bytes take four phases even without conflicts."""
+        """32 lanes of 16 bytes take four phases even without conflicts, so conflicts are counted relative to four."""
         layouts = {text: SharedLayout.parse(text, (32, 32)) for text in ("identity", "pad(8,1)")}
         found = {
             text: texts(draw_bank_map(layout, tmp_path / "banks.svg", 2, access=(32, 8)))

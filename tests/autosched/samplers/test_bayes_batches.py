@@ -1,4 +1,4 @@
-"""Batches of bayes: every second proposal uses an already compiled module, and batches are reproducible for a seed."""
+"""In batches of bayes, every second proposal uses an already compiled module. A seed reproduces the batches."""
 
 import math
 from itertools import product

@@ -16,7 +16,7 @@ def columns(*parameters: Parameter) -> tuple[tuple[str, ...], dict[str, np.ndarr
     rows = made.of(schedules)
     by_value = {
         str(schedule[parameters[0].name]): row for schedule, row in zip(schedules, rows, strict=True)
-    }  # by the value of the first parameter
+    }  # rows by the value of the first parameter
     return made.names, by_value
 
 
@@ -36,9 +36,9 @@ def test_sizes_other_than_powers_of_two_have_a_second_column() -> None:
 @pytest.mark.parametrize(
     "parameter",
     [
-        ordinal("threads", (32, 64, 128)),  # the first column has the same information
-        ordinal("unroll", (1, 2, 3, 4)),  # not the size of a block or a tile
-        ordinal("method", (0, 32, 48)),  # 0 is not a size
+        ordinal("threads", (32, 64, 128)),  # all powers of two: the rank already has this information
+        ordinal("unroll", (1, 2, 3, 4)),  # an unroll factor is no size of a block or tile
+        ordinal("method", (0, 32, 48)),  # includes 0, which is no size
         ordinal("odd", (33, 35, 37)),
         categorical("kind", (32, 48, 64)),
         ordinal("order", ("a", "b", "c")),

@@ -1,4 +1,4 @@
-"""Guarantees of the evolutionary sampler in addition to the contract."""
+"""Guarantees of the evolutionary sampler beyond the contract of all samplers."""
 
 import dataclasses
 import math
@@ -50,7 +50,7 @@ class TestEvolution:
         made = EvolutionSampler(TOY, 1, fit=None, estimates=estimates, settings=dataclasses.replace(QUICK, first=100))
         asked.clear()
         first = made.ask(4)
-        assert len(asked) > 60  # of 100 drawn ones, of which some are equal
+        assert len(asked) > 60  # 100 schedules are drawn, and some are equal
         for schedule in first:
             made.tell(schedule, ok(seconds(schedule)))
         asked.clear()

@@ -1,8 +1,8 @@
-"""The first proposals of every sampler for fixed seeds, in proposals.json next to this file.
+"""proposals.json, next to this file, has the first proposals of every sampler for fixed seeds.
 
-``pytest tests/autosched/samplers/test_golden_proposals.py --update-golden`` accepts what is proposed now. Proposals are
-stored as checksums of positions in the domains of parameters, which outlast a change of names. They are the same with
-the same versions of the libraries that compute them, which the file names.
+``pytest tests/autosched/samplers/test_golden_proposals.py --update-golden`` accepts the present proposals. Proposals
+are stored as checksums of value indices, which do not change if parameters are renamed. They depend on the versions of
+numerical libraries, which the file lists.
 """
 
 import importlib
@@ -70,7 +70,7 @@ def checksum(space: SearchSpace, schedule: Schedule) -> str:
 
 
 def result_of(name: str, schedule: Schedule) -> Measurement:
-    """Return an estimate with noise derived from its checksum; one in nine schedules fails."""
+    """Return the schedule's estimate with noise derived from its checksum. One in nine schedules fails."""
     noise = int(checksum(space_of(name), schedule), 16)
     log_seconds = float(estimates_of(name).log_seconds([schedule])[0])
     if noise % 9 == 0 or not math.isfinite(log_seconds):
@@ -80,7 +80,7 @@ def result_of(name: str, schedule: Schedule) -> Measurement:
 
 
 def proposals(made: Sampler, space: SearchSpace, results: Callable[[Schedule], Measurement]) -> list[str]:
-    """Results are reported one batch late, so that some proposals are pending at each question."""
+    """Return checksums of proposals. Results are reported one batch late, so that some proposals are pending."""
     found: list[str] = []
     pending: list[Schedule] = []
     while len(found) < TRIALS:
@@ -101,7 +101,7 @@ def of_whole_space(name: str, how: str, *, guided: bool) -> list[str]:
 
 
 def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
-    """Return the proposals on recorded schedules and times; ``transferred`` uses every third time as the prior."""
+    """Return the proposals in a recorded space. ``transferred``: every third recorded time is the prior."""
     problem = PROBLEMS[name]
     found = recording.find(problem.key(), "h100")
     assert found is not None
@@ -113,7 +113,7 @@ def of_recorded_space(name: str, how: str, *, transferred: bool) -> list[str]:
 
 
 def of_trained_model(how: str) -> list[str]:
-    """Return the proposals for a copy, with a prior trained on times of other copies."""
+    """Return the proposals for a copy kernel, with a prior trained on times of other copy problems."""
     problem, h200 = Copy(3000, 5000), device("h200")
     templates = templates_for(problem, h200)
     space = templates.space(problem, h200)

@@ -1,4 +1,4 @@
-"""The sampler that proposes the best estimates first: its proposals, their order, and independence of results."""
+"""The model sampler proposes the best estimates first, in an order that does not depend on results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_gain_is_expected_after_the_best_estimate_is_reached() -> None:
     searching = sampler("model", TOY, seed=0, estimates=toy_estimates())
     (first,) = searching.ask(1)
     assert searching.expected_gain == math.inf
-    searching.tell(first, ok(30 * seconds(first)))  # ten times the estimate: another schedule may be better
+    searching.tell(first, ok(30 * seconds(first)))  # ten times the estimate: another may be better
     (second,) = searching.ask(1)
     assert 0.5 < searching.expected_gain < 1
     searching.tell(second, failed())

@@ -1,4 +1,4 @@
-"""If nvMatmulHeuristics is installed, it proposes some of a matmul's first trials, which are marked as such."""
+"""If nvMatmulHeuristics is installed, it proposes some of a matmul's first trials. These trials are marked."""
 
 import dataclasses
 import importlib.util
@@ -37,7 +37,7 @@ H200, A100 = device("h200"), device("a100")
 LARGE = Matmul(4096, 4096, 4096)
 REAL = importlib.util.find_spec(NAME) is not None
 
-# Functions that the child calls, in the order of the library's header; ASKED records their arguments.
+# Fakes of the library's functions that the child process calls, in the order of its header. ASKED records arguments.
 STUB = """
 import enum, json, os, types
 class NvMatmulHeuristicsTarget(enum.IntEnum): CUTLASS3 = 4
@@ -128,7 +128,7 @@ class TestNearest:
 
     def test_the_model_replaces_illegal_decisions_but_keeps_the_tile(self) -> None:
         wanted = dataclasses.replace(configuration((128, 128, 64), (64, 64, 64), 64), stages=8, cluster=(4, 4))
-        found = near(wanted, LARGE, H200)  # 8 stages do not fit, clusters have at most 4 blocks
+        found = near(wanted, LARGE, H200)  # illegal: 8 stages do not fit, 16 blocks per cluster
         assert [found[f"tile_{axis}"] for axis in "mnk"] == [128, 128, 64]
         assert (found["cluster_m"], found["cluster_n"]) == (4, 1) and found["stages"] < 8
 
@@ -140,7 +140,7 @@ class TestNearest:
 
     def test_templates_without_the_instruction_get_no_advice(self) -> None:
         templates = TemplateSet([template("matmul")])
-        fp8 = Matmul(512, 512, 512, a="e4m3")  # sm_80 has no such mma.sync
+        fp8 = Matmul(512, 512, 512, a="e4m3")  # sm_80 has no mma.sync of this type
         of_mma, estimates = configuration((64, 64, 64), (32, 32, 64)), AnalyticEstimates(fp8, templates, A100)
         assert nearest(of_mma, templates, fp8, A100, estimates) is None
         assert not nvidia_heuristics.knows("f32", "ieee")

@@ -1,4 +1,4 @@
-"""``StudySampler``: the sampler bayes in any Optuna study."""
+"""``StudySampler`` uses the sampler bayes in any Optuna study."""
 
 import math
 import warnings
@@ -24,7 +24,7 @@ TILES = [8, 16, 32, 64, 128, 256]
 
 
 def seconds(params: Mapping[str, Any]) -> float:
-    """1 at tile 64, 4 warps, layout xor, rate 0.3."""
+    """Return a time whose minimum is 1, at tile 64, 4 warps, layout xor and rate 0.3."""
     away = abs(TILES.index(params["tile"]) - 3) + abs(params["warps"] - 4) / 2
     return float(1 + 0.4 * away + (params["layout"] != "xor") + abs(params["rate"] - 0.3))
 
@@ -94,7 +94,7 @@ def test_proposals_are_legal() -> None:
 
     study = optuna.create_study(sampler=StudySampler(seed=0, legal=legal))
     study.optimize(objective, n_trials=15)
-    assert all(legal(t.params) for t in study.trials[1:])  # the parameters of the first are unknown
+    assert all(legal(t.params) for t in study.trials[1:])  # unknown parameters in the first trial
 
 
 def test_the_legality_check_receives_parameters_with_one_value() -> None:
@@ -113,7 +113,7 @@ def test_the_legality_check_receives_parameters_with_one_value() -> None:
 
 def test_legal_proposals_are_found_in_a_sparse_space() -> None:
     def legal(params: Mapping[str, Any]) -> bool:
-        return bool(params["a"] == params["b"] == params["c"] // 2)  # 20 of 8,000 combinations
+        return bool(params["a"] == params["b"] == params["c"] // 2)  # 20 of 8,000 combinations are legal
 
     study = optuna.create_study(sampler=StudySampler(seed=0, legal=legal))
     for _ in range(20):
@@ -142,7 +142,7 @@ def test_negative_objectives_and_failures(direction: str) -> None:
 
 @pytest.mark.parametrize("how", ["raises", "pruned", "nan", "constraint"])
 def test_failures_are_learned_separately_from_values(how: str) -> None:
-    """Half of a line fails, and the best value is at the border: failures do not penalise neighbours."""
+    """Half of the values of x fail, and the best valid one is at the border. Failures must not penalise it."""
     if how == "constraint" and not hasattr(optuna.Trial, "set_constraint"):
         pytest.skip("Optuna has constraints of trials since version 5")
     study = optuna.create_study(sampler=StudySampler(seed=0))
@@ -227,7 +227,7 @@ class TestAnyParameters:
         storage.engine.dispose()  # an open connection would be reported in a later test
 
     def test_thousands_of_choices(self) -> None:
-        """The scale of a parameter is computed once per proposal, not once per value."""
+        """A parameter with thousands of values stays fast, since its scale is computed once per proposal."""
         sizes = list(range(1, 4001))
         study = optuna.create_study(sampler=StudySampler(seed=0))
         study.optimize(lambda t: 1.0 + abs(math.log2(t.suggest_categorical("size", sizes)) - 9), n_trials=25)
@@ -267,7 +267,7 @@ class TestAnyParameters:
         for x in (1e-9, 1e9):
             study.enqueue_trial({"x": x, "n": 7})
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna's own error for values outside
+            warnings.simplefilter("ignore")  # Optuna warns about values outside of the range
             study.optimize(
                 lambda t: abs(t.suggest_float("x", 0.01, 10, log=True) - 1) + t.suggest_int("n", 0, 8, step=4),
                 n_trials=15,
@@ -324,7 +324,7 @@ def test_late_failures_are_learned_quickly() -> None:
         study.enqueue_trial({"x": x})
     study.optimize(falling, n_trials=56, catch=RuntimeError)
     late = [t.params["x"] for t in study.trials[50:]]
-    assert sum(x > 300 for x in late) <= 3  # not 400, 399, 398, and so on
+    assert sum(x > 300 for x in late) <= 3  # few proposals on the failing side, rather than 400, 399, 398 and so on
 
 
 def test_length_scales_are_refitted_with_a_subsampled_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +344,7 @@ def test_length_scales_are_refitted_with_a_subsampled_model(monkeypatch: pytest.
 
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 def test_objectives_of_any_size(direction: str) -> None:
-    """The difference of the worst and the best exceeds the largest float."""
+    """The difference between the worst and the best objective exceeds the largest float."""
     sign = 1 if direction == "minimize" else -1
     study = optuna.create_study(direction=direction, sampler=StudySampler(seed=0))
     study.enqueue_trial({"x": -1.0})
@@ -354,7 +354,7 @@ def test_objectives_of_any_size(direction: str) -> None:
 
 @pytest.mark.parametrize("state", [optuna.trial.TrialState.FAIL, optuna.trial.TrialState.RUNNING])
 def test_trials_with_other_choices_are_excluded(state: optuna.trial.TrialState) -> None:
-    """``Study.add_trial`` accepts trials of another study; the common parameters are those of completed trials."""
+    """``Study.add_trial`` accepts trials with other choices. The common parameters are those of completed trials."""
 
     def objective(trial: optuna.Trial) -> float:
         return float(trial.suggest_categorical("c", ["a", "b"]) == "a") + trial.suggest_float("x", 0, 1)

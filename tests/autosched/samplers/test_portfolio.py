@@ -1,4 +1,4 @@
-"""A search begins with winners of near problems, alternating with diverse schedules that the model ranks high."""
+"""A search begins with winners of similar problems, in alternation with diverse schedules that the model ranks high."""
 
 from __future__ import annotations
 
@@ -106,4 +106,4 @@ def test_descents_begin_at_structures_that_none_would_reach() -> None:
     first_tried(own, space, estimates, tuple)
     times = estimates.log_seconds(considered)
     near = {structure(s) for s, time in zip(considered, times, strict=True) if time < times.min() + math.log(1.1)}
-    assert len(near) >= 8  # descents from the same sample alone end near 5
+    assert len(near) >= 8  # without the portfolio, descents from this sample end at only about 5 structures

@@ -1,4 +1,4 @@
-"""The contract of ``Sampler``, one class of tests that every sampler passes, and the additional guarantees of each."""
+"""One class of tests, the contract of ``Sampler``, passes for every sampler. Other tests are for single samplers."""
 
 import math
 from collections import Counter
@@ -21,7 +21,7 @@ from search_spaces.spaces.search_space import SearchSpace
 from search_spaces.spaces.space import EmptySpace, Space
 from search_spaces.spaces.union_space import UnionSpace
 
-# Slow templates, which tests below search as a union.
+# Searches of a union of templates are slow.
 AT_NIGHT = ("tpe_of_a_union", "evolution_of_a_union")
 MAKERS = [
     pytest.param(*case, marks=[pytest.mark.nightly] if name in AT_NIGHT else [], id=name)
@@ -53,14 +53,14 @@ class TestContract(SamplerContract):
                 made.tell(schedule, data.draw(st.sampled_from([failed(), ok(1e-6), ok(3e-5)])))
 
 
-LAKE = Space(  # as many schedules as HILL has in its own two dimensions, all of them slow
+LAKE = Space(  # as many schedules as HILL, all of them slow
     "lake", tuple(ordinal(name, tuple(range(1, 13))) for name in "ab"), ()
 )
 
 
 @pytest.mark.parametrize("name", ["tpe", "evolution"])
 def test_a_search_of_a_union_finds_the_template_and_the_schedule(name: str) -> None:
-    """A sample has equally many schedules of each template; a learning sampler shifts to the better template."""
+    """A random sample has equally many schedules of each template. A learning sampler prefers the better template."""
 
     def found(name: str, seed: int) -> tuple[float, int]:
         made, best, on_the_hill = sampler(name, UnionSpace([LAKE, HILL]), seed=seed), math.inf, 0
@@ -130,7 +130,7 @@ def test_an_empty_space_is_reported_with_its_rule() -> None:
 
 
 def test_proposals_do_not_depend_on_the_hash_seed() -> None:
-    """The order of sets of strings differs between processes; proposals must not depend on it."""
+    """The order of a set of strings differs between processes. Proposals must not depend on this order."""
     code = """
 from autosched.samplers import sampler
 from measurements.trials.measurement import Measurement, Provenance, Timing, Status

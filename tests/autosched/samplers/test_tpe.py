@@ -1,4 +1,4 @@
-"""Guarantees of the wrapper of Optuna's samplers in addition to the contract."""
+"""Guarantees of the wrapper of Optuna's samplers beyond the contract of all samplers."""
 
 import math
 
@@ -13,7 +13,7 @@ from search_spaces.spaces.space import Space
 
 
 class Spy(optuna.samplers.RandomSampler):
-    """Keeps the trials that Optuna's samplers see."""
+    """Record the trials that Optuna's samplers see."""
 
     seen: tuple[optuna.trial.FrozenTrial, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Estimates from another recording of a kernel: used where they are right, and ignored where they mislead."""
+"""Estimates from another recording of the kernel: the search follows good estimates and ignores misleading ones."""
 
 import math
 import random
@@ -19,7 +19,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def table(device: str, best: tuple[int, int], values: tuple[int, ...] = (2, 4, 8, 16, 32, 64)) -> Table:
-    """Return a kernel of two tile sizes and a flag, fastest if both are ``best``.
+    """Return the table of a kernel with two tile sizes and a flag. The tile sizes ``best`` are fastest.
 
     Tiles beyond 1024 elements fail.
     """
@@ -70,7 +70,7 @@ def test_a_misleading_prior_costs_few_evaluations() -> None:
 
 
 def test_an_unsuccessful_prior_decides_every_fourth_proposal() -> None:
-    """After trials without progress, three of four proposals come from the model without the prior."""
+    """After trials without progress, three of four proposals ignore the prior."""
     here = table("a", (32, 8))
     space = here.space()
     estimates = TransferredTimes(space, table("b", (64, 16)).measurements).estimates
@@ -81,7 +81,7 @@ def test_an_unsuccessful_prior_decides_every_fourth_proposal() -> None:
             for patience in (6, 1000)
         )
         ordered = random.Random(0).sample(list(here.measurements), told)
-        ordered.sort(key=seconds_of(here))  # the fastest first: the others are no improvement
+        ordered.sort(key=seconds_of(here))  # with the fastest first, later trials are no improvement
         for made in (doubting, trusting):
             for schedule in ordered:
                 made.tell(schedule, here.measurements[schedule])
@@ -95,7 +95,7 @@ def test_progress_restores_the_trust_in_a_guess() -> None:
     space = here.space()
     estimates = TransferredTimes(space, table("b", (64, 4)).measurements).estimates
     ordered = random.Random(0).sample(list(here.measurements), 11)
-    ordered.sort(key=seconds_of(here), reverse=True)  # the fastest last
+    ordered.sort(key=seconds_of(here), reverse=True)  # with the fastest last, every trial is an improvement
     proposals = []
     for patience in (6, 1000):
         made = BayesSampler(space, 0, estimates=estimates, settings=BayesSettings(trust=GuessTrust(patience=patience)))
@@ -119,7 +119,7 @@ def test_a_guess_counts_by_its_rank_in_coarse_steps_and_by_its_value() -> None:
     assert (np.diff(ranks[order]) <= 0).all()
     assert ranks.min() == 0
     np.testing.assert_array_equal(ranks * 32, np.floor(ranks * 32))
-    few = Guesses(estimates, [schedules[i] for i in order[5:]])  # better than all of these, as in a growing pool
+    few = Guesses(estimates, [schedules[i] for i in order[5:]])  # slower than the schedule below, as in a growing pool
     assert few.coordinate([schedules[order[0]]])[0, 0] == 1.0
     assert few.values([schedules[order[0]]])[0] > 0.0
 

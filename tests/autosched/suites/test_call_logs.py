@@ -1,4 +1,4 @@
-"""The problems that a program computes are recorded, read back with their counts, and tuned."""
+"""A call log records a program's problems and their counts, and the problems are read back and tuned."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_counts_are_added_to_the_file(tmp_path: Path) -> None:
             for thread in threads:
                 thread.join()
             call_log.add(MATMUL)
-    call_log.add(MATMUL)  # recording has ended
+    call_log.add(MATMUL)  # not recorded, since the log is closed
     assert read_calls(path).members == (SuiteMember(SOFTMAX, 400.0), SuiteMember(MATMUL, 2.0))
 
 
@@ -84,7 +84,7 @@ def test_torch_operators_and_patched_calls_are_recorded(tmp_path: Path) -> None:
         ours.softmax(x)
         for _ in range(3):
             layer(x)
-        torch.mm(x[:, ::2], x.T[:32])  # no kernel computes it
+        torch.mm(x[:, ::2], x.T[:32])  # no kernel computes this product of strided arrays
     linear = Matmul(4, 32, 64, a="f32", b="f32", order_b="col", epilogue="bias")
     assert set(read_calls(tmp_path / "shapes.csv").members) == {
         SuiteMember(linear, 3.0),

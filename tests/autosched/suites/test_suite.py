@@ -1,4 +1,4 @@
-"""``tune --suite``: a file of problems, one budget, and its distribution."""
+"""``tune --suite`` distributes one budget over the problems of a file."""
 
 import dataclasses
 import json
@@ -72,7 +72,7 @@ def test_invalid_suites_are_rejected(tmp_path: Path, text: str, complaint: str) 
 
 
 class Tunes:
-    """Fake of ``tuner.tune`` with given best times after each chunk; the last time remains."""
+    """Fake of ``tuner.tune``. ``bests`` lists each problem's best time after each chunk; the last time remains."""
 
     def __init__(self, bests: Mapping[Problem, list[float]]) -> None:
         self.bests = bests
@@ -110,7 +110,7 @@ FAST, SLOW, HOPELESS = Copy(512, 700), Copy(4096, 4096), Copy(64, 64)
 
 
 def test_trials_are_allocated_by_saved_time(tunes: Callable[[Mapping[Problem, list[float]]], Tunes]) -> None:
-    """The slow problem improves by a fifth per chunk, the fast one does not. The one where all schedules fail waits."""
+    """The slow problem improves by a fifth per chunk and gets most trials. A problem whose schedules all fail waits."""
     fake = tunes({FAST: [1e-6], SLOW: [1e-3 * 0.8**i for i in range(20)], HOPELESS: [math.inf]})
     result = tune_suite(
         [SuiteMember(FAST), SuiteMember(SLOW), SuiteMember(HOPELESS)], trials=20 * CHUNK, database="b.db"
@@ -155,7 +155,7 @@ def test_a_stopped_or_exhausted_search_ends_the_run(monkeypatch: pytest.MonkeyPa
 
 
 def test_time_is_shared_by_gain_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If two problems gain equally, the one whose trials take a tenth of the time gets most trials."""
+    """Of two problems with equal gains, the one whose trials take a tenth of the time gets most trials."""
     clock, inner = [0.0], Tunes({FAST: [1e-3], SLOW: [1e-3]})
 
     def tune(problem: Problem, **options: Any) -> TuneResult:
@@ -257,7 +257,7 @@ def test_an_unreached_problem_keeps_the_best_of_the_database(
 def test_an_interrupt_outside_the_tuner_reports_finished_trials(
     tunes: Callable[[Mapping[Problem, list[float]]], Tunes], monkeypatch: pytest.MonkeyPatch, done: int | None
 ) -> None:
-    """Before the second problem has started, before its first trial, and after three."""
+    """Interrupt before the second problem starts, before its first trial, and after three of its trials."""
     inner = tunes({FAST: [1e-3], SLOW: [1e-3]})
     (trial,) = make_trials(observations(SLOW, rows=1))
 
@@ -284,4 +284,4 @@ def test_a_budget_is_spent_first_on_the_largest_headroom() -> None:
     ordered = sorted((little, much, unknown), key=lambda s: -s.expected_gain)
     assert ordered == [unknown, much, little]
     assert much.gain_per_second(10.0) == pytest.approx(0.05)
-    assert little.expected_gain > 0.0  # it is scheduled
+    assert little.expected_gain > 0.0  # positive, so that the problem is scheduled

@@ -1,4 +1,4 @@
-"""Operators of torch that change tensors in place: results, schema, ``torch.compile``."""
+"""Operators of torch that change tensors in place: results, schemas, and ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_schema_marks_changed_inputs() -> None:
 
 
 def appended(*arguments: Any, **named: Any) -> tuple[Any, Any, Any]:
-    """Run both calls and return their results: the second one stores nothing."""
+    """Call the operator twice, the second time with slots of -1, which store nothing. Return results and caches."""
     qkv, positions, table, k, v = arguments
     q = torch.ops.autosched.qk_norm_rope_append(qkv, positions, table, k, v, **named)
     again = {**named, "slots": torch.full_like(named["slots"], -1)}

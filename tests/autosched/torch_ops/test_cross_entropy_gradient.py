@@ -38,7 +38,7 @@ def test_the_gradient_of_logits(dtype: str) -> None:
 
 @pytest.mark.parametrize("rows", [3, 512])
 def test_the_gradients_of_a_linear_layer(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare gradients for chunks of rows, and for all rows at once."""
+    """Compare gradients that are computed in chunks of rows, and for all rows at once."""
     monkeypatch.setattr(cross_entropy_gradient, "BYTES", 1)
     monkeypatch.setattr(cross_entropy_gradient, "LEAST_ROWS", rows)
     x, w, weights = numbers(len(LABEL), 16), numbers(40, 16, seed=1), numbers(len(LABEL), seed=2).detach().double()
@@ -59,7 +59,7 @@ def test_a_frozen_layer_has_no_gradient() -> None:
 
 
 def test_the_logarithms_have_no_gradient() -> None:
-    """They would silently be missing from the gradient."""
+    """A backward pass through the logarithms must fail, since it would silently omit their gradient."""
     logits = numbers(len(LABEL), 40)
     loss, lse = torch.ops.autosched.cross_entropy(logits, torch.tensor(LABEL, dtype=torch.int32))
     with pytest.raises(RuntimeError, match="no gradient"):

@@ -1,4 +1,4 @@
-"""The torch extension is built if possible; otherwise operators run in Python."""
+"""If the torch extension cannot be built, operators run in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators launched from the C++ table make the same launches as the Python path, which handles all other calls."""
+"""Operators in the C++ launch table make the same launches as the Python path. All other calls use the Python path."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ SPACE = "autosched_host_path"  # namespace of the operators under test, which ar
 
 
 class Fixed(Database):
-    """A database with the kernels of ``schedules``; other kernels are fakes that take every array in order.
+    """A database with the kernels of ``schedules``. Other problems get fake kernels that take their arrays in order.
 
-    With ``sampled``, the other kernels also come from schedules.
+    With ``sampled``, the kernels of other problems come from a sampled schedule.
     """
 
     def __init__(self, folder: Path, cupy: Any, schedules: Any = (), *, sampled: bool = False) -> None:
@@ -78,7 +78,7 @@ class Fixed(Database):
 
 @cache
 def registered(path: HostLaunchTable) -> Any:
-    """Return the operators under test; a process can define them only once."""
+    """Return the operators under test. They are cached, since a process can define them only once."""
     library = torch.library.Library(SPACE, "FRAGMENT")
     for name, schema in ops.SCHEMAS.items():
         library.define(name + schema)
@@ -116,7 +116,7 @@ LINEAR = {"a": "bf16", "b": "bf16", "order_b": "col", "epilogue": "bias+gelu"}
 
 
 class Case(NamedTuple):
-    """Calls of an operator: the problem, a function that makes arguments, and the number of schedules."""
+    """An operator to call, its problem, a function that makes arguments, and the number of schedules to test."""
 
     operator: str
     problem: Problem
@@ -163,7 +163,7 @@ def test_launches_agree_with_the_python_path(case: str, host: tuple[HostLaunchTa
     for schedule in space_of(problem, H200).sample(count, 3):
         autosched.use(Fixed(tmp_path, driver, {problem: schedule}))
         before = path.counts()
-        getattr(operators, name)(*arguments())  # fills the table
+        getattr(operators, name)(*arguments())  # the first call adds the kernel to the table
         driver.from_table.clear()
         given = arguments()
         result = getattr(operators, name)(*given)
@@ -391,7 +391,7 @@ class TestChanges:
         assert kernel() is not None
         functions._loaded.clear()
         gc.collect()
-        assert kernel() is not None  # the table has its function
+        assert kernel() is not None  # the launch table still holds the kernel's function
         functions.forget()
         gc.collect()
         assert kernel() is None
@@ -423,7 +423,7 @@ class TestChanges:
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
-        launching: list[int] = []  # functions that a thread is launching from the table
+        launching: list[int] = []  # functions that threads are launching from the table at the moment
         failures: list[Exception] = []
         stop = threading.Event()
 
@@ -539,7 +539,7 @@ def test_gradients_and_subclasses_use_the_python_path(host: tuple[HostLaunchTabl
     assert path.counts()[0] == before[0] + 2
     with torch.inference_mode():
         assert operators.softmax(drawn(4, 512)).is_inference()
-    with pytest.raises(NotImplementedError, match="Meta"):  # the operator under test has no fake
+    with pytest.raises(NotImplementedError, match="Meta"):  # no fake implementation for meta tensors
         operators.softmax(drawn(4, 512).to("meta"))
 
 

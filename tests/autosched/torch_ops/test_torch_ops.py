@@ -1,4 +1,4 @@
-"""Operators in PyTorch: torch's requirements, the kernels that run, and the calls that ``patch`` replaces."""
+"""Operators in PyTorch fulfil torch's requirements and run the right kernels. ``patch`` replaces torch's calls."""
 
 from __future__ import annotations
 

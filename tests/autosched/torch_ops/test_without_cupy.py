@@ -1,4 +1,4 @@
-"""Torch without cupy: kernels are loaded by cuda.core, and launched by the driver's own function."""
+"""Without cupy, torch's operators load kernels with cuda.core and launch them with the driver's function."""
 
 from __future__ import annotations
 

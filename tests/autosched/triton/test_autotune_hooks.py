@@ -1,4 +1,4 @@
-"""Kernels with ``@triton.autotune``: the time model prunes configurations, and the database stores their times."""
+"""For kernels with ``@triton.autotune``, the time model prunes configurations and a database stores times."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_recorded_launches_are_tuned(tmp_path, capsys):
     earlier = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton.knobs.autotuning, "listener", lambda **told: earlier.append(told["key"]))
-        for sizes in ((96,), (96, 160)):  # two programs, each of which tunes its own kernel
+        for sizes in ((96,), (96, 160)):  # two programs, each with its own kernel to tune
             twice.cache.clear()
             with emulated("h100"), recording(heard):
                 for n in sizes:

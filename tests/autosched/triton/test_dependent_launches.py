@@ -1,4 +1,4 @@
-"""Triton's programmatic dependent launches: accesses before ``gdc_wait``, each with a correct counterpart."""
+"""Programmatic dependent launches in Triton: accesses before ``gdc_wait`` that conflict with a preceding kernel."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = tl.constexpr(128)
 
 @triton.jit
 def fill(x, y):
-    """Write x, which a dependent kernel must not read before it waits, and read y."""
+    """Write x and read y. A dependent kernel must not read x or write y before ``gdc_wait``."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + i, tl.load(y + i))
     gdc_launch_dependents()
@@ -33,7 +33,7 @@ def fill(x, y):
 @triton.jit
 def scale(x, weight, out, EARLY: tl.constexpr, WAITS: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    w = tl.load(weight + i)  # no preceding kernel writes it
+    w = tl.load(weight + i)  # no preceding kernel writes weight
     if EARLY:
         v = tl.load(x + i)
     if WAITS:
@@ -54,7 +54,7 @@ def clear(y, WAITS: tl.constexpr):
 
 @triton.jit
 def relay(weight, out, TRIGGERS_FIRST: tl.constexpr):
-    """Wait for the preceding kernels, before or after allowing the next one to start."""
+    """Wait for the preceding kernels, before or after allowing the next kernel to start."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if TRIGGERS_FIRST:
         gdc_launch_dependents()
@@ -65,7 +65,7 @@ def relay(weight, out, TRIGGERS_FIRST: tl.constexpr):
 
 
 def faults(last, between=None):
-    """Return the faults of ``fill`` and the launches after it, and check the line of each launch."""
+    """Return the faults of ``fill`` and later launches. Check that each fault names the line of its launch."""
     with emulated("h100", check=False) as session:
         x, y, weight, out = (torch.ones(N, device="cuda") for _ in range(4))
         fill[(2,)](x, y)

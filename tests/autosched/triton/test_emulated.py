@@ -51,11 +51,11 @@ def test_a_program_that_takes_any_accelerator(session) -> None:
     torch.accelerator.synchronize(x.device)
     weight = torch.nn.Parameter(x)
     weight.grad = torch.ones_like(x)
-    torch.optim.AdamW([weight]).step()  # it queries whether a graph is being captured
+    torch.optim.AdamW([weight]).step()  # the optimizer queries whether a graph is being captured
 
 
 def test_tensors_and_modules_move_to_the_gpu(session) -> None:
-    """Each form of ``Tensor.to`` that programs and ``Module.to`` use."""
+    """Call ``Tensor.to`` with every signature that programs and ``Module.to`` use."""
     model = torch.nn.Linear(4, 3).to("cuda")
     assert model.weight.is_cuda and model.to("cuda", torch.float16).weight.dtype is torch.float16
     assert model.to(device="cuda", dtype=torch.bfloat16, non_blocking=True).bias.dtype is torch.bfloat16
@@ -112,7 +112,7 @@ def test_views_and_several_arguments_in_one_storage(session) -> None:
     assert torch.equal(rows[3], torch.arange(64, device="cuda") * 2.0 + 192)
     assert torch.equal(storage[:64], torch.arange(64.0, device="cuda"))
     x = torch.randn(40, 24, device="cuda")
-    part = x[3:30:2, ::3]  # with strides
+    part = x[3:30:2, ::3]  # a view whose dimensions both have strides
     o = torch.empty(part.shape[::-1], device="cuda")
     kernels.transpose[(1, 1)](o, part, *part.shape, *part.stride(), BM=16, BN=8)
     assert torch.equal(o, part.t())

@@ -1,4 +1,4 @@
-"""Unordered accesses of a Triton program's host and streams, and unwritten values, each with a correct counterpart."""
+"""Unordered accesses of a Triton program's host and streams, and unwritten values. Each case has a correct variant."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -31,7 +31,7 @@ def scaled(x, n=N):
 
 
 def kinds(program, *args, **options):
-    """Return the kinds of faults and notes of a program, all of which are reported at lines of this file."""
+    """Return the kinds of faults and notes of a program. Check that they are reported at lines of this file."""
     with emulated("h100", check=False, **options) as session:
         program(*args)
     assert all(Path(f.file) == Path(__file__) for f in session.host_findings)
@@ -125,7 +125,7 @@ def pinned_reused(sound):
 
 
 def pageable_reused(sound):
-    # A copy from pageable memory has finished reading when it returns.
+    # A copy from pageable memory returns only after it has read the memory.
     staging = torch.ones(N) if sound else torch.ones(N).pin_memory()
     x = torch.empty(N, device="cuda")
     x.copy_(staging, non_blocking=True)
@@ -172,7 +172,7 @@ def of_backward(sound):
 
 
 def in_another_thread(act, wait, sound):
-    """Call ``act`` in another thread, which optionally waits until ``wait`` has returned in this one."""
+    """Call ``act`` in another thread. If ``sound``, it first waits until ``wait`` has returned in this thread."""
     may_act = threading.Event()
 
     def other():
@@ -208,7 +208,7 @@ def pinned_result_in_a_thread(sound):
 
 
 def read_when_notified(wait_for_notification, notify, sound):
-    """Let one thread copy and read the result; this thread waits for the stream, and notifies it."""
+    """Another thread copies and reads the result. This thread waits for the stream and then notifies the other."""
     copied, stream, results = threading.Event(), torch.cuda.Stream(), []
 
     def other():

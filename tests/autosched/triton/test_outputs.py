@@ -1,4 +1,4 @@
-"""Comparison of tensors: infinities next to the largest number, tolerances of huge values, integers of 64 bits."""
+"""Comparison of tensors: infinities near the largest number, tolerances of huge values, and 64-bit integers."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGEST = {torch.float16: 65504.0, torch.bfloat16: 3.3895e38, torch.float8_e5m2:
 def error(
     dtype: torch.dtype, found: float, wanted: float, reference: torch.dtype, more: tuple[float, ...] = ()
 ) -> float:
-    """Return the error over the tolerance of an element; ``more`` elements are equal."""
+    """Return the error of an element divided by its tolerance. ``more``: further elements, which are equal."""
     tensors = [torch.tensor([x, *more], dtype=torch.float64).to(t) for x, t in ((found, dtype), (wanted, reference))]
     values = numbers_of(tensors[1])
     expected = Expected(values, np.ones(values.shape, np.bool_), rounded_to=dtype_of(reference))
@@ -49,7 +49,7 @@ def test_a_reference_of_a_wider_type_decides_which_results_are_infinite() -> Non
 
 
 def test_values_whose_squares_overflow_have_a_finite_tolerance() -> None:
-    assert error(torch.float64, 1.0, 2.0, torch.float64, (1e200,)) <= 1  # within 1e-9 of the root mean square
+    assert error(torch.float64, 1.0, 2.0, torch.float64, (1e200,)) <= 1  # 1e-9 of the root mean square
     assert error(torch.float64, 1e195, 2.0, torch.float64, (1e200,)) > 1
 
 

@@ -54,7 +54,7 @@ def test_stock_kernels_of_packages_are_tuned_once(tmp_path: Path) -> None:
     [("liger_rms_norm", "liger_kernel"), ("liger_softmax", "liger_kernel"), ("fla_layer_norm", "fla")],
 )
 def test_batch_invariance_of_kernels_of_packages(function: str, package: str) -> None:
-    """The answer agrees with an exhaustive comparison of all batches, made by a separate program."""
+    """The command's answer agrees with an exhaustive comparison of all batches in a separate program."""
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed: see .github/workflows/nightly.yml")
     program = str(PROGRAMS / "batches.py")

@@ -1,4 +1,4 @@
-"""Unmodified autotuned kernels take their choices from a database across starts and processes, and after kills."""
+"""Unmodified autotuned kernels reuse the choices in a database across starts and processes, also after kills."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -191,7 +191,7 @@ def test_omitted_key_arguments_do_not_shift_values(starts):
 
 
 def forked(work):
-    """Run ``work`` in a forked process; returns its id."""
+    """Run ``work`` in a forked process and return the process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -206,17 +206,17 @@ def forked(work):
 
 
 def together(starts, count, kernels, *, kill=0, timeout=60.0, locks="shared"):
-    """Start processes that tune the same kernels at the same time; returns the choices of those that were not killed.
+    """Let several processes tune the same kernels at once. Return the choices of processes that were not killed.
 
-    Each process starts with another kernel, so that they wait for each other in every order.
+    Each process starts with a different kernel, so that processes wait for each other in every order.
     """
     reading, writing = os.pipe()
 
     def work(number):
         os.close(writing)
-        os.read(reading, 1)  # all start when the other end is closed
+        os.read(reading, 1)  # all processes start when the writing end is closed
         random.seed(f"{number} {time.monotonic_ns()}")
-        if locks == "each":  # as on separate machines
+        if locks == "each":  # separate lock files, as on separate machines
             os.environ["AUTOSCHED_CACHE_DIR"] += str(number)
         with persist(starts.url, device="h100", timeout=timeout):
             made = stock.kernels(starts.log, count=kernels, configs=stock.CONFIGS[:3], seconds=0.001)
@@ -259,7 +259,7 @@ def test_killed_processes_do_not_block_others(starts, run):
 
 
 def test_waiting_ends_at_the_timeout_and_the_first_choice_counts(starts):
-    starts.start(count=1, n=1)  # makes the database
+    starts.start(count=1, n=1)  # this start creates the database
     starts.timed()
     ready, reached = os.pipe()
 
@@ -292,7 +292,7 @@ def test_processes_that_cannot_wait_still_make_the_same_choices(starts):
 
 
 def test_processes_of_several_machines_share_a_server(starts):
-    """Locks work only within a machine; without them, the first choice on the server still applies to all."""
+    """Locks work only within a machine. Without locks, all processes use the first choice that the server stores."""
     with server() as url:
         starts.url = url.format("postgres")
         choices = together(starts, 4, 2, locks="each")

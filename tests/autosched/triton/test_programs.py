@@ -135,7 +135,7 @@ def test_invalid_input_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_the_plug_in(tmp_path: Path) -> None:
     path = program(tmp_path, 0)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--autosched-triton", "h100", str(path)]
-    command += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the forked process has imported pytest's plugins
+    command += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the fork server has imported plugins
     done = forked_python.run(command, torch=True, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 Triton launches emulated for h100" in done.stdout
@@ -150,7 +150,7 @@ def test_only_the_warning_of_tritons_default_is_hidden(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "UserWarning: of the program" in done.stderr
     assert "TRITON_DEFAULT_FP_FUSION" not in done.stdout + done.stderr
-    assert "leaked" not in done.stderr  # the command leaves no objects to Triton's extension
+    assert "leaked" not in done.stderr  # Triton's extension would report leaked objects at exit
 
 
 AROUND = """

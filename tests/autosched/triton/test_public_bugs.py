@@ -1,4 +1,4 @@
-"""Publicly reported bugs on GPUs, each named by the number of its report, are found without a GPU."""
+"""Publicly reported bugs are found without a GPU. Tests are named by project and issue number."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -36,10 +36,10 @@ def test_triton_10927_an_unchecked_stride_of_a_descriptor() -> None:
 
 
 def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> None:
-    """Also triton#6307: gradients of a layer norm are wrong in 99 of 100 runs on an RTX 4090, once rows share a lock.
+    """Also triton#6307: if rows share a lock, gradients of a layer norm are wrong in 99 of 100 runs on an RTX 4090.
 
-    Triton 3.7 puts no barrier between the stores of all warps and the exchange that releases the lock. Triton 3.9 does,
-    so the test removes it from the PTX.
+    Triton 3.7 has no barrier between the stores of all warps and the exchange that releases the lock. Triton 3.9 has
+    this barrier, so the test removes it from the PTX.
     """
     rows, n, group = 8, 160, 2
     x, sums, locks = torch.randn(rows, n), torch.zeros(group, n), torch.zeros(group, dtype=torch.int32)
@@ -68,7 +68,7 @@ def test_tritonbench_1266_a_lock_is_released_before_all_warps_have_stored() -> N
 
 
 def test_sglang_28019_a_default_configuration_that_no_consumer_blackwell_has_room_for() -> None:
-    """It crashed at serving time: it needs 147,456 bytes of shared memory, and an RTX 5090 has 101,376."""
+    """The configuration needs 147,456 bytes of shared memory. An RTX 5090 has 101,376, so serving crashed."""
     a, b, c = (torch.zeros(256, 256, dtype=torch.float16) for _ in range(3))
     arguments = {
         "a": a,

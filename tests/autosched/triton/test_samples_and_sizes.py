@@ -1,4 +1,4 @@
-"""Sampled blocks of large launches, provoking sizes, and the report on both."""
+"""Sampled blocks of large launches, additional sizes that provoke faults, and the report of what was run."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_some_blocks_of_a_large_launch() -> None:
     with emulated("h100", plan=SOME) as session:
         o, twice = torch.empty(6400, device="cuda"), torch.empty(6400, device="cuda")
         kernels.scale[(100,)](o, x, 2.0, 6400, BLOCK=elements, num_warps=2)
-        kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # reads unwritten memory
+        kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)  # also reads unwritten memory
     first, second = session.launches
     assert (first.blocks, first.left_out) == (second.blocks, second.left_out) == (100, 94)
     written = o.view(100, elements).ne(0).all(1)
@@ -60,8 +60,8 @@ def test_blocks_that_wait_for_others_run_whole() -> None:
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_sample_grows_by_the_blocks_that_it_waits_for(monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
-    """Waiting includes atomics that change nothing, in a loop in which warps meet at barriers."""
-    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # treats each block as expensive
+    """A block can also wait with atomics that change nothing, in a loop with barriers."""
+    monkeypatch.setattr(sample, "_CHEAP", 0.0)  # no block counts as cheap, so the sample stays small
     with emulated("h100", plan=SOME) as session:
         o = torch.empty(99, 64, dtype=torch.int32, device="cuda")
         kernels.wait_by_atomics[(99,)](torch.zeros(99, dtype=torch.int32, device="cuda"), o, 2, SWAP=swap, num_warps=2)
@@ -121,7 +121,7 @@ def test_a_fault_at_a_size() -> None:
         kernels.row_sums_in_whole_tiles[(2,)](o, x, n, BLOCK=16, num_warps=1)
 
     with emulated("h100", check=False) as session:
-        run(16)  # the size that the author tested
+        run(16)  # a size without a fault, such as the author may have tested
         assert session.ok
         session.at_sizes(run, n=(16, 18))
     assert [f.kind for f in session.findings] == [FindingKind.OUT_OF_BOUNDS_GLOBAL]
@@ -130,9 +130,9 @@ def test_a_fault_at_a_size() -> None:
     assert fidelity_of(session).sizes == ("n=16", "n=17", "n=18")
 
 
-# Similar to confirmed bugs in published kernels.
+# The following kernels resemble confirmed bugs in published kernels.
 def test_a_broadcast_gradient_is_read_out_of_bounds() -> None:
-    """The gradient of ``sum`` has strides of 0. A kernel that uses another tensor's strides reads beyond it."""
+    """The gradient of ``sum`` has strides of 0. A kernel that uses another tensor's strides reads beyond its memory."""
 
     class Double(torch.autograd.Function):
         @staticmethod
@@ -155,7 +155,7 @@ def test_a_broadcast_gradient_is_read_out_of_bounds() -> None:
 
 
 def test_one_index_twice_in_a_scatter() -> None:
-    """Two warps read, divide and write one element; the last write wins."""
+    """Two warps read, divide and write the same element, so one of the updates is lost."""
     ids = torch.arange(40)
     with emulated("h100", check=False) as session:
         logits = torch.ones(64, device="cuda")

@@ -1,4 +1,4 @@
-"""Options of every verification, given to a Python script with Triton launches."""
+"""A Python script with Triton launches accepts the options that every verification has."""
 
 from __future__ import annotations
 

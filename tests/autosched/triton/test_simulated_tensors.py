@@ -1,4 +1,4 @@
-"""Tensors report their device below torch's dispatcher too: in custom operators, backward passes and threads."""
+"""Tensors report the simulated GPU also below torch's dispatcher: in custom operators, backward passes and threads."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -40,7 +40,7 @@ def custom_op_for_cuda(x: torch.Tensor) -> torch.Tensor:
     return twice(x)
 
 
-@cache  # defined by the first test that calls it: its decorator imports torch._dynamo, which takes over a second
+@cache  # defined on the first call, since the decorator imports torch._dynamo, which takes over a second
 def triton_op():
     @torch.library.triton_op("autosched_tests::twice_by_triton", mutates_args={})
     def operator(x: torch.Tensor) -> torch.Tensor:
@@ -136,7 +136,7 @@ GRADIENTS = {
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("kind", GRADIENTS)
 def test_gradients_are_on_the_device_of_their_tensor(session, kind: str, device: str) -> None:
-    """Autograd allocates them with the tensor's real device, which is the CPU."""
+    """Autograd allocates gradients on the tensor's real device, the CPU. They must still report the simulated GPU."""
     x = torch.ones(4, 4, device=device, requires_grad=True)
     y = GRADIENTS[kind](x)
     y.backward(torch.ones_like(y))

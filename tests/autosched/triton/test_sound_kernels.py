@@ -64,7 +64,7 @@ def test_descriptors_that_round_to_tf32(session) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float32])
 def test_maps_that_begin_as_zeros(session, dtype) -> None:
-    """Triton 3.9 does not set a rank of one or the type of bytes, because both are encoded as 0."""
+    """Triton 3.9 does not set the tensor map's fields for rank 1 and for bytes, because both are encoded as 0."""
     x = torch.arange(64, device="cuda").to(dtype).reshape(4, 16)
     y = torch.zeros(64, dtype=dtype, device="cuda")
     kernels.flatten_by_descriptors[(1,)](x, y, 4, 16)
@@ -93,7 +93,7 @@ def test_a_ragged_row_beyond_the_tensor_is_out_of_bounds(session) -> None:
 
 @pytest.mark.parametrize("kernel", [kernels.store_if_larger, kernels.increment])
 def test_a_scalar_that_one_thread_stores(session, kernel) -> None:
-    """Every warp reads it, but the value read by the other warps has no effect on them."""
+    """All warps read the scalar, but the value has no effect in the warps that do not store it."""
     x = torch.full((1,), 43, dtype=torch.int32, device="cuda")
     kernel[(1,)](x)
     assert not session.fault_lines() and session.findings and x.item() in (42, 44)
@@ -124,7 +124,7 @@ def test_lower_precision_inside_is_no_race(session, narrow) -> None:
 
 @pytest.mark.parametrize("chunk", [0, 32])
 def test_accumulators_read_after_a_wait_injected_by_ptxas_are_accepted(session, chunk) -> None:
-    """``max_num_imprecise_acc``: the PTX has no wait before the read, and ptxas injects one (C7517)."""
+    """With ``max_num_imprecise_acc`` the PTX reads accumulators without a wait. ptxas injects one (C7517)."""
     if session.device.sm < 89:
         pytest.skip("no products of fp8")
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Which bytes of a program's tensors hold values."""
+"""Bookkeeping of the bytes of a program's tensors that have been written."""
 
 import gc
 import tracemalloc
@@ -17,7 +17,7 @@ def test_flags_of_freed_storages_are_freed():
     storages.add(alive, undefined=True)
     tracemalloc.start()
     try:
-        for _ in range(20):  # alive together, so that they have different addresses
+        for _ in range(20):  # the 200 tensors are alive together, so that their addresses differ
             for tensor in [torch.empty(1000) for _ in range(200)]:
                 storages.add(tensor, undefined=True)
         gc.collect()
@@ -25,13 +25,13 @@ def test_flags_of_freed_storages_are_freed():
     finally:
         tracemalloc.stop()
 
-    assert kept < 2_000_000  # flags of all 4,000 tensors have 16 MB
+    assert kept < 2_000_000  # one flag per byte of all 4,000 tensors would take 16 MB
     assert storages.defined(alive.untyped_storage()) is not None
     assert storages.holding(alive.data_ptr() + 4) is not None
 
 
 def test_an_operator_that_overwrites_its_tensor_runs_once():
-    """A second run on a copy would take several times the memory of the tensor."""
+    """Running the operator again on a copy would need several times the tensor's memory."""
     storages = Storages()
     values = UndefinedValues(storages, lambda *_: None)
     undefined, defined = torch.empty(4), torch.zeros(4)

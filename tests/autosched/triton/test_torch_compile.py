@@ -1,4 +1,4 @@
-"""``torch.compile`` within ``emulated``: its Triton kernels are emulated in a separate process."""
+"""Within ``emulated``, Triton kernels that ``torch.compile`` generates are emulated in a separate process."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -69,7 +69,7 @@ print([str(f.kind) for f in session.findings], sorted({launch.kernel for launch 
 @needs_compiler
 @needs_inductor_choices
 def test_kernels_generated_by_torch_compile_are_emulated(tmp_path: Path) -> None:
-    """Both programs share a process, because importing torch and its compiler takes longer than both."""
+    """Both programs run in one process, because importing torch and its compiler takes longer than the programs."""
     files = [tmp_path / "within.py", tmp_path / "before.py"]
     for file, program in zip(files, (COMPILED_WITHIN, COMPILED_BEFORE), strict=True):
         file.write_text(program)

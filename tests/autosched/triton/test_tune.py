@@ -110,7 +110,7 @@ def test_the_best_is_verified_kept_and_launched(tmp_path):
         kernel[arguments.pop("grid")](**arguments)
     constants = dict(session.launches[0].constants)
     assert constants["BLOCK"] == result.best.schedule["BLOCK"] and torch.equal(arguments["o"], arguments["x"] * 3)
-    with emulated("h100") as session:  # another problem is tuned at its first call, for the device that runs
+    with emulated("h100") as session:  # a new problem is tuned at its first call, for the emulated device
         more = kernels.scale_args(64)
         kernel[more.pop("grid")](**more)
     assert torch.equal(more["o"], more["x"] * 3) and kernel.best(**kernels.scale_args(64), device="h100") is not None
@@ -332,7 +332,7 @@ def reference(x, **_):
 
 @pytest.mark.parametrize("place", ["use.py", "elsewhere/autosched_tests_package/kernel.py"])
 def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys, place):
-    """By a path that the user's file adds, or by the package's own file."""
+    """The kernel is imported through the user's file, which extends sys.path, or from its own file in the package."""
     package = tmp_path / "elsewhere" / "autosched_tests_package"
     package.mkdir(parents=True)
     for name, text in (("__init__.py", ""), ("helper.py", HELPER), ("kernel.py", PACKAGED), ("../../use.py", USE)):
@@ -358,7 +358,7 @@ def test_a_kernel_is_imported_as_its_package_does(tmp_path, monkeypatch, capsys,
 
 
 def test_an_import_error_is_reported_as_such(tmp_path):
-    """The compiling process cannot import a module of this process."""
+    """If the kernel's file imports a missing module, the reason names this module and does not mention Triton."""
     from autosched.triton.tuning.compiling.worker import handle
 
     file = tmp_path / "kernel_that_imports.py"

@@ -1,4 +1,4 @@
-"""A search ends once its first configurations fail for one reason, and only then."""
+"""A search ends early only if its first configurations all fail for the same reason."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ python = "count.py:reference"
 @pytest.mark.parametrize("status", [Status.COMPILE_ERROR, Status.LAUNCH_ERROR, Status.WRONG_RESULT, Status.UNRANKED])
 def test_a_common_failure_ends_the_search(store: Store, status: Status) -> None:
     result = tuned(store, 40, FakeRunner(fail=lambda schedule: status))
-    assert ENOUGH <= len(result.trials) < 20  # those in flight are completed
+    assert ENOUGH <= len(result.trials) < 20  # trials in flight are completed
     assert status.value in result.common_failure and store.count() == len(result.trials)
 
 
@@ -107,7 +107,7 @@ def test_a_kernel_that_is_wrong_in_every_configuration(tmp_path: Path, capsys: p
         autosched.tune(
             KernelSpec.from_file(file).problem(), device="h200", backend="estimate", database=database, trials=5
         )
-    assert raised.value.result.trials[0].schedule["threads"] == 128  # the default comes first
+    assert raised.value.result.trials[0].schedule["threads"] == 128  # the default configuration is tried first
     assert run(["tune", "--kernel", str(file), "--device", "h200", "--db", str(tmp_path / "b.db")]) == 2
     message = capsys.readouterr().err.splitlines()[-1]
     assert message.startswith("autosched: ") and "bins" in message

@@ -1,4 +1,4 @@
-"""``effort`` stands for settings that are not given."""
+"""``effort`` supplies the settings that the caller does not pass."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_effort_model_only_tries_the_models_choice(tmp_path: Path) -> None:
     (trial,) = result.trials
     choice = default_choice(PROBLEM, device("h100"), templates_for(PROBLEM, device("h100")))
     assert choice is not None and trial.schedule == choice.schedule and trial.sampler == "model"
-    # A notebook displays it, with HTML escaped.
+    # The repr for notebooks escapes HTML.
     shown = dataclasses.replace(result, stopped="<b>no</b> & more")._repr_html_()
     assert shown.startswith(f"<table><tr><th>problem</th><td>{PROBLEM.operator}: ") and "(ESTIMATED)" in shown
     assert "&lt;b&gt;no&lt;/b&gt; &amp; more" in shown and "row_reduction: " in shown

@@ -1,6 +1,6 @@
-"""A fifth of the candidates hang, crash, poison the context or return wrong results.
+"""The complete tuner works although a fifth of the candidates hang, crash, poison the context or give wrong results.
 
-The whole tuner with a database.
+Results are stored in a database.
 """
 
 import sqlite3
@@ -44,7 +44,7 @@ BAD = {
     "garbage": Status.CRASHED,
     "raise": Status.CRASHED,
     "poison": Status.LAUNCH_ERROR,
-    "wrong": Status.WRONG_RESULT,  # it would be fast
+    "wrong": Status.WRONG_RESULT,  # the fake time of this candidate is the shortest
     "negative": Status.CRASHED,
     "nonsense": Status.CRASHED,
 }

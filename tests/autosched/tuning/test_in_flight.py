@@ -1,4 +1,4 @@
-"""Number of schedules in flight."""
+"""The limit on the number of trials in flight."""
 
 import pytest
 
@@ -24,10 +24,10 @@ def pace(compilers: int, compiling: float, measuring: float, proposing: float) -
 @pytest.mark.parametrize(
     ("compilers", "compiling", "measuring", "proposing", "size"),
     [
-        (2, 0.3, 0.02, 0.02, 2),  # two compilers are the bottleneck: no more in flight than they compile
+        (2, 0.3, 0.02, 0.02, 2),  # two compilers are the bottleneck, so two trials suffice
         (16, 0.3, 0.02, 0.02, 15),  # fifteen compilers keep the GPU busy
-        (64, 0.3, 0.02, 0.1, 3),  # a slow sampler keeps three compilers busy
-        (64, 0.3, 1.0, 0.02, 1),  # a slow kernel: each result is worth waiting for
+        (64, 0.3, 0.02, 0.1, 3),  # a slow sampler keeps only three compilers busy
+        (64, 0.3, 1.0, 0.02, 1),  # measuring is the bottleneck, so each proposal can use all results
         (16, 0.0, 0.02, 0.02, 1),  # all modules are already compiled
     ],
 )
@@ -45,7 +45,7 @@ def test_the_limit_starts_at_the_number_that_keeps_the_machine_busy(compilers: i
 def test_trials_of_compiled_modules_need_no_compiler() -> None:
     made = pace(8, 0.3, 0.01, 0.01)
     assert made.size(1000) == 8
-    made.note("compile", [0.0] * 8)  # every other module is compiled already
+    made.note("compile", [0.0] * 8)  # half of the modules are already compiled
     assert made.size(1000) == 16
 
 

@@ -1,4 +1,4 @@
-"""kill -9 of the tuner, of its GPU worker and of its compilers, at random moments."""
+"""The tuner, its GPU worker and its compilers are killed with SIGKILL at random moments."""
 
 import os
 import random
@@ -30,7 +30,7 @@ PATIENCE = 60.0
 
 
 class Tuning:
-    """The tuner in a separate process. ``stored`` counts the trials that it reported as stored."""
+    """The tuner in a separate process. ``stored`` counts the trials that the tuner reported as stored."""
 
     def __init__(self, database: Path, cache: Path) -> None:
         paths = [str(Path(killed_tuner.__file__).parent), *(p for p in sys.path if p)]
@@ -68,7 +68,7 @@ class Tuning:
         return [pid for pid in processes() if parent(pid) == self.process.pid and what in command(pid)]
 
     def await_children(self, what: str) -> list[int]:
-        """Wait for child processes and return them: a killed one is being replaced."""
+        """Return the tuner's child processes of this kind. Wait if a killed child is still being replaced."""
         deadline = time.monotonic() + PATIENCE
         while not (found := self.children(what)):
             assert time.monotonic() < deadline, f"no {what} was started again"
@@ -100,7 +100,7 @@ def parent(pid: int) -> int:
 
 
 def command(pid: int) -> str:
-    """Return the command line, "" for a process that is gone or a zombie."""
+    """Return a process's command line, or "" for a zombie or a process that has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -119,7 +119,7 @@ def test_kills_neither_lose_nor_duplicate_trials_and_the_run_resumes(tmp_path: P
             time.sleep(rng.random() * 0.03)
             if victim != "tuner":
                 os.kill(rng.choice(tuning.await_children(victim)), signal.SIGKILL)
-                tuning.await_trials(36)  # more than two batches: two kills during a candidate would be blamed on it
+                tuning.await_trials(36)  # over two batches: two kills in one candidate would fail it
                 continue
             tuning.kill()
             acknowledged, kills = acknowledged + tuning.stored, kills + 1

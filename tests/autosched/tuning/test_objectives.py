@@ -22,7 +22,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def watts(schedule: Schedule) -> float:
-    """Return a power that falls with the threads along x: the fastest schedule does not have the lowest power."""
+    """Return a power that falls with the threads along x. The fastest schedule does not have the lowest power."""
     return 400.0 / schedule.integer("x")
 
 
@@ -77,7 +77,7 @@ def test_schedules_on_the_front_are_verified(store: Store) -> None:
 
     result = searched(store, 40, "seconds", "watts", verifier=verifier)
     assert result.front and all(row["x"] != 32 for row in result.front)
-    # Schedules that differ only in the letter are equally fast; the first of them is verified.
+    # Schedules that differ only in the letter are equally fast, and only the first of them is verified.
     assert {(row["x"], row["y"]) for row in result.front} <= {(s["x"], s["y"]) for s in judged}
     assert any(s["x"] == 32 for s in judged), "the best by watts was tried and refused"
 

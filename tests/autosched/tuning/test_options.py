@@ -1,4 +1,4 @@
-"""One options object: built from keywords or passed in, and validated on construction."""
+"""Tuning options are passed as keywords or as one object, which is validated on construction."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Searches under a rule on the order of sums: a reference, and batch invariance."""
+"""Searches that restrict the order of sums: to the order of a reference, or to batch-invariant orders."""
 
 from __future__ import annotations
 

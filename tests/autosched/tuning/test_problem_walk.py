@@ -1,7 +1,7 @@
-"""A problem passes through few modules on its way through a search, and seldom back to a higher layer.
+"""During a search a problem passes through few modules, and seldom from a lower layer back to a higher layer.
 
-``pytest -rP tests/autosched/tuning/test_problem_walk.py`` prints the stops; docs/contributing/architecture.md describes
-the method.
+``pytest -rP tests/autosched/tuning/test_problem_walk.py`` prints the modules in order;
+docs/contributing/architecture.md describes the method.
 """
 
 from __future__ import annotations

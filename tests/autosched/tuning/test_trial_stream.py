@@ -18,7 +18,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Generations(Sampler):
-    """A sampler of random schedules in generations; records the number requested."""
+    """A random sampler that proposes in generations, and records how many proposals each call requests."""
 
     name = "generations"
     batch = 1
@@ -38,7 +38,7 @@ class Generations(Sampler):
 
 @pytest.mark.parametrize("generation", [1, 2, 16])
 def test_a_sampler_that_proposes_batches_is_asked_for_batches(store: Store, generation: int) -> None:
-    """One batch beyond the limit may be in flight, so that other trials run while it is proposed."""
+    """Trials in flight may exceed the limit by up to one batch, so that trials run while a batch is being proposed."""
     made = Generations(generation)
     assert len(tuned(store, 40, made=SeededSampler(made, [], "nobody"), out=8).trials) == 40
     assert made.asked[0] == 8 + generation - 1 and sum(made.asked) == 40
@@ -48,7 +48,7 @@ def test_a_sampler_that_proposes_batches_is_asked_for_batches(store: Store, gene
 class Shuffled:
     """A stream that gives results in a random order.
 
-    It ends after ``ends`` results, as if the runner was closed; ``lumps`` of them become ready at a time.
+    The stream ends after ``ends`` results, as if the runner was closed. ``lumps`` results become ready at a time.
     """
 
     def __init__(self, runner: FakeRunner, seed: int, ends: int, lumps: int) -> None:
@@ -120,7 +120,7 @@ class Watched(Sampler):
 
 class TestStream:
     def test_results_without_a_gpu_are_independent_of_completion_order(self, tmp_path: Path) -> None:
-        """Trials, verified and rejected schedules, and the best of equal times do not depend on it."""
+        """Trials, verified and rejected schedules, and the best of equal times do not depend on completion order."""
 
         def verdict(schedule: Schedule) -> Outcome:
             wrong = schedule["letter"] == "b" and schedule.integer("x") > 1

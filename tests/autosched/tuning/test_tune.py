@@ -1,4 +1,4 @@
-"""``tune`` called from Python: with its real parts on the estimate backend, and with invalid input."""
+"""``tune`` called from Python, with all real components on the estimate backend, and with invalid input."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ class TestStarting:
 
         def fingerprint(self) -> dict[str, str]:
             self.asked += 1
-            raise RunnerStopped("no GPU")  # the search itself reports it
+            raise RunnerStopped("no GPU")  # ``starting`` ignores this error, since the search reports it
 
     @pytest.mark.parametrize(("provenance", "asked"), [(Provenance.MEASURED, 1), (Provenance.ESTIMATED, 0)])
     def test_a_gpu_starts_while_the_search_is_set_up(self, provenance: Provenance, asked: int) -> None:
@@ -54,7 +54,7 @@ PROBLEM = Matmul(m=64, n=48, k=32)
 def test_the_problem_of_every_operator_can_be_had_from_the_package() -> None:
     for operator in operators():
         problem: Any = operator.make
-        # Users' kernels and programs are registered by other tests.
+        # Other tests of this process may have registered users' kernels and programs.
         if issubclass(problem, KernelProblem) or not problem.__module__.startswith("search_spaces.operators."):
             continue
         assert problem.operator == operator.name
@@ -136,7 +136,7 @@ print("interrupted", result.interrupted, len(result.trials), "left", left)
 
 
 class TestEndToEnd:
-    """The real parts on the estimate backend: space, code generation, NVRTC, analytic model, emulator."""
+    """Real components on the estimate backend: space, code generation, NVRTC, analytic model and emulator."""
 
     def test_a_small_matmul(self, tmp_path: Path) -> None:
         steps = Steps()
@@ -151,7 +151,7 @@ class TestEndToEnd:
         used = {r.schedule.template for r in result.trials}
         assert used <= {"matmul", "wgmma_matmul", "wgmma_matmul_transposed", "tma_matmul"}
         assert {r.template_version for r in result.trials} == {template(name).version for name in used}
-        again = tune(PROBLEM, trials=1, **arguments)  # now the best is verified
+        again = tune(PROBLEM, trials=1, **arguments)  # this time the best schedule is verified
         assert again.earlier == 4
         assert again.best is not None, [r.measurement.reason for r in again.trials]
         assert os.listdir(tmp_path) == ["best.db"]

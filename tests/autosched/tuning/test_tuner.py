@@ -25,7 +25,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 class Fading(Sampler):
-    """Random schedules whose expected gain halves each time."""
+    """Sampler of random schedules whose expected gain halves with each request."""
 
     name = "fading"
     expected_gain = 1.0
@@ -42,7 +42,7 @@ class Fading(Sampler):
 
 
 class Listening(Sampler):
-    """Random schedules; records the results that were reported before the first request."""
+    """Sampler of random schedules that records the results reported before the first request."""
 
     name = "listening"
 

@@ -56,7 +56,7 @@ def database(tmp_path: Path) -> Path:
 
 
 class Page(HTMLParser):
-    """The tags of a page, their references, and the texts of its cells."""
+    """Parser that collects a page's tags, references, ids and cell texts."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Kernels of packages over batches of rows. As a script it compares all batches of one of them exhaustively."""
+"""Kernels of packages that process batches of rows. Run as a script, the module compares all batches of one kernel."""
 
 import json
 import sys

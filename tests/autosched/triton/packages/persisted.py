@@ -1,6 +1,6 @@
-"""Stock autotuned kernels of liger-kernel and flash-linear-attention over a stub benchmark, in the emulator.
+"""Run unmodified autotuned kernels of liger-kernel and flash-linear-attention in the emulator, with a stub benchmark.
 
-Prints JSON: how many configurations were timed, and the choice of each kernel.
+Print JSON with the number of timed configurations and the choice of each kernel.
 """
 
 # mypy: ignore-errors

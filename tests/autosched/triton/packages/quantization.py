@@ -1,4 +1,4 @@
-"""Kernels of torchao that quantize to fp8 by blocks and restore, compared with torch."""
+"""Kernels of torchao that quantize blocks to fp8 and dequantize them, compared with torch."""
 
 # mypy: ignore-errors
 import torch

@@ -1,4 +1,4 @@
-"""Tuning on a recording: it is found, the search stays within it, and its times are not mixed with others."""
+"""Tuning on a recording finds the file, proposes only recorded schedules, and mixes their times with no others."""
 
 import dataclasses
 from datetime import UTC, datetime

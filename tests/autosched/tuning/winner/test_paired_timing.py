@@ -1,4 +1,4 @@
-"""The final of tuning: its entrants, the winner, and the resulting database."""
+"""The final comparison of tuning: the finalists, the winner, and the resulting database."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +53,7 @@ def time_of(x: int) -> float:
 class PairedRunner:
     """Fake backend.
 
-    Screening gives ``screened`` times; comparisons give ``true`` times with noise common to a round.
+    Screening returns ``screened`` times. Comparisons return ``true`` times, with the same noise for a whole round.
     """
 
     name, provenance = "turns", Provenance.MEASURED
@@ -185,7 +185,7 @@ def test_finalists_are_of_different_structures_if_there_are_too_many() -> None:
 
 
 def test_a_module_whose_clock_stays_higher_under_load_may_win(store: Store) -> None:
-    """Screening measures it 3% slower than a dozen others, because all run at the same clock there."""
+    """In screening all modules run at one clock, and the module is 3% slower than a dozen others."""
     result = tuned(
         store,
         PairedRunner(

@@ -1,4 +1,4 @@
-"""A user's kernel file and the files next to it."""
+"""Fixtures that write a user's kernel file, its source and its reference."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ relative = "flops / 1e9"
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., Path]:
-    """Write a kernel file and its neighbours; ``replace`` changes parts of the TOML text."""
+    """Return a function that writes a kernel file, source and reference. ``replace`` edits the TOML text."""
 
     def make(toml: str = TOML, *replace: tuple[str, str], source: str = SOURCE) -> Path:
         for old, new in replace:

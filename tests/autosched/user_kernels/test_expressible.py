@@ -1,4 +1,4 @@
-"""Kernels that kernel files could not express before: correct and faulty variants, verified in the emulator."""
+"""Kernels that need newer features of kernel files. Correct and faulty variants are verified in the emulator."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_outputs_that_depend_on_the_configuration_are_judged(scale: str, wanted:
     )
     assert status(kernel, b=64, blocks=3)[0] == wanted
     (output, _) = kernel.problem().operands()
-    assert output.shape == (8,)  # enough for each configuration
+    assert output.shape == (8,)  # large enough for each configuration
     lowered = kernel.template.kernel(
         kernel.problem(), Schedule(f"sums_{scale}", tuple({"b": 64, "blocks": 3}.items())), A100
     )

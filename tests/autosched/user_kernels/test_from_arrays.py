@@ -1,4 +1,4 @@
-"""Kernels given as to Kernel Tuner's ``tune_kernel``: names, sizes, numpy arrays, values to try."""
+"""Kernels described as for Kernel Tuner's ``tune_kernel``: names, sizes, numpy arrays, and values to try."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_options_reach_the_compiler() -> None:
 
 
 def test_equal_files_of_two_folders_read_their_own_folder(tmp_path: Path) -> None:
-    """Two files with equal contents are distinct kernels, since the first one's folder may be deleted."""
+    """Kernel files with equal contents stay distinct, since either folder may be deleted."""
     kernels = []
     for name in ("first", "second"):
         folder = tmp_path / name

@@ -135,7 +135,7 @@ def test_a_parameter_with_the_name_of_a_kernel_argument_is_reported() -> None:
 
 @needs_nvrtc
 def test_a_parameter_may_have_a_name_that_a_header_also_uses() -> None:
-    """The header, also one of CUDA's or a stand-in, is included before the macros."""
+    """Headers are included before the parameters' macros are defined, so the macro does not change the header."""
     kernel = scale("#include <limits>\n" + SCALE, tune_params={"block_size_x": [32], "digits": [1]})
     problem = kernel.problem()
     check_entry(problem, kernel.template.space(problem, A100).sample(1, 0), A100)

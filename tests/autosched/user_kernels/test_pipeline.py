@@ -1,4 +1,4 @@
-"""Several launches as one kernel: reading, verification, estimates, and faults between launches."""
+"""A pipeline of several launches is one kernel: reading, verification, estimates, and faults between launches."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def verified(kernel: KernelSpec) -> Verdict:
 def test_a_pipeline_is_verified_in_full() -> None:
     done = verified(pipeline("pipe_right"))
     assert done.ok, done.reason
-    assert len(done.runs) == 6  # in other orders, twice, and with perturbed functions
+    assert len(done.runs) == 6  # among them other orders, two launches, and perturbed functions
 
 
 @needs_compiler
@@ -75,7 +75,7 @@ def test_a_pipeline_is_verified_in_full() -> None:
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("if (i == 7) return;", "uninitialized_global_read"),  # by the second launch
+        ("if (i == 7) return;", "uninitialized_global_read"),  # the second launch reads the element
         ("if (i == n - 1) middle[i + 1] = 0;", "out_of_bounds_global"),
         ("if (i == 3) { middle[i] = 0; return; }", "wrong"),
     ],

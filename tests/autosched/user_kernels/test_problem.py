@@ -233,7 +233,7 @@ def test_a_kernel_as_reference_is_emulated(write: Write) -> None:
 def test_an_infinity_of_a_reference_kernel_may_be_the_largest_number(write: Write) -> None:
     of_kernel = problem(read_file(write(TOML, ('python = "reference.py:scale"', "config = { tile = 4 }"))), width=200)
     of_function = problem(read_file(write(TOML)), width=200)
-    inputs = {"input": np.full((8, 200), 2e38, np.float32)}  # times 3
+    inputs = {"input": np.full((8, 200), 2e38, np.float32)}  # 3 * x exceeds the largest float
     largest, infinite = (np.full((8, 200), x, np.float32) for x in (3.4028235e38, np.inf))
     for one, accepts_largest in ((of_kernel, True), (of_function, False)):
         assert check(one, inputs, {"out": largest}).ok == accepts_largest

@@ -1,4 +1,4 @@
-"""Element-wise kernels with large grids are automatically emulated with a few blocks, with the same remainders."""
+"""Element-wise kernels with large grids are emulated on a smaller problem that has the same remainders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Structs that kernels take by value, and arrays of structs."""
+"""Kernels with structs passed by value, and with arrays of structs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scaling(ctypes.Structure):
 
 
 def scaling(factor: float) -> list[Any]:
-    """Return the same struct as a numpy scalar, a numpy array and a ctypes structure."""
+    """Return one struct as a numpy scalar, as numpy arrays of both byte orders, and as a ctypes structure."""
     values = (N, 2, factor, (5, 6, 7))
     return [
         np.array([values], SCALING)[0],

@@ -1,4 +1,4 @@
-"""Arrays that a user's kernel reads through textures: emulated, described, created on a GPU, or rejected by name."""
+"""Arrays that a user's kernel reads through textures: emulation, description, creation on a GPU, and rejections."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ REFERENCES = {
 @pytest.mark.parametrize(
     ("name", "fetch", "texture"),
     [
-        ("fetch_last", "tex2D<float>(image, x + 2, y)", {}),  # beyond the end: the last column
+        ("fetch_last", "tex2D<float>(image, x + 2, y)", {}),  # beyond the end, the last column is read
         (
             "fetch_wrapped",
             "tex2D<float>(image, (x + 1.5f) / width, (y + 0.5f) / 6)",

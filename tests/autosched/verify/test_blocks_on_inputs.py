@@ -1,4 +1,4 @@
-"""Users' kernels at their true size: if the whole launch would take too long, sampled blocks are run and compared."""
+"""If emulating a user's whole launch would take too long, sampled blocks run at the true size and are compared."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autosched.verify.verdict import Verdict
 from search_spaces.hardware.devices import device
 
 A100 = device("a100")
-SIDE = 256  # as in the source
+SIDE = 256  # the same value as in BLUR
 BLUR = """
 #define SIDE 256
 __global__ void blur(float* out, const float* in) {
@@ -139,7 +139,7 @@ STARTS = np.cumsum([0] + [3 if block != 77 else 65_536 - 3 * 255 for block in ra
 
 
 def ragged(last: str = "starts[blockIdx.x + 1]") -> KernelSpec:
-    """Return a kernel whose blocks have three elements each, and one of them nearly all."""
+    """Return a kernel in which one block computes nearly all elements, and every other block three."""
     return KernelSpec(
         RAGGED.replace("LAST", last),
         "twice",

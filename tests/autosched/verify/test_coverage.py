@@ -1,4 +1,4 @@
-"""A full verification includes runs that a few tiles cannot represent, or states why it does not."""
+"""A full verification includes runs for faults that a few tiles cannot show, or states why such a run is absent."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_schedules_have_runs_of_every_role(name: str, problem: Problem, wanted: 
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100"), ("tma_matmul", "rtx5090")])
 def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
-    """Every schedule has a legal size at which as many blocks share tiles as the device has SMs."""
+    """For every stream-K schedule, some legal size makes as many blocks share tiles as the device has SMs."""
     made, on = template(name), device(gpu)
     for schedule in [s for s in made.space(LARGE, on).sample(800, 0) if s.integer("stream_k")][:3]:
         small = emulated_problem(made, LARGE, schedule)
@@ -114,7 +114,7 @@ def test_workers_of_stream_k_run_together(name: str, gpu: str) -> None:
 
 @pytest.mark.parametrize(("name", "gpu"), [("wgmma_matmul", "h200"), ("matmul", "a100")])
 def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> None:
-    """This also holds if several blocks run on each SM."""
+    """If several blocks run on each SM, all of them share tiles at that size."""
     made, on = template(name), device(gpu)
     streamed = (s for s in made.space(LARGE, on).sample(4000, 1) if s.integer("stream_k"))
     for schedule in islice((s for s in streamed if s.integer("min_blocks") > 1), 4):
@@ -128,7 +128,7 @@ def test_all_blocks_of_an_sm_participate_in_stream_k(name: str, gpu: str) -> Non
 
 
 def test_omitted_runs_of_wgmma_stream_k_have_a_reason() -> None:
-    """It distributes so few tiles that no product of two sizes exceeds 32 bits."""
+    """Stream-K of wgmma shares so few tiles that no product of two sizes exceeds 32 bits."""
     wgmma = template("wgmma_matmul")
     schedule = next(s for s in wgmma.space(LARGE, H200).sample(500, 1) if s.integer("stream_k"))
     small = emulated_problem(wgmma, LARGE, schedule)

@@ -1,4 +1,4 @@
-"""Kernels that may start before the preceding one has ended: verification and machine code."""
+"""Kernels that may start before the preceding kernel has ended: verification and machine code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An executable's launches run as planned, in an order that leaves its memory unchanged."""
+"""All planned runs of an executable's launch are executed. Only the plan's first run changes the program's memory."""
 
 from __future__ import annotations
 

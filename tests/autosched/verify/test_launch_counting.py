@@ -1,4 +1,4 @@
-"""Counts of launches, from sampled blocks at the true sizes."""
+"""Counts of a launch's instructions and bytes are extrapolated from sampled blocks at the true size."""
 
 from __future__ import annotations
 

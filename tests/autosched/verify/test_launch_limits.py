@@ -1,4 +1,4 @@
-"""Launches that a device rejects are detected before emulation, and without the rules of the space."""
+"""A launch that exceeds a device's limits is rejected before emulation, even if no rule of a space forbids it."""
 
 from __future__ import annotations
 

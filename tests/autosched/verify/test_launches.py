@@ -1,4 +1,4 @@
-"""Plans of one launch, and the verdict of their runs."""
+"""The runs that a plan makes of one launch, and the verdict on these runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def emulation(*findings: Finding, status: str = "ok", seconds: float = 0.0) -> E
 
 
 class Launch(LaunchUnderTest):
-    """A launch whose emulations are listed beforehand, one for each run."""
+    """A launch with prepared emulations, one for each run."""
 
     def __init__(self, *emulations: Emulation) -> None:
         super().__init__("", {})
@@ -44,7 +44,7 @@ class Launch(LaunchUnderTest):
 
 
 class Wrong:
-    """An oracle that refuses every output."""
+    """An oracle that rejects every output."""
 
     def compare(self, emulation: Emulation) -> Comparison:
         return Comparison(2.0, "element 0 is 1, not 2", 1.0)

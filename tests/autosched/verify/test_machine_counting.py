@@ -1,4 +1,4 @@
-"""Execution counts of machine instructions, derived from emulating the PTX: of handwritten code and real cubins."""
+"""Emulating PTX gives execution counts of machine instructions, for handwritten code and for real cubins."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from search_spaces.spaces.schedule import Schedule
 
 
 def code(*rows: str) -> tuple[SassInstruction, ...]:
-    """Instructions written as "line opcode operands", one every 16 bytes; "line @predicate opcode operands"."""
+    """Parse instructions "line opcode operands" or "line @predicate opcode operands", one every 16 bytes."""
     made = []
     for i, row in enumerate(rows):
         line, opcode, *operands = row.split(None, 2)
@@ -102,7 +102,7 @@ def test_loads_that_ptxas_joins_and_unrolls_are_matched_by_their_words() -> None
 
 
 def test_code_of_removed_branches_executes_in_each_iteration() -> None:
-    """A branch that ptxas removes: one of two points is inside of the polygon."""
+    """In PTX a branch executes code for one point of two. ptxas removes the branch, so both points execute the code."""
     inside = ran((5, "add.f32", 4, 4 * 32), (2, "ld.shared.f32", 1, 64), (2, "add.f32", 1, 64))
     converted = code("2 LDS R1,[R0]", *["5 FADD R3,R3,R1"] * 4, "2 FADD R2,R1,R2", "3 @!P0 BRA 0x0", "4 EXIT")
     assert pipes(converted, inside)["fma"] == 5 * 64
@@ -129,7 +129,7 @@ def test_a_division_is_counted_without_its_slow_path() -> None:
         "2 CALL.REL.NOINC 0xd0",
         "3 STG.E [R2],R3",
         "3 EXIT",
-        *["3 FFMA R3,R1,R0,R3"] * 9,  # the function that is called
+        *["3 FFMA R3,R1,R0,R3"] * 9,  # the body of the called function
         "3 RET.REL.NODEC R4,0x0",
     )
     lines = ran((1, "ld.global.f32", 1, 8), (2, "div.rn.f32", 1, 8), (3, "st.global.f32", 1, 8), (3, "ret", 1, 8))
@@ -147,7 +147,7 @@ def test_the_rest_of_a_kernel_that_is_called_and_exits_executes() -> None:
 
 
 def test_a_block_of_shared_lines_executes_no_more_often_than_its_surroundings() -> None:
-    """The thread index is a function that is inlined before and inside a loop."""
+    """Lines of the inlined function for the thread index occur both before a loop and inside it."""
     inlined = code("9 IADD3 R7,R7,0x1,RZ", "9 IADD3 R7,R7,R8,RZ", "9 @P1 BRA 0x40", "1 MOV R0,RZ") + tuple(
         SassInstruction(i.address + 64, i.predicate, i.opcode, i.operands.replace("0x10", "0x50"), i.line) for i in LOOP
     )
@@ -205,9 +205,9 @@ def test_counts_keep_accesses_branches_and_fma_and_have_the_rest_of_machine_code
 
 
 def test_spilled_words_are_counted_per_iteration() -> None:
-    """Each of 64 iterations reloads four words; two are stored once.
+    """Each of 64 iterations reloads four spilled words. Two words are stored once.
 
-    If the source has local arrays, ptxas may keep some in registers, so the number of spilled words is unknown.
+    If the source has local arrays, accesses to them look like spills, so the number of spilled words is unknown.
     """
     spilling = code(
         "1 MOV R0,RZ", "2 LDL.128 R8,[R1]", "2 LDS R1,[R0]", "2 FADD R2,R1,R2", "3 @!P0 BRA 0x10", "4 STL.64 [R1],R2",
@@ -260,7 +260,7 @@ def program(tmp_path: Path) -> Compiled:
 
 
 def test_a_compiled_kernel_executes_the_arithmetic_that_the_emulator_counts(tmp_path: Path) -> None:
-    """Kernels with loops that ptxas unrolls, a division, nested loops, and a data-dependent branch."""
+    """The kernels have unrolled loops, a division, nested loops, and a data-dependent branch."""
     try:
         toolchain_version()
         nvdisasm()

@@ -1,4 +1,4 @@
-"""Verdicts of schedules: their contents, and agreement of the counts of emulator, layout algebra and cost model."""
+"""Verdicts on schedules. The counts of emulator, layout algebra and cost model agree."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_outdated_schedule_of_a_large_problem_is_rejected() -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 def test_emulated_wavefronts_equal_the_prediction_of_the_layouts(dtype: str, nightly: bool) -> None:
-    """In whole kernels: for every fragment load and copy of every k-tile of every block.
+    """Compare the wavefronts of every fragment load and copy, for every k-tile of every block of a kernel.
 
     The sizes are multiples of every tile, so that no lane is idle.
     """
@@ -136,7 +136,7 @@ def test_emulated_wavefronts_equal_the_prediction_of_the_layouts(dtype: str, nig
         for site in run.shared_sites:
             path = Path(site.file)
             if site.instruction == "wmma.store.d":
-                continue  # of the epilogue
+                continue  # stores of the epilogue are not predicted
             if path.parent.name == "intrinsics" or path.name == "tile_copy.cuh":
                 counted[path.parent.name] += site.wavefronts
         assert counted == {"intrinsics": reads * steps, "common": writes * steps}, schedule
@@ -159,7 +159,7 @@ def test_schedules_are_emulated_on_all_cores_of_the_process(monkeypatch: pytest.
             at_work -= 1
 
     monkeypatch.setattr("autosched.verify.schedules.verify_one", slow)
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)  # of the machine
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)  # CPUs of the machine, of which the process may use fewer
     everywhere = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(everywhere)})
@@ -171,7 +171,7 @@ def test_schedules_are_emulated_on_all_cores_of_the_process(monkeypatch: pytest.
 
 
 def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
-    """The results of a row do not depend on other rows."""
+    """Many blocks compute one row, but rows are independent, so blocks of some rows suffice."""
     rows = template("row_reduction")
     problem = Softmax(64, 1_000_000, "f16")
     split = next(s for s in rows.space(problem, H200).sample(2000, 0) if s.integer("split_k") >= 64)
@@ -185,9 +185,9 @@ def test_rows_that_many_blocks_finish_together_are_sampled() -> None:
 @needs_compiler
 @pytest.mark.parametrize("cluster_m", [1, 2])
 def test_some_neighbours_of_a_stream_k_launch_are_run_at_its_true_size(cluster_m: int) -> None:
-    """Tiles shared by two of these blocks are verified; tiles shared with other blocks are not.
+    """Tiles shared by two sampled blocks are verified. Tiles shared with other blocks are not.
 
-    A fault that only shows with more than 64 blocks is found.
+    A fault that occurs only with more than 64 blocks is found.
     """
     problem = Matmul(2048, 1024, 192, a="bf16", order_b="col")
     schedule = SMALL.replace(tiles_per_block=8, stream_k=1, cluster_m=cluster_m)
@@ -220,9 +220,9 @@ def test_a_large_stream_k_problem_is_sampled() -> None:
 @needs_nvrtc
 @needs_compiler
 def test_blocks_with_only_narrow_tiles_do_not_limit_the_share_of_others() -> None:
-    """Blocks compute three of four tiles each; those with both narrow tiles write less than the mean.
+    """Blocks compute three tiles each. Blocks that have two narrow tiles write less than the mean, which is no fault.
 
-    Blocks that stop half-way cannot write everything.
+    Blocks that stop half-way write too little, which is a fault.
     """
     b200, persistent = device("b200"), template("tcgen05_matmul")
     problem = Matmul(227, 24, 256, batch=788360, a="e5m2", out="bf16", order_b="col", epilogue="gelu")
@@ -243,7 +243,7 @@ def test_blocks_with_only_narrow_tiles_do_not_limit_the_share_of_others() -> Non
 
 @pytest.mark.parametrize("size", [4096, 16384])
 def test_blocks_of_a_large_persistent_launch_have_a_shorter_k(size: int) -> None:
-    """One cluster of 16384^3 would take minutes. Tiles, and so the schedule and all positions in out, are unchanged."""
+    """One cluster of 16384^3 would take minutes, so k is reduced. Tiles and their positions in out are unchanged."""
     problem = Matmul(size, size, size, a="bf16")
     wgmma = template("wgmma_matmul")
     schedule = GOOD.replace(tiles_per_block=4 if size == 4096 else 32, cluster_m=4, stream_k=0, split_k=1)
@@ -267,7 +267,7 @@ def edited(kernel: GeneratedKernel, right: str, wrong: str) -> GeneratedKernel:
 
 
 def test_stream_k_blocks_with_only_narrow_tiles_are_no_fault() -> None:
-    """All tiles of the first and last of 170 blocks are at the edge of n, a sixth as wide as others."""
+    """The first and last of 170 blocks have only tiles at the edge of n, which are a sixth as wide as other tiles."""
     problem = Matmul(2003, 1936, 2176, a="e4m3", batch=3, out="bf16", epilogue="silu")
     schedule = Schedule.from_json(
         "tma_matmul",

@@ -1,6 +1,6 @@
 """Correct code is never rejected.
 
-Schedules of every operator, type, epilogue, reduction and scale pass full verifications.
+Full verifications accept schedules of every operator, type, epilogue, reduction and scale.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from search_spaces.operators.transpose import ELEMENT_BYTES, Transpose
 pytestmark = [needs_nvrtc, needs_compiler]
 
 DEVICES = ("h200", "a100", "t4", "rtx4090")
-SCHEDULES = 3  # of each problem
+SCHEDULES = 3  # number of schedules of each problem
 
 
 def matmuls() -> Iterator[Matmul]:
-    """Yield matmuls that pair every type with every epilogue, reduction, scale and output type."""
+    """Yield matmuls that combine every type with every epilogue, reduction, scale and output type."""
     sizes = np.random.default_rng(1)
     outs, orders, precisions = cycle(FLOAT_DTYPES), cycle(ORDERS), cycle(("tf32", "ieee"))
     for kind in (*FLOAT_DTYPES, *EIGHT_BIT_DTYPES):
@@ -77,7 +77,7 @@ def others() -> Iterator[Problem]:
 
 
 def gpu_for(problem: Problem, k: int) -> str:
-    """Return a GPU that supports the problem; it varies from problem to problem."""
+    """Return a GPU that supports the problem. Different problems use different GPUs."""
     for name in (DEVICES * 2)[k % len(DEVICES) :]:
         try:
             templates_for(problem, device(name))

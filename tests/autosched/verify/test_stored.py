@@ -1,4 +1,4 @@
-"""Verifications stored with trials: contents, expiry, and the commands that use them."""
+"""Verifications stored with trials: contents, when they become stale, and the commands that use them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ H200 = device("h200")
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TuneResult]:
-    """Return a database, and the run that filled it, which verified its best for a short time."""
+    """Return a database, and the tuning run that filled it. The run verified its best schedule only briefly."""
     path = tmp_path_factory.mktemp("verifications") / "best.db"
     return path, tune(
         PROBLEM, trials=2, database=path, backend="estimate", device="h200", seed=1, verification_seconds=1e-9

@@ -1,7 +1,7 @@
-"""The order of sums against exhaustive comparison in the emulator.
+"""The computed order of sums is compared with the bits of emulated results.
 
-The law: schedules of equal order give equal bits. The converse holds for nearly all pairs of orders on inputs whose
-sums round; the emulator adds the products of an instruction one by one, so it does not distinguish instructions.
+Schedules with equal orders must give equal bits. On inputs whose sums round, nearly all pairs of different orders give
+different bits. The emulator adds the products of an instruction one by one, so it does not distinguish instructions.
 Kernels are compiled as for calls: tile programs state which multiplications and additions are fused.
 """
 
@@ -34,8 +34,8 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 
 pytestmark = [needs_nvrtc, needs_compiler]
 
-FEW, MANY = 12, 200  # schedules of a problem in one run
-MOST_COINCIDENCES = 0.02  # share of pairs of different orders that give equal bits by chance
+FEW, MANY = 12, 200  # number of schedules per problem, by default and nightly
+MOST_COINCIDENCES = 0.02  # allowed share of pairs of different orders whose bits are equal by chance
 
 PROBLEMS: list[tuple[Problem, str]] = [
     (Matmul(48, 40, 200, out="f32"), "a100"),
@@ -52,22 +52,22 @@ NIGHTLY: list[tuple[Problem, str]] = [
     (Attention(2, 2, 1, 150, head_size=32, dtype="bf16", causal=1, log_sum_exp=1), "h100"),
     (CrossEntropy(48, 900, dtype="f32"), "a100"),
     (CrossEntropy(24, 2300, dtype="f32"), "h100"),
-    (QuantizedMatmul(8, 64, 2048), "a100"),  # more iterations than any number of blocks that share them
+    (QuantizedMatmul(8, 64, 2048), "a100"),  # always more iterations than blocks that share them
 ]
 
 
 def rounding_sensitive_inputs(problem: Problem) -> dict[str, Array]:
     """Return random inputs for which a rounding of a sum reaches the output.
 
-    The logarithm of a cross entropy hides it. In these rows one term of the sum is 1 and the others add up to half of
-    it, over some twenty powers of two, so that the logarithm is small and has as many digits as the sum.
+    The logarithm of a cross entropy may hide the rounding. In these rows one term of the sum is 1, and other terms of
+    very different sizes add up to 0.5. The logarithm is then small and has as many digits as the sum.
     """
     inputs = problem.random_inputs(3)
     if isinstance(problem, CrossEntropy):
         rng, logits = np.random.default_rng(3), 3 * inputs["logits"] - 11
         logits[np.arange(problem.rows), rng.integers(0, problem.columns, problem.rows)] = 0
         inputs["logits"] = logits.astype(np.float32)
-    if isinstance(problem, QuantizedMatmul):  # sums that cancel down to what the type of out resolves
+    if isinstance(problem, QuantizedMatmul):  # the halves of k cancel, so that rounding is visible
         half = problem.k // 2
         x = 64 * inputs["x"][:, :half]
         inputs["x"] = np.concatenate([x, -np.nextafter(x, np.inf, dtype=x.dtype)], axis=1)
@@ -78,9 +78,9 @@ def rounding_sensitive_inputs(problem: Problem) -> dict[str, Array]:
 
 
 def in_emulator(order: SumOrder) -> tuple[SumOrder, str]:
-    """Return the part of an order that the emulator distinguishes.
+    """Return the components of an order that the emulator distinguishes.
 
-    Not the instruction, but the terms that it adds at once.
+    The emulator does not distinguish instructions, but the terms that an instruction adds at once.
     """
     return order.without("products"), order["products"].partition(",")[2]
 
@@ -114,7 +114,8 @@ def test_equal_orders_give_equal_bits_and_others_do_not(
     pairs = [(a, b) for a, b in itertools.combinations(bits, 2) if in_emulator(a) != in_emulator(b)]
     assert pairs
     alike = [(a, b) for a, b in pairs if bits[a] == bits[b]]
-    # The table in docs/how-to/same-bits.md: pytest --nightly -o junit_family=xunit1 --junitxml FILE.
+    # The table in docs/how-to/same-bits.md has the recorded properties: pytest --nightly -o junit_family=xunit1
+    # --junitxml FILE.
     record_property("orders", len(bits))
     record_property("pairs of equal orders", sum(n * (n - 1) // 2 for n in schedules.values()))
     record_property("pairs of different orders", len(pairs))
@@ -151,7 +152,7 @@ def test_stream_k_differs_between_positions_and_sizes_of_a_batch() -> None:
     schedule = next(s for s in templates.space(problem, where).sample(400, 0) if s["stream_k"])
     verdict = verify_batch(templates.of(schedule), problem, schedule, where)
     assert (verdict.status, verdict.outcome) == ("bits_differ", "refused")
-    assert any(run.status == "bits_differ" for run in verdict.runs)  # detected by their values, not only by the order
+    assert any(run.status == "bits_differ" for run in verdict.runs)  # the values differ, not only the orders
     assert "batch_invariant" not in verdict.stored()
 
 

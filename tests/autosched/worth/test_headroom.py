@@ -1,4 +1,4 @@
-"""Headroom of one problem for each kind of present kernel, from synthetic evidence with a known answer."""
+"""Headroom of one problem for each kind of kernel used at present, from synthetic evidence with a known answer."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +23,9 @@ MakeEstimator = Callable[..., Estimator]
 
 @pytest.fixture
 def estimator(tmp_path: Path) -> MakeEstimator:
-    """Make estimators with one search as evidence.
+    """Return a function that makes an estimator with one search as evidence.
 
-    The model is off by a factor of 1.5, and its choice is 25% slower.
+    In this search the model underestimates times by a factor of 1.5, and its choice is 25% slower than the best.
     """
 
     def make(**options: object) -> Estimator:
@@ -72,12 +72,12 @@ def test_a_librarys_headroom_comes_from_measured_comparisons(estimator: MakeEsti
 
 
 def test_a_tuned_problem_gains_the_benefit_of_a_longer_search() -> None:
-    recorded = Softmax(4096, 8192, dtype="f16")  # shipped with autosched
+    recorded = Softmax(4096, 8192, dtype="f16")  # autosched ships a recording of this problem
     found = Estimator(H100).estimate(recorded)
     assert found.today is Today.TUNED and found.measured
     assert 0.0 <= found.expected < 0.2
     slow = Estimator(H100).estimate(recorded, 2 * found.seconds)
-    assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the trial itself is the best
+    assert slow.expected == pytest.approx(0.5, abs=1e-6)  # the caller's kernel takes twice the trial's time
 
 
 def test_without_evidence_there_is_no_estimate(estimator: MakeEstimator) -> None:

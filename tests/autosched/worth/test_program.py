@@ -1,4 +1,4 @@
-"""The headroom of a program, summed over its problems."""
+"""The headroom of a program is summed over the program's problems."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def part(seconds: float, headroom: float, count: float = 1.0) -> ProgramPart:
 def test_gains_are_weighted_by_time_and_count() -> None:
     whole = program_worth([part(1.0, 0.1, count=3), part(2.0, 0.5), part(5.0, 0.0)])
     assert whole.seconds == 10.0
-    assert whole.expected == pytest.approx(0.13)  # 0.3 s and 1.0 s of 10 s
+    assert whole.expected == pytest.approx(0.13)  # gains of 0.3 s and 1.0 s in 10 s
     assert [p.saved for p in whole.parts] == pytest.approx([1.0, 0.3, 0.0])
     assert sum(whole.share(p) for p in whole.parts) == pytest.approx(1.0)
 
@@ -39,7 +39,7 @@ def test_the_first_problems_bring_most_of_the_gain() -> None:
 
 
 def test_errors_of_problems_are_independent() -> None:
-    """The interval of many equal problems is narrower than that of one."""
+    """The interval for many equal problems is narrower than the interval for one problem."""
     draws = np.random.default_rng(0).uniform(0.0, 0.4, DRAWS)
     one = ProgramPart(Headroom(Copy(8, 8), Today.NOT_TUNED, 1.0, False, draws), 1.0)
 

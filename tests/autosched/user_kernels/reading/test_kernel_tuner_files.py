@@ -44,7 +44,7 @@ def test_a_t1_file_is_a_kernel_file(write: Write) -> None:
     assert dict(file.sizes) == {"problem_size_x": 4096, "problem_size_y": 1000}
     assert [(p.name, p.values, p.default) for p in file.parameters] == [
         ("block_size_x", (16, 32, 48, 64), 32),
-        ("block_size_y", (1, 2, 4, 8, 16, 32), 1),  # its default is not one of its values
+        ("block_size_y", (1, 2, 4, 8, 16, 32), 1),  # the default value is not in the parameter's domain
         ("tile_x", (1, 2, 4, 8), 2),
         ("radius", (1,), 1),
         ("weight", ("0.25", "0.5"), "0.25"),

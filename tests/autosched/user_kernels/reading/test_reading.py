@@ -1,4 +1,4 @@
-"""Reading a kernel file: every error gives one message with file name and line number."""
+"""Every error in a kernel file gives one message with file name and line number."""
 
 # ruff: noqa: E501  # tables with one case a line
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_special_block_names_make_the_block(write: Write) -> None:
 
 
 WRONG: list[tuple[str, str, str]] = [
-    # (old text, its replacement, the line)
+    # (old text, its replacement, the line number of the error)
     ("[sizes]", "[sizes", "scale.toml:6: this is not TOML: Expected ']' at the end of a table declaration"),
     ("[kernel]", 'title = "x"\n[kernel]', "scale.toml:1: title: unknown key 'title', use one of kernel, sizes, "),
     ("options =", "option =", "scale.toml:4: kernel.option: unknown key 'option', did you mean options?"),

@@ -1,4 +1,4 @@
-"""Arguments of `autosched.emulate` other than whole arrays and numbers, and rejected ones."""
+"""Arguments of `autosched.emulate` that are neither complete arrays nor numbers, and rejected arguments."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_views_share_the_memory_of_their_array() -> None:
     np.testing.assert_array_equal(done.arrays[0], base[:32])
     np.testing.assert_array_equal(done.arrays[1], [*range(8), *range(32)])
     alone = emulate("shift", np.zeros(32, "f4"), base[16:])
-    assert {f.kind for f in alone.findings} == {"out_of_bounds_global"}  # only the view may be accessed
+    assert {f.kind for f in alone.findings} == {"out_of_bounds_global"}  # the kernel may access only the view
 
 
 def test_aliases_at_offsets() -> None:

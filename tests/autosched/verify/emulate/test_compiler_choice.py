@@ -22,7 +22,7 @@ from measurements.compiler.nvrtc import NVCC, PtxOutput
 pytestmark = [needs_nvrtc, needs_compiler]
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
-# <sys/param.h> is a header of the host: of these compilers only nvcc finds it.
+# Only nvcc finds <sys/param.h>, a header of the host.
 SOURCE = """
 #include <HEADER>
 extern "C" __global__ void k(float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = VALUE; }
@@ -58,7 +58,7 @@ python = "reference.py:reference"
 
 
 def emulated(source: str, folder: Path, database: Path) -> int:
-    """Emulate a source and return the exit status; 2 if it does not compile, as in commands."""
+    """Emulate a source and return the exit status that a command would have: 2 if the source does not compile."""
     found = autosched.emulate(source, arguments=[np.zeros(32, np.float32), 32], grid=1, block=32)
     logging.getLogger("measurements").error(found.reason)
     return 2 if found.status == "compile_error" else 0
@@ -108,14 +108,14 @@ DOORS = [
 
 @pytest.fixture(autouse=True)
 def forgotten() -> None:
-    """Forget earlier decisions and notices of this process."""
+    """Clear the caches of earlier compiler choices and log messages."""
     compiler_choice._log_once.cache_clear()
     compiler_choice.compiler_of_headers.cache_clear()
 
 
 @pytest.fixture
 def nvcc_lookups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets an entry for each check whether nvcc is installed."""
+    """Return a list that grows with each check whether nvcc is installed."""
     questions: list[str] = []
 
     def installed() -> bool:
@@ -164,7 +164,7 @@ def test_nvcc_is_not_called_if_nvrtc_compiles(
 
 
 class _stderr_of_library:
-    """Show the library's log on stderr for the entry point without a command; commands do this themselves."""
+    """Print the library's log on stderr for the entry point ``emulated``. Commands print the log themselves."""
 
     def __init__(self, door: Callable[..., int]) -> None:
         self._handler = logging.StreamHandler() if door is emulated else logging.NullHandler()
@@ -216,11 +216,11 @@ WRONG = 'k.cu(3): error: identifier "x" is undefined'
     [
         ("", None, False, False),
         ("", None, True, False),
-        (WRONG, None, False, False),  # nvcc is not called
+        (WRONG, None, False, False),  # nvcc is not tried
         (WRONG, "", True, True),
         (WRONG, WRONG, True, True),
         (MISSING, "", False, True),
-        (MISSING, WRONG, False, True),  # of the source, which nvcc has read
+        (MISSING, WRONG, False, True),  # nvcc read the source, so its error is reported
         (MISSING, "k.cu:1:10: fatal error: a.h: No such file or directory", False, False),
         (MISSING, "nvcc fatal   : Unsupported gpu architecture 'compute_120'", False, False),
         (WRONG, "error: nvcc did not end", True, False),

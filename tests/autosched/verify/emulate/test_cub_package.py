@@ -1,4 +1,4 @@
-"""CUB from the package nvidia-cuda-cccl, newer than the toolkit's, is correct and without findings."""
+"""Kernels with CUB from the package nvidia-cuda-cccl, newer than the toolkit's CUB, are correct without findings."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ extern "C" __global__ void k(int* differences, int* heads, int* next, const int*
 
 @pytest.fixture(autouse=True)
 def include(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of the package's headers, which replace the toolkit's."""
+    """Return the folder of the package's headers, which replace the toolkit's headers."""
     try:
         files = metadata.files(PACKAGE) or ()
     except metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""Threads of a block that are ordered by flags instead of barriers.
+"""Flags in shared or global memory, instead of barriers, order the threads of a block.
 
-Correct kernels have no findings, and missing operations are found (PTX ISA, memory consistency model: release and
+Correct kernels have no findings. Missing fences and orders are found (PTX ISA, memory consistency model: release and
 acquire patterns).
 """
 
@@ -37,7 +37,7 @@ extern "C" __global__ void kernel(int* o) {
     o[lane] = data[31 - lane];
   }
 }"""
-# The last warp adds up the partial results of all warps; its first lane finds out that it is the last.
+# The last warp adds up the partial results of all warps. Lane 0 detects by an atomic counter that its warp is the last.
 LAST_WARP = """
 extern "C" __global__ void kernel(int* o) {
   __shared__ int part[8];
@@ -57,7 +57,7 @@ extern "C" __global__ void kernel(int* o) {
   last = __shfl_sync(~0u, last, 0);
   if (last) o[lane] = lane < 8 ? part[lane] : 0;
 }"""
-# The same through global memory, at block scope, with memory orders on the atomics.
+# The same algorithm in global memory: the atomics have memory orders at block scope.
 TICKET = """
 extern "C" __global__ void kernel(int* o, int* data, unsigned* ticket) {
   data[threadIdx.x] = threadIdx.x;
@@ -118,7 +118,7 @@ def test_accesses_not_ordered_by_a_flag_are_a_race(name: str, old: str, new: str
 def test_flags_order_threads_in_every_schedule(name: str) -> None:
     for seed in (1, 2, 3):
         done = run(name, order=Order("ascending", seed))
-        if name != "ticket":  # its last warp depends on the order
+        if name != "ticket":  # which warp of ticket is the last depends on the order
             assert done.ok, done.reason
 
 
@@ -144,7 +144,7 @@ def test_each_launch_must_write_the_outputs(launches: int) -> None:
         done = autosched.emulate(source, arguments=given, grid=3, block=32, outputs=(0,), launches=launches)
         assert done.ok is (launches == 1)
         assert {str(f.kind) for f in done.findings} == (set() if launches == 1 else {"unwritten_output"})
-        wraps = source.replace("atomicAdd", "atomicInc").replace(", 1)", ", gridDim.x - 1)")  # zero again
+        wraps = source.replace("atomicAdd", "atomicInc").replace(", 1)", ", gridDim.x - 1)")  # wraps to zero
         assert autosched.emulate(wraps, arguments=given, grid=3, block=32, outputs=(0,), launches=launches).ok
 
 

@@ -1,4 +1,4 @@
-"""Faults in typical user kernels are all found; the kernels without them are correct and clean in every order."""
+"""All planted faults in typical user kernels are found. The unmodified kernels have no findings in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers included by third-party sources are found at every entry point for sources."""
+"""Every entry point for CUDA sources finds the headers that third-party sources include."""
 
 from __future__ import annotations
 

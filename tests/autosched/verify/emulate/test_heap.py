@@ -1,4 +1,4 @@
-"""The heap of device code: lists and scratch memory are right, and each misuse is found at its line."""
+"""Device code may allocate from the heap: correct kernels pass, and each misuse is found at its line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(source: str, blocks: int = 1) -> EmulatedLaunch:
 
 
 def test_lists_and_scratch_memory() -> None:
-    """Nodes from new and delete, an array from malloc that is never freed, and null for a request that is too large."""
+    """Kernels allocate list nodes by new and arrays by malloc. malloc returns null if a request is too large."""
     source = """
     struct Node { int value; Node* next; };
     extern "C" __global__ void k(int* o, int n) {

@@ -1,4 +1,4 @@
-"""Ordinary CUDA idioms with some 110 typical faults: each gives a finding or wrong numbers."""
+"""About 110 typical faults in ordinary CUDA idioms each give a finding or wrong numbers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 
 pytestmark = [needs_nvrtc, needs_compiler, needs_cuda_headers]
 
-# Compiled in 3 to 15 s each, with the headers of libcu++; the others take 0.2 s.
+# These include libcu++ and take 3 to 15 s to compile. Other idioms take 0.2 s.
 SLOW = ("async_bar", "cluster")
 ALL = [(name, fault) for name, faults in FAULTS.items() for fault in faults]
-# A few of them are in every run.
+# These faults are tested by default, all others nightly.
 NOW = [(name, fault) for name, fault in ALL if name not in SLOW][::16]
 
 

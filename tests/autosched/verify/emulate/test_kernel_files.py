@@ -22,7 +22,7 @@ ld.param.u64 %o, [o]; mov.u32 %t, %tid.x; mad.wide.u32 %o, %t, 4, %o; st.global.
 ret;
 }
 """
-# In cuTile's format.
+# a file in cuTile's format
 TAIL = """.nv_intermediate_source_section {
 .code_block {
 .ir_name: "tile ir"
@@ -37,7 +37,7 @@ HEADER, SECTION = struct.Struct("<4sBBB9xHHIQQQIHHHHHH"), struct.Struct("<IIQQQQ
 
 
 def elf(machine: int, sections: dict[str, bytes]) -> bytes:
-    """Return an ELF file of 64 bits with these sections."""
+    """Return a 64-bit ELF file with these sections."""
     names, body, headers = b"\0", b"", [SECTION.pack(*[0] * 10)]
     contents = {**sections, ".shstrtab": b""}
     table = b"\0" + b"".join(name.encode() + b"\0" for name in contents)

@@ -1,4 +1,4 @@
-"""Two threads write replicas of one sum at the same time: a note if only their last bits differ, else a fault."""
+"""If two threads race to write copies of one sum that differ only in the last bits, this is a note, not a fault."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ LAST_BITS = np.float32(1000.3), np.nextafter(np.float32(1000.3), np.float32(2000
 @pytest.mark.parametrize(
     ("pair", "fault"),
     [
-        ((0.0001, 0.00013), False),  # the remainder of cancelling terms near 1000
+        ((0.0001, 0.00013), False),  # terms near 1000 cancel, so these are rounding errors
         ((1.50001, 1.50002), False),
         ((1.5, 1.6), True),
-        ((512.0, 513.0), True),  # sums of whole numbers are exact
+        ((512.0, 513.0), True),  # sums of whole numbers are exact, so these differ
         ((1e5, 1e5 + 1), True),
         ((np.nan, 1.0), True),
     ],
@@ -67,7 +67,7 @@ INTEGERS = HALVES.replace("__hadd(", "(").replace("NUMBER", "unsigned short").re
 
 
 def races_of(source: str, values: np.ndarray) -> set[bool]:
-    """Emulate on ``values``, two of which are written to each position; return True if the races are faults."""
+    """Emulate a kernel that writes each pair of ``values`` to one position. Return {True} if the races are faults."""
     done = autosched.emulate(source, kernel="pairs", arguments=[np.zeros(64, values.dtype), values], grid=1, block=64)
     return {f.is_fault for f in done.findings if f.kind == "shared_race"}
 
@@ -80,12 +80,12 @@ def in_pairs(bits: int, other: int, zero: int, dtype: type) -> np.ndarray:
 @pytest.mark.parametrize(
     ("number", "bits", "other", "fault"),
     [
-        ("__half", 0x3C00, 0x3C01, False),  # 1 and the next number
+        ("__half", 0x3C00, 0x3C01, False),  # 1 and the next larger number
         ("__half", 0x3C00, 0x3C03, False),
         ("__half", 0x3C00, 0x3E00, True),  # 1 and 1.5
         ("__half", 0x0001, 0x0200, True),
         ("__half", 0x4900, 0x4980, True),  # 10 and 11
-        ("__half", 0x7C00, 0x7BFF, True),  # infinity
+        ("__half", 0x7C00, 0x7BFF, True),  # infinity and the largest number
         ("__nv_bfloat16", 0x3F81, 0x3F82, False),
         ("__nv_bfloat16", 0x3F81, 0x3FC0, True),
     ],
@@ -103,9 +103,9 @@ def test_integers_of_16_bits_are_exact() -> None:
 @pytest.mark.parametrize(
     ("other", "fault"),
     [
-        (0x3C013C00, False),  # as one f32 they are far apart
+        (0x3C013C00, False),  # as a single f32 the pair would be far apart
         (0x3C003C01, False),
-        (0x3C003E00, True),  # as one f32 they are near: the lower half is 1.5
+        (0x3C003E00, True),  # as a single f32 the pair would be near; the lower halves are 1 and 1.5
     ],
 )
 def test_pairs_of_halves_are_compared_half_by_half(other: int, fault: bool) -> None:

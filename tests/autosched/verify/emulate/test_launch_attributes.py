@@ -1,4 +1,4 @@
-"""Attributes of a launch: clusters, cooperation, programmatic dependence; and generic addresses cut to 32 bits."""
+"""Attributes of launches: clusters, cooperation, programmatic dependence. Also generic addresses cut to 32 bits."""
 
 from __future__ import annotations
 

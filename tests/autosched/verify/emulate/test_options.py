@@ -1,4 +1,4 @@
-"""The options of one launch: a value or keywords, validated where they are made."""
+"""Options of one launch are passed as an object or as keywords, and validated on construction."""
 
 import dataclasses
 from typing import Any

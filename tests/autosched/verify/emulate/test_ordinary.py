@@ -1,4 +1,4 @@
-"""PTX of ordinary CUDA C++, kernel by kernel against numpy."""
+"""Emulated kernels of ordinary CUDA C++ agree with numpy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_division_of_64_bits_and_bit_tricks() -> None:
     zero = np.zeros(N, np.int64)
     q, r, b, *_ = run(
         source, zero, zero.copy(), zero.astype(np.uint64), x, y
-    )  # an array passed twice is a single array
+    )  # separate arrays, since an array passed twice would be shared
     wanted = [(abs(int(a)) // abs(int(c))) * (1 if (a < 0) == (c < 0) else -1) for a, c in zip(x, y, strict=True)]
     np.testing.assert_array_equal(q, wanted)
     np.testing.assert_array_equal(r, [int(a) - w * int(c) for a, w, c in zip(x, wanted, y, strict=True)])
@@ -268,7 +268,7 @@ def test_groups_of_threads_that_cooperate() -> None:
 
 
 def atomic(instruction: str, elements: int, registers: str, constraint: str, returns: bool) -> str:
-    """Return a kernel whose threads update vectors of ``elements`` registers, eight threads each."""
+    """Return a kernel with a vector atomic of ``elements`` registers. Eight threads update each vector."""
     kind = {"f": "float", "r": "unsigned", "h": "unsigned short"}[constraint]
     into = ", ".join(f"%{k}" for k in range(elements))
     address = elements if returns else 0
@@ -353,7 +353,7 @@ def test_an_invalid_texture_handle_is_reported_at_its_line(kernel: str, line: in
 
 @pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_accumulators_of_wmma_by_columns(kind: str) -> None:
-    """Accumulators loaded by columns and stored by rows, or the reverse, are transposed."""
+    """Loading accumulators column-major and storing them row-major, or the reverse, transposes the matrix."""
     registers = 8 if kind == "f32" else 4
     regs = ", ".join(f"%{k}" for k in range(registers))
     c = "f" if kind == "f32" else "r"
@@ -424,8 +424,8 @@ def test_warps_may_write_one_value_together() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("any = 1", "any = threadIdx.x / 32"),  # several values
-        ("any = 1;\n  __syncthreads();", "any = 1;"),  # read without a barrier in between
+        ("any = 1", "any = threadIdx.x / 32"),  # threads write different values
+        ("any = 1;\n  __syncthreads();", "any = 1;"),  # no barrier between write and read
         ("any = 0;\n  __syncthreads();", "any = 0;"),
         ("if (threadIdx.x == 0) o[0] = any;", "if (threadIdx.x == 0) o[0] = any; if (threadIdx.x == 64) any = 7;"),
     ],
@@ -515,7 +515,7 @@ def test_wmma_of_integers_bits_and_doubles(shape: tuple[int, int, int]) -> None:
         else:
             a, b = (np.unpackbits(p, axis=1, bitorder="little").astype(np.int64) for p in (x, y))
     wanted = (a[:, None] ^ b[None]).sum(-1) if k == 128 else a @ b.T
-    if element == "int":  # words contain elements below a byte
+    if element == "int":  # the kernel gets 4-bit and 1-bit elements packed in words
         x, y = x.view(np.int32), y.view(np.int32)
     o, *_ = run(source, np.zeros((n, m), z.dtype), x, y, z, block=32, outputs=(0,))
     np.testing.assert_array_equal(o.T, wanted + z)

@@ -1,4 +1,4 @@
-"""Two threads that store different numbers race, however large the inputs of their sums are."""
+"""Threads that store different numbers race, even if large inputs would allow a large rounding error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import autosched
 
 pytestmark = [needs_nvrtc, needs_compiler, needs_cuda_headers]
 
-# Softmax of one row per block, in which every block writes row 0: the large mask is a term of no result.
+# Softmax of one row per block, where every block wrongly writes row 0. The large mask value contributes to no result.
 SOFTMAX = """#include <cuda_fp16.h>
 extern "C" __global__ void softmax(__half* out, const float* x, int n) {
   const int i = threadIdx.x;
@@ -26,7 +26,7 @@ SCALED = """#include <cuda_fp16.h>
 extern "C" __global__ void scaled(__half* out, const float* x, float big) {
   out[0] = __float2half(x[threadIdx.x] * big * (1.0f / 1048576.0f));
 }"""
-# Large numbers that nearly agree race at element 1, small ones that do not at element 0.
+# Threads race for two elements: nearly equal large numbers at element 1, different small numbers at element 0.
 BESIDE_LARGE = """#include <cuda_bf16.h>
 extern "C" __global__ void beside_large(__nv_bfloat16* out, const float* x) {
   out[threadIdx.x & 1] = __float2bfloat16(x[threadIdx.x]);

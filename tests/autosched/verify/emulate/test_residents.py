@@ -1,4 +1,4 @@
-"""Blocks that wait for each other: grid barriers, look-back scans, locks; and deadlocks, which are findings."""
+"""Blocks that wait for each other in grid barriers, look-back scans and locks. Deadlocks are findings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [needs_nvrtc, needs_compiler]
 
 FORWARD, BACKWARD = Order(), Order("descending")
 BOTH = [FORWARD, BACKWARD, Order("random", 5), Order("interleaved"), Order("interleaved", 3)]
-# Cooperative groups take a second to compile.
+# Headers of cooperative groups take a second to compile.
 EACH_NIGHT_BUT_LAST = [*(pytest.param(o, marks=pytest.mark.nightly) for o in BOTH[:-1]), BOTH[-1]]
 
 
@@ -27,7 +27,7 @@ def launched(
     output: bool = True,
     cooperative: bool = False,
 ) -> EmulatedLaunch:
-    """``output``: the last array is one that the kernel fills."""
+    """Emulate a kernel. ``output``: the kernel fills the last array."""
     outputs = (len(arrays) - 1,) if output else ()
     return autosched.emulate(
         source,
@@ -159,7 +159,7 @@ def test_a_look_back_scan_is_right_in_every_order(order: Order) -> None:
 
 @pytest.mark.parametrize("order", [FORWARD, BACKWARD, Order("interleaved", 1)], ids=str)
 def test_a_look_back_without_a_fence_on_either_side_is_a_race(order: Order) -> None:
-    if order != FORWARD:  # in which no block reads the value that is published first
+    if order != FORWARD:  # in forward order, no block reads a partial value
         assert FindingKind.GLOBAL_RACE in kinds(look_back(order, publish=""))
     assert FindingKind.GLOBAL_RACE in kinds(look_back(order, acquire=""))
 
@@ -181,7 +181,7 @@ extern "C" __global__ void kernel(unsigned* lock, unsigned* o) {
 @pytest.mark.parametrize("order", BOTH, ids=str)
 @pytest.mark.parametrize(("grid", "block"), [(5, 1), (3, 34)])
 def test_a_ticket_lock_guards_a_counter(order: Order, grid: int, block: int) -> None:
-    """With 34 threads, lanes of one warp wait for each other, and warps."""
+    """With 34 threads, both lanes of one warp and different warps wait for each other."""
     source = TICKET_LOCK.replace("RELEASE", "__threadfence();")
     done = launched(source, words(2), words(1), grid=grid, block=block, order=order, output=False)
     assert done.ok, done.reason
@@ -209,7 +209,8 @@ def test_interleaved_blocks_lose_non_atomic_updates() -> None:
     assert done.ok and done.arrays[0][0] == 8
 
 
-# Waiting for a later block, and for ever -----------------------------------------------------------------------------
+# Waiting for a later block, and waiting for ever
+# -----------------------------------------------------------------------------
 
 HANDSHAKE = """
 __device__ unsigned load(const unsigned* p) {

@@ -1,4 +1,4 @@
-"""Kernels that step through addresses outside of all memory end soon, with a finding at the line of the access."""
+"""Emulation of a kernel that runs through addresses outside of all arrays ends soon, with a finding at the access."""
 
 from __future__ import annotations
 

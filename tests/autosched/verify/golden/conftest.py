@@ -1,6 +1,6 @@
-"""The golden verdicts: acceptance or rejection by each entry point, with the kinds and lines of findings.
+"""Golden verdicts: whether each entry point accepts or rejects a kernel, with the kinds and lines of findings.
 
-``pytest tests/autosched/verify/golden -n 0 --update-golden`` accepts what is found now; the diff is the review.
+``pytest tests/autosched/verify/golden -n 0 --update-golden`` accepts the present verdicts. Review the diff.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Golden = Callable[..., None]
 
 
 def _entry(verdict: str, findings: Iterable[Any], why: Iterable[str]) -> dict[str, Any]:
-    """Return the compared data: faults by kind and line, and other reasons against the launch."""
+    """Return the data to compare: the verdict, the kind and line of each fault, and other reasons."""
     faults = sorted({f"{f.kind}:{f.line}" for f in findings if f.is_fault})
     return {"verdict": verdict, "found": [*faults, *sorted(set(why))]}
 

@@ -1,4 +1,4 @@
-"""Verdicts of the command line, one small table of invocations."""
+"""Golden verdicts of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on CUDA source and PTX, launch by launch."""
+"""Golden verdicts on launches of CUDA source and PTX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on schedules of templates, tile programs and users' kernels, and on databases of them."""
+"""Golden verdicts on schedules of templates, tile programs and users' kernels, and on databases of such schedules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SUM_ENDS = (
 
 
 def compared(golden: Golden, name: str, found: Any) -> None:
-    """Compare without line numbers, which change with every edit of a header."""
+    """Compare a verdict with the golden one. Line numbers are omitted, since every edit of a header changes them."""
     verdict = "accepted" if found.ok else "refused" if found.status in REFUSED else "uncertain"
     kinds = {str(f.kind) for f in found.findings if f.is_fault}
     golden(name, verdict, why=kinds if found.ok else {*kinds, found.status})
@@ -62,7 +62,7 @@ def first(own: KernelTemplate, problem: Problem, **wanted: Any) -> Schedule:
 
 
 def broken(own: KernelTemplate, header: str, old: str, new: str) -> KernelTemplate:
-    """Return a template whose kernels have an edited header."""
+    """Return a template whose kernels have ``new`` instead of ``old`` in a header."""
     lower = own.lower
 
     def faulty(problem: Problem, config: Any, row: Any) -> Any:
@@ -191,7 +191,7 @@ def test_kernels_from_arrays(golden: Golden) -> None:
 
 @pytest.fixture(scope="module")
 def compiled() -> Any:
-    """Return a function that makes a trial from a schedule's present compilation."""
+    """Return a function that compiles a schedule and makes a trial with the result."""
     with CompilePool(workers=1) as pool:
 
         def make_trial(own: KernelTemplate, problem: Problem, schedule: Schedule, **more: Any) -> Trial:

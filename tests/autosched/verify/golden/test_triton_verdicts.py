@@ -1,4 +1,4 @@
-"""Verdicts on Triton launches and configurations, configuration files, submissions and Helion kernels."""
+"""Golden verdicts on Triton launches and configurations, configuration files, submissions and Helion kernels."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -22,7 +22,7 @@ from search_spaces.hardware.devices import device  # noqa: E402
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore")]
 H100 = device("h100")
-WORDS = {"wrong": "wrong_result", "device_limit": "too_large"}  # findings of several entry points, under one name
+WORDS = {"wrong": "wrong_result", "device_limit": "too_large"}  # entry points have different names for these findings
 
 
 def zeros(n, dtype=torch.float32):

@@ -1,4 +1,4 @@
-"""Mutations that random inputs do not expose: identities, NaN, ties, eps, and sums that cancel or overflow."""
+"""Planted faults that random inputs do not expose, in identities, NaN, ties, eps, and sums that cancel or overflow."""
 
 from __future__ import annotations
 

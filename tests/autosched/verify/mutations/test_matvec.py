@@ -1,4 +1,4 @@
-"""Break the matvec kernel in many ways: the emulator and the reference together must report every one of them."""
+"""For every fault planted in the matvec kernel, the emulator or the comparison with the reference must report it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Break the kernels in many ways: the emulator and the reference together must report every one of them.
+"""Plant faults in kernels. The emulator or the comparison with the reference must report each.
 
-Each mutation is one edit of one .cuh file, run with a schedule (a golden case) that reaches the edited line.
+Each fault is one edit of a .cuh file, run with a golden case whose schedule executes the edited line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Typical faults that need more than one edited token: order of fences, scopes, stale stages, narrow types.
+"""Typical faults that need more than one edited token: fence order, scopes, stale pipeline stages, narrow types.
 
-Each is planted in a correct kernel, and a full verification must report it. `benchmarks/results/mutations.md` lists
-them with their findings.
+Each fault is planted in a correct kernel, and a full verification must report it. `benchmarks/results/mutations.md`
+lists them with their findings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_COLUMNS = Reduce(43, 192, kind="sum", axis="column", dtype="f16", out="f32")
 
 @dataclass(frozen=True)
 class Planted:
-    """A fault: ``new`` replaces ``old``, which occurs once, in a kernel; ``found`` is a part of the expected report."""
+    """A fault: ``new`` replaces the only ``old`` in the source of ``kernel``. The report must contain ``found``."""
 
     name: str
     kernel: str

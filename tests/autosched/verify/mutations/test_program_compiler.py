@@ -1,4 +1,4 @@
-"""Planted faults of the compiler of tile programs: the emulator reports each, or the interpreter's bounds do."""
+"""Faults planted in the tile-program compiler give a finding, or results beyond the interpreter's bounds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def outcome_of(
     changed: Callable[[GeneratedKernel], GeneratedKernel] = lambda kernel: kernel,
     schedule: Schedule | None = None,
 ) -> str:
-    """Return "ok", the finding of the emulator, or "wrong"."""
+    """Return "ok", the emulator's finding, or "wrong" for wrong results."""
     made = load_program(str(EXAMPLES / place)) if isinstance(place, str) else place
     p = problem(made, **sizes)
     schedule = schedule or template(made).space(p, A100).sample(1, 3)[0]
@@ -99,7 +99,7 @@ def tables_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def short_masks(patch: pytest.MonkeyPatch) -> None:
-    """If masks are skipped, assume one element less in a tile."""
+    """Plant a fault: the analysis that skips masks assumes one element less in a tile."""
     of = uniform._range
 
     def found(argument: ir.Value | float, inference: Inference) -> uniform._Range | None:
@@ -111,7 +111,7 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
 
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
-    """Assume that a loop's ring is dead before the loop's exchanges, so that these overlap it."""
+    """Plant a fault: the loop's exchanges may overlap the loop's ring in shared memory."""
     patch.setattr(memory.SharedMemoryPlan, "exchange", lambda self, place, which: self.scratch[None])
 
 
@@ -141,7 +141,7 @@ def test_faults_are_reported(patch: Patch, place: str, sizes: dict[str, int], mo
 
 @pytest.mark.parametrize("depth", representative(["quick", "full"], "quick"))
 def test_a_key_beyond_the_end_is_reported(depth: Depth, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among scores near zero it changes the result by less than 1%; among much lower scores it is the largest."""
+    """An extra score of 0 changes results by less than 1% among scores near 0. Among very low scores it is largest."""
     p = problem(load_program(str(EXAMPLES / "programs/attention.py:full_attention")), h=1, g=1, s=319, d=32)
     schedule = template(p.program).space(p, A100).sample(1, 3)[0]
     short_masks(monkeypatch)
@@ -161,7 +161,7 @@ def through_a_tile(p: Builder, x: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """In each iteration a reduction across subgroups uses shared memory next to the ring."""
+    """Reduce across subgroups in each iteration, which needs shared memory in addition to the ring."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, (0, j), (32, 64))
@@ -176,7 +176,7 @@ def weighted(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), c=Input("m n", "f32"), out=Output("m n", "f32"))
 def between(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
-    """Exchange a value between threads, between a product and the use of its result."""
+    """Exchange a value between threads after a product is issued and before its result is used."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     acc, sums = p.state(p.zeros((64, 64))), p.state(p.zeros((64, 1)))
@@ -189,7 +189,7 @@ def between(p: Builder, a: Array, b: Array, c: Array, out: Array) -> None:
 
 @program(a=Input("m k", "f16"), b=Input("k n", "f16"), out=Output("m n", "f32"))
 def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
-    """Transpose the result of a product, which is the same array under another name."""
+    """Use a product's result through a transpose, which names the same registers."""
     (m, k), n = a.shape, b.shape[1]
     i, j = p.blocks((m, n), (64, 64))
     acc = p.state(p.zeros((64, 64)))
@@ -200,7 +200,7 @@ def turned_twice(p: Builder, a: Array, b: Array, out: Array) -> None:
 
 
 def products_of_some_threads(patch: pytest.MonkeyPatch) -> None:
-    """Move a pending store into the branch of the threads that pass a value to others."""
+    """Plant a fault: a product that is pending before a branch is completed by only some threads, inside the branch."""
     enter = emit_base.EmitterBase._enter
 
     def entered(self: emit_base.EmitterBase, line: str, source: Source | None = None) -> None:
@@ -216,7 +216,7 @@ def products_without_a_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def accumulators_after_the_fence(patch: pytest.MonkeyPatch) -> None:
-    """Write accumulators after wgmma's fence, as a compiler may do if nothing orders them before it."""
+    """Plant a fault: write an accumulator after wgmma's fence, as the compiler may do without register holds."""
     call = emit_boxes.Boxes._box_call
 
     def late(self: emit_boxes.Boxes, o: ir.Mma, array: str) -> tuple[str, Source]:
@@ -277,7 +277,7 @@ def test_faults_of_the_ring_are_reported(old: str, new: str) -> None:
 
 
 def ringed(buffers: int) -> Schedule:
-    """Return a schedule with this number of fragment buffers, and more iterations than stages."""
+    """Return a schedule with this number of fragment buffers, whose loop has more iterations than stages."""
     p = problem(load_program(str(EXAMPLES / GEMM)), **LONG)
     wanted = {"fragment_buffers": buffers, "split_k": 1, "stages": 3, "bk": 32}
     schedules = template(p.program).space(p, A100).sample(1000, 3)

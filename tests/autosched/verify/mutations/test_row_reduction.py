@@ -1,4 +1,4 @@
-"""Break the row reduction kernels in many ways: the emulator and the reference together must report every one."""
+"""For every fault planted in row reduction kernels, the emulator or the comparison with the reference reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutations that a few tiles do not expose: long loops, orders of many tiles, addresses beyond 32 bits."""
+"""Planted faults that a few tiles do not expose, in long loops, orders of many tiles, and addresses beyond 32 bits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ MATVEC, COPY, TRANSPOSED = "matvec_f16_odd", "copy_u8_tail", "transpose_u8_pipel
 class Planted:
     """A fault.
 
-    ``new`` replaces ``old`` in ``header``; it must be found at the stress ``size`` of golden case ``case``.
+    ``new`` replaces ``old`` in ``header``. The fault must be found when golden case ``case`` runs at stress size
+    ``size``.
     """
 
     name: str
@@ -99,7 +100,7 @@ def with_fault(planted: Planted) -> Headers:
 
 
 def found(planted: Planted, broken: bool = True) -> str:
-    """Return the status of the run at one stress size, with or without the fault."""
+    """Return the status of the golden case's run at one stress size, with or without the fault."""
     problem, schedule, where = golden(planted.case)
     made = template(schedule.template)
     if broken:

@@ -1,4 +1,4 @@
-"""Stream-K of mma.sync matmuls: the kernel is correct, and every planted fault is found by emulating one case."""
+"""Stream-K of mma.sync matmuls is correct, and emulating one small case finds every planted fault."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KERNEL, COMMON = "autosched/kernels/matmul.cuh", "autosched/common/stream_k.cuh"
 EXCHANGE = "autosched/kernels/matmul/split_k.cuh"
 
 
-EARLY, LATE = (), (("stages", 1), ("fragment_buffers", 1))  # when the first copies of the next part start
+EARLY, LATE = (), (("stages", 1), ("fragment_buffers", 1))  # start of the copies for a block's next range of k
 ONE_BUFFER = (("fragment_buffers", 1),)
 REGISTERS = (("epilogue", "registers"),)
 THROUGH_REGISTERS = (("copy_a", "ld.global"), ("fragment_buffers", 1))
@@ -41,10 +41,10 @@ Changes = tuple[tuple[str, str | int], ...]
 
 @cache
 def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmul, GeneratedKernel]:
-    """Five tiles for two blocks: three are distributed, one of them shared, and each block has one whole tile.
+    """Return a problem with five tiles, and its kernel for two blocks.
 
-    With ``several``: twelve tiles for five blocks, of which four pairs share one. ``changes`` apply to the golden
-    schedule.
+    Each block computes one whole tile. The blocks divide the other three tiles and share one of them. With ``several``,
+    five blocks compute twelve tiles, and four pairs of blocks share a tile. ``changes`` apply to the golden schedule.
     """
     data = json.loads(GOLDEN.read_text())
     problem = problem_from_json(data["problem"])
@@ -57,9 +57,9 @@ def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmu
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: ``old`` is replaced by ``new`` in a header.
+    """A planted fault: ``new`` replaces ``old`` in ``header``.
 
-    Emulation must find one of ``found``, with the blocks in the order ``blocks``.
+    Emulation with block order ``blocks`` must give one of the findings ``found``.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Break the transpose and copy kernels in many ways: the emulator and the reference together must report each."""
+"""For every fault planted in transpose and copy kernels, the emulator or the reference comparison reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fault planted in wgmma_matmul is found by emulating one small case of its mechanism."""
+"""Every fault planted in wgmma_matmul is found by emulating one small case that uses the faulty mechanism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of other compilers: their unmodified output, compiled without a GPU, is verified."""
+"""The unmodified output of other kernel compilers, which needs no GPU, is verified."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from autosched.verify.emulate.emulated_launch import EmulatedLaunch
 from autosched.verify.emulate.kernel_files import front_end_of
 
 PROGRAMS = Path(__file__).parent / "programs"
-NUMBA = ["null", "null", "100", "4"]  # before the data of an array; its length and stride follow
+NUMBA = ["null", "null", "100", "4"]  # fields before an array's data pointer; its length and stride follow the pointer
 
 
 def arguments(kind: str, last: str) -> list[str]:
-    """Arguments x, y and out = x + 2 y, with arrays of 100 in each compiler's format."""
+    """Return the arguments x, y and out of out = x + 2 y, with 100 elements, in a compiler's format."""
     arrays = ["range f32[100]", "ones f32[100]", last]
     if kind == "numba":
         return [each for array in arrays for each in (*NUMBA, array, "100", "4")]
@@ -71,7 +71,7 @@ def test_kernels_of_each_front_end_are_verified(
         text=True,
         timeout=250,
         env=environment(),
-        cwd=tmp_path,  # CuTe writes its PTX to the working folder
+        cwd=tmp_path,  # CuTe writes PTX to the working folder
     )
     assert done.returncode == 0 and file.exists(), done.stdout + done.stderr
     expected = tmp_path / "expected.npy"
@@ -87,9 +87,9 @@ def test_kernels_of_each_front_end_are_verified(
 
 
 def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
-    """Compile CuTe DSL's matmul on tensor memory for sm_100a, and run it on integers.
+    """Compile CuTe DSL's matmul with tensor memory for sm_100a, and emulate it on integers.
 
-    Their sums are exact in every order.
+    Sums of integers are exact in every order.
     """
     file = tmp_path / "gemm.ptx"
     command = [sys.executable, str(PROGRAMS / "cute_gemm.py"), str(file), str(m), str(n), str(k)]
@@ -98,7 +98,7 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
         capture_output=True,
         text=True,
         timeout=250,
-        cwd=tmp_path,  # CuTe writes files to it
+        cwd=tmp_path,  # CuTe writes files to the working folder
         env={**environment(), "CUTE_DSL_ARCH": "sm_100a"},
     )
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr
@@ -106,7 +106,7 @@ def product(m: int, n: int, k: int, tmp_path: Path) -> EmulatedLaunch:
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))
     done = emulate(
         file.read_text(),
-        # All flags of the multiplication's parameter are off: the kernel sets those for negation and accumulation.
+        # All flags of the multiplication's parameter are 0: the kernel sets negation and accumulation itself.
         arguments=[bytes(32), TensorMapOf(a, (128, 64), "128B"), TensorMapOf(b, (256, 64), "128B"),
                    np.zeros((m, n), np.float16)],
         grid=(m // 128, n // 256, 1), block=128, shared_bytes=227 * 1024, outputs=[3],
@@ -125,7 +125,7 @@ def test_a_matmul_of_cute_on_tensor_memory_is_right(tmp_path: Path) -> None:
     done = product(256, 512, 320, tmp_path)
     assert "tcgen05.mma" in (tmp_path / "gemm.ptx").read_text()
     assert done.ok, done.reason
-    # CuTe's pipelines omit tcgen05 fences: reported as a note, not as a fault.
+    # CuTe's pipelines omit tcgen05 fences, which is reported as a note, not as a fault.
     assert {str(note.kind) for note in done.notes} <= {"missing_tcgen05_fence"}
 
 

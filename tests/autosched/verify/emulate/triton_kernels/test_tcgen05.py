@@ -1,4 +1,4 @@
-"""Triton's kernels for GPUs with tensor memory, compiled without one, emulated: right numbers, no fault."""
+"""Triton's kernels for GPUs with tensor memory are compiled without a GPU and emulated: right numbers, no faults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_matmul(sm: int, tile: tuple[int, int, int], warps: int, stages: int) ->
 
 @pytest.mark.parametrize("stages", [1, 3])
 def test_matmul_by_tensor_descriptors(stages: int) -> None:
-    """Triton lets TMA overwrite the address stored by tcgen05.alloc, without a proxy fence after reading it."""
+    """Triton reads the address that tcgen05.alloc stored, and lets TMA overwrite it without a proxy fence between."""
     m, n, k = 128, 128, 192
     kinds = dict.fromkeys("abc", "tensordesc<fp16[64, 64]>")
     blocks = {"BM": 64, "BN": 64, "BK": 64}
@@ -104,7 +104,7 @@ def test_products_with_block_scales(name: str) -> None:
     packed = 2 if kind == "e2m1" else 1
     constants: dict[str, Any] = {"M": m, "N": n, "K": k, "FORMAT": kind, "PACKED": packed, "GROUP": group}
     compiled = triton_kernels.compiled("scaled_dot", signature, constants, sm=100, num_warps=4)
-    spelled = {16: "block16|scale_vec::4X", 32: "block32|scale_vec::[12]X"}[group]  # by the version of Triton
+    spelled = {16: "block16|scale_vec::4X", 32: "block32|scale_vec::[12]X"}[group]  # depends on Triton's version
     assert re.search(rf"tcgen05\.mma\.cta_group::1\.kind::mxf\w+\.block_scale\.({spelled}) ", compiled.asm["ptx"])
 
     a, b = (random_elements(RNG, kind, lines, k) for lines in (m, n))

@@ -1,4 +1,4 @@
-"""Triton's kernels, compiled for sm_80 and sm_90 without a GPU, emulated: right numbers, no findings."""
+"""Triton's kernels are compiled for sm_80 and sm_90 without a GPU and emulated: right numbers, no findings."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_matmul_by_descriptors_made_on_the_device() -> None:
 
 @functools.cache
 def doubling() -> tuple[str, int, int]:
-    """Return the PTX of a copy by descriptors made on the device, its shared memory, and a block's scratch memory."""
+    """Return a copy kernel that makes tensor descriptors on the device: PTX, shared bytes, scratch bytes per block."""
     signature = {"o": "*fp32", "x": "*fp32", "M": "i32", "N": "i32"}
     compiled = triton_kernels.compiled("copy_by_made_descriptors", signature, {"BM": 16, "BN": 32}, 4, 90, num_warps=4)
     return compiled.asm["ptx"], compiled.metadata.shared, compiled.metadata.global_scratch_size
@@ -110,7 +110,7 @@ def test_copy_by_descriptors_made_on_the_device() -> None:
     assert result.ok, result.reason
 
 
-LINE = "(?m)^.*{}.*$"  # a whole line, without its line break
+LINE = "(?m)^.*{}.*$"  # matches a complete line without its line break
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Triton's kernels of many kinds and for several chips, emulated: right numbers, no findings, planted faults found."""
+"""Various Triton kernels for several GPUs are emulated: right numbers, no findings. Planted faults are found."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def launch(
         return POINTERS[value.dtype] if isinstance(value, np.ndarray) else "fp32" if isinstance(value, float) else "i32"
 
     signature = {k: kind(v) for k, v in arguments.items()}
-    arrays = sum(isinstance(value, np.ndarray) for value in arguments.values())  # arrays are the first arguments
+    arrays = sum(isinstance(value, np.ndarray) for value in arguments.values())  # arrays come first among the arguments
     compiled = triton_kernels.compiled(getattr(triton_operators, name), signature, constants, arrays, sm)
     at = tuple(list(arguments).index(o) for o in outputs)
     return autosched.emulate(compiled, arguments=tuple(arguments.values()), grid=grid, outputs=at)
@@ -67,7 +67,7 @@ def test_histogram() -> None:
 
 @pytest.mark.parametrize("count", [32, 256, 512])
 def test_conversion_to_e5m2(count: int) -> None:
-    """sm_80 converts four at a time: a thread with one or two elements leaves the other registers unwritten."""
+    """sm_80 converts four numbers at a time. A thread with one or two elements leaves the other registers unwritten."""
     x = RNG.standard_normal(count).astype(np.float32)
     done = launch("to_bytes", {"X": x, "BYTES": np.zeros(count, np.uint8)}, {"BLOCK": count}, 1, ("BYTES",))
     assert done.ok, done.reason
@@ -113,7 +113,7 @@ def test_products(kind: Any, out: Any, precision: str, split: int, sm: int, tole
 
 
 def attention(fault: str = "", sm: int = 80) -> tuple[EmulatedLaunch, bool]:
-    """Return the launch, and True if its numbers are correct."""
+    """Emulate attention. Return the launch, and True if its results are correct."""
     heads, t, d = 2, 80, 32
     q, k, v = (RNG.standard_normal((heads, t, d)).astype(np.float16) for _ in range(3))
     arguments = {

@@ -1,4 +1,4 @@
-"""The PTX of CuTe DSL of a sum, for CUTE_DSL_ARCH: cute_add.py FILE."""
+"""Usage: cute_add.py FILE. Write CuTe DSL's PTX of an element-wise sum for the GPU CUTE_DSL_ARCH."""
 
 import sys
 

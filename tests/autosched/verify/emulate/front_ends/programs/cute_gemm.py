@@ -1,6 +1,6 @@
-"""The PTX of a CuTe DSL matmul on tensor memory, f16 of 128 x 256 tiles by TMA: cute_gemm.py FILE M N K.
+"""Usage: cute_gemm.py FILE M N K. Write CuTe DSL's PTX of an f16 matmul with TMA, tensor memory and 128 x 256 tiles.
 
-A block multiplies one tile; a single warp requests and multiplies the stages.
+Each block computes one tile. One of its warps issues the TMA loads and the multiplications.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""cuTile's cubin of a sum, for sm_90: cutile_add.py FILE."""
+"""Usage: cutile_add.py FILE. Write cuTile's cubin of an element-wise sum for sm_90."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Numba's PTX of a sum, for sm_90: numba_add.py FILE."""
+"""Usage: numba_add.py FILE. Write Numba's PTX of an element-wise sum for sm_90."""
 
 import sys
 

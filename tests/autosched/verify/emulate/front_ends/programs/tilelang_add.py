@@ -1,4 +1,4 @@
-"""TileLang's CUDA source of a sum, for sm_90: tilelang_add.py FILE."""
+"""Usage: tilelang_add.py FILE. Write TileLang's CUDA source of an element-wise sum for sm_90."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Configuration of all tests: the gpu marker, and the switch that accepts new golden files."""
+"""Configuration of all tests: options, markers, the shared cache, and fixtures for every test."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ settings.register_profile("nightly", settings.get_profile("short"), max_examples
 settings.load_profile("short")
 
 
-# Collection only adds objects, and the garbage collector would take a tenth of its time. ``pytest_collection_finish``
-# enables it again.
+# Collecting tests only creates objects, and garbage collection would take a tenth of that time.
+# ``pytest_collection_finish`` enables it again.
 gc.disable()
 
-# Tests interrupt processes with SIGINT, which background jobs of a script ignore by default.
+# Tests interrupt child processes with SIGINT. If a script runs pytest in the background, SIGINT is ignored and children
+# would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -52,16 +53,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+@pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Start one process more than there are cores, since tests that wait for their processes leave a core idle."""
+    """Start one worker more than there are cores, since tests that wait for child processes leave a core idle."""
     return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--nightly"):
         settings.load_profile("nightly")
-    # All runs of tests share a cache, which is not the user's own.
+    # All test runs share a cache that is separate from the user's own.
     os.environ.setdefault("AUTOSCHED_CACHE_DIR", str(Path(gettempdir(), f"autosched-tests-{os.getuid()}")))
     _keep_bytecode(Path(os.environ["AUTOSCHED_CACHE_DIR"], "bytecode"))
     os.environ.setdefault(forked_python.OWNER, str(os.getpid()))
@@ -74,18 +75,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder is not None:
         from keep_launches import KeepLaunches
 
-        # An absolute path: workers of xdist and tests may have other working folders.
+        # The path is absolute, since workers of xdist and tests may have other working folders.
         config.pluginmanager.register(KeepLaunches(config.invocation_params.dir / folder))
 
 
 def _keep_bytecode(folder: Path) -> None:
-    """Let processes of tests store compiled modules: in ``folder`` if none may be written next to the sources."""
+    """Let test processes cache bytecode, in ``folder`` if bytecode may not be written next to the sources."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile the emulator before any test runs: it takes minutes on a busy machine, and tests have a time limit."""
+    """Compile the emulator before any test. Compiling takes minutes on a busy machine, and tests have a time limit."""
     if hasattr(session.config, "workerinput") or session.config.getoption("--collect-only"):
         return
     from measurements.emulator.host.build import runner
@@ -119,14 +120,14 @@ def _leaves_out_nightly(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
-    """Create no items of a deselected test function: some have thousands of cases."""
+    """Create no items for a deselected nightly function, since some functions have thousands of cases."""
     marks = getattr(obj, "pytestmark", [])
     if any(mark.name == "nightly" for mark in marks) and _leaves_out_nightly(collector.config):
         return []
     return None
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m looks at marks
+@pytest.hookimpl(tryfirst=True)  # before -m evaluates marks, since this hook adds some
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if _leaves_out_nightly(config):
         left_out = [item for item in items if item.get_closest_marker("nightly") is not None]
@@ -147,14 +148,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile the extension for torch if a test of it was collected, and prepare the garbage collector.
 
-    Later collections skip the thousands of collected tests, and are rarer: parsing PTX creates objects by the hundred
-    thousand, and a collection after every 700 of them takes a twentieth of the time of a verification.
+    Freezing exempts the thousands of collected tests from garbage collection. A higher threshold makes collections
+    rarer: parsing PTX creates hundreds of thousands of objects, and a collection after every 700 would take 5% of a
+    verification.
     """
     collect_only = session.config.getoption("--collect-only")
     if not collect_only and any(item.path.name == "test_host_path.py" for item in session.items):
         from autosched.torch.extension import NotBuilt, extension
 
-        with suppress(NotBuilt):  # the tests report it
+        with suppress(NotBuilt):  # tests of the extension report the error
             extension()
     gc.collect()
     gc.freeze()
@@ -170,14 +172,14 @@ def _gpu() -> tuple[bool, str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread: each process of pytest-xdist has one core, and waiting BLAS threads take CPU time."""
+    """Limit BLAS to one thread. Each process of pytest-xdist has one core, and waiting BLAS threads take CPU time."""
     with threadpool_limits(1, user_api="blas"):
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def plain_terminal() -> None:
-    """Format output as for a pipe, independently of the terminal that runs the tests."""
+    """Format output as for a pipe, whatever the terminal's width."""
     os.environ.pop("COLUMNS", None)
 
 
@@ -197,7 +199,7 @@ def no_database_of_the_user(data_homes: Iterator[Path], monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="session", autouse=True)
 def no_full_verification_of_winners() -> None:
-    """Disable full verification, which takes seconds for each run of ``tune``; tests of it enable it."""
+    """Disable full verification, which takes seconds for each run of ``tune``. Its own tests enable it."""
     from autosched.tuning.winner import winner_verification
 
     winner_verification.VERIFICATION_SECONDS = 0.0
@@ -215,4 +217,4 @@ def forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "subprocess", Forks)
     monkeypatch.setattr(
         worker, "_has_ended", lambda pid: not Path(f"/proc/{pid}").exists()
-    )  # not a child of this process
+    )  # the worker is no child of this process, so its end is read from /proc

@@ -25,7 +25,7 @@ def matmul(
     registers: int = 128,
     conflicts: float = 1.0,
 ) -> CostCounts:
-    """Return counts of an f16 (f32 for fma) matmul of size^3; ``warp`` is a warp's part of the tile."""
+    """Return counts of a matmul of size^3 in f16, or in f32 for fma. ``warp`` is the shape that a warp computes."""
     m, n, k = tile
     element = 4 if unit == "fma" else 2
     warps, steps = (m // warp[0]) * (n // warp[1]), size // k
@@ -80,7 +80,7 @@ def test_overlapping_loads_pays_and_small_tiles_do_not() -> None:
 
 
 def test_a_single_block_pays_the_latency_of_every_step() -> None:
-    """One warp, one stage: a step cannot be faster than a round trip to L2."""
+    """With one warp and one stage, a step takes at least a round trip to L2."""
     lonely = dataclasses.replace(matmul(stages=1), blocks=1, threads=32, flops=1e3, instructions=1e3, load_bytes=1e3)
     lonely = dataclasses.replace(lonely, shared_wavefronts=1e2, store_bytes=0.0, dram_bytes=0.0)
     assert predict(lonely, H200) > lonely.iterations * 270 / H200.clock_hz
@@ -93,7 +93,7 @@ def test_one_block_more_than_a_wave_costs_another_round() -> None:
     assert times[2] == pytest.approx(times[1], rel=0.03)
 
 
-MODERN = [row for row in all_devices() if row.has("bf16")]  # multiply all types of `works`
+MODERN = [row for row in all_devices() if row.has("bf16")]  # these multiply all types of `works`
 
 
 @st.composite
@@ -128,7 +128,7 @@ def works(draw: st.DrawFn) -> CostCounts:
 
 
 def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
-    work = dataclasses.replace(matmul(), blocks=132)  # 66 TPCs of two SMs; 8 GPCs with room for four clusters of four
+    work = dataclasses.replace(matmul(), blocks=132)  # H200: 66 TPCs of 2 SMs; 8 GPCs with 4 clusters of 4
     alone, pairs, fours = (predict(dataclasses.replace(work, cluster=size), H200) for size in (1, 2, 4))
     assert alone < pairs < 1.02 * alone < 0.8 * fours
     assert H200.sms_of_clusters(4) == 128
@@ -139,7 +139,7 @@ def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
 
 
 def test_the_end_of_a_launch_does_not_overlap_with_dram() -> None:
-    # DRAM takes most of the time; the last blocks start their round trips when DRAM has become idle.
+    # DRAM limits the launch, but the round trips of the last blocks start only when DRAM is already idle.
     work = dataclasses.replace(matmul(), dram_bytes=2e9)
     split = dataclasses.replace(work, round_trips=3.0)
     cycles = (predict(split, H200) - predict(work, H200)) * H200.clock_hz
@@ -186,7 +186,7 @@ def test_a_second_launch_costs_a_launch_and_a_last_block_its_own_time() -> None:
     once = predict(matmul(), H200)
     assert predict(dataclasses.replace(matmul(), launches=2), H200) == pytest.approx(once + LAUNCH_SECONDS)
     alone = predict(dataclasses.replace(matmul(), alone_bytes=64e6), H200)
-    assert alone - once == pytest.approx(1e6 / H200.clock_hz)  # 64 bytes a cycle
+    assert alone - once == pytest.approx(1e6 / H200.clock_hz)  # 64 MB at 64 bytes per cycle
 
 
 def test_a_spill_in_the_main_loop_hurts_much() -> None:
@@ -218,7 +218,7 @@ def test_the_parts_explain_the_whole() -> None:
     found = analyse([matmul(stages=3)], H200)
     assert found.occupancy.tolist() == [2]
     assert found.waves[0] == pytest.approx(1024 / (132 * 2))
-    peak = 4096 * 0.63 * H200.tensor_clock_hz / H200.clock_hz  # the clock of tensor cores is lower
+    peak = 4096 * 0.63 * H200.tensor_clock_hz / H200.clock_hz  # tensor cores have a lower clock
     assert found.math[0] == pytest.approx(2.0 * 128 * 128 * 4096 / peak)
     assert np.all(found.seconds >= np.maximum(found.sm_seconds, found.dram_seconds))
 
@@ -279,7 +279,7 @@ def test_a_short_step_between_barriers_costs_more_than_a_long_one() -> None:
 
 
 def test_few_bytes_in_flight_cannot_use_all_of_dram() -> None:
-    """With 40 KiB or more per SM a copy reaches nearly all of it, with a quarter of that much less."""
+    """With 40 KiB or more in flight per SM a copy reaches nearly DRAM's bandwidth, with 10 KiB much less."""
     enough, few = (
         copy_like(
             iterations=n, threads=1024, registers=64, blocks=132 * 16, load_bytes=64e3, dram_bytes=132 * 16 * 128e3
@@ -303,7 +303,7 @@ def test_an_asynchronous_unit_needs_no_warps_to_overlap() -> None:
 
 
 def test_blocks_that_share_an_sm_do_not_help_an_asynchronous_unit() -> None:
-    """It already overlaps with everything else in one block.
+    """In a single block, an asynchronous unit already overlaps with everything else.
 
     Two blocks with half the stages are not faster than one.
     """
@@ -316,7 +316,7 @@ def test_blocks_that_share_an_sm_do_not_help_an_asynchronous_unit() -> None:
 
 
 def test_memory_answers_in_seconds_not_in_cycles() -> None:
-    """A chip of twice the clock waits twice as many cycles for DRAM."""
+    """A GPU with twice the clock waits twice as many cycles for DRAM."""
     fast = dataclasses.replace(H200, clock_hz=2 * H200.clock_hz, tensor_clock_hz=2 * H200.tensor_clock_hz)
     lonely = dataclasses.replace(matmul(stages=2), blocks=1, flops=1e3, instructions=1e3, load_bytes=1e6)
     slow, quick = (predict(dataclasses.replace(lonely, dram_bytes=1e6), on) for on in (H200, fast))
@@ -327,14 +327,14 @@ def test_clusters_fill_the_sms_of_measured_gpcs() -> None:
     h100 = device("h100")
     assert sum(h100.sms_of_gpcs) == h100.sm_count
     assert [h100.running_sms(cluster) for cluster in (1, 2, 4, 8)] == [132, 132, 124, 120]
-    assert h100.sms_of_clusters(4) == 128  # launched
-    pcie = device("h100_pcie")  # none was measured
+    assert h100.sms_of_clusters(4) == 128  # SMs of a launch of clusters
+    pcie = device("h100_pcie")  # its GPCs were not measured
     assert pcie.running_sms(4) == pcie.sms_of_clusters(4)
     assert Device.from_json(h100.to_json()) == h100
     large = matmul(tile=(256, 128, 64), registers=160, stages=3)  # one block on an SM
     four = dataclasses.replace(large, cluster=4, blocks=128)
     everywhere = dataclasses.replace(h100, sms_of_gpcs=())
-    assert predict(four, h100) > 1.5 * predict(four, everywhere)  # the last four blocks wait for a second wave
+    assert predict(four, h100) > 1.5 * predict(four, everywhere)  # only 31 of 32 clusters run at a time
 
 
 def test_the_longest_block_decides_a_launch_of_one_wave() -> None:

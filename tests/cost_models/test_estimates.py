@@ -1,4 +1,4 @@
-"""Estimates as a value: each schedule is computed once, and one that does not fit does not affect others."""
+"""Estimates compute each schedule once. A schedule that does not fit the device does not affect others."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Features match their names, can be combined across problems, and do not depend on the batch of schedules."""
+"""Features match their names, can be combined across problems, and do not depend on the other schedules of a batch."""
 
 from dataclasses import replace
 
@@ -148,13 +148,13 @@ def test_parameters_of_other_templates_are_missing() -> None:
     assert table["schedule.toy.tile"][[1, 3]].tolist() == pytest.approx(np.log2([3, 5]).tolist())
     assert table["attribute.toy.area"][[1, 3]].tolist() == pytest.approx(np.log2([5, 17]).tolist())
 
-    # a table of one template can be combined with others; so can a model for one with a table of both
+    # a table of one template can be aligned with more columns, and a table of two templates with one template's columns
     names = common_names([alone, table])
     joined = align(alone, names)
     np.testing.assert_array_equal(joined[:, names.index("model.seconds")], alone["model.seconds"])
     assert np.isnan(joined[:, names.index("schedule.toy.tile")]).all()
     np.testing.assert_array_equal(align(table, alone.names)[[0, 2]], align(alone, alone.names))
-    with pytest.raises(FeatureMismatch, match=r"schedule\.toy\.tile"):  # a column of a template that both contain
+    with pytest.raises(FeatureMismatch, match=r"schedule\.toy\.tile"):  # a column of a template in both
         align(table, tuple(n for n in table.names if n != "schedule.toy.tile"))
 
 

@@ -1,4 +1,4 @@
-"""The textbook's Gaussian process learns, and the incremental one agrees with it."""
+"""The textbook Gaussian process learns, and the incremental implementation agrees with it."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def test_gradient_of_the_likelihood(offset: float) -> None:
     y = values(X) - values(X).mean()
     likelihood = _Likelihood(coordinates(X), y / y.std(), GaussianProcessSettings(offset=offset))
     for theta in (np.zeros(6), np.array([0.3, -0.5, 1.0, -1.0, 0.4, -3.0])):
-        from scipy.optimize import check_grad  # loads much of scipy
+        from scipy.optimize import check_grad  # a slow import
 
         error = check_grad(lambda t: likelihood(t)[0], lambda t: likelihood(t)[1], theta)
         assert error < 1e-3 * np.linalg.norm(likelihood(theta)[1])
@@ -96,7 +96,7 @@ def test_distances_of_ordinals_categories_and_missing_values() -> None:
 
 def test_a_grid_looks_up_the_same_covariances() -> None:
     X, new = rows(40), rows(500, seed=3)
-    many = np.random.default_rng(0).random((500, 5))  # no value occurs twice
+    many = np.random.default_rng(0).random((500, 5))  # all values are distinct
     given = Hyperparameters((0.5, 0.8, 1.0, 0.7), 1.2, 0.01)
     columns, places = coordinates(X), coordinates(new)
     np.testing.assert_allclose(Grid(places).covariance(columns, given), covariance(columns, places, given), rtol=1e-5)
@@ -158,10 +158,10 @@ class TestGrowing:
         assert grown.predict(y).deviation[[3, 1, 7, 20, 29]] == pytest.approx(whole.predict(y).deviation, abs=1e-3)
 
     def test_with_an_offset_the_distant_mean_differs_from_that_of_the_values(self) -> None:
-        """A cluster of observations determines the constant only as much as a single distant observation."""
+        """A cluster of observations counts for the constant mean only as much as a single distant observation."""
         X = np.zeros((30, 4))
         X[:20, 1:] = 0.01 * np.random.default_rng(0).random((20, 3))
-        X[20:, 0] = np.arange(1, 11)  # every category of the first once
+        X[20:, 0] = np.arange(1, 11)  # every category of the first column once
         y = np.where(np.arange(30) < 20, 1.0, -2.0)
         far = np.array([[20.0, 0.0, 0.0, 0.0]])
         given = Hyperparameters((0.05, 10.0, 10.0, 10.0), 1.0, 0.01)
@@ -174,7 +174,7 @@ class TestGrowing:
             deviations.append(float(predicted.deviation[0]))
             whole = GaussianProcess(given=replace(given, offset=offset)).fit(X, y).predict(far)
             assert whole.deviation[0] == pytest.approx(deviations[-1] * y.std(), rel=0.01)
-        assert abs(means[0]) < 0.01  # of the values
+        assert abs(means[0]) < 0.01  # without an offset: the mean of all values
         assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster counts as one observation
         assert deviations[0] == pytest.approx(1.0, abs=0.01) and 1.0 < deviations[1] < 1.1
 
@@ -202,7 +202,7 @@ class TestGrowing:
         assert np.abs(grown.predict(scaled, wrong).mean - of_new).mean() < 2 * error
 
     def test_the_evidence_agrees_with_the_covariances(self) -> None:
-        from scipy.stats import multivariate_normal  # half a second
+        from scipy.stats import multivariate_normal  # importing takes half a second
 
         X = rows(12)
         y, guess = values(X) - values(X).mean(), np.linspace(-1, 1, 12)

@@ -1,4 +1,4 @@
-"""The time of a launch from its counts: monotonicity, and lower bounds."""
+"""The time of a launch is computed from its counts: monotonicity, and lower bounds."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_lines_that_a_narrow_l1_holds_take_longer() -> None:
 
 @pytest.mark.parametrize(("pipe", "load"), [("shared", "ld.shared.f32"), ("L1", "ld.global.f32")])
 def test_few_units_take_the_addresses_of_an_instruction_in_two_cycles(pipe: str, load: str) -> None:
-    loads = 1e5  # of a word of each lane, in a line that L1 does not hold; a vector of four words fills four
+    loads = 1e5  # each lane loads a word, of a line that L1 does not hold; a vector of four words takes four lines
     kinds = {"shared": ("shared_wavefronts",), "L1": ("wavefronts",)}[pipe]
     words, vectors = (
         dataclasses.replace(COUNTS, executed=((load, n),), load_sectors=200.0, **dict.fromkeys(kinds, loads))
@@ -201,7 +201,7 @@ def test_only_the_first_wave_waits_for_memory() -> None:
 
 
 def test_counted_spilled_words_replace_the_average() -> None:
-    """Spills outside of a loop move once, however often its other instructions execute."""
+    """Spilled words outside of a loop are moved once, however often the loop's instructions execute."""
     spilling = CompiledResources(32, spill_bytes=64)
     on_average, none, counted = (
         launch_time(dataclasses.replace(COUNTS, spilled_words=words), A100, resources).pipes["L1"]

@@ -1,4 +1,4 @@
-"""The analytic model on our own kernels: it distinguishes schedules that an expert would distinguish."""
+"""On our own kernels, the analytic model distinguishes schedules that an expert would distinguish."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def test_transposes_with_short_runs_are_slower() -> None:
     ids=lambda value: value if isinstance(value, str) else str(value.key()),
 )
 def test_the_first_choice_keeps_enough_bytes_in_flight(name: str, problem: Problem) -> None:
-    """40 KB on each SM, including written bytes, hide the latency of a loaded DRAM on an H200.
+    """On an H200, 40 KB in flight per SM, including written bytes, hide the latency of a busy DRAM.
 
-    4.3 TB/s for 0.7 to 0.8 us over 132 SMs are 25 KB.
+    4.3 TB/s times 0.7 to 0.8 us, divided by 132 SMs, are 25 KB.
     """
     row = template(name)
     assert row.counts is not None

@@ -1,4 +1,4 @@
-"""docs/how-to/ci.md and its workflow: every command is run, in order, in one folder."""
+"""Every command of docs/how-to/ci.md and of the workflow on the page is run, in order, in one folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(folder: Path) -> dict[str, str]:
-    """Return a shell that finds autosched and its pytest plugin, installed or not, and installs nothing."""
+    """Return the variables of a shell that finds autosched and its pytest plugin even if autosched is not installed."""
     tools = folder / "bin"
     tools.mkdir()
     starts = {"autosched": f'exec "{sys.executable}" -m autosched "$@"', "python": f'exec "{sys.executable}" "$@"'}
@@ -57,7 +57,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def shell(script: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a script like a step of GitHub Actions."""
+    """Run a script in the way that GitHub Actions runs a step."""
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
         cwd=folder,
@@ -76,7 +76,7 @@ def steps(workflow: dict[str, Any], job: str) -> dict[str, str]:
 def test_every_command_of_the_page_works(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Commands run in this process, which saves starting one process per command."""
+    """Commands run in this process, since starting one process per command is slow."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTEST_ADDOPTS", PLUGINS)
     lines = [line for block in blocks("sh") for line in block.splitlines()]
@@ -104,7 +104,7 @@ def test_the_step_of_the_workflow_runs_in_a_shell(folder: Path, environment: dic
 
 
 def act(inputs: dict[str, str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run the shell step of the action with these inputs."""
+    """Run the action's shell step with these inputs."""
     action = yaml.safe_load(ACTION.read_text())
     (step,) = action["runs"]["steps"]
     assert "${{" not in step["run"], "no input is inserted into the text of the script"
@@ -155,7 +155,7 @@ def test_the_action_reports_a_check_that_cannot_begin(tmp_path: Path, environmen
 
 
 def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: dict[str, str]) -> None:
-    """Uses a fake autosched that only prints its arguments."""
+    """The step calls a fake autosched that only prints its arguments."""
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "autosched").write_text('#!/bin/bash\nprintf "<%s>" "$@"\n')
@@ -179,7 +179,7 @@ def test_the_action_passes_its_inputs_on_as_text(tmp_path: Path, environment: di
 
 
 def test_the_gpu_half_of_the_workflow_uses_options_of_check() -> None:
-    """Without its GPU, check that the command accepts the options."""
+    """Without a GPU, only check that the command accepts the options."""
     from autosched.cli.commands.check import check
 
     taken = {f"--{name.replace('_', '-')}" for name in check.__annotations__}

@@ -22,7 +22,7 @@ _COMMAND = re.compile(r"^\s*(?:\$ )?(?:echo [^|\n]*\| )?(autosched [^\n#]*)", re
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Yield the command lines of ``autosched`` in the code of a page, joined where a backslash continues them."""
+    """Yield the ``autosched`` command lines in a page's code blocks. Lines continued by a backslash are joined."""
     for block in _BLOCK.finditer(page.read_text("utf-8")):
         text = (block[1] or block[2]).replace("\\\n", " ")
         yield from (match[1].strip() for match in _COMMAND.finditer(text))
@@ -56,7 +56,7 @@ def test_commands_and_their_options_exist() -> None:
 
 
 def _inner(group: Any) -> set[str]:
-    """Return the command that is used for an argument other than an operator: a kernel file, a suite, PTX."""
+    """Return the options of a command group, and those of the hidden command for arguments that name no operator."""
     context = typer.Context(group)
     known = {
         o for name in group.list_commands(context) for p in group.get_command(context, name).params for o in p.opts

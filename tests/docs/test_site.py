@@ -1,4 +1,4 @@
-"""The documentation as a site: every page is in its index, and Sphinx has no warnings."""
+"""Sphinx builds the documentation without warnings, and every page is in the index."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ runpy.run_module("sphinx", run_name="__main__")
 
 
 def installed_with(*requirements: str) -> set[str]:
-    """Return the names of these distributions and of all their requirements."""
+    """Return the names of these distributions and, recursively, of their requirements."""
     found: dict[tuple[str, str], None] = {}
     left = [Requirement(r) for r in requirements]
     while left:
@@ -74,7 +74,7 @@ def installed_with(*requirements: str) -> set[str]:
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for module in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(module)
-    # As on a machine with the packages of the extra `docs`, and without others installed here.
+    # Simulate a machine with only the packages of the extra `docs`: hide other packages that are installed.
     there = installed_with("autosched[docs]")
     absent = {
         module

@@ -1,4 +1,4 @@
-"""The kernels under ``examples/`` compile, and are correct in the emulator for sampled configurations."""
+"""For sampled configurations, the kernels under ``examples/`` compile and are correct in the emulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from search_spaces.spaces.schedule import Schedule
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H200 = device("h200")
 
-# Sizes that no tile divides, and small sizes below one block.
+# Sizes that no tile divides, and sizes smaller than one block.
 SMALL_SIZES: dict[str, tuple[dict[str, int], ...]] = {
     "vector_add": ({"n": 10_007}, {"n": 3}),
     "matmul": ({"m": 67, "n": 101, "k": 37}, {"m": 1, "n": 3, "k": 5}),
@@ -46,7 +46,7 @@ def example(name: str) -> UserKernel:
 
 
 def sampled(problem: KernelProblem, count: int) -> list[Schedule]:
-    """Return valid schedules: first ones that cover each value of the short parameters, then others."""
+    """Return valid schedules. The first ones cover every value of the parameters with few values."""
     space = UserKernel.of(problem.file).template.space(problem, H200)
     drawn = space.sample(40 * count, 0)
     short = {p.name: p.values for p in problem.file.parameters if len(p.values) <= 6}
@@ -64,7 +64,7 @@ def kernel_of(problem: KernelProblem, schedule: Schedule) -> GeneratedKernel:
 
 
 def worst(problem: KernelProblem, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> float:
-    """Return the largest error relative to the file's tolerance; infinite for NaN."""
+    """Return the largest error divided by the file's tolerance, or infinity for NaN."""
     tolerance, shares = problem.tolerance(inputs), []
     for name, expected in problem.reference(inputs).items():
         shares.append(np.max(np.abs(outputs[name].astype(np.float64) - expected) / tolerance[name]))
@@ -140,7 +140,7 @@ def test_each_example_is_tuned_from_the_command_line(
 def test_verify_judges_the_problems_that_the_file_lists(
     name: str, capsys: pytest.CaptureFixture[str], nightly: bool
 ) -> None:
-    """Verify at full size, or at the file's reduced size if that is too large to emulate."""
+    """Verify at full size, or at the file's reduced size if the full size is too large to emulate."""
     sample = 2 if nightly else 1
     assert main(["verify", "--kernel", str(EXAMPLES / name / f"{name}.toml"), "--sample", str(sample)]) == 0
     assert capsys.readouterr().out.count(f"all {sample} pass") == len(example(name).problems)

@@ -1,4 +1,4 @@
-"""``examples/language_model_sampler``: scripted answers in place of a model."""
+"""``examples/language_model_sampler`` with scripted answers instead of a language model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BEST = {"template": "toy", "x": 8, "y": 32, "letter": "b"}
 
 
 class Scripted:
-    """Returns scripted answers in order, and records the prompts."""
+    """Fake model that returns scripted answers in order, and records the prompts."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers, self.prompts = list(answers), list[str]()
@@ -62,7 +62,7 @@ class TestLanguageModelSampler(SamplerContract):
 
 
 def started(ask: Scripted, space: Any = SPACE) -> Any:
-    """Return a sampler with enough results to ask the model."""
+    """Return a sampler that has enough results to ask the language model."""
     made = example.LanguageModelSampler(space, 1, ask)
     run(made, 1, example.FIRST)
     assert not ask.prompts
@@ -111,7 +111,7 @@ def test_a_useless_answer_is_replaced_by_a_random_schedule(answer: str | Excepti
     found = made.ask(4)
     assert len(found) == 4
     assert all(schedule in SPACE for schedule in found)
-    while batch := made.ask(16):  # every schedule is still proposed once
+    while batch := made.ask(16):  # without usable answers, every schedule is still proposed once
         for schedule in batch:
             made.tell(schedule, outcome(schedule))
         found += batch

@@ -1,4 +1,4 @@
-"""``examples/llama_block.py``: prefill and decode steps with kernels tuned by the model, emulated; every night."""
+"""Nightly, ``examples/llama_block.py`` emulates prefill and decode steps with kernels that the time model chose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``examples/ship_tuned_kernels.py`` without a GPU. The complete program, with its processes, runs nightly."""
+"""``examples/ship_tuned_kernels.py`` without a GPU. The complete program with all its processes runs nightly."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def example() -> Any:
 def test_shipped_kernels_are_emulated_and_correct(
     example: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs its commands in this process, which saves starting three."""
+    """The example's commands run in this process, since starting three processes is slow."""
     cpp_compiler()
     monkeypatch.setattr(example, "run", lambda python, dash, module, *arguments: main(arguments))
     path, problem, row, its = tmp_path / "best.db", example.PROBLEM, device("h200"), template("row_reduction")

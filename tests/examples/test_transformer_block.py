@@ -1,4 +1,4 @@
-"""``examples/transformer_block.py`` runs as documented: every call of the block uses a tuned kernel."""
+"""``examples/transformer_block.py`` runs as documented. Every call of the transformer block uses a tuned kernel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Kernels on a real GPU as a program calls them: on arrays of cupy and torch, on the current stream.
+"""Programs call kernels on a real GPU, with arrays of cupy and torch, on the current stream.
 
-They come from the compiler and from no database, so that this needs no more than cupy and NVRTC.
+The kernels are compiled without a database, so that the tests need only cupy and NVRTC.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def pool(tmp_path_factory):
 
 
 def compiled_kernel(pool: CompilePool, problem: Matmul, template: str = "matmul", split: bool = False) -> Any:
-    """Return the first kernel of a sample from this template, with or without split-k."""
+    """Return the first sampled kernel of this template that uses split-k, or that does not."""
     import cupy
 
     device = cuda_device()
@@ -71,7 +71,7 @@ def test_a_kernel_is_called_with_cupy_arrays(pool, template, split):
     kernel = compiled_kernel(pool, PROBLEM, template, split)
     inputs = PROBLEM.random_inputs(SEED)
     a, b = cupy.asarray(inputs["a"]), cupy.asarray(inputs["b"])
-    cupy.cuda.get_current_stream().synchronize()  # another stream does not wait for copies of this one
+    cupy.cuda.get_current_stream().synchronize()  # another stream does not wait for this stream's copies
     for stream in (cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)):
         with stream:
             for _ in range(3):  # workspaces are restored
@@ -97,9 +97,9 @@ def test_a_kernel_is_called_with_torch_tensors(pool, dtype):
     kernel = compiled_kernel(pool, problem)
     kind = torch.float16 if dtype == "f16" else torch.bfloat16
     inputs = problem.random_inputs(SEED)
-    # numpy holds a bf16 as its bits, and torch takes signed integers of any size
+    # numpy holds bf16 as bits; torch accepts signed integers of any size
     a, b = (torch.from_numpy(inputs[name].view(np.int16)).cuda().view(kind) for name in ("a", "b"))
-    torch.cuda.synchronize()  # another stream does not wait for copies of this one
+    torch.cuda.synchronize()  # another stream does not wait for this stream's copies
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
         with torch.cuda.stream(stream):
             out = kernel(a, b)

@@ -1,4 +1,4 @@
-"""The cuda runner on a real GPU: right numbers, real faults, plausible times."""
+"""The cuda runner on a real GPU verifies results, survives faults, and measures plausible times."""
 
 import dataclasses
 import importlib
@@ -63,7 +63,7 @@ def make_runner(pool):
 
 @pytest.fixture(scope="module")
 def runner(pool):
-    """Share a runner between tests: a worker takes seconds to start, and torch takes seconds to import."""
+    """Yield a runner that tests share, since a worker takes seconds to start and torch takes seconds to import."""
     shared = runner_of(pool)
     yield shared
     shared.close()
@@ -80,7 +80,7 @@ def torch_works() -> bool:
 
 
 def naive(problem: Matmul, before: str = "", after: str = "", shared: int = 0, name: str = "naive") -> Candidate:
-    """Return a kernel with one thread per element of out, in f32; ``before`` and ``after`` are statements around it."""
+    """Return an f32 kernel with one thread per element of out. ``before`` and ``after`` surround its body."""
     p = problem
     a = "a[i * K + k]" if p.order_a == "row" else "a[k * M + i]"
     b = "b[k * N + j]" if p.order_b == "row" else "b[j * K + k]"
@@ -162,7 +162,7 @@ def test_graph_replay_and_event_pairs_agree(make_runner):
 
 
 def test_operands_in_a_warm_cache_are_read_faster_than_from_memory(make_runner):
-    # 16 MB of matrix, read once by few threads, adjacent addresses by adjacent threads: limited by latency.
+    # Few threads read a matrix of 16 MB once, coalesced, so the kernel is limited by latency.
     problem = Matmul(m=4096, n=1, k=1024, a="f32", b="f32", out="f32", order_a="col", precision="ieee")
     medians = []
     for warm in (True, False):
@@ -239,10 +239,10 @@ def test_the_fingerprint_names_the_gpu(runner):
 
 
 def test_cpu_references_are_never_caused_by_internal_errors(runner):
-    """This is legitimate only if cupy lacks cuBLAS or headers; the CPU then takes seconds."""
+    """A CPU reference takes seconds and is legitimate only if cupy lacks cuBLAS or headers."""
     for epilogue in ("none", "gelu"):
         problem = Matmul(m=64, n=48, k=40, a="f32", b="f32", out="f32", precision="ieee", epilogue=epilogue)
         (result,) = runner.measure([naive(problem)])
-        assert result[1].ok == (epilogue == "none"), result[1].reason  # the kernel has no epilogue
+        assert result[1].ok == (epilogue == "none"), result[1].reason  # wrong only because the kernel has no epilogue
     mistakes = ("TypeError", "AttributeError", "ValueError")
     assert [why for why in runner.cpu_references if why.startswith(mistakes)] == []

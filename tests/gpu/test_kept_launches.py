@@ -1,4 +1,4 @@
-"""A GPU gives the same bytes as the emulator, for a few recorded launches of the emulator's tests."""
+"""For a few recorded launches of the emulator's tests, a GPU gives the same bytes as the emulator."""
 
 from __future__ import annotations
 

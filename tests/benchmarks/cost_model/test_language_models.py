@@ -1,4 +1,4 @@
-"""The page on language models' kernels: its problems, and the counts of a main loop."""
+"""The page on kernels of language models: its problems, and instruction counts of a main loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluation of the time model, on a synthetic recording."""
+"""The evaluation of the time model runs on a synthetic recording."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_a_flag_of_hopper_means_wgmma(tmp_path: Path) -> None:
 
 
 def test_the_counts_of_a_triton_loop(tmp_path: Path) -> None:
-    """A load is issued after the arithmetic that frees its buffer; wgmma reads shared memory itself.
+    """Triton issues a load after the arithmetic that frees the load's buffer. wgmma reads shared memory directly.
 
-    CUTLASS's loads have their own buffers.
+    CUTLASS's loads have separate buffers, so they need not wait for the arithmetic.
     """
     (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
     config = next(c for c in ampere.configs if c.stages > 1 and c.block_m >= 64)
@@ -48,14 +48,14 @@ def test_the_counts_of_a_triton_loop(tmp_path: Path) -> None:
 
 
 def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
-    """Two small blocks reread panels that do not fit in L2; a block that fills its SM stays in step."""
+    """Two small blocks of an SM drift apart and reread panels that do not fit in L2. A single block per SM does not."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     large = dataclasses.replace(hopper, problem=Matmul(16384, 16384, 16384, a="f16"))
     alone, shared = (counts(large, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
     assert shared.dram_bytes > 1.2 * alone.dram_bytes
     tiny_l2 = dataclasses.replace(large, device=dataclasses.replace(hopper.device, l2_bytes=6 << 20))
     alone, shared = (counts(tiny_l2, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
-    assert shared.dram_bytes < 2 * alone.dram_bytes  # each of two blocks loads it at most once
+    assert shared.dram_bytes < 2 * alone.dram_bytes  # each of the two blocks loads a panel at most once
     small = dataclasses.replace(hopper, problem=Matmul(1024, 1024, 1024, a="f16"))
     assert counts(small, TritonConfig(128, 128, 64, 3, 4)).dram_bytes == small.problem.min_bytes
 
@@ -78,7 +78,7 @@ def test_bf16_reaches_the_power_limit_later(tmp_path: Path) -> None:
 
 
 def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 50 MB are not waited for."""
+    """Launches wait for written results only if these exceed L2, 50 MB."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     wide, small = (dataclasses.replace(hopper, problem=Matmul(side, side, 512)) for side in (32768, 4096))
     waited = [predicted(r) for r in (wide, small)]
@@ -89,7 +89,7 @@ def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeyp
 
 
 def test_warpgroups_wait_for_each_other(tmp_path: Path) -> None:
-    """This holds in Triton's loop; CUTLASS's warpgroups each wait for their own barriers in shared memory."""
+    """In Triton's loop all warpgroups meet at barriers. CUTLASS's warpgroups wait separately, at mbarriers."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     one, two = (TritonConfig(128, 128, 64, 5, warps) for warps in (4, 8))
     alone, together, cutlass = counts(hopper, one), counts(hopper, two), counts(hopper, two, own_buffers=True)
@@ -100,10 +100,10 @@ def test_warpgroups_wait_for_each_other(tmp_path: Path) -> None:
 def test_short_pieces_of_dram_cost_time_on_h100(tmp_path: Path) -> None:
     (ampere, _), (hopper, _) = read(recording(tmp_path)), read(recording(tmp_path, capability=(9, 0)))
     short, long = (TritonConfig(128, 128, step, 3, 4) for step in (32, 128))
-    assert 64 < counts(hopper, short).run_bytes < 128  # 64 bytes of a, 256 of b
+    assert 64 < counts(hopper, short).run_bytes < 128  # rows of 64 bytes of a and 256 bytes of b
     assert counts(hopper, long).run_bytes == 256
     turned = dataclasses.replace(hopper, problem=dataclasses.replace(hopper.problem, order_a="col"))
-    assert counts(turned, short).run_bytes == 256  # 128 rows of a lie side by side
+    assert counts(turned, short).run_bytes == 256  # column-major: 128 rows of a are adjacent
     assert counts(ampere, short).run_bytes == counts(hopper, short, own_buffers=True).run_bytes == 128
 
 

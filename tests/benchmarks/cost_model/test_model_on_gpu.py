@@ -1,4 +1,4 @@
-"""The evaluation of the time model on autosched's recordings, with a synthetic one."""
+"""The evaluation of the time model on autosched's recordings, tested with a synthetic recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mutation engine: its mutants, and reports of a few of them for every kind of file."""
+"""The mutation engine generates mutants. A few mutants of every kind of file are reported."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ RELU = "x < 0.0f ? 0.0f : x"
 
 
 def outcome_of(header: str, part: str, old: str, new: str, result: str) -> Outcome:
-    """Return the outcome of an edit of the first ``old`` in the first ``part`` of a header."""
+    """Return the outcome of a mutant that replaces the first ``old`` after the first ``part`` of a header."""
     text = (Path(include_dir()) / "autosched" / header).read_text()
     start = text.index(old, text.index(part))
     return Outcome(header, text.count("\n", 0, start) + 1, "operator", start, old, new, result, "", "", 0.1)
@@ -135,14 +135,14 @@ def test_a_reason_may_cover_all_cases_or_a_part_of_the_new_text() -> None:
 
 def test_reasons_refer_to_existing_lines() -> None:
     for entry in reasons():
-        if entry["header"].startswith(OF_CASE):  # of compiled code, which changes with the compiler's version
+        if entry["header"].startswith(OF_CASE):  # compiled code: its lines depend on the compiler
             assert entry["text"] and entry["reason"], entry
             continue
         text = (Path(include_dir()) / "autosched" / entry["header"]).read_text()
         assert entry["text"] in text and entry["reason"], entry
 
 
-# One of each kind of file.
+# One mutant of each kind of file.
 CHOSEN = (
     ("common/last_block.cuh", "ptx::fence_gpu();", ";"),
     ("common/raster.cuh", " % ", " / "),
@@ -213,7 +213,7 @@ def test_parts_and_operands_of_an_asm_that_a_macro_puts_together() -> None:
     }
 
 
-# In the inline PTX of headers, and in the PTX of the smallest kernel.
+# Mutants in the inline PTX of headers, and in the PTX of the smallest kernel.
 CHOSEN_PTX = (
     ("ptx/global_memory.cuh", '"st.global.b16 [%0], %1;"', '""'),
     ("ptx/barrier.cuh", '"bar.sync 0;"', '""'),
@@ -299,7 +299,7 @@ def test_a_line_for_one_n_is_verified_with_a_tile_of_n_columns() -> None:
 
 
 def chosen_cases(mutant: Mutant, cases: Sequence[Case], count: int) -> list[Case]:
-    """Return the first ``count`` cases with which it is verified, if all cases have its line."""
+    """Return the first ``count`` cases with which the mutant is verified, assuming that all cases execute its line."""
     tried: list[Case] = []
     for case in cases_of(mutant, cases, tried, lambda case: ""):
         if len(tried) == count:
@@ -330,7 +330,7 @@ def test_programs_are_compared_independently_of_register_names() -> None:
 
 @needs_nvrtc
 def test_faults_that_only_affect_row_scales_are_reported() -> None:
-    """The mutated loop reads no scales, which makes no difference to kernels without scales."""
+    """The mutated loop skips the row scales, so only a kernel with row scales shows the fault."""
     mutant = first_of("kernels/wgmma_matmul/stores.cuh", " < ", " > ")
     cases = [case for case in all_cases() if case.name in ("wgmma_scaled_rows_alone", "wgmma_one_column")]
     outcome = run(mutant, cases)

@@ -1,4 +1,4 @@
-"""The list of planted faults: verifications report them, and accept the unmodified kernels."""
+"""Verification reports the listed planted faults, and accepts the unmodified kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selection of recorded cuBLAS times that are compared with our estimates, and the summary."""
+"""Which recorded cuBLAS times are compared with our estimates, and the summary of the comparison."""
 
 from __future__ import annotations
 

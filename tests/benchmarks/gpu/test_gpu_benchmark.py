@@ -1,4 +1,4 @@
-"""The command for a GPU machine, run on a simulated GPU: it observes its time limit, and its files are complete."""
+"""The benchmark command for GPU machines, run on a simulated GPU, observes its time limit and writes complete files."""
 
 import dataclasses
 import itertools
@@ -52,7 +52,7 @@ SHAPES = (("square", Matmul(m=256, n=256, k=256)), ("odd", Matmul(m=127, n=63, k
 
 
 def fake_kernel(problem, schedule, device, bad_every=10):
-    """Return times by a formula; one candidate in ``bad_every`` fails in one of three ways."""
+    """Return a fake measurement from a formula. Every ``bad_every``-th candidate fails, in one of three ways."""
     number = zlib.crc32(schedule.key().encode())
     name = ("wrong", "poison", "segfault")[number % 3] if number % bad_every == 0 else f"time_{2000 + number % 3000}"
     return fault_kernel(f"{name}_{number}", problem)
@@ -89,7 +89,7 @@ def make_runner(tmp_path):
 
 @pytest.fixture(autouse=True)
 def probe_of_small_arrays(monkeypatch):
-    """Reduce the probe's arrays: simulated times do not depend on size, but large references take a minute."""
+    """Reduce the probe's arrays, because references of large arrays take a minute. Simulated times ignore sizes."""
     monkeypatch.setattr(probe, "LARGE", dataclasses.replace(probe.LARGE, m=512, n=512, k=512))
     monkeypatch.setattr(probe, "COPIED", dataclasses.replace(probe.COPIED, rows=64, columns=64))
 
@@ -128,7 +128,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     assert library["ratio"]["median"] == pytest.approx(best / 3e-6)
     warm = results["shapes"][0]["compared_warm"]
     assert set(warm) == {"library", "cublaslt"}
-    assert warm["library"]["ratio"]["median"] == pytest.approx(best / 2.5e-6)  # the simulated GPU's, in a warm L2
+    assert warm["library"]["ratio"]["median"] == pytest.approx(best / 2.5e-6)  # the simulated library, warm L2
     shown = (out / "table.txt").read_text()
     assert "256x256x256 f16 rr" in shown and "gpu tests: 1 passed" in shown
     assert shown in capsys.readouterr().out
@@ -150,7 +150,7 @@ def test_a_whole_run(make_runner, tmp_path, no_tests, capsys, monkeypatch):
     recording.install(out / "recordings-0.jsonl.gz", tmp_path / "recorded")
     assert recording.find(SHAPES[1][1].key(), "h200", tmp_path / "recorded") == recordings[1]
 
-    # and trained on
+    # the measurements can be used for training
     data = usable(gather([], [out / "recordings-0.jsonl.gz"], "measured"))
     timed = {(r.problem_key, r.schedule) for recorded in recordings for r in recorded.trials if r.ok}
     assert data.rows == sum(not is_library(schedule) for _, schedule in timed)
@@ -209,14 +209,14 @@ def test_the_whole_command_with_real_kernels_and_the_emulator(tmp_path, no_tests
 
 @pytest.mark.parametrize(("program", "template"), spread([("gemm_relu", "gemm_relu"), ("matmul", "matmul")], 1))
 def test_a_tile_program_by_the_command(tmp_path, no_tests, monkeypatch, capsys, program, template):
-    """A program with its own problem, and one that is an additional template of an operator."""
+    """Run a tile program with its own problem, and a program that is an additional template of an operator."""
     try:
         host_compiler()
         toolchain_version()
     except (HostCompilerMissing, NvrtcMissing) as missing:
         pytest.skip(str(missing))
     environment = {simulated_gpu.SECONDS: "0.001", simulated_gpu.LOG: str(tmp_path / "log")}
-    monkeypatch.setattr(catalogue, "_catalogue", cache(catalogue._Catalogue))  # registrations stay in this process
+    monkeypatch.setattr(catalogue, "_catalogue", cache(catalogue._Catalogue))  # discard registrations after the test
     monkeypatch.setattr(gpu, "cuda_available", lambda: (True, "it answers"))
     monkeypatch.setattr(gpu, "cuda_device", lambda: H200)
     monkeypatch.setattr(
@@ -258,7 +258,7 @@ def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
 
 
 def first_preparation(runner, monkeypatch, prepared):
-    """Replace the runner's preparation by ``prepared``, and return the time limit of each search in seconds."""
+    """Replace the runner's preparation by ``prepared``. Return a list that collects each search's time limit."""
     given = []
 
     def run(self, plan):
@@ -293,7 +293,7 @@ def test_the_first_preparation_does_not_shorten_the_search(make_runner, tmp_path
     [(ValueError("no kernel"), "this is enough", 1), (RunnerStopped("it is gone"), "it is gone", 0)],
 )
 def test_a_failed_preparation_fails_in_the_search(make_runner, tmp_path, monkeypatch, raised, end, searches):
-    """The search then fails instead, unless the GPU is unavailable."""
+    """If the first preparation fails, the search runs and reports the failure, unless the GPU is unavailable."""
 
     def failing(candidate):
         raise raised
@@ -341,7 +341,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
     )
     out = tmp_path / "out"
     benchmark = Benchmark(Plan(20.0, out, tests=folder), H200, make_runner(), generate=fake_kernel)
-    benchmark._tests(3.0)  # the test that hangs is stopped, not waited for
+    benchmark._tests(3.0)  # stops the test that hangs
     tests = benchmark.results["tests"]
     assert tests["timed_out"] and benchmark.failed
     assert tests["failed"] == 1, "failures before the time limit are reported"
@@ -350,7 +350,7 @@ def test_tests_that_fail_or_hang_are_reported(make_runner, tmp_path):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_tests_out_of_time_are_omitted_without_failure(make_runner, tmp_path, monkeypatch, deaf):
-    """They stop when interrupted, or the worker is killed."""
+    """Tests that are out of time are interrupted. If a test ignores this, its worker is killed."""
     folder = tmp_path / "gpu"
     folder.mkdir()
     ignores = "signal.signal(signal.SIGINT, signal.SIG_IGN); " if deaf else ""
@@ -412,7 +412,7 @@ def test_a_second_run_into_the_same_folder_keeps_the_first(make_runner, tmp_path
 def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path):
     out = tmp_path / "out"
     killed = Benchmark(Plan(600.0, out, trials=8), H200, make_runner(), generate=fake_kernel)
-    killed._record = lambda trials, path: None  # as if the process had ended before
+    killed._record = lambda trials, path: None  # as if the process had been killed before recording
     killed._shapes(SHAPES[:1], killed._end, ())
     (left,) = out.glob("trials-*.jsonl")
     lines = left.read_text().splitlines()
@@ -420,7 +420,7 @@ def test_the_next_run_records_measurements_of_a_killed_run(make_runner, tmp_path
     Benchmark(Plan(60.0, out), H200, make_runner(), generate=fake_kernel)
     assert not left.exists()
     (kept,) = recording.read(out / "recordings-0.jsonl.gz")
-    assert len(kept.trials) == len(lines) - 1 >= 8  # all but the library's, which is not a schedule
+    assert len(kept.trials) == len(lines) - 1 >= 8  # all lines except the library's time, which belongs to no schedule
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -521,7 +521,7 @@ def test_the_shapes_cover_all_purposes():
     squares = {p.m for purpose, p in shapes if purpose == "square"}
     assert {1024, 8192} <= squares
     assert {(p.order_a, p.order_b) for _, p in shapes} == {(a, b) for a in ("row", "col") for b in ("row", "col")}
-    built_in = {operator.name for operator in BUILT_IN_OPERATORS}  # other tests of this process register more
+    built_in = {operator.name for operator in BUILT_IN_OPERATORS}  # other tests of this process may register more
     rest = [entry for entry in others() if entry[0] in built_in]
     for name, problem in rest:
         assert not isinstance(problem, str), f"{name}: {problem}"

@@ -1,4 +1,4 @@
-"""Launches without findings in the emulator: recording, running one by one, and the table by test."""
+"""Emulated launches without findings are recorded, run on a GPU one by one, and summarised by test."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LAUNCH = Launch(entry="add_one", arguments=(A, OUT), grid=(1, 1, 1), block=(32, 
 
 
 def kept_with(folder: Path, test: str, number: int = 0) -> str:
-    """Record a launch under the test name ``test``."""
+    """Record a launch as made by the test named ``test``, and return its name."""
     launch = dataclasses.replace(LAUNCH, dynamic_shared_bytes=number)
     return keep(folder, test, ADD_ONE, launch, {"a": VALUES}, {"o": VALUES + 1})
 
@@ -146,7 +146,7 @@ def test_launches_with_faults_with_textures_and_of_large_arrays_are_not_kept(kee
     assert len(names(keeping)) == 1, "8 MiB are not too large"
 
 
-# ---- how it is kept ----
+# ---- recording ----
 
 EXTREMES = {
     "f64": (math.nan, math.inf, 5e-324, -0.0, 0.1),
@@ -397,7 +397,7 @@ def test_results_are_written_immediately_and_not_measured_again(tmp_path: Path, 
     }
     assert {row["launch"] for row in rows} == set(names(folder))
     assert "equal" in (out / "table.txt").read_text()
-    # the next run has one more launch, and finds a line that a kill has cut short
+    # the next run has one more launch, and results that end in a truncated line, as after a kill
     with (out / "results.jsonl").open("a") as file:
         file.write('{"gpu": "NVIDIA H1')
     kept_with(folder, "fault[1]", 3)

@@ -1,4 +1,4 @@
-"""The process that runs recorded launches, on a simulated GPU: arguments, results and reports of failures."""
+"""The process that runs recorded launches, here on a simulated GPU: arguments, results and reports of failures."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class RuntimeFailure(Exception):
 
 
 class HostGpu:
-    """Fake of the part of cupy that ``launched`` uses, on host memory.
+    """Fake of the cupy functions that ``launched`` uses, on host memory.
 
-    A kernel is a Python function that gets its parameters. ``status`` is that of the stream.
+    A kernel is a Python function of the kernel's parameters. ``status`` is the stream's status after the launch.
     """
 
     def __init__(self, kernel: Callable[..., None], status: int = 0) -> None:
@@ -178,7 +178,7 @@ def test_hangs_faults_and_refusals_are_distinguished(kept: KeptLaunch, monkeypat
 
     refused = came_of(kept, HostGpu(refuse))
     assert refused["status"] == "refused" and "\n" not in refused["reason"]
-    # the second of two launches is refused because the first one has faulted
+    # the second launch is refused because the first launch has faulted
     assert came_of(kept, HostGpu(refuse, status=700))["status"] == "fault"
 
 
@@ -209,7 +209,7 @@ def test_pointers_into_an_array_keep_their_offset() -> None:
         at_offsets(KeptLaunch("t", "", LAUNCH, {}, {}, {}, offsets={1: 4}), {})
 
 
-# ---- assembling ----
+# ---- assembling PTX ----
 
 PTX = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry f() { ret; }\n"
 
@@ -259,7 +259,7 @@ def test_the_newest_ptxas_assembles(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def linker(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Replace the driver's linker functions; the machine code is "cubin"."""
+    """Replace the driver's linker functions by fakes whose machine code is "cubin"."""
     driver = pytest.importorskip("cuda.bindings.driver")
     content = ctypes.create_string_buffer(b"cubin")
     ok, bad = driver.CUresult.CUDA_SUCCESS, driver.CUresult.CUDA_ERROR_INVALID_PTX

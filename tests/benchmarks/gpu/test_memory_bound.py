@@ -1,4 +1,4 @@
-"""The table of memory-bound operators, of one small problem."""
+"""The table of memory-bound operators is made for one small problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan for a quarter of an hour on a GPU: prepared here, run over a simulated GPU, resumed after a cut."""
+"""A plan for 15 minutes of GPU time is prepared, run on a simulated GPU, and resumed after an interruption."""
 
 from __future__ import annotations
 

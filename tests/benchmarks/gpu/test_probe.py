@@ -1,4 +1,4 @@
-"""A dry run of the probe on a GPU in virtual time, with kernel times from a model with other constants."""
+"""A dry run of the probe in virtual time. Kernel times come from the time model with other hardware constants."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from search_spaces.catalogue import template
 from search_spaces.hardware.devices import device
 
 H200 = device("h200")
-ROUND_TRIP, SUSTAINED = 820.0, 1480e6  # of the simulated GPU
+ROUND_TRIP, SUSTAINED = 820.0, 1480e6  # L2 round trip in cycles and SM clock in Hz of the simulated GPU
 WRONG = "boxes larger than the tensor"
 
 
 class VirtualRunner:
-    """Times kernels like the worker, on a GPU in virtual time; the results of one mechanism are wrong."""
+    """Fake worker that times kernels in virtual time. The results of the mechanism WRONG are wrong."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch

@@ -1,4 +1,4 @@
-"""Operators of language models next to torch's: calls of torch on CPU tensors, and the part of a plan without a GPU."""
+"""Operators of language models compared with torch: torch's calls on CPU tensors, and the plan's part without a GPU."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_results_have_the_shapes_of_the_operator(name: str, monkeypatch: pytest.
 
 @needs_nvrtc
 def test_the_part_runs_over_a_simulated_gpu(tmp_path: Path) -> None:
-    """Torch has no GPU here, and never a paged cache: both reasons are reported next to our times."""
+    """Torch has no GPU in this test, and never an operator for a paged cache. Results state both reasons."""
     append = next(each for each in LANGUAGE if each.problem.operator == "qk_norm_rope_append")
     chosen = [append, entry("router_topk")]
     with CompilePool() as pool:

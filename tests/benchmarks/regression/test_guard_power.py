@@ -1,4 +1,4 @@
-"""The benchmark of false alarms: its input, and its failure on a wrong check."""
+"""The benchmark of false alarms reads recorded spaces, and fails if the check is wrong."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from benchmarks.regression import guard_power
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a recorded space of 20 configurations with 0.2% noise, whose other entries are failures."""
+    """Return a folder with a recorded space: 20 configurations with 0.2% noise, and unusable entries."""
     rng = np.random.default_rng(0)
     cache = {str(i): {"times": list((1 + i / 50) * (1 + 0.002 * rng.standard_normal(32)))} for i in range(20)}
     cache |= {"failed": {"time": "RuntimeFailedConfig"}, "few": {"times": [1.0]}}

@@ -1,4 +1,4 @@
-"""Modules are counted: fewer than schedules, because some schedules share their code."""
+"""A matmul's best schedules need fewer modules than schedules, because some schedules share their code."""
 
 from __future__ import annotations
 

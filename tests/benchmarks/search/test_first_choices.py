@@ -1,4 +1,4 @@
-"""The first choices of the time model, and NVIDIA's mapped into our space."""
+"""The first choices of the time model, and NVIDIA's recommendations mapped into our space."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_configuration_of_cutlass_is_judged_as_its_nearest_schedule() -> None:
 
 @needs_nvrtc
 def test_the_first_choice_neither_spills_nor_is_serialised() -> None:
-    """It spilled before rules excluded schedules that ptxas cannot fit into registers."""
+    """The first choice used to spill, until rules excluded schedules that ptxas cannot fit into registers."""
     schedule, _ = first_choice(PROBLEM, H200)
     found = compiled("square", PROBLEM, schedule, H200)
     assert found.spilled == 0 and not found.serialised and found.cpu_seconds > 0

@@ -1,4 +1,4 @@
-"""The seconds to a first proposal are measured for a template that can compute the problem."""
+"""The time to a first proposal is measured for a template that can compute the problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search benchmarks, on a synthetic recording."""
+"""The search benchmarks run on a synthetic recording."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ from search_spaces.hardware.devices import device
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a recording with the best of 60 configurations at x = 8, y = 2."""
+    """Return a folder with a recording of 60 configurations, of which x = 8, y = 2, z = 0 is the best."""
     entries = {}
     for x, y, z in product((1, 2, 4, 8, 16), (1, 2, 4), (0, 1, 2, 3)):
         time = 1 + abs(x - 8) / 8 + abs(y - 2) / 2 + 0.2 * z
@@ -52,7 +52,7 @@ def test_every_method_but_kernel_tuner_searches(
 
 
 def test_workers_search_after_this_process_has_used_openmp(folder: Path, tmp_path: Path) -> None:
-    """A forked worker would wait for OpenMP threads that exist only in the parent."""
+    """Workers must not be forked: a forked worker would wait for OpenMP threads that exist only in the parent."""
     pytest.importorskip("matplotlib")
     xgboost = pytest.importorskip("xgboost")
     rows = np.random.default_rng(0).random((1000, 4))
@@ -83,7 +83,7 @@ def test_restrictions_reproduce_the_recorded_space() -> None:
 def test_kernel_tuner_searches_the_recording_with_its_seed_and_cleans_up(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fake of Kernel Tuner, which is not installed for tests, draws like its strategies."""
+    """Kernel Tuner is not installed for tests. A fake draws configurations like Kernel Tuner's strategies."""
 
     def tune_kernel(*given: object, cache: str, **options: object) -> tuple[list[dict[str, object]], None]:
         entries = list(json.loads(Path(cache).read_text())["cache"].values())
@@ -128,7 +128,7 @@ def test_a_stopped_run_resumes(folder: Path, tmp_path: Path, monkeypatch: pytest
     altered = first[: first.rindex("[")] + "[0.125]]"
     journal.write_text(f"{altered}\n{second[:20]}")
     assert search_quality.main([str(folder), *given]) == 0
-    assert journal.read_text() == f"{altered}\n{second}\n"  # the first is reused unchanged, the second recomputed
+    assert journal.read_text() == f"{altered}\n{second}\n"  # only the truncated line is recomputed
 
 
 def test_invalid_journals_are_rejected(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_a_simulated_search_ends_at_the_optimum(folder: Path, cores: int) -> Non
     alone, evaluations = search_clock.stream(new_searcher(), InFlightLimit(most=1), costs)
     assert alone == pytest.approx(1.1 * evaluations, rel=0.1) and evaluations <= 60
     several, same = search_clock.stream(new_searcher(), InFlightLimit(compilers=cores), costs)
-    assert same == evaluations  # random draws do not depend on known results
+    assert same == evaluations  # random proposals do not depend on results
     assert several < alone / min(cores, 5) * 1.5
     by_four, told = search_clock.batches(new_searcher(), 4)
     assert told == evaluations and by_four >= several * 0.9

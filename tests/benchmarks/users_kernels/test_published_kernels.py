@@ -1,4 +1,4 @@
-"""Published kernels: every file is read and every reference runs; a few are verified by default, all nightly."""
+"""Published kernels: all kernel files are read and all references run. Some are verified by default, all nightly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search_spaces.hardware.devices import device
 
 A100 = device("a100")
 EXPRESSED = [path for path in files() if path.parent.name != "refused"]
-VERIFIED_BY_DAY = ("stencil", "pnpoly", "sort")  # in place; constant memory with a reference; atomics
+VERIFIED_BY_DAY = ("stencil", "pnpoly", "sort")  # in-place update; constant memory with a reference; atomics
 
 
 def test_thirty_published_kernels_exist() -> None:

@@ -32,7 +32,7 @@ def test_held_out_kernels_are_ordered_well() -> None:
 
 
 def test_noise_stops_the_trees_early() -> None:
-    """No feature explains the labels: more trees reduce the training error, but not the error on held-out rows."""
+    """The labels are noise: more trees reduce the training error, but not the error on held-out rows."""
     rng = np.random.default_rng(3)
     x = rng.random((200, 4)).astype(np.float32)
     noise = BoostedModel.fit(x, np.exp(rng.standard_normal(200)), settings=QUICK)
@@ -57,7 +57,7 @@ def test_the_unit_of_time_does_not_change_the_order() -> None:
 
 
 def test_problems_of_different_size_are_learned_together() -> None:
-    """Times of two problems differ by 1000; each is normalised by its own best, so the order is learned from both."""
+    """Times of two problems differ by a factor of 1000. Each is divided by its best time, so both teach the order."""
     x1, s1 = kernels(150, seed=7)
     x2, s2 = kernels(150, seed=8, scale=1e-1)
     groups = ["small"] * 150 + ["large"] * 150
@@ -92,7 +92,7 @@ def test_few_rows_and_equal_times_are_enough() -> None:
 
 
 def test_the_model_corrects_an_estimate() -> None:
-    """Times span three decades; one column predicts them up to another's effect. New sizes are also predicted."""
+    """Times span three decades. The estimate, a column, ignores another column, whose effect the model learns."""
     rng = np.random.default_rng(18)
     guess = rng.uniform(-20.0, -10.0, 300)
     effect = rng.integers(0, 3, 300)
@@ -114,8 +114,8 @@ def test_contributions_add_up_to_the_prediction() -> None:
     rest = model.predict(x) - shares.sum(axis=1)
     np.testing.assert_allclose(rest, rest[0], atol=1e-4)
     decides = np.abs(shares).mean(axis=0)
-    assert set(decides.argsort()[-2:]) == {0, 3}  # the steepest slope, and the cliff
-    assert decides.argmin() == 5  # a feature that no time depends on
+    assert set(decides.argsort()[-2:]) == {0, 3}  # the features with the steepest slope and the cliff
+    assert decides.argmin() == 5  # no time depends on this feature
     assert model.gain()[5] < 0.1 < model.gain()[3]
     assert model.gain().sum() == pytest.approx(1.0)
 

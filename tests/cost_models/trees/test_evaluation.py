@@ -1,4 +1,4 @@
-"""Metrics against their definitions, worked out the slow way."""
+"""Metrics equal slow computations from their definitions."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Trees as columns: exactly XGBoost's predictions, and invalid trees are rejected."""
+"""Trees stored as columns predict exactly what XGBoost predicts. Invalid trees are rejected."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""A model file contains the complete model, and invalid files do no harm."""
+"""A model file contains the complete model. Invalid files are rejected without crashes."""
 
 import json
 import sys
@@ -147,7 +147,7 @@ print(used, refused)
 def test_loading_a_damaged_file_never_crashes(tmp_path: Path, nightly: bool) -> None:
     """Load three hundred damaged files, thousands every night, in one process.
 
-    They have numbers of the trees replaced, columns cut, and bytes overwritten.
+    In these files numbers of the trees are replaced, columns are cut, or bytes are overwritten.
     """
     rng = np.random.default_rng(7)
     whole = json.dumps(model().to_json())

@@ -1,4 +1,4 @@
-"""Offline training over several problems: it learns, is reproducible, and evaluates itself on held-out problems."""
+"""Offline training over several problems learns, is reproducible, and evaluates the model on held-out problems."""
 
 import dataclasses
 import math
@@ -39,9 +39,9 @@ def test_a_new_problem_is_predicted_from_other_problems() -> None:
     predicted = trained().predict(features)
     learned = rank_correlation(predicted, new.seconds)
     assert learned > 0.9
-    assert learned > rank_correlation(features["model.seconds"], new.seconds)  # the initial model
+    assert learned > rank_correlation(features["model.seconds"], new.seconds)  # the analytic model
     off = [abs(p - math.log(s)) for p, s in zip(predicted, new.seconds, strict=True)]
-    assert sorted(off)[len(off) // 2] < 0.2  # seconds, not only an order
+    assert sorted(off)[len(off) // 2] < 0.2  # predictions are log-seconds, not only an order
 
 
 def test_training_is_independent_of_the_order_of_problems() -> None:
@@ -64,12 +64,12 @@ def test_a_model_is_evaluated_by_schedules_problems_families_and_devices() -> No
         assert 0 <= figures.within_1 <= figures.within_2 <= 1
     assert wholes["problems"].spearman > 0.85
     assert wholes["problems"].regret_10 < 0.05
-    assert 0.5 < wholes["problems"].within_1 < 0.9  # 0.68 for a normal deviate
+    assert 0.5 < wholes["problems"].within_1 < 0.9  # a normal distribution has 0.68 within one deviation
     assert wholes["problems"].within_2 > 0.85
 
 
 def test_noise_is_learned_as_deviation() -> None:
-    """Times twice as scattered are predicted with a wider deviation."""
+    """For times with more noise, the predicted deviation is larger."""
     rng = np.random.default_rng(0)
     noisy = tuple(
         dataclasses.replace(one, seconds=tuple(s * float(np.exp(0.3 * rng.standard_normal())) for s in one.seconds))

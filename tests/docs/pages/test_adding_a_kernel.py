@@ -1,7 +1,7 @@
-"""docs/tutorial/adding-a-kernel.md, followed literally with only an installed autosched.
+"""docs/tutorial/adding-a-kernel.md works if followed literally with an installed autosched.
 
-Every file on the page is written under the name before it, and every command is run, in a separate environment whose
-only other package is the page's own. The repository is not changed.
+Every file on the page is written under the name that precedes it, and every command is run in a separate environment.
+Only the page's package is installed there. The repository is not changed.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ REPOSITORY = PAGE.parents[2]
 
 
 def files(text: str) -> dict[str, str]:
-    """Return the files that a page shows: a name in backticks and a colon, then a block."""
+    """Return the files that a page shows. Each is a code block after a name in backticks and a colon."""
     shown = re.findall(r"^`([^`\n]+)`:\n```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return dict(shown)
 
 
 def commands(text: str) -> list[str]:
-    """Return the commands that a page shows: its blocks of sh, line by line."""
+    """Return the commands that a page shows: the lines of its sh blocks."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line and not line.startswith("#")]
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return an environment that has this one's packages, and whatever is installed into it."""
+    """Return the variables of a new environment that also has the packages of this environment."""
     place = tmp_path_factory.mktemp("outsider") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     theirs = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
     ours = Path(sysconfig.get_path("purelib"))
-    for name in ("nvidia", "cuda"):  # links, because CUDA's libraries are searched for in the environment's own folder
+    for name in ("nvidia", "cuda"):  # links, since CUDA's libraries are searched for only in the environment itself
         if (ours / name).is_dir():
             (theirs / name).symlink_to(ours / name)
-    # Other packages are used in place: under another path Python would compile them again (some 15 s of CPU time).
+    # Other packages are imported from this environment: under a new path Python would compile them again (15 s of CPU
+    # time).
     (theirs / "ours.pth").write_text(f"{REPOSITORY}\n{ours}\n")
-    own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # otherwise pip would download one
+    own_setuptools = "sys.argv.insert(2, '--no-build-isolation')"  # otherwise pip downloads setuptools
     for name, first in {"autosched": "", "pip": own_setuptools}.items():
         tool = place / "bin" / name
         start = f"import runpy, sys\n{first}\nrunpy.run_module({name!r}, run_name='__main__', alter_sys=True)\n"

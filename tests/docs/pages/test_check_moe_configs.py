@@ -1,4 +1,4 @@
-"""docs/tutorial/check-moe-configs.md: every command on it is run, and prints the output on the page."""
+"""Every command of docs/tutorial/check-moe-configs.md is run, and prints the output on the page."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     assert main(shlex.split(check)[1:]) == 1
     printed = re.sub(r" +", " ", capsys.readouterr().out)
     for line in shown.splitlines():
-        # The compiler's version decides how many bytes a configuration takes.
+        # How many bytes a configuration needs depends on the compiler's version.
         words = re.escape(re.sub(r" +", " ", line)).replace(r"\.\.\.", ".*").replace("172,032", r"[\d,]+")
         assert re.search(words, printed), (line, printed)
     assert Path("check.xml").stat().st_size and "BROKEN" in Path("page.md").read_text()

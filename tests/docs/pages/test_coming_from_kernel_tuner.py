@@ -1,4 +1,4 @@
-"""The tutorial's program is complete and makes the stated kernel, and each row of its table is true."""
+"""The tutorial's program is complete and makes the stated kernel. Each row of the tutorial's table is true."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_program_of_the_page_runs() -> None:
 
 
 def add(source: Any = ADD, name: str = "vector_add", params: Any = None, **given: Any) -> KernelSpec:
-    """Return the page's kernel, with other arguments; ``name`` is that of the function."""
+    """Return the page's kernel, possibly with other arguments. ``name`` is the name of the kernel function."""
     arguments = [np.zeros(N, np.float32), A, B, np.int32(N)]
     return KernelSpec.from_arrays(name, source, N, arguments, params or {"block_size_x": BLOCKS}, **given)
 
@@ -59,7 +59,7 @@ def space(kernel: KernelSpec) -> Any:
 
 
 def recording(folder: Path) -> Path:
-    """Return a cache of Kernel Tuner's in which 64 is the fastest, and 128 the one with the largest blocks."""
+    """Return a Kernel Tuner cache in which 64 is the fastest block size and 128 the largest."""
     cache = {str(b): {"block_size_x": b, "time": 1.0 + abs(b - 64)} for b in BLOCKS}
     document = {"kernel_name": "vector_add", "tune_params_keys": ["block_size_x"], "cache": cache}
     (folder / "cache.json").write_text(json.dumps({"device_name": "NVIDIA A100-PCIE-40GB", **document}))

@@ -1,4 +1,4 @@
-"""docs/explanation/cost-models.md lists every feature with the meaning that the code states, and no other."""
+"""docs/explanation/cost-models.md lists exactly the features of the code, with the meanings that the code states."""
 
 import re
 from pathlib import Path

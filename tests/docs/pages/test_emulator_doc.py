@@ -1,4 +1,4 @@
-"""The example of docs/explanation/emulator.md runs unchanged, and has no findings in the correct kernel."""
+"""The example of docs/explanation/emulator.md runs unchanged, and its correct kernel has no findings."""
 
 from __future__ import annotations
 

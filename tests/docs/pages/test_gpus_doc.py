@@ -1,4 +1,4 @@
-"""docs/reference/gpus.md has the present tables."""
+"""The tables of docs/reference/gpus.md are up to date."""
 
 from collections.abc import Iterable
 from pathlib import Path

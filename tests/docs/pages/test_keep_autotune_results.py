@@ -1,4 +1,4 @@
-"""docs/how-to/keep-autotune-results.md: its program is run twice, and its command starts it."""
+"""The program of docs/how-to/keep-autotune-results.md is run twice, the second time by the page's command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/how-to/language-models.md: its Python examples run."""
+"""The Python examples of docs/how-to/language-models.md run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/tutorial/tile-programs.md: its program is written to a file, and its commands run."""
+"""The program of docs/tutorial/tile-programs.md is written to a file, and the page's commands run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/tutorial/tune-a-triton-kernel.md: its commands run, and its programs behave as stated."""
+"""The commands of docs/tutorial/tune-a-triton-kernel.md run, and the page's programs behave as stated."""
 
 # mypy: ignore-errors
 from __future__ import annotations

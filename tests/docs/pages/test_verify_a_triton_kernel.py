@@ -1,4 +1,4 @@
-"""docs/tutorial/verify-a-triton-kernel.md: its program has the output on the page."""
+"""The program of docs/tutorial/verify-a-triton-kernel.md prints the output on the page."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -24,7 +24,7 @@ MASK = "mask=i <= columns"
 
 
 def is_printed(expected: str, printed: list[str]) -> bool:
-    """Return True if a line was printed, ``...`` standing for any text."""
+    """Return True if a line was printed. ``...`` in the line matches any text."""
     pattern = ".*".join(re.escape(part) for part in expected.split("..."))
     return any(re.search(pattern, line) for line in printed)
 

@@ -1,7 +1,7 @@
-"""Users' kernels, described by kernel files.
+"""Users' own kernels, described by kernel files.
 
 Start at ``user_kernel.py``: a kernel has its source, parameters, launch and problem. ``document.py`` and ``reading/``
-read the TOML file, ``template.py`` makes a kernel template of it, and ``user_functions.py`` calls the user's Python
+read the TOML file, ``template.py`` builds a kernel template from it, and ``user_functions.py`` calls the user's Python
 functions in a child process. This package must not import ``tuning`` or the command line.
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class KernelFileError(ValueError):
     """Unusable kernel file. The message is one line: ``conv.toml:12: launch.grid: ...``.
 
-    Defined here, because every command catches it without importing the readers.
+    The error is defined in this module so that commands can catch it without importing the readers.
     """
 
 
 def is_kernel_problem(problem: Problem) -> TypeGuard[KernelProblem]:
-    """Return True if the problem is that of a user's kernel. Does not import its module for other problems."""
+    """Return True if the problem belongs to a user's kernel. The module of such problems is not imported for others."""
     module = sys.modules.get("autosched.user_kernels.problem")
     return module is not None and isinstance(problem, module.KernelProblem)

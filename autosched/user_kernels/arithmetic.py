@@ -1,6 +1,7 @@
-"""Total arithmetic on arrays for the expression language: each operation also returns a mask of defined values.
+"""Arithmetic on arrays for the expression language. Each operation returns values and a mask of defined values.
 
-Arrays may have any shapes that broadcast. Values at undefined positions are arbitrary. Integers stay below BOUND.
+No operation raises. Arrays may have any shapes that broadcast. Where the mask is False, the value is arbitrary.
+Integers stay below BOUND.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from search_spaces.arrays import BoolArray
 
 Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
-Pair = tuple[Array, BoolArray]  # values, and a mask of the defined ones
-Evaluate = Callable[[Callable[[str], Array]], Pair]  # called with a function from names to arrays
+Pair = tuple[Array, BoolArray]  # values, and a mask that is True where a value is defined
+Evaluate = Callable[[Callable[[str], Array]], Pair]  # its argument is a function that returns the array of a name
 Operation = Callable[
     ..., tuple[Array, Array]
-]  # operation on arrays of one type that also returns a mask of the defined results
+]  # operation on arrays of one type; returns the results and a mask of the defined ones
 
-BOUND = 2**62  # bound of integers, so that the sum of two fits in 64 bits
+BOUND = 2**62  # bound of integers: the sum of two integers then fits in 64 bits
 STORAGE: dict[Type, Any] = {"int": np.int64, "float": np.float64, "bool": np.bool_, "text": object}
 _ALWAYS = np.asarray(True)
 
@@ -35,20 +36,20 @@ def truth(a: Array) -> BoolArray:
 
 
 def constant(value: object, kind: Type) -> Evaluate:
-    """Return a constant."""
+    """Return an evaluator of a constant."""
     array = np.asarray(value, dtype=STORAGE[kind])
     return lambda look_up: (array, _ALWAYS)
 
 
 def named(name: str, kind: Type) -> Evaluate:
-    """Return the values of a name. Values of a float name may be texts that spell floats."""
+    """Return an evaluator of a name. Values of a float name may be strings such as "0.5"."""
     if kind == "float":
         return lambda look_up: (look_up(name).astype(np.float64), _ALWAYS)
     return lambda look_up: (look_up(name), _ALWAYS)
 
 
 def unary(function: Callable[[Array], Array], operand: Evaluate) -> Evaluate:
-    """Return an evaluator of a function of one argument that is defined for every value."""
+    """Return an evaluator of a function of one argument. The function must be defined for every value."""
 
     def evaluate(look_up: Callable[[str], Array]) -> Pair:
         values, defined = operand(look_up)
@@ -61,10 +62,10 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
     """Return an evaluator of an operation on operands.
 
     Args:
-        operation: Function of one or two arrays; returns values and where they are defined.
+        operation: Function of one or two arrays; returns the results and a mask of the defined ones.
         wide: Type to which operands are first converted.
-        kind: Type of the result; values that it cannot hold are undefined.
-        operands: Operands; more than two are combined from left to right.
+        kind: Type of the result; results outside its range are undefined.
+        operands: Operands of the operation, applied from left to right if there are more than two.
 
     Returns:
         The evaluator.
@@ -80,7 +81,7 @@ def applied(operation: Operation, wide: Type, kind: Type, operands: Sequence[Eva
         return result
 
     def settled(*pairs: Pair) -> Pair:
-        """Mask undefined, too large and non-finite values of a result."""
+        """Apply the operation once; mark results that are undefined, too large or not finite as undefined."""
         with np.errstate(all="ignore"):
             values, ok = operation(*(_as(wide, values) for values, _ in pairs))
             for _, defined in pairs:
@@ -99,7 +100,7 @@ def _as(kind: Type, values: Array) -> Array:
 
 
 def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate) -> Evaluate:
-    """Return a comparison of two operands."""
+    """Return an evaluator of a comparison of two operands."""
 
     def evaluate(look_up: Callable[[str], Array]) -> Pair:
         (left, defined), (right, also) = a(look_up), b(look_up)
@@ -111,7 +112,7 @@ def compared(compare: Callable[[Array, Array], Array], a: Evaluate, b: Evaluate)
 def is_among(a: Evaluate, values: Sequence[Evaluate]) -> Evaluate:
     """Return an evaluator of Python's ``in``.
 
-    All listed values are evaluated, so an undefined one makes it undefined.
+    All listed values are evaluated, so the result is undefined if any of these is.
     """
 
     def evaluate(look_up: Callable[[str], Array]) -> Pair:
@@ -151,7 +152,7 @@ def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> E
         test: Condition.
         then: Value if the condition holds.
         otherwise: Value if it does not hold.
-        kind: Type of both values. Only the chosen one needs to be defined.
+        kind: Type of both values. Only the chosen value needs to be defined.
 
     Returns:
         The evaluator.
@@ -168,27 +169,28 @@ def choice(test: Evaluate, then: Evaluate, otherwise: Evaluate, kind: Type) -> E
 def _multiply(a: Array, b: Array) -> tuple[Array, Array]:
     if a.dtype == np.float64:
         return a * b, _ALWAYS
-    fits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < 1.5 * BOUND  # otherwise 64-bit integers wrap around
+    # larger products would wrap around in 64 bits
+    fits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < 1.5 * BOUND
     return np.where(fits, a, 0) * b, fits
 
 
 def _power(a: Array, b: Array) -> tuple[Array, Array]:
     if a.dtype == np.float64:
         return _each(_float_power, a, b)
-    natural = b >= 0  # a negative power of an integer is not an integer
+    natural = b >= 0  # a negative exponent would give a fraction: undefined
     fits = natural & (np.power(np.abs(a).astype(np.float64), np.where(natural, b, 0)) < 1.5 * BOUND)
     return np.power(np.where(fits, a, 0), np.where(fits, b, 0)), fits
 
 
 def _float_power(a: float, b: float) -> float:
     result = a**b
-    return result if isinstance(result, float) else math.nan  # the result would be a complex number
+    return result if isinstance(result, float) else math.nan  # NaN if Python returns a complex number: undefined
 
 
 def _each(function: Callable[..., float], *arrays: Array) -> tuple[Array, Array]:
-    """Return a function of arrays that calls ``function`` on Python floats, once per distinct combination.
+    """Apply a Python function of floats to arrays, with one call per distinct combination of elements.
 
-    It is not vectorised, because numpy's functions differ from Python's in the last digit.
+    Numpy's vectorised functions are not used, because their results differ from Python's in the last digit.
     """
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     known: dict[tuple[Any, ...], float] = {}
@@ -253,7 +255,7 @@ BINARY: dict[type[ast.operator], Operation] = {
     ast.Mod: _divided(np.mod),
     ast.Pow: _power,
 }
-BITWISE: dict[type[ast.operator], Operation] = {  # operations on integers
+BITWISE: dict[type[ast.operator], Operation] = {  # operations that are defined on integers only
     ast.BitAnd: _everywhere(np.bitwise_and),
     ast.BitOr: _everywhere(np.bitwise_or),
     ast.BitXor: _everywhere(np.bitwise_xor),
@@ -272,10 +274,10 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Array, Array], Array]] = {
 
 @dataclass(frozen=True)
 class ExpressionFunction:
-    """A function of the language.
+    """A function of the expression language.
 
-    ``arguments`` are the minimum and maximum number of arguments. If ``type`` is None, the result has the type of the
-    arguments. ``partial`` functions are undefined for some arguments.
+    ``arguments`` has the minimum and the maximum number of arguments. If ``type`` is None, the result has the type of
+    the arguments. ``partial`` is True if the function is undefined for some arguments.
     """
 
     arguments: tuple[int, int]
@@ -303,7 +305,7 @@ FUNCTIONS: dict[str, ExpressionFunction] = {
     "sqrt": ExpressionFunction((1, 1), _square_root, "float", partial=True),
     "log2": ExpressionFunction((1, 1), lambda a: _each(math.log2, a), "float", partial=True),
 }
-# Functions and constants of Python's module "math".
+# Functions of Python's module "math" that expressions may use.
 MATH: dict[str, ExpressionFunction] = {
     **{name: FUNCTIONS[name] for name in ("sqrt", "log2", "floor", "ceil", "gcd")},
     "fabs": ExpressionFunction((1, 1), _everywhere(lambda a: np.abs(a).astype(np.float64)), "float"),
@@ -320,7 +322,7 @@ MATH: dict[str, ExpressionFunction] = {
 
 
 def _integers(function: Callable[..., int], a: Array) -> tuple[Array, Array]:
-    """Return an evaluator of an integer function of non-negative integers."""
+    """Apply a Python function of a non-negative integer to an array; negative elements give undefined results."""
     possible = a >= 0
     integers = [function(value) for value in np.where(possible, a, 0).ravel().tolist()]
     return np.array(integers, dtype=np.int64).reshape(a.shape), possible

@@ -13,8 +13,8 @@ from search_spaces.spaces.parameters import Value
 def c_header(file: KernelFile, targets: Mapping[str, Mapping[str, Value]]) -> str:
     """Return a C header with a ``#define`` for each parameter and attribute.
 
-    ``targets`` maps device names to configurations. If the macro ``TARGET_NAME`` of a device is defined, its values are
-    used, else those of the first device. Raises ValueError if it is empty.
+    ``targets`` maps device names to configurations. The header uses the values of the device whose macro
+    ``TARGET_NAME`` is defined, by default of the first device. Raises ValueError if ``targets`` is empty.
     """
     if not targets:
         raise ValueError("a header needs the configuration of at least one device")

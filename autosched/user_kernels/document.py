@@ -1,6 +1,6 @@
-"""Key-by-key reading of a document of tables.
+"""Read a document of tables key by key.
 
-Missing, mistyped and unknown keys are reported in one line with their position.
+An error about a missing key, a wrong type or an unknown key is one line with the position of the key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_TEXT = 16 << 20  # maximum bytes of a source
 MOST_INTEGER = 1 << 64
 MOST_DOCUMENT = 1 << 20  # maximum bytes of a kernel file, and of a T1 file
 MOST_ENTRIES = 1000  # maximum number of entries of a section
-_MOST_PARTS = 20  # maximum number of parts of a dotted key, each of which is a table in TOML
+_MOST_PARTS = 20  # maximum number of parts of a dotted key: TOML creates a nested table for each part
 
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*"|'[^'\n]*')"""
 _DOTTED = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_PARTS}}}")
@@ -42,7 +42,7 @@ class KeyPositions:
     lines: Mapping[Keys, int] = field(default_factory=dict)
 
     def at(self, path: Keys) -> str:
-        """Return a prefix for messages: the file, the line of the nearest key with a known line, and the path."""
+        """Return a prefix for messages: the file, the line of the key or of its nearest parent, and the key's path."""
         known = [path[:n] for n in range(len(path), 0, -1) if path[:n] in self.lines]
         line = f":{self.lines[known[0]]}" if known else ""
         shown = re.sub(r"\.\[", "[", ".".join(f"[{p + 1}]" if isinstance(p, int) else p for p in path))
@@ -67,21 +67,21 @@ def read_toml(name: str, text: str) -> tuple[dict[str, Any], KeyPositions]:
         line = at[1] if at and at[1] else str(len(text.splitlines()))
         message = str(error)[: at.start()] if at else str(error)
         raise KernelFileError(f"{name}:{line}: this is not TOML: {message}") from None
-    except ValueError:  # an integer with thousands of digits
+    except ValueError:  # Python refuses to convert an integer with thousands of digits
         raise KernelFileError(f"{name}: a number has too many digits") from None
     refuse_too_many(name, document)
     return document, KeyPositions(name, _lines(text))
 
 
 def refuse_too_many(name: str, document: Mapping[str, Any]) -> None:
-    """Raise KernelFileError for a section with an implausible number of entries."""
+    """Raise KernelFileError for a section with more than MOST_ENTRIES entries."""
     for key, section in (("sections", document), *document.items()):
         if isinstance(section, (Mapping, list, tuple)) and len(section) > MOST_ENTRIES:
             raise KernelFileError(f"{name}: {key}: there are more than {MOST_ENTRIES} of these")
 
 
 def refuse_unprintable(document: Mapping[str, Any], positions: KeyPositions) -> None:
-    """Raise KernelFileError for a text with terminal control characters, since texts are displayed."""
+    """Raise KernelFileError for a text with control characters, which could manipulate the terminal when shown."""
     waiting: list[tuple[Keys, Any]] = [((), document)]
     while waiting:
         path, value = waiting.pop()
@@ -130,7 +130,7 @@ def _lines(text: str) -> dict[Keys, int]:
 
 
 def _path(key: str) -> Keys:
-    """Return the parts of a dotted key, split by TOML's own rules."""
+    """Split a dotted key into its parts by TOML's rules."""
     if _BARE.fullmatch(key.strip()):
         return (key.strip(),)
     try:
@@ -145,7 +145,7 @@ def _path(key: str) -> Keys:
 
 
 class DocumentTable:
-    """One table of a document. It records which keys are read; ``done`` rejects the others."""
+    """One table of a document. It records which keys are read; ``done`` rejects keys that were not read."""
 
     def __init__(self, values: Any, positions: KeyPositions, path: Keys = ()) -> None:
         self.positions, self.path = positions, path
@@ -175,7 +175,7 @@ class DocumentTable:
             self.fail("this number needs more than 64 bits", *keys)
 
     def attempt(self, key: str | int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function of a value of this table, so that its error includes the position.
+        """Call a function on a value of this table, and add the value's position to an error.
 
         Args:
             key: Key of the value.
@@ -202,14 +202,14 @@ class DocumentTable:
         Args:
             key: Key of the value, for errors.
             text: The value of ``key`` or a part of it: a text, a number, or a Python function.
-            types: Types of the names that it may use.
-            kinds: Allowed types of the result, the preferred one first.
+            types: Types of the names that the expression may use.
+            kinds: Allowed types of the result, the preferred type first.
 
         Returns:
             The expression.
 
         Raises:
-            KernelFileError: The value is not an expression, uses an unknown name, or has another type.
+            KernelFileError: The value is not an expression, uses an unknown name, or has a type that is not allowed.
         """
         if callable(text):
             return from_function(text, function_text(text), "float" if "float" in kinds else kinds[0], types)
@@ -238,7 +238,7 @@ class DocumentTable:
             The value, or the default.
 
         Raises:
-            KernelFileError: It is missing, or of another type.
+            KernelFileError: The key is missing, or its value has a type that is not allowed.
         """
         if key not in self:
             if default is None:
@@ -262,23 +262,23 @@ class DocumentTable:
         return value
 
     def listed(self, key: str) -> list[Any]:
-        """Return the value as a list: a single value becomes a list of one, a missing one an empty list."""
+        """Return the value as a list: a single value becomes a list of one item, and a missing key an empty list."""
         if key not in self:
             return []
         value = self.values[key]
         return list(value) if isinstance(value, (list, tuple)) else [value]
 
     def table(self, key: str) -> DocumentTable:
-        """Return the table of ``key``, empty if missing."""
+        """Return the table of ``key``; an empty table if the key is missing."""
         return DocumentTable(self.values[key] if key in self else {}, self.positions, (*self.path, key))
 
     def tables(self, key: str) -> list[DocumentTable]:
-        """Return the tables of ``[[key]]``."""
+        """Return the tables of the array ``[[key]]``."""
         entries = self.get(key, (list, tuple), f"tables: [[{key}]]", ())
         return [DocumentTable(values, self.positions, (*self.path, key, i)) for i, values in enumerate(entries)]
 
     def items(self) -> list[tuple[str, Any]]:
-        """Return every key and value, for a table whose keys are chosen by the user."""
+        """Return all keys and values of a table whose keys the user chooses."""
         self._read_keys.update(dict.fromkeys(self.values))
         return list(self.values.items())
 
@@ -295,7 +295,7 @@ def _shown(value: object) -> str:
 
 
 def read_text(path: Path, table: DocumentTable, key: str) -> str:
-    """Return the text of the file at ``path``. ``key`` is the key that names it; "" for the document itself.
+    """Return the text of the file at ``path``. ``key`` is the key that names the file; "" for the document itself.
 
     Raises KernelFileError if the file cannot be read.
     """
@@ -305,7 +305,7 @@ def read_text(path: Path, table: DocumentTable, key: str) -> str:
         most = MOST_TEXT if key else MOST_DOCUMENT
         if path.stat().st_size > most:
             table.fail(f"{path if key else 'this'} has more than {most >> 20} MiB", key)
-        content = read_bounded(path, most)  # read and count, because files such as those in /proc report no size
+        content = read_bounded(path, most)  # count bytes while reading: files in /proc, for example, report no size
         return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except KernelFileError:
         raise

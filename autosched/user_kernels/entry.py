@@ -27,21 +27,21 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-_PATIENCE = 15.0  # seconds; a failed compilation is retried in another variant only if it took less
+_PATIENCE = 15.0  # seconds; after a longer failed compilation, no other architecture is tried
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
 # Textures of linear memory are read by tex2D (rows) or by tex1Dfetch (one row), whose coordinate is an integer.
 _FETCHES = re.compile(
     r"^\s*(?:@!?%\w+\s+)?(?P<what>(?:tex|tld4|txq)\.(?!1d\.v4\.\w+\.s32|2d\.v4\.\w+\.(?:s32|f32))[\w.]*)", re.MULTILINE
 )
 _TEXTURES = re.compile(r"^\s*(?:@!?%\w+\s+)?tex\.", re.MULTILINE)
-COMPILED_FIRST = 3  # number of schedules to try; if none compiles, the kernel is considered broken
+COMPILED_FIRST = 3  # number of schedules to compile; if all of these fail, the kernel is reported as broken
 
 
 def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device) -> None:
     """Check the kernel of the first of ``schedules`` that compiles, if ``problem`` belongs to a kernel file.
 
-    Does nothing without NVRTC. Raises KernelFileError, one line with file and line, if no schedule compiles, or if
-    number, size or kind of the arguments differ from those of the entry function.
+    Does nothing without NVRTC. Raises KernelFileError if no schedule compiles, or if number, size or kind of the
+    arguments differ from the entry function's parameters. The message is one line with file and line number.
     """
     if not isinstance(problem, KernelProblem):
         return
@@ -49,7 +49,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
     kernel_template = template(file)
     for schedule in islice(schedules, COMPILED_FIRST):
         if schedule.template != kernel_template.name:
-            continue  # the schedule belongs to another template of the same operator
+            continue  # skip schedules of other templates of the operator
         kernel = kernel_template.kernel(problem, schedule, device)
         began = time.monotonic()
         try:
@@ -79,7 +79,7 @@ def check_entry(problem: Problem, schedules: Iterable[Schedule], device: Device)
 
 
 def _compiled(kernel: GeneratedKernel) -> PtxOutput:
-    """Compile for the oldest architecture that the kernel seems to support. If that fails, retry with the newest."""
+    """Compile for the oldest architecture that the kernel appears to support; if that fails, for Hopper."""
     options = tuple(dict.fromkeys((*PTX_OPTIONS, *for_ptx(kernel.compile_options))))
     first, *fallbacks = dict.fromkeys((ptx_arch(kernel), HOPPER_ARCH))
     compiled = partial(
@@ -94,7 +94,7 @@ def _compiled(kernel: GeneratedKernel) -> PtxOutput:
 
 
 def _is_for_nvcc(kernel: GeneratedKernel, failed: PtxOutput) -> bool:
-    """Return True if a kernel that fails with NVRTC compiles with nvcc, although its file does not select nvcc."""
+    """Return True if a kernel compiles with nvcc but not with NVRTC, and its file does not select nvcc."""
     if NVCC in kernel.compile_options:
         return False
     options = (NVCC, *kernel.compile_options)
@@ -110,7 +110,7 @@ def _check_arguments(file: KernelFile, step: PipelineStep, kernel: GeneratedKern
     try:
         module = parse(text)
         takes = module.functions[output.entry].parameters
-    except (PtxError, KeyError):  # no compiler: nothing can be checked
+    except (PtxError, KeyError):  # there is no usable PTX, for example without a compiler: nothing can be checked
         return
     _check_textures(file, step, text)
     _check_constants(file, kernel, module)
@@ -149,7 +149,7 @@ def _check_textures(file: KernelFile, step: PipelineStep, text: str) -> None:
 
 
 def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) -> None:
-    """Check that every constant variable of the source is filled, and large enough for its contents."""
+    """Check that every ``__constant__`` variable of the source is filled, and large enough for its contents."""
     sizes = {o.name: o.bytes for o in kernel.symbols}
     keys = {a.name: a.position for a in file.arguments}
     declared = {_plain(v.name): v for v in module.variables if v.space == "const"}
@@ -165,7 +165,7 @@ def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) 
         if name in sizes or variable.initial or re.search(written, file.source):
             continue
         if not re.search(rf"__constant__[^;]*\b{name}\b", file.source + "".join(t for _, t in file.headers)):
-            continue  # a variable of the compiler or of a library
+            continue  # not declared in the user's files: a variable of the compiler or of a library
         raise KernelFileError(
             f"{file.name}: nothing fills the __constant__ variable {name}, which would be all zeros: list it as an "
             f'[[argument]] with kind = "constant"'
@@ -173,13 +173,13 @@ def _check_constants(file: KernelFile, kernel: GeneratedKernel, module: Module) 
 
 
 def _plain(name: str) -> str:
-    """Return the name of a variable in the source: the last part of a mangled name."""
+    """Return a variable's name in the source: the last component of its mangled name."""
     parts = re.findall(r"(\d+)([A-Za-z_]\w*)", name) if name.startswith("_Z") else []
     return next((text[: int(n)] for n, text in reversed(parts) if len(text) >= int(n) > 0), name)
 
 
 def _fits(parameter: Variable, argument: KernelArgument) -> bool:
-    """Return True if size and kind of an argument match its parameter. PTX declares structs (also f16) as bytes."""
+    """Return True if an argument's size and type match its parameter. PTX declares structs and f16 as bytes."""
     if argument.struct is not None:
         return parameter.bytes == len(argument.struct.content) and parameter.type[0] not in "fsu"
     is_scalar = argument.kind == "scalar"

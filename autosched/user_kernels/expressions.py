@@ -1,10 +1,10 @@
-"""The expression language of kernel files: Python's arithmetic and comparisons over names, and nothing else.
+"""The expression language of kernel files: a subset of Python with arithmetic and comparisons of names.
 
-Python's parser turns a text once into a tree of allowed nodes, whose types are known before evaluation. One evaluator
-handles single configurations and whole columns. It is total and bounded: if Python would raise (a division by zero, the
-logarithm of 0, a float that overflows) or an integer would need more than 62 bits, the result is *undefined*. A rule
-whose result is undefined rejects the configuration. ``and``, ``or`` and the conditional expression evaluate only the
-operands that Python would, so ``x != 0 and y % x == 0`` is defined everywhere.
+Python's parser converts a text to a syntax tree, in which only some nodes are allowed. All types are known before
+evaluation. One evaluator handles single configurations and arrays of them. Evaluation never raises. If Python would
+raise (a division by zero, the logarithm of 0, a float that overflows), or an integer would need more than 62 bits, the
+result is *undefined*. A rule with an undefined result rejects the configuration. ``and``, ``or`` and the conditional
+expression evaluate only the operands that Python would, so ``x != 0 and y % x == 0`` is defined everywhere.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ MOST_VALUES = 1 << 16  # maximum number of values of a list
 
 
 class ExpressionError(ValueError):
-    """A text is not an expression of the language, or its value is undefined. The message is one line."""
+    """A text is not an expression of the language, or the expression's value is undefined. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """An expression; ``names`` are the names in it.
+    """An expression of the language. ``names`` has the names that it uses.
 
-    A ``partial`` expression may be undefined: it divides by a non-constant, or uses a power, root or logarithm.
-    ``is_function`` is true for a Python function.
+    ``partial`` is True if the value may be undefined, because of a division by a non-constant, a power, a root or a
+    logarithm. ``is_function`` is true for a Python function.
     """
 
     text: str
@@ -74,7 +74,7 @@ class Expression:
     is_function: bool = field(default=False, repr=False, compare=False)
 
     def value(self, values: Mapping[str, Result]) -> Result:
-        """Return the value for one value of each name. Raises ExpressionError if it is undefined."""
+        """Return the value of the expression for one value of each name. Raises ExpressionError if it is undefined."""
         evaluated, defined = self._evaluate(lambda name: _array(values[name]))
         if not bool(np.all(defined)):
             assignments = ", ".join(f"{name} = {values[name]}" for name in self.names)
@@ -100,7 +100,7 @@ class Expression:
         return np.broadcast_to(results, rows), np.broadcast_to(defined, rows)
 
     def holds(self, columns: Mapping[str, Column], constants: Mapping[str, Result]) -> BoolArray:
-        """Return one bool per row: True if the value is defined and true (or not 0)."""
+        """Return a bool for each row: True if the value is defined and true, or a number other than 0."""
         results, defined = self.columns(columns, constants)
         return truth(results) & defined
 
@@ -120,8 +120,8 @@ def from_function(
 ) -> Expression:
     """Return a Python function as an expression.
 
-    Rules with a function cannot be decomposed: the function is called for each combination of the parameters. If it
-    raises, or returns another type, the expression is undefined.
+    Counting cannot decompose a rule with a function: the function is called for each combination of the parameters. If
+    the function raises, or returns another type, the expression is undefined.
 
     Args:
         function: Called with a dict of all ``names``.
@@ -132,7 +132,7 @@ def from_function(
     Returns:
         The expression.
     """
-    names = dict(names)  # copy, because the reader adds names later
+    names = dict(names)  # copy the mapping, because the reader adds names to it later
 
     def evaluate(look_up: Callable[[str], Array]) -> Pair:
         columns = [look_up(n) for n in names]
@@ -155,7 +155,7 @@ def from_function(
 def value_list(text: str) -> list[Result]:
     """Return the values of a list such as ``range(16, 257, 16)``, ``[2**i for i in range(6)]`` or ``[1, 2] + [4]``.
 
-    Raises ExpressionError as ``parse`` does, and for more than MOST_VALUES values.
+    Raises ExpressionError for the same reasons as ``parse``, and for more than MOST_VALUES values.
     """
     parser = _ExpressionParser(text, {})
     return parser.listed(parser.tree(), 0)
@@ -168,7 +168,7 @@ def type_of(value: Result) -> Type:
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """Return a hint for an unknown name: the nearest known name, else all of them."""
+    """Return a hint for an unknown name: the most similar known name, or else all known names."""
     near = difflib.get_close_matches(name, known, 1)
     if near:
         return f"did you mean {near[0]}?"
@@ -199,7 +199,7 @@ class _ExpressionParser:
             raise ExpressionError(f"an expression has at most {MOST_CHARACTERS} characters, not {len(self.text)}")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error")  # text such as "1if x" only causes a warning in Python
+                warnings.simplefilter("error")  # Python only warns about text such as "1if x"
                 return ast.parse(self.text, mode="eval").body
         except (SyntaxError, Warning) as error:
             foreign = any(sign in self.text for sign in ("&&", "||", "!"))
@@ -212,7 +212,7 @@ class _ExpressionParser:
         raise ExpressionError(f'"{shown}" is not an expression: {message}')
 
     def excerpt(self, column: int) -> str:
-        """Return the text around a column."""
+        """Return an excerpt of the text around a column."""
         first = max(0, min(column - QUOTED // 2, len(self.text) - QUOTED))
         end = first + QUOTED
         return f"{'...' if first else ''}{self.text[first:end]}{'...' if end < len(self.text) else ''}"
@@ -358,7 +358,7 @@ class _ExpressionParser:
         return values
 
     def _mapped(self, node: ast.expr, name: str, values: Sequence[Result]) -> list[Result]:
-        """Return an evaluator of an expression for each value of ``name``. It is parsed once per type of value."""
+        """Return a function that evaluates an expression for a value of ``name``, parsed once per type of value."""
         values_by_position: dict[int, Result] = {}
         for kind in dict.fromkeys(map(type_of, values)):
             positions = [position for position, value in enumerate(values) if type_of(value) == kind]

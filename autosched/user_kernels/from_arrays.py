@@ -1,4 +1,4 @@
-"""Kernels from the arguments of ``kernel_tuner.tune_kernel``: name, source, size, numpy arrays, and values to try."""
+"""Convert arguments of ``kernel_tuner.tune_kernel`` (source, sizes, arrays, parameter values) to a kernel file."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def arguments_of(
     outputs: Sequence[int] | None,
     constants: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return the tables of arguments. Arrays are reset to their contents before each launch.
+    """Return the ``[[argument]]`` tables. Before each launch, arrays are reset to their initial contents.
 
     Outputs are the arrays in ``outputs`` or ``answer``, else every array whose parameter is not a pointer to const.
 
     Args:
         entry: Name of the kernel.
-        source: Its source, which names the arguments.
+        source: Source of the kernel; its parameters name the arguments.
         arguments: Arrays and numbers, in the order of the parameters.
         answer: Expected contents of each argument after the launch (None: not checked); None if there is no answer.
         outputs: Positions of the outputs; None to infer them.
@@ -45,7 +45,7 @@ def arguments_of(
         One table per argument.
 
     Raises:
-        ValueError: An argument is neither an array nor a number or struct, or an output of structs of mixed types.
+        ValueError: An argument is not an array, a number or a struct, or it is an output of structs with mixed types.
     """
     parameters = declared_parameters(entry, (source,))
     tables: list[dict[str, Any]] = []
@@ -96,7 +96,8 @@ def _array(name: str, kind: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
 def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return complex numbers as pairs of floats along an additional axis, as in memory.
 
-    Structs likewise become their numbers, or bytes if the numbers have several types. Other arrays are unchanged.
+    Structs become arrays of their numbers along an additional axis, or of bytes if the numbers have several types.
+    Other arrays are unchanged.
     """
     if array.dtype.kind not in "cV":
         return array
@@ -105,7 +106,7 @@ def as_pairs(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def as_original(array: Any, original: Any) -> Any:
-    """Return a kernel's array, converted to the type of the user's argument."""
+    """Convert an array of the kernel back to the type and shape of the user's argument."""
     if not isinstance(original, np.ndarray) or original.dtype.kind not in "cV" or array is None:
         return array
     part = as_pairs(original).dtype
@@ -113,7 +114,7 @@ def as_original(array: Any, original: Any) -> Any:
 
 
 def answers(tables: Sequence[Mapping[str, Any]], answer: Sequence[Any] | None) -> Callable[..., Any] | None:
-    """Return a reference function that returns the arrays of ``answer``; None without an answer."""
+    """Return a reference function whose outputs are the arrays of ``answer``; None without an answer."""
     if answer is None:
         return None
     known = {t["name"]: as_pairs(np.asarray(a)) for t, a in zip(tables, answer, strict=False) if a is not None}
@@ -131,14 +132,14 @@ def output_check(
     atol: float,
     arguments: Sequence[Any] = (),
 ) -> Callable[..., Any]:
-    """Return Kernel Tuner's ``verify(answer, result, atol)`` as a function of the arrays by name.
+    """Wrap Kernel Tuner's ``verify(answer, result, atol)`` in a function whose keyword arguments are the arrays.
 
     Args:
         tables: Tables of the arguments, in their order.
         verify: The user's function; ``atol`` is an optional parameter.
         answer: First argument of ``verify``.
         atol: Absolute tolerance.
-        arguments: The user's arguments, whose types ``verify`` receives.
+        arguments: The user's arguments. ``verify`` receives arrays of the same types.
 
     Returns:
         The function.
@@ -163,14 +164,14 @@ def launch_of(
     block_size_names: Sequence[str],
     divisors: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return block and grid as Kernel Tuner computes them.
+    """Return block and grid, computed as in Kernel Tuner.
 
     Args:
         problem_size: A number, a text, up to three of them, or a function of the parameters.
         tune_params: The parameters with their values.
-        block_size_names: Parameters of the block's axes; empty for block_size_x and so on. A missing parameter counts
-            as 1.
-        divisors: ``grid_div_x`` and so on, if given; the default divisor is the block's size.
+        block_size_names: Parameters that are the extents of a block; empty for block_size_x, block_size_y and
+            block_size_z. A missing parameter counts as 1.
+        divisors: ``grid_div_x``, ``grid_div_y`` and ``grid_div_z``, if given. The default divisor is the block's size.
 
     Returns:
         Keys of a kernel file.
@@ -198,7 +199,7 @@ def _axis(function: Callable[[dict[str, Any]], Any], axis: int) -> Callable[[dic
 
 
 def text_of(source: Any, values: Mapping[str, Any]) -> tuple[str, str | Path]:
-    """Return the text and the file name of a source: CUDA C++, a file, several files, or a function of the values."""
+    """Return text and file name of a source, which is CUDA C++, a file, several files, or a function of the values."""
     if callable(source):
         return str(source(dict(values))), ""
     if isinstance(source, (list, tuple)):

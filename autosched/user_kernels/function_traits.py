@@ -1,4 +1,4 @@
-"""Identity of Python functions: their code, and everything that it refers to."""
+"""Identity of Python functions: a function's code, and everything to which the code refers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 
 def function_text(function: Callable[..., Any]) -> str:
-    """Return a readable name with a digest of the function."""
+    """Return a readable name of the function, followed by a digest of its traits."""
     name = getattr(function, "__qualname__", type(function).__name__).rpartition(".")[2]
     return f"{name} {hashlib.sha256(repr(traits(function)).encode()).hexdigest()[:12]}"
 

@@ -22,10 +22,10 @@ _MOST_ARRAYS = 1000
 
 
 def answer(function: Callable[..., Any], arguments: Mapping[str, Any], file: str = "") -> dict[str, Any]:
-    """Call ``function`` with the items of ``arguments`` that its parameters name, and return the outcome.
+    """Call ``function`` with those ``arguments`` whose names are parameters of it, and return the outcome.
 
-    The outcome is ``result``; or ``unknown``, a parameter that is not in ``arguments``; or ``error`` and ``line``, the
-    line of ``file`` in the traceback, if any.
+    The outcome has one of these keys. ``result`` is the function's result. ``unknown`` is a parameter that is not in
+    ``arguments``. ``error`` is a message, with ``line``, the line of ``file`` in the traceback, if any.
     """
     try:
         takes = inspect.signature(function).parameters
@@ -45,7 +45,7 @@ def answer(function: Callable[..., Any], arguments: Mapping[str, Any], file: str
 
 
 def handle(request: Message) -> Message:
-    """Serve a request.
+    """Call the function that a request names, and return the reply.
 
     A request has ``path`` and ``name`` of the function, ``numbers`` and ``arrays`` (dtype, shape, blob) that it may
     use, and ``answer_bytes``, the limit for returned arrays.
@@ -69,9 +69,9 @@ def handle(request: Message) -> Message:
 
 @lru_cache(maxsize=16)
 def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
-    """Run a user's Python file and return its function ``name``. The file is run again if its ``content`` changed.
+    """Run a user's Python file and return its function ``name``. The file runs again only if ``content`` has changed.
 
-    Raises any exception of the file.
+    Any exception that the file raises is passed on.
     """
     module = run_as_module(Path(path), f"autosched_{Path(path).stem}")
     loaded_function: Callable[..., Any] = getattr(module, name)
@@ -81,7 +81,7 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
 def _encoded(result: Any, most: int) -> Message:
     """Return the reply with a result.
 
-    Of arrays with more than ``most`` bytes, which are wrong, only the shape is returned.
+    If an array exceeds the limit of ``most`` bytes, only its shape is returned: the array is wrong anyway.
     """
     message = Message({})
     if result is None or isinstance(result, (str, bool, np.bool_)):
@@ -93,7 +93,7 @@ def _encoded(result: Any, most: int) -> Message:
     for name, value in islice(result.items(), _MOST_ARRAYS) if isinstance(result, Mapping) else [("", result)]:
         try:
             array = np.ascontiguousarray(value)
-        except (TypeError, ValueError):  # a list of rows with different lengths
+        except (TypeError, ValueError):  # for example, a list of rows with different lengths
             array = np.array(None)
         key = str(name)[:_MOST_TEXT]
         if array.dtype.kind not in "fiub":
@@ -106,4 +106,4 @@ def _encoded(result: Any, most: int) -> Message:
 
 
 if __name__ == "__main__":
-    serve(handle, store_bytes=0)  # drop files from the page cache, which would count towards the functions' memory
+    serve(handle, store_bytes=0)  # keep no arrays between requests: they would count towards the functions' memory

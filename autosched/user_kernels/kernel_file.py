@@ -1,4 +1,4 @@
-"""Contents of a kernel file as one frozen description, from TOML, from Kernel Tuner's JSON, or from Python."""
+"""Frozen dataclasses that describe a kernel, read from TOML, from Kernel Tuner's JSON, or from Python."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from search_spaces.spaces.parameters import Parameter, Value
 Kind = Literal["input", "output", "inout", "workspace", "scalar", "struct", "constant", "texture"]
 Passing = Literal["define", "constexpr", "struct", "template"]
 
-# Attributes of the launch. Rules and costs may use them.
+# Names of the launch's attributes, which rules and costs may use.
 GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
 SHARED = "dynamic_shared_bytes"
 LAUNCH_FLAGS = ("cooperative", "dependent")
 
 
 def launch_macros(known: Container[str]) -> dict[str, str]:
-    """Return the macros that Kernel Tuner defines for each launch (sizes of block and grid), except existing names."""
+    """Return Kernel Tuner's macros for the block and grid sizes of each launch, except existing names."""
     names = {f"block_size_{axis}": name for axis, name in zip("xyz", BLOCK, strict=True)}
     names |= {f"grid_size_{axis}": name for axis, name in zip("xyz", GRID, strict=True)}
     return {macro: name for macro, name in names.items() if macro not in known}
@@ -35,7 +35,7 @@ def launch_macros(known: Container[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """One launch of a pipeline: its function, and the arguments in the order of its parameters.
+    """One launch of a pipeline: the entry function, and the arguments in the order of the function's parameters.
 
     ``number`` starts at 1.
     """
@@ -48,14 +48,14 @@ class PipelineStep:
     def named(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the launch attributes of this step.
 
-        They are like ``grid_dim_x`` for the first step and ``grid_dim_x_2`` for the second.
+        The first step has names such as ``grid_dim_x``, the second such as ``grid_dim_x_2``.
         """
         return tuple(f"{name}_{self.number}" if self.number > 1 else name for name in names)
 
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A user's Python function: either the object ``given``, or the function ``name`` in the file at ``path``.
+    """A user's Python function: either the function object ``given``, or the function ``name`` in the file at ``path``.
 
     The path is absolute, and ``content`` is the file's text. The limits are seconds and bytes of memory per call; 0 if
     the kernel file does not set them.
@@ -74,13 +74,13 @@ class InputFill:
     """Contents of an input.
 
     The kinds are ``normal`` (mean, standard deviation), ``uniform`` (from, to), ``integers`` (from, to, both included),
-    ``constant`` (value), ``file`` (an .npy file), ``array`` (given from Python), and ``python`` (the result of a
-    function).
+    ``constant`` (value), ``file`` (an .npy file), ``array`` (a numpy array passed from Python), and ``python`` (the
+    result of a function).
     """
 
     kind: Literal["normal", "uniform", "integers", "constant", "file", "array", "python"]
     numbers: tuple[float, ...] = ()
-    path: str = field(default="", repr=False)  # the path does not affect the kernel
+    path: str = field(default="", repr=False)  # not compared: the path does not affect the kernel
     content: str = ""  # SHA-256 of the file, the array, or the function
     function: UserFunction | None = field(default=None, compare=False, repr=False)
     array: Any = field(default=None, compare=False, repr=False)
@@ -99,7 +99,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class StructField:
-    """One number of a struct: ``value`` as a ``dtype`` from byte ``offset`` on."""
+    """One number of a struct: ``value`` is stored as a ``dtype`` at byte ``offset``."""
 
     offset: int
     dtype: DType
@@ -108,7 +108,7 @@ class StructField:
 
 @dataclass(frozen=True)
 class StructValue:
-    """A struct passed by value: the bytes of ``content``, in which ``fields`` overwrite zeros."""
+    """A struct passed by value: the bytes of ``content``, in which the values of ``fields`` replace zeros."""
 
     content: bytes
     fields: tuple[StructField, ...] = ()
@@ -121,8 +121,8 @@ class KernelArgument:
     An array has a ``shape``, a scalar a ``value``, a struct a ``struct``. An output with a ``fill`` is filled before
     each launch.
     ``dtype_by``, ``atol_by`` and ``rtol_by`` are expressions of the configuration. ``dtype``, ``atol`` and ``rtol``
-    are their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``position`` is the
-    place in the kernel file.
+    are their values for the defaults, or for the configuration passed to ``KernelFile.under``. ``position`` is the file
+    and line of the argument, for messages.
     """
 
     name: str
@@ -140,7 +140,7 @@ class KernelArgument:
     rtol_by: Expression | None = None
     struct: StructValue | None = field(
         default=None, repr=False
-    )  # not part of ``repr``: ``content`` adds it separately, to keep existing digests
+    )  # not part of ``repr``, so that digests of kernels without structs stay the same; ``content`` adds structs
     position: str = field(default="", compare=False, repr=False)
 
     @property
@@ -177,10 +177,11 @@ class FileRule:
 class KernelReference:
     """Source of the expected outputs: a Python ``function`` of the inputs, or another ``kernel``.
 
-    The kernel runs at the parameters ``config``; missing ones have that kernel's defaults. Without function and kernel,
-    the kernel itself at ``config`` is the reference. If ``checks_outputs``, the function also receives the outputs, and
-    decides whether they are correct. ``position`` is the place in the kernel file, if any. ``time_limit`` is the limit
-    for emulating a reference kernel in CPU seconds, 0 if the file does not set it.
+    The reference kernel runs with the parameters ``config``; other parameters have that kernel's defaults. Without
+    function and kernel, the kernel itself at ``config`` is the reference. If ``checks_outputs``, the function also
+    receives the outputs, and decides whether they are correct. ``position`` is the file and line of the reference, for
+    messages; "" if unknown. ``time_limit`` limits the emulation of a reference kernel, in CPU seconds; 0 if the file
+    does not set it.
     """
 
     name: str = ""
@@ -197,8 +198,8 @@ class KernelReference:
 class KernelFile:
     """A user's kernel.
 
-    ``floats`` names the parameters whose values are floats, stored as texts. ``headers`` has name and text of every
-    included file. Every item of ``problems`` has a value for each size.
+    ``floats`` names the parameters with float values, which are stored as strings. ``headers`` has name and text of
+    every included file. Every item of ``problems`` has a value for each size.
     """
 
     name: str
@@ -224,12 +225,12 @@ class KernelFile:
     flops: Expression | None = None
     bytes: Expression | None = None
     further: tuple[PipelineStep, ...] = ()  # all launches of a pipeline after the first
-    first: tuple[str, ...] = ()  # arguments of the first launch, if not all
+    first: tuple[str, ...] = ()  # arguments of the first launch; empty if it takes all of them
     flags: tuple[str, ...] = ()  # LAUNCH_FLAGS of the first launch
     generator: UserFunction | None = field(
         default=None, compare=False, repr=False
-    )  # user's function that returns the source for parameter values
-    is_under: bool = False  # configuration for which types and tolerances of the arguments are evaluated
+    )  # user's function that returns the source for the values of the parameters
+    is_under: bool = False  # True if types and tolerances of the arguments are those of one configuration (``under``)
     limits: CompileLimits = field(default=CompileLimits(), compare=False, repr=False)  # limits of the compilation
     defined_at: tuple[str, int] = field(
         default=("", 0), compare=False, repr=False
@@ -239,7 +240,7 @@ class KernelFile:
     @cached_property
     def content(self) -> str:
         """SHA-256 of everything that determines the kernels and their behaviour."""
-        # Excludes ``pinned``, because the result of a configuration does not depend on it.
+        # ``pinned`` is left out, because it does not change the result of a configuration.
         launched: tuple[Any, ...] = (self.source, self.headers, self.entry, self.passing, self.options, self.defines)
         launched += (self.arguments,)
         searched = (self.sizes, self.parameters, self.derived, self.rules, self.proxy, self.flops, self.bytes)
@@ -289,7 +290,7 @@ class KernelFile:
 
     @property
     def steps(self) -> tuple[PipelineStep, ...]:
-        """Every launch, in order. A single kernel has one, with all arguments that are parameters."""
+        """Every launch, in order. A file without a pipeline has one launch, with all arguments except constants."""
         passed = self.first or tuple(a.name for a in self.arguments if a.kind != "constant")
         return (PipelineStep(self.entry, passed, flags=self.flags), *self.further)
 
@@ -302,7 +303,7 @@ class KernelFile:
     def external_files(self) -> tuple[str, ...]:
         """Locations of files that are read later, and the limits of their functions.
 
-        Identical kernels in two folders differ only in these.
+        Kernel files with the same content in two folders differ only in these values.
         """
         fills = [a.fill for a in self.arguments if a.fill is not None]
         functions = [self.reference.function, *(fill.function for fill in fills)]
@@ -317,12 +318,12 @@ class KernelFile:
 
     @cached_property
     def varying(self) -> tuple[str, ...]:
-        """Parameters that types and tolerances of arguments depend on."""
+        """Parameters on which types and tolerances of arguments depend."""
         expressions = (e for a in self.arguments for e in (a.dtype_by, a.atol_by, a.rtol_by) if e is not None)
         return tuple(dict.fromkeys(name for e in expressions for name in e.names))
 
     def under(self, config: Mapping[str, Value]) -> KernelFile:
-        """Return the file with the types and tolerances of its arguments in a configuration.
+        """Return the file, with the types and tolerances that its arguments have in a configuration.
 
         Raises ValueError for an unknown type, and for a tolerance that is not a non-negative number.
         """
@@ -332,7 +333,7 @@ class KernelFile:
 
     @cached_property
     def named_types(self) -> frozenset[str]:
-        """Parameters whose values are types of arguments."""
+        """Parameters whose values name the types of arguments."""
         expressions = (a.dtype_by for a in self.arguments)
         return frozenset(e.text for e in expressions if e is not None and e.names == (e.text,))
 
@@ -349,7 +350,7 @@ class KernelFile:
         return known
 
     def values(self, sizes: Mapping[str, int], config: Mapping[str, Value]) -> dict[str, Result]:
-        """Return the values of all names in one configuration. Attributes that are not in ``config`` are computed."""
+        """Return the values of all names in one configuration. Attributes missing from ``config`` are computed."""
         known: dict[str, Result] = {**sizes}
         for p in self.parameters:
             known[p.name] = float(config[p.name]) if p.name in self.floats else config[p.name]
@@ -360,7 +361,8 @@ class KernelFile:
     def metric_values(self, sizes: Mapping[str, int], config: Mapping[str, Value], seconds: float) -> dict[str, float]:
         """Return every metric of a launch that took ``seconds``.
 
-        A metric may use earlier metrics, ``time``, ``flops`` and ``bytes``. Raises ExpressionError if one is undefined.
+        A metric may use earlier metrics, ``time``, ``flops`` and ``bytes``. Raises ExpressionError if a metric is
+        undefined.
         """
         known = self.values(sizes, config)
         for name, cost in (("flops", self.flops), ("bytes", self.bytes)):

@@ -21,15 +21,16 @@ class LaunchOptions:
     Attributes:
         block: One to three expressions, in threads.
         grid: One to three expressions, in blocks.
-        problem_size: Size that is divided into blocks, as in Kernel Tuner; replaces ``grid``.
+        problem_size: Size of the problem, which is divided by ``grid_div_x`` and so on to give the grid, as in Kernel
+            Tuner. Replaces ``grid``.
         grid_div_x: Expressions that divide ``problem_size`` along x. Default: the block's size.
-        grid_div_y: The same along y.
-        grid_div_z: The same along z.
+        grid_div_y: Expressions that divide ``problem_size`` along y.
+        grid_div_z: Expressions that divide ``problem_size`` along z.
         cluster: One to three expressions, in blocks.
-        shared_bytes: Dynamic shared memory, an expression.
+        shared_bytes: Dynamic shared memory of a block in bytes, an expression.
         cooperative: Cooperative launch: all blocks run at the same time, as ``grid.sync()`` needs.
-        dependent: Programmatic dependent launch (sm_90 and newer): the kernel may start before its predecessor in the
-            stream has ended, and waits for it with ``griddepcontrol.wait``.
+        dependent: Programmatic dependent launch (sm_90 and newer): the kernel may start before the previous kernel in
+            the stream has ended, and waits for that kernel's end with ``griddepcontrol.wait``.
     """
 
     block: Texts = ()
@@ -55,7 +56,7 @@ class CompileOptions:
 
     Attributes:
         defines: Macros by name.
-        parameters_as: Passing of parameters to the source. Default: macros, or as template arguments if ``entry`` has
+        parameters_as: How the source receives parameters. Default: as macros, or as template arguments if ``entry`` has
             some.
         options: Compiler options.
         compiler: "nvrtc" or "nvcc". Default: NVRTC, or nvcc if NVRTC does not find a header.
@@ -73,7 +74,7 @@ class CompileOptions:
     include: Sequence[str] = ()
 
     def compile_table(self) -> dict[str, Any]:
-        """Return the entries of the table ``kernel`` of a kernel file that concern the compiler."""
+        """Return the compiler's entries in the table ``kernel`` of a kernel file."""
         always = {"options": list(self.options), "include": list(self.include)}
         values = {
             "parameters_as": self.parameters_as,
@@ -86,25 +87,25 @@ class CompileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelOptions(LaunchOptions, CompileOptions):
-    """Options of ``autosched.KernelSpec``: launch, compilation, and these.
+    """Options of ``autosched.KernelSpec``, in addition to options of the launch and the compilation.
 
     Attributes:
-        parameters: Values of each parameter, or an expression of its values.
+        parameters: For each parameter, a list of its values, or a text such as "range(1, 9)".
         arguments: A table for each argument, in the order of the function.
         steps: Launches of a pipeline, each with ``entry``, ``block``, ``grid`` and the names of its ``arguments``.
-            Replaces these options.
+            Replaces the options of the same names.
         sizes: Sizes of the default problem, by name.
-        problems: Further problems.
-        attributes: Expressions by name, which other expressions may use.
-        rules: Expressions that must hold, each alone or with its reason.
-        reference: Function that computes the outputs, or the table of a kernel file.
+        problems: Sizes of further problems.
+        attributes: Named expressions that other expressions may use.
+        rules: Expressions that must hold, each optionally with a reason for messages.
+        reference: Function that computes the expected outputs, or a table as in a kernel file.
         verify: Function that replaces ``reference``. It receives inputs and outputs by name, and returns True if the
             outputs are correct, else False or a text that names the error.
         tolerance: Tolerances of the comparison: ``atol`` and ``rtol``, as in a kernel file.
-        metrics: Metrics by name: expressions that may use ``time``.
-        cost: Work of a launch, as expressions by key of a kernel file.
-        proxy: Sizes to verify instead of large ones.
-        name: Name of the operator. Default: that of the function.
+        metrics: Named metrics: expressions that may use ``time``.
+        cost: Work of a launch, as expressions with the keys of a kernel file's table ``cost``.
+        proxy: Smaller sizes that are verified in place of large ones.
+        name: Name of the operator. Default: the name of the function.
         summary: One-line description.
     """
 
@@ -132,7 +133,7 @@ class KernelOptions(LaunchOptions, CompileOptions):
         return self.reference if callable(self.reference) else None
 
     def document(self, entry: str, path: str) -> dict[str, Any]:
-        """Return the equivalent kernel file as tables.
+        """Return the equivalent kernel file as a dict of its tables.
 
         Args:
             entry: Name of the function; "" for a pipeline.
@@ -170,7 +171,7 @@ class KernelOptions(LaunchOptions, CompileOptions):
 
 
 def plain_values(values: Any) -> list[Any]:
-    """Return lists, ranges and arrays as Python numbers and texts, as in a kernel file."""
+    """Convert lists, ranges and arrays to lists of Python numbers and texts, as in a kernel file."""
     return [v.item() if isinstance(v, np.generic) else v for v in values]
 
 

@@ -1,4 +1,4 @@
-"""Generation of the source of a user's kernel for a configuration: the user's text, preceded by the parameters."""
+"""Generate the source of a user's kernel for a configuration: the parameters' values, then the user's text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROLES: Mapping[str, Role] = {
 
 
 def operand(argument: KernelArgument, values: Mapping[str, Result]) -> Operand:
-    """Return the operand of an array argument for these values of the names in its shape.
+    """Return the operand of an array argument. ``values`` has the values of the names in the argument's shape.
 
     An output that has contents before each launch is both read and written.
     """
@@ -128,16 +128,16 @@ def _size(values: Mapping[str, Result], names: tuple[str, ...]) -> tuple[int, in
 
 
 def entry_of(entry: str, values: Mapping[str, Result]) -> str:
-    """Return the entry function; in a template instantiation, names of parameters are replaced by their values."""
+    """Return the entry function; names of parameters in its template arguments are replaced by their values."""
     name, bracket, arguments = entry.partition("<")
     filled = re.sub(r"[A-Za-z_]\w*", lambda m: token(values[m[0]]) if m[0] in values else m[0], arguments)
     return name + bracket + filled
 
 
 def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
-    """Return the user's source after one line for each parameter, attribute and define.
+    """Return one line for each parameter, attribute and define, followed by the user's source.
 
-    Line numbers of the user's source are preserved.
+    A ``#line`` directive preserves the line numbers of the user's source.
     """
     values = _spelled(file, values)
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
@@ -152,8 +152,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
         lines += [_constant(name, value) for name, value in passed.items()]
     else:
         for name, value in passed.items():
-            # Macros are not expanded in "#pragma unroll", so substitute the factor. Drop the pragma for 0, which is
-            # invalid.
+            # Macros are not expanded in "#pragma unroll", so insert the factor. Drop the pragma if the factor is 0,
+            # which is invalid.
             if name.startswith("loop_unroll_factor") and value == 0:
                 source = re.sub(rf"^[ \t]*#pragma[ \t]+unroll[ \t]+{name}\b.*$", "", source, flags=re.MULTILINE)
             elif name.startswith("loop_unroll_factor"):
@@ -161,8 +161,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
             else:
                 lines.append(f"#define {name} {token(value)}")
     lines += [f"#define {d.name} {token(d.expression.value(values))}" for d in file.defines]
-    # Include CUDA's headers before the macros, whose short names would otherwise be expanded in the headers.
-    headers = dict(file.headers)  # the user's headers, and stand-ins for headers that NVRTC does not provide
+    # Include CUDA's headers first: the short names of the macros would also be replaced in the headers' text.
+    headers = dict(file.headers)  # the user's headers, and replacements for headers that NVRTC does not provide
     for name in reversed(dict.fromkeys(_INCLUDE.findall(source))):
         if headers[name] == STAND_INS.get(name) if name in headers else name.startswith(_OF_CUDA):
             lines.insert(0, f"#include <{name}>")
@@ -170,12 +170,12 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
 
 
 def _spelled(file: KernelFile, values: Mapping[str, Result]) -> Mapping[str, Result]:
-    """Return the values with types in C++ spelling."""
+    """Return the values; names of types are converted to their C++ spelling."""
     return {**values, **{name: in_source(str(values[name])) for name in file.named_types}}
 
 
 def token(value: Result) -> str:
-    """Return a value in C++ spelling: texts unchanged, negative numbers in parentheses."""
+    """Return a value as C++ source: texts unchanged, negative numbers in parentheses."""
     if isinstance(value, str):
         return value
     text = repr(int(value)) if isinstance(value, int) else repr(value)

@@ -1,4 +1,4 @@
-"""Problem of a user's kernel: one type for each kernel file, whose fields are the file's sizes."""
+"""Problems of users' kernels. Each kernel file has its own problem type, whose fields are the file's sizes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import DRAWN, EarlierReference, Problem, option, standard_normal
 from search_spaces.spaces.parameters import Value
 
-_EMULATION_SECONDS = 60.0  # CPU seconds of a reference kernel if its file sets no limit
+_EMULATION_SECONDS = 60.0  # limit for emulating a reference kernel in CPU seconds, if the file sets none
 
 
 class KernelProblem(Problem):
     """Base of the problem types that ``problem_type`` creates.
 
-    The operator has the name of the kernel file. A problem's JSON contains the sizes, and as ``computes`` a text that
+    The operator has the name of the kernel file. A problem's JSON contains the sizes, and in ``computes`` a digest that
     identifies the computation.
     """
 
@@ -45,7 +45,7 @@ class KernelProblem(Problem):
         return {name: getattr(self, name) for name, _ in self.file.sizes}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for sizes that are not positive integers, or that make an array without elements."""
+        """Raise ValueError for sizes that are not positive integers, or that give an array without elements."""
         self._take_sizes(*(name for name, _ in self.file.sizes))
         for o in self.operands():
             if min(o.shape) < 1:
@@ -80,28 +80,28 @@ class KernelProblem(Problem):
 
     @property
     def reduction_is_inferred(self) -> bool:
-        """True if the kernel file does not define a reduced problem."""
+        """True if the reduced problem must be inferred, because the kernel file does not define one."""
         return not self.file.proxy
 
     def remedy_of_unset(self, name: str) -> str:
-        """Return how the kernel file can zero an array before the launch; "" if the array has contents."""
+        """Return advice on how to zero an array before the launch; "" if the array already has contents."""
         for a in self.file.arrays:
             if a.name == name and a.kind in ("output", "workspace") and a.fill is None and not a.zeroed:
                 return f"if the kernel adds to {name}, write zeroed = true for the argument {name}"
         return ""
 
     def under(self, values: Mapping[str, Value]) -> KernelProblem:
-        """Return the problem with the types and tolerances of its arguments in a configuration."""
+        """Return the problem, with the types and tolerances that its arguments have in a configuration."""
         file = self.file.under(values)
         return self if file is self.file else problem_type(file).of(self.sizes)
 
     @property
     def flops(self) -> float:
-        """Value of the file's expression at these sizes; 0 without one."""
+        """Value of the file's expression for FLOPs at these sizes; 0 if the file has none."""
         return 0.0 if self.file.flops is None else float(self.file.flops.value(self.sizes))
 
     def metrics(self, config: Mapping[str, Value], seconds: float) -> Mapping[str, float]:
-        """Return the metrics of the file. Raises ValueError if one is undefined."""
+        """Return the values of the file's metrics. Raises ValueError if a metric is undefined."""
         return self.file.metric_values(self.sizes, config, seconds)
 
     @property
@@ -110,10 +110,10 @@ class KernelProblem(Problem):
         return tuple(metric.name for metric in self.file.metrics)
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return the inputs with the contents that the file defines.
+        """Return input arrays with the contents that the kernel file describes.
 
         Raises:
-            ValueError: The file of an array does not match the array.
+            ValueError: The contents of an .npy file do not match the array.
         """
         rng = np.random.default_rng(seed)
         inputs: dict[str, Array] = {}
@@ -127,7 +127,7 @@ class KernelProblem(Problem):
         return inputs
 
     def _computed(self, a: KernelArgument, function: UserFunction, seed: int, before: Mapping[str, Array]) -> Array:
-        """Return the contents of an input that a function computes from sizes, ``seed``, and the inputs before it."""
+        """Return the contents of an input that a function computes from sizes, ``seed``, and the preceding inputs."""
         label = f"{a.position}{': ' if a.position else ''}the fill {function.name} of {a.name}"
         dtypes = {b.name: b.dtype for b in self.file.arrays}
         operand, known = self.operand(a), {n: _values(dtypes[n], v) for n, v in before.items()}
@@ -140,11 +140,11 @@ class KernelProblem(Problem):
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return the outputs of the file's reference, in float64, or in 64-bit integers if it returns integers.
 
-        A kernel as reference runs in the emulator.
+        If the reference is a kernel, it runs in the emulator.
 
         Raises:
-            KernelFileError: A function fails or returns other outputs, or a kernel cannot be emulated; the message is
-                one line.
+            KernelFileError: A function fails or returns outputs that do not match, or a kernel cannot be emulated. The
+                message is one line.
             HostFailure: This machine cannot run the emulator.
         """
         reference = self.file.reference
@@ -167,7 +167,7 @@ class KernelProblem(Problem):
 
     @property
     def computed_by_function(self) -> bool:
-        """True if a function computes the expected outputs, which works at any size and emulates no kernel."""
+        """True if a function computes the expected outputs. A function works at any size, and no kernel is emulated."""
         return self.file.reference.function is not None and not self.file.reference.checks_outputs
 
     @property
@@ -176,9 +176,9 @@ class KernelProblem(Problem):
         return self.file.reference.checks_outputs
 
     def check_outputs(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> str | None:
-        """Return the error that the file's own function finds in the outputs; None without a function.
+        """Return the error that the user's function reports about the outputs; None without such a function.
 
-        Raises KernelFileError for a function that fails, or does not return a verdict.
+        Raises KernelFileError if the function fails, or does not return a verdict.
         """
         reference = self.file.reference
         if not reference.checks_outputs or reference.function is None:
@@ -189,7 +189,7 @@ class KernelProblem(Problem):
         answer = call(reference.function, self._label, self._numbers, {**before, **values})
         if isinstance(answer, str):
             return answer
-        if not isinstance(answer, (bool, np.bool_)):  # a function without a return statement
+        if not isinstance(answer, (bool, np.bool_)):  # the function has no return statement
             raise KernelFileError(
                 f"{self._label} must return True if the outputs are right, otherwise False or a text that "
                 "describes the error"
@@ -214,15 +214,14 @@ class KernelProblem(Problem):
         return known
 
     def _read(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the arrays passed to a user's function: the inputs of the kernel."""
+        """Return the arrays that a user's function receives: the inputs of the kernel."""
         return {o.name: _values(o.dtype, inputs[o.name]) for o in self.operands() if o.role in ("input", "inout")}
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return ``atol + rtol * |reference|`` for each element of each output. Raises as ``reference`` does.
 
-        The default of rtol is 4 units in the last place of the output's type (256 for f32 and f64), the error of a sum
-        of about a thousand terms. The default of atol is rtol times the output's root mean square. Integers must be
-        equal.
+        The default rtol is 4 units in the last place of the output's type (256 for f32 and f64): the error of a sum of
+        about a thousand terms. The default atol is rtol times the output's root mean square. Integers must be equal.
         """
         if self.checks_outputs:
             return {}
@@ -230,7 +229,7 @@ class KernelProblem(Problem):
         return self._allowed(self.reference(inputs) if needs_default else {})
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return the user's reference and tolerance; no tolerance if a function checks the outputs."""
+        """Return the user's reference and tolerance, or no tolerance if a function checks the outputs."""
         reference = self.reference(inputs)
         return reference, {} if self.checks_outputs else self._allowed(reference)
 
@@ -259,7 +258,7 @@ class KernelProblem(Problem):
         return tolerances
 
     def reference_dtype(self, output: str) -> DType | None:
-        """Return the type in which a reference kernel computed an output; None for a function, which uses float64."""
+        """Return the type in which a reference kernel computed an output; None for a reference function (float64)."""
         reference = self.file.reference
         if reference.function is not None:
             return None
@@ -268,15 +267,15 @@ class KernelProblem(Problem):
         return next((a.dtype for a in other.under(config).arrays if a.name == output), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem with the code it computes, and types chosen by the schedule."""
+        """Return the sizes, the digest of the computation, and the types of arguments that the schedule chose."""
         types = {a.name: a.dtype.name for a in self.file.arrays if a.dtype_by is not None} if self.file.is_under else {}
         return {**super().to_json(), "computes": self.file.computes, **({"types": types} if types else {})}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the problem of its JSON.
+        """Return the problem that a JSON document describes.
 
-        Raises ValueError as Problem does, and EarlierReference if the kernel file has changed.
+        Raises ValueError for invalid sizes, and EarlierReference if the computation of the kernel file has changed.
         """
         if data.get("computes") != cls.file.computes:
             raise EarlierReference(f"this was recorded when {cls.file.name} had other arguments or another reference")
@@ -284,7 +283,7 @@ class KernelProblem(Problem):
 
     @classmethod
     def of(cls, sizes: Mapping[str, int]) -> Self:
-        """Return the problem with these sizes; others have the file's values.
+        """Return the problem with these sizes; the other sizes have the file's values.
 
         Raises ValueError for an unknown size.
         """
@@ -317,7 +316,7 @@ def _emulated(
     types: Mapping[str, DType],
     limit: float,
 ) -> tuple[Mapping[str, Array], Mapping[str, DType]]:
-    """Emulate a kernel at its defaults, overridden by ``chosen``; return its outputs, and the types of its arrays.
+    """Emulate a kernel with its default parameters, overridden by ``chosen``; return outputs and types of arrays.
 
     ``types`` are the types of ``inputs``. Raises KernelFileError if the kernel fails, or takes longer than ``limit``
     seconds.
@@ -335,7 +334,7 @@ def _emulated(
             f"{label} reads {', '.join(read)}, but this kernel has {', '.join(inputs)}: use the same names"
         )
     filled = {a.name: inputs[a.name] for a in file.arguments if a.fill is not None}
-    for a in file.arrays:  # its types may depend on the configuration
+    for a in file.arrays:  # convert inputs whose type depends on the configuration
         if a.name in filled and filled[a.name].dtype != np.dtype(a.dtype.storage) and a.name in types:
             filled[a.name] = a.dtype.store(_values(types[a.name], filled[a.name]))
     try:
@@ -411,7 +410,7 @@ def _roundoff(dtype: DType) -> float:
 
 
 def _values(dtype: DType, stored: Array) -> Array:
-    """Return a mutable copy in a reference's types: float64 for floats, integers unchanged."""
+    """Return a mutable copy in the types of a reference: floats as float64, integers unchanged."""
     return dtype.load(stored) if dtype.is_float else stored.copy()
 
 
@@ -443,7 +442,7 @@ def _checked(label: str, output: Operand, returned: Any) -> npt.NDArray[Any]:
 
 
 def _filled(rng: np.random.Generator, fill: InputFill, dtype: DType, operand: Operand) -> Array:
-    """Return a new input. Large arrays repeat a prime number of random elements (see ``standard_normal``)."""
+    """Return a new input array. A large array repeats a prime number of random elements (see ``standard_normal``)."""
     if fill.kind == "file":
         return _loaded(fill, dtype, operand)
     if fill.kind == "array":
@@ -474,7 +473,7 @@ def _loaded(fill: InputFill, dtype: DType, operand: Operand) -> Array:
 
 
 def _fitting(name: str, array: npt.NDArray[Any], dtype: DType, operand: Operand) -> Array:
-    """Return the array as the operand stores it. Raises KernelFileError for another shape, or values out of range."""
+    """Return the array in the operand's storage type. Raises KernelFileError for a wrong shape or bad values."""
     if array.shape != operand.shape:
         raise KernelFileError(f"{name} has the shape {array.shape}, but {operand.name} is {operand.shape}")
     if array.dtype.kind not in "fiub":

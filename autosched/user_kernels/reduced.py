@@ -1,9 +1,9 @@
-"""Smaller problems that replace large ones of element-wise kernels without a ``[proxy]``.
+"""Reduce large problems of element-wise kernels whose kernel file has no ``[proxy]``.
 
 A kernel is considered element-wise if it has one launch, each extent of its arrays is one of the file's sizes, and
-inputs have no other extents than outputs, so that nothing is summed along a further axis. Sizes shrink by whole blocks
-of the grid, which preserves remainders. A size that is not passed to the source is unchanged, because the source may
-contain its value.
+every extent of an input is also an extent of an output. Nothing is then summed along a further axis. Sizes shrink by
+whole blocks of the grid, which preserves remainders. A size that is not passed to the source is not changed, because
+the source may contain its value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autosched.user_kernels.kernel_file import CLUSTER, GRID, KernelFile
 from autosched.user_kernels.problem import KernelProblem
 from search_spaces.spaces.parameters import Value
 
-BLOCKS = 8  # number of blocks along a size after it shrinks
+BLOCKS = 8  # number of blocks along a size in the reduced problem
 _SMALL_BYTES = 2**20  # a problem with at most this many bytes does not shrink further
 
 
@@ -35,7 +35,7 @@ def shrinks(file: KernelFile) -> bool:
 
 
 def reduced(problem: KernelProblem, config: Mapping[str, Value]) -> KernelProblem:
-    """Return ``problem`` with only a few blocks along each size that makes its grid large.
+    """Return ``problem`` with sizes reduced to a few blocks of the grid.
 
     Remainders are unchanged, and every rule of the file holds.
 
@@ -65,7 +65,7 @@ def _reduced(problem: KernelProblem, items: tuple[tuple[str, Value], ...]) -> Ke
 
 
 def _reported_names(file: KernelFile) -> list[str]:
-    """Return the sizes that are passed to the source, as a scalar argument or a macro."""
+    """Return the names of the sizes that the source receives, as a scalar argument or a macro."""
     expressions = [e for a in file.arguments for e in a.passed_values] + [d.expression for d in file.defines]
     derived = {a.name: a.expression for a in file.derived}
     waiting, seen = [name for e in expressions for name in e.names], set[str]()
@@ -78,7 +78,7 @@ def _reported_names(file: KernelFile) -> list[str]:
 
 
 def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], name: str) -> int:
-    """Return the extent of a size per block of the grid; 0 if the grid does not determine it."""
+    """Return by how much a size grows per block of the grid; 0 if it cannot be derived from the grid."""
 
     def grid(extent: int) -> int:
         values = file.values({**sizes, name: extent}, config)

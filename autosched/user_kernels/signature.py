@@ -17,8 +17,8 @@ _VECTOR = re.compile(r"(\w*?[a-z])([1-4])")
 class DeclaredParameter(NamedTuple):
     """A declared parameter.
 
-    ``element`` is the scalar type that a pointer points to, or the component type of its vectors. It is None for other
-    parameters and unknown types.
+    ``element`` is the scalar type to which a pointer points, or the component type if it points to vectors. It is None
+    for other parameters and unknown types.
     """
 
     text: str
@@ -45,7 +45,7 @@ def _declaration(entry: str, source: str) -> re.Match[str] | None:
     called = re.escape(entry.partition("<")[0].rpartition("::")[2].strip())
     plain = _COMMENT.sub(
         lambda comment: " " + "\n" * comment[0].count("\n"), source
-    )  # keep line breaks, so that line numbers are preserved
+    )  # remove comments but keep line breaks, so that line numbers stay the same
     return re.search(rf"\b{called}\s*\(([^()]*)\)\s*\{{", plain)
 
 
@@ -68,8 +68,8 @@ def _known(type_name: str) -> DType | None:
 def contradicts(array: DType, parameter: DType) -> bool:
     """Return True if the element type ``array`` contradicts ``parameter``.
 
-    It does if float types differ, or if 64-bit elements would be read as narrower ones. Other widths of integers are
-    accepted, because values may be packed.
+    The types contradict each other if both are different float types, or if 64-bit elements would be read as narrower
+    ones. Other differences in width are accepted, because an integer may hold packed values.
     """
     both_floats = array.is_float and parameter.is_float and array.values == parameter.values == 1
     return (both_floats and array.name != parameter.name) or (array.bits == 64 and parameter.bits < 64)

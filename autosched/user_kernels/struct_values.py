@@ -24,7 +24,7 @@ def is_struct(value: Any) -> bool:
 
 
 def struct_bytes(value: Any) -> bytes:
-    """Return the bytes of a struct, in the byte order of GPUs. Raises ValueError for fields that hold addresses."""
+    """Return the bytes of a struct, little-endian as on GPUs. Raises ValueError for fields that hold addresses."""
     if isinstance(value, ctypes.Structure | ctypes.Union):
         if _points(type(value)):
             raise ValueError(
@@ -38,7 +38,7 @@ def struct_bytes(value: Any) -> bytes:
 
 
 def number_fields(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int] | None:
-    """Return the type and the count of the numbers of a struct if they are all of one type and leave no gap."""
+    """Return type and count of a struct's numbers if all have one type and no padding lies between them."""
     leaves = list(_leaves(dtype))
     kinds = {canonical(leaf) for leaf in leaves}
     if len(kinds) != 1 or kinds.pop() not in SCALAR_DTYPES or len(leaves) * leaves[0].itemsize != dtype.itemsize:

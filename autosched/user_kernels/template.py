@@ -1,4 +1,4 @@
-"""Kernel template of a kernel file: its space, its kernels, and the cost counts that the file states."""
+"""Kernel template of a kernel file: its space, its generated kernels, and the cost counts that the file states."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from search_spaces.templates.template import KernelTemplate
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 MOST_BLOCKS_YZ = 65535
 MOST_THREADS_Z = 64
-MOST_CLUSTER = 8  # cluster size in blocks that every GPU with clusters supports
-UNSEEN_REGISTERS = 32  # assumed registers of a thread until the compiler reports them
+MOST_CLUSTER = 8  # largest cluster in blocks that every GPU with clusters supports
+UNSEEN_REGISTERS = 32  # assumed registers per thread, until the compiler has reported the number
 
 
 def operator(file: KernelFile) -> Operator:
@@ -38,7 +38,7 @@ def operator(file: KernelFile) -> Operator:
 def template(file: KernelFile) -> KernelTemplate:
     """Return the kernel template of a kernel file; the same object for equal files at the same location.
 
-    If the file has no cost, neither has the template, so its schedules cannot be ranked before they are measured.
+    If the file states no cost, the template has none. Its schedules cannot then be ranked before measurement.
     """
     return _template(file, file.external_files)
 
@@ -82,7 +82,7 @@ def _template(file: KernelFile, keys: tuple[str, ...]) -> KernelTemplate:
 
 
 def launch_rules(file: KernelFile, device: Device) -> list[FileRule]:
-    """Return the rules of every launch on ``device``, in the language of the file's own rules."""
+    """Return the rules that every launch on ``device`` must satisfy, as expressions like the file's own rules."""
     rules: dict[str, tuple[str, str]] = {}
     for step in file.steps:
         of_step = _rules_of_step(file, step, device)
@@ -131,11 +131,11 @@ def _clustered(file: KernelFile) -> bool:
 
 
 def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:
-    """Return the first rule that these sizes break in every configuration."""
+    """Return the reason of the first rule that these sizes break in every configuration; None if there is none."""
     if not device.has("clusters") and _clustered(file):
-        return f"it launches clusters, which {device.name} does not support"
+        return f"the kernel launches clusters, which {device.name} does not support"
     if not device.has("programmatic_launch") and any("dependent" in step.flags for step in file.steps):
-        return f"it is a dependent launch, which {device.name} does not support"
+        return f"the kernel uses a dependent launch, which {device.name} does not support"
     try:
         known = file.constants(problem.sizes)
         for rule in (*file.rules, *launch_rules(file, device)):
@@ -152,7 +152,7 @@ def _reason(rule: FileRule, values: Mapping[str, Result]) -> str:
 
 
 def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
-    """Return the space. Attributes that depend only on sizes are constants."""
+    """Return the search space of a problem. Attributes that depend only on sizes are constants in it."""
     known = file.constants(problem.sizes)
     attributes = [_attribute(a.name, a.expression, known) for a in file.derived if a.name not in known]
     constraints = [
@@ -170,7 +170,7 @@ def _space(file: KernelFile, problem: KernelProblem, device: Device) -> Space:
 
 
 def _names(expression: Expression, known: Mapping[str, Result]) -> dict[str, str]:
-    """Return the names of columns that an expression uses."""
+    """Return the names of those columns (parameters and attributes) that an expression uses."""
     return {name: name for name in expression.names if name not in known}
 
 
@@ -202,8 +202,8 @@ def _rule(rule: FileRule, known: Mapping[str, Result]) -> Rule:
 def _counts(file: KernelFile, problem: KernelProblem, config: Config) -> CostCounts:
     """Return the counts that the file states, divided evenly among the blocks.
 
-    They assume no bank conflicts and no overlap of loads. Registers come from the compiler. Raises KernelFileError
-    for an undefined or negative cost.
+    The counts assume no bank conflicts and no overlap of loads. The number of registers is taken from the compiler.
+    Raises KernelFileError for an undefined or negative cost.
     """
     values = file.values(problem.sizes, config)
     blocks, threads = 1, 1

@@ -1,7 +1,7 @@
-"""Isolated calls of users' functions that compute references, check outputs, or fill inputs.
+"""Isolated calls of users' Python functions, which compute references, check outputs, or fill inputs.
 
-A function in a file runs in a process of its own, with limited CPU time and memory; if it exits, crashes, hangs or
-exceeds a limit, the call fails. A function given from Python runs in this process.
+A function in a file runs in a worker process with limited CPU time and memory. If the function exits, crashes, hangs or
+exceeds a limit, only the call fails. A function object from Python runs in this process.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from measurements.workers.resource_watch import WALL_CLOCK_TIMES, WorkerLimitExc
 from measurements.workers.transport import WorkerDied, WorkerFailed
 from measurements.workers.worker import Worker
 
-# Default limits of a call. They grow with its arrays, which are transferred and processed.
+# Default limits of a call. The limits grow with the size of the arrays, which are transferred and processed.
 SECONDS = 8.0  # CPU seconds
-BYTES_PER_SECOND = 32 << 20  # bytes of received and returned arrays per additional CPU second
+BYTES_PER_SECOND = 32 << 20  # one more CPU second is allowed for so many bytes of received and returned arrays
 MEMORY = 384 << 20
-ARRAYS_IN_MEMORY = 8  # multiple of the bytes of the arrays
-_ANSWER = 1 << 16  # bytes of a reply in addition to its arrays
+ARRAYS_IN_MEMORY = 8  # allowed memory, as a multiple of the bytes of the arrays
+_ANSWER = 1 << 16  # bytes that a reply may have in addition to its expected arrays
 
 
 def call(
@@ -40,20 +40,20 @@ def call(
     arrays: Mapping[str, Any],
     elements: int = 0,
 ) -> Any:
-    """Call a user's function with the items of ``numbers`` and ``arrays`` that its parameters name.
+    """Call a user's function with those ``numbers`` and ``arrays`` whose names are parameters of the function.
 
     Args:
-        function: Function in a file, which runs in a process of its own, or a Python object.
+        function: Function in a file, which runs in a worker process, or a function object.
         label: Prefix of error messages.
         numbers: Numbers by name.
         arrays: Arrays by name.
-        elements: Expected number of elements; of a much larger array only the shape is returned.
+        elements: Expected number of elements. Of a much larger array, only the shape is returned.
 
     Returns:
         The result of the function.
 
     Raises:
-        KernelFileError: One line: the function fails, has an unknown parameter, or exceeds its time or memory.
+        KernelFileError: The function fails, has an unknown parameter, or exceeds a limit. The message is one line.
     """
     if function.given is not None:
         results: Mapping[str, Any] = answer(function.given, {**numbers, **arrays})
@@ -103,7 +103,7 @@ def _answer_of_worker(
 
 
 def _array(reply: Message, raw: Any) -> Any:
-    """Return an array of the reply. If only its shape was returned, it is zeros, which take no memory."""
+    """Return an array of the reply. If the reply has only its shape, the array is zeros and takes no memory."""
     if raw is None:
         return np.array(None)
     dtype, shape, blob = raw
@@ -113,7 +113,7 @@ def _array(reply: Message, raw: Any) -> Any:
 
 
 class _FunctionWorker:
-    """Worker process for functions in files. It is replaced when functions have leaked too much memory."""
+    """Worker process for functions in files. A new one is started after functions have leaked too much memory."""
 
     def __init__(self) -> None:
         self._worker = Worker(
@@ -121,7 +121,7 @@ class _FunctionWorker:
         )
         self._lock = threading.Lock()
         self._pid: int | None = None
-        self._empty = 0  # bytes of memory of the process before it runs any function
+        self._empty = 0  # memory of the process in bytes before any function has run
         self._failed: tuple[float, Any, str] = (0.0, None, "")  # time, request and reason of the last failure
         atexit.register(self._worker.close)
 
@@ -130,7 +130,8 @@ class _FunctionWorker:
     ) -> Message:
         """Return the reply.
 
-        Raises KernelFileError; without a call if the same request failed for another thread during the wait.
+        Raises KernelFileError. If the same request failed in another thread while this one waited, the function is not
+        called again.
         """
         started, same = time.monotonic(), (request["path"], request["name"], request["numbers"])
         with self._lock:
@@ -181,9 +182,9 @@ def _rounded(number: float) -> str:
 
 
 def _one_thread() -> dict[str, str]:
-    """Return environment variables that limit BLAS to one thread, unless the user sets another number.
+    """Return environment variables that limit BLAS to one thread, unless the user has set a number.
 
-    Threads that wait for each other consume CPU time, in an amount that depends on the machine.
+    Several threads would consume CPU time while waiting for each other, in an amount that depends on the machine.
     """
     return {name: os.environ.get(name, "1") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 
@@ -192,7 +193,7 @@ def _half_of_the_machine() -> int | None:
     """Return half of this machine's memory, the address-space limit of a function."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    except (AttributeError, OSError, ValueError):  # sysconf does not have this value on this system
+    except (AttributeError, OSError, ValueError):  # sysconf has no such value on this system
         return None
 
 

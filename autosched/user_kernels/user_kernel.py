@@ -26,8 +26,8 @@ from search_spaces.templates.template import KernelTemplate
 class KernelSpec:
     """A user's own kernel: its parameters, its launch, and what it must compute.
 
-    Kernels with equal descriptions are equal. ``file`` is the description; the catalogue registers ``operator`` and
-    ``template``.
+    Two kernels with equal descriptions (``file``) are equal. ``register`` adds ``operator`` and ``template`` to the
+    catalogue.
     """
 
     def __init__(self, source: str | Path, entry: str = "", base: KernelOptions | None = None, **keywords: Any) -> None:
@@ -35,8 +35,8 @@ class KernelSpec:
 
         Args:
             source: CUDA C++, or the path of a source file.
-            entry: Name of the function, with its template arguments if any; "" with ``steps``.
-            base: Options of the kernel; ``keywords`` replace its fields. Default: only ``keywords``.
+            entry: Name of the function, with any template arguments; "" with ``steps``.
+            base: Options of the kernel. ``keywords`` replace single fields of it. Default: only ``keywords``.
             keywords: Fields of ``KernelOptions`` by name; ``parameters`` and ``arguments`` must be given.
 
         Raises:
@@ -82,27 +82,27 @@ class KernelSpec:
         outputs: Sequence[int] | None = None,
         name: str = "",
     ) -> Self:
-        """Return the kernel of the arguments of ``kernel_tuner.tune_kernel``, which have the same meaning.
+        """Return the kernel that arguments of ``kernel_tuner.tune_kernel`` describe.
 
-        The parameters match those of that function, so that a call of it can be changed to a call of this one.
+        The parameters have the names and meanings of ``tune_kernel``'s, so a call of ``tune_kernel`` can be replaced.
 
         Args:
-            kernel_name: Name of the function, with its template arguments if any.
-            kernel_source: A text, a file, a list of files, or a function of the values.
-            problem_size: A number, a text, up to three of them, or a function of the values.
+            kernel_name: Name of the function, with any template arguments.
+            kernel_source: A text, a file, a list of files, or a function of the parameters' values.
+            problem_size: Up to three numbers or texts (one per axis), or a function of the parameters' values.
             arguments: Numbers, arrays, and structs of numpy or ctypes. Contents of arrays are restored before each
                 launch. Complex numbers, and structs in arrays, become numbers along an additional axis, except for
                 ``answer`` and ``verify``.
             tune_params: Values of each parameter.
             grid_div_x: Divisors of ``problem_size`` along x: texts, or a function of the values. None for the block's
                 size.
-            grid_div_y: The same along y.
-            grid_div_z: The same along z.
+            grid_div_y: Divisors of ``problem_size`` along y.
+            grid_div_z: Divisors of ``problem_size`` along z.
             restrictions: Conditions on the values: texts, or functions.
             answer: Expected contents of each argument after a launch (None: not checked). Without ``answer`` and
                 ``verify``, the reference is the kernel itself at its defaults.
             atol: Absolute tolerance.
-            verify: ``verify(answer, result, atol)``, which replaces the comparison.
+            verify: Function ``verify(answer, result, atol)`` that replaces the comparison.
             smem_args: ``{"size": ...}``, dynamic shared memory in bytes, or a function of the values.
             cmem_args: Arrays of constant memory, by symbol.
             compiler_options: Compiler options.
@@ -110,11 +110,12 @@ class KernelSpec:
             compile_time_limit: Limit of one compilation in CPU seconds; 0 for the default.
             compile_memory_limit: Limit of one compilation in GiB of memory; 0 for the default.
             defines: Macros by name.
-            block_size_names: Names of the parameters that are the block's axes; empty for block_size_x and so on.
+            block_size_names: Names of the parameters that are the extents of a block; empty for block_size_x,
+                block_size_y and block_size_z.
             metrics: Texts, or functions of the values, by name.
-            outputs: Positions of the outputs; None for those of ``answer``, else all whose parameters are not pointers
-                to const.
-            name: Name of the operator; "" for that of the function.
+            outputs: Positions of the outputs. None: the arrays in ``answer``, or else all arrays whose parameters are
+                not pointers to const.
+            name: Name of the operator; "" for the name of the function.
 
         Returns:
             The kernel.
@@ -165,12 +166,12 @@ class KernelSpec:
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Return the kernel of a TOML file, or of a T1 file of Kernel Tuner's (``.json``). Raises KernelFileError."""
+        """Return the kernel of a TOML file, or of Kernel Tuner's T1 file (``.json``). Raises KernelFileError."""
         return cls.of(read_t1(path) if Path(path).suffix == ".json" else read_file(path))
 
     @classmethod
     def of(cls, file: KernelFile) -> Self:
-        """Return the kernel of a file that has been read."""
+        """Return the kernel of a kernel file that has been read."""
         spec = cls.__new__(cls)
         spec.file = file
         return spec
@@ -184,7 +185,7 @@ class KernelSpec:
         return c_header(self.file, targets)
 
     def pinned(self, **values: Any) -> Self:
-        """Return the same kernel with some parameters fixed to one value. Its trials count as trials of the kernel.
+        """Return the same kernel with some parameters fixed to one value. Its trials count as trials of the original.
 
         Raises KernelFileError for an unknown parameter or value.
         """
@@ -220,7 +221,7 @@ class KernelSpec:
         return template(self.file)
 
     def register(self) -> None:
-        """Register the kernel in the catalogue of this process, replacing an earlier one of its name.
+        """Register the kernel in the catalogue of this process, replacing a user's kernel of the same name.
 
         Raises ValueError if an operator of autosched, or of an installed package, has that name.
         """
@@ -230,14 +231,15 @@ class KernelSpec:
             raise KernelFileError(f'{error}: give the kernel another name with [kernel] name = "..."') from None
 
     def problem(self, **sizes: int) -> KernelProblem:
-        """Return the problem with these sizes (others have the kernel's values), and register the kernel.
+        """Register the kernel, and return the problem with these sizes; other sizes have the kernel's values.
 
-        ``tune``, ``Database.kernel`` and other functions accept it. Raises ValueError.
+        ``tune``, ``Database.kernel`` and other functions accept the problem. Raises ValueError for an unknown or
+        invalid size.
         """
         self.register()
         return problem_type(self.file).of(sizes)
 
     @property
     def problems(self) -> tuple[KernelProblem, ...]:
-        """Problems listed in the file; if there are none, the problem of its sizes."""
+        """Problems listed in the file. If it lists none, the problem with the file's sizes."""
         return tuple(self.problem(**dict(sizes)) for sizes in self.file.problems)

@@ -30,7 +30,7 @@ from search_spaces.spaces.parameters import Parameter
 
 _KINDS = ("input", "output", "inout", "workspace", "scalar", "struct", "constant", "texture")
 _MOST_TYPES = 1 << 12  # maximum number of configurations that a type may depend on
-_MOST_DIMENSIONS = 16  # of an array; numpy's limit is 64
+_MOST_DIMENSIONS = 16  # maximum number of an array's dimensions; numpy's limit is 64
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -129,7 +129,7 @@ def check_declared(
     passed: Sequence[Sequence[str]],
     sources: Sequence[str],
 ) -> None:
-    """Raise an error for an array whose type differs from that of its parameter."""
+    """Raise an error for an array whose type differs from the type of its parameter in the source."""
     tables = top.tables("argument")
     order = {a.name: number for number, a in enumerate(arguments)}
     usual = [a.name for a in arguments if a.kind != "constant"]
@@ -151,7 +151,7 @@ def check_declared(
 def check_files(
     top: DocumentTable, arguments: tuple[KernelArgument, ...], problems: Sequence[Mapping[str, int]]
 ) -> None:
-    """Raise an error for an array file whose shape does not match in any of ``problems``."""
+    """Raise an error for an array file whose shape matches in none of ``problems``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         if argument.fill is None or argument.fill.kind != "file":
             continue
@@ -179,7 +179,7 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type and, if it depends on parameters, its expression. The type is then the one at the defaults."""
+    """Return a type and, if it depends on parameters, its expression. Such a type is that of the default parameters."""
     text = table.text("dtype", default)
     if text not in types and canonical(text) in SCALAR_DTYPES:
         return dtype_of(text), None
@@ -207,9 +207,9 @@ def _fetch(table: DocumentTable) -> Fetch:
 
 
 def _tolerance(table: DocumentTable, output: str, types: Mapping[str, Type]) -> dict[str, float | Expression]:
-    """Return the tolerances of an output, from its own table or else the common one.
+    """Return the tolerances of an output, from its own table or else from the file's common table.
 
-    A text is an expression of parameters.
+    A tolerance may be a text: an expression of parameters.
     """
     tolerance: dict[str, float | Expression] = {}
     own = table.table(output) if output in table else table
@@ -272,7 +272,7 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
             table.fail('give the file: fill = { file = "input.npy" }', "fill")
         path = folder / value
         leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
-        if leads_out and table.positions.lines:  # a kernel from Python may use any file
+        if leads_out and table.positions.lines:  # a kernel defined in Python may use any file; a kernel file may not
             table.fail(f"{value!r} is outside the folder of the kernel file: move the file into it", "fill")
         if not path.exists():
             table.fail(f"the file {value!r} does not exist next to the kernel file", "fill")
@@ -291,4 +291,5 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
         table.fail(f"{kind} needs the smaller number first", "fill")
     if kind == "integers" and any(v != int(v) for v in numbers):
         table.fail("integers needs two whole numbers", "fill")
-    return InputFill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    return InputFill("constant" if kind == "zeros" else kind, tuple(float(v) for v in numbers))

@@ -1,4 +1,4 @@
-"""Conversion of a document of tables to a KernelFile, section by section."""
+"""Convert a document of tables to a KernelFile, section by section."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ from autosched.user_kernels.signature import declared_line, declared_parameters
 from search_spaces.operators.problem import Problem, whole_number
 from search_spaces.spaces.parameters import Parameter, Value
 
-RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)  # reserved: names of metrics and of the launch
+# names that a file must not define, because metrics and launches use them
+RESERVED = ("time", "flops", "bytes", *GRID, *BLOCK, *CLUSTER, SHARED)
 _VALUE = (int, float, str, bool)
 _RESERVED = (
     "file",
@@ -64,18 +65,19 @@ _RESERVED = (
     "operator",
     "summary",
     "seed",
-)  # reserved: names in problems and in functions of sizes
-_MOST_REFERENCES = 20  # maximum length of a chain of kernels that are references of each other
+)  # names of sizes that would clash with fields of problems and parameters of functions
+_MOST_REFERENCES = 20  # maximum length of a chain of kernels, each of which is the reference of another
 _SECTIONS = (
     *("kernel", "sizes", "problem", "parameters", "attributes", "defines", "rule", "launch", "argument", "tolerance"),
     *("reference", "metrics", "cost", "proxy", "step"),
 )
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
-_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")  # reserved: names of built-in rules
+# names of built-in rules, which users' rules must not have
+_OF_LAUNCH = re.compile(r"launch\..*|--set .*|.* is defined")
 
 
 def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
-    """Return the kernel of a TOML file. Raises KernelFileError, one line with file and line, for any error in it."""
+    """Return the kernel of a TOML file. For any error in it, raises KernelFileError with file and line number."""
     path = Path(path)
     document, positions = read_toml(
         path.name, read_text(path, DocumentTable({}, KeyPositions(path.name or str(path))), "")
@@ -88,15 +90,15 @@ def read_file(path: str | Path, _within: tuple[Path, ...] = ()) -> KernelFile:
 
 
 def read_t1(path: str | Path) -> KernelFile:
-    """Return the kernel of a T1 file of Kernel Tuner's. Raises KernelFileError."""
+    """Return the kernel of Kernel Tuner's T1 file. Raises KernelFileError."""
     document, lines, folder = t1_document(path)
     return read_document(document, KeyPositions(Path(path).name, lines), folder)
 
 
 def _over_t1(kernel: DocumentTable, document: dict[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
-    """Return the document of the T1 file that ``t1`` names, overridden by the TOML.
+    """Return the document of the T1 file that ``t1`` names, overridden by the keys of the TOML file.
 
-    Tables are merged key by key, and arguments by name. Other lists and values are replaced.
+    Tables are merged key by key, and arguments by name. Other lists and values of the TOML file replace the T1 file's.
     """
     path = folder / kernel.text("t1")
     if not path.is_file():
@@ -145,9 +147,9 @@ def read_document(
         positions: Lines of the keys, for errors.
         folder: Folder to which file names are relative.
         default_name: Name of the kernel if the document has none; None makes it required.
-        source: Replaces the text of the source file; None to read the file.
-        reference: Replaces the function of ``reference.python``.
-        check: Replaces the function of ``reference.verify``.
+        source: Text that replaces the source file; None to read the file.
+        reference: Function that replaces the one named by ``reference.python``.
+        check: Function that replaces the one named by ``reference.verify``.
 
     Returns:
         The kernel.
@@ -162,7 +164,7 @@ def read_document(
 class _KernelFileReader:
     """Reader of one kernel file.
 
-    ``types`` has the names that expressions may use, with their types: sizes, parameters and attributes, in order.
+    ``types`` maps the names that expressions may use (sizes, parameters and attributes) to their types.
     """
 
     def __init__(self, top: DocumentTable, folder: Path) -> None:
@@ -260,7 +262,7 @@ class _KernelFileReader:
         return kernel_file
 
     def _source(self, kernel: DocumentTable, name: str, source: str | None) -> list[tuple[Path, str]]:
-        """Return the source files with their texts, which are compiled as one translation unit in this order."""
+        """Return paths and texts of the source files, which are compiled as one translation unit in this order."""
         if source is not None:
             return [(self.folder / kernel.text("source", f"{name}.cu"), source)]
         paths = kernel.listed("source") or [kernel.text("source")]
@@ -386,7 +388,7 @@ class _KernelFileReader:
     ) -> KernelReference:
         table = self.top.table("reference")
         keys = [key for key in ("python", "kernel", "verify") if key in table]
-        if "constants" in table:  # a T1 file has no folder of its own in the message
+        if "constants" in table:  # expected contents from a T1 file
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
             return KernelReference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
         if len(keys) + (function is not None) + (check is not None) > 1:
@@ -443,16 +445,16 @@ def _config(table: DocumentTable, parameters: Sequence[Parameter]) -> tuple[tupl
 
 
 def _stored(value: Any, floating: bool) -> Any:
-    """Return a value as the space stores it: floats as texts, true and false as 1 and 0."""
+    """Return a value in the form that the space stores: floats as strings, true and false as 1 and 0."""
     if floating and type(value) in (int, float):
         return repr(float(value))
     return int(value) if isinstance(value, bool) else value
 
 
 def _parameter(name: str, table: DocumentTable, raw: Any) -> tuple[Parameter, bool]:
-    """Return the parameter, and whether its values are floats, which are stored as texts.
+    """Return the parameter, and True if its values are floats (which are stored as strings).
 
-    ``table`` is the parameter's own table, or that of all parameters if ``raw`` is just the values.
+    ``table`` is the parameter's own table. If ``raw`` is only a list of values, it is the table of all parameters.
     """
     doc, kind, default, key = "", "", None, name
     if isinstance(raw, Mapping):
@@ -493,5 +495,5 @@ def _definition(entry: str, files: Sequence[tuple[Path, str]]) -> tuple[str, int
         if line := declared_line(entry, text):
             return str(path), line - 2 * (
                 number > 0
-            )  # each further file is preceded by an empty line and a #line directive
+            )  # subtract the empty line and the #line directive that precede each further file
     return str(files[0][0]), 0

@@ -1,8 +1,8 @@
-"""Kernel Tuner's input files: JSON of the FAIR "T1" format (kernel_tuner/schema/T1/1.0.0), read as kernel files.
+"""Read Kernel Tuner's input files as kernel files. Their format is the FAIR JSON "T1" (kernel_tuner/schema/T1/1.0.0).
 
-Kernel Tuner's conventions for names apply: ``block_size_x/y/z`` make the block, ``GridDivX/Y/Z`` divide the problem,
-and the macros ``grid_size_*``, ``block_size_*`` and ``kernel_tuner`` are defined. Files of BAT, which is older than the
-schema, are also supported: keys in any case, ``GlobalSize`` instead of a problem size.
+Kernel Tuner's conventions for names apply. ``block_size_x/y/z`` are the extents of a block, ``GridDivX/Y/Z`` divide the
+problem size, and the macros ``grid_size_*``, ``block_size_*`` and ``kernel_tuner`` are defined. Files of the older
+benchmark suite BAT are also supported: their keys may have any case, and ``GlobalSize`` may replace the problem size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from measurements.files.npy import MOST_BYTES
 _AXES = ("x", "y", "z")
 _TYPES = {"half": "f16", "float": "f32", "double": "f64", "bool": "bool", "int": "i32", "uint": "u32"}
 _ACCESS = {"ReadOnly": "input", "WriteOnly": "output", "ReadWrite": "inout"}
-_LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}  # values of device limits in conditions of BAT
+# values for the names of device limits that BAT's conditions use
+_LIMITS = {"MAX_THREADS": 1024, "MAX_SHARED_MEMORY_BLOCK": 49152}
 _TYPE = re.compile(r"(u?)int(8|16|32|64)|(half|float|double|bool|u?int)(\d*)")
 _DEEPEST = 40  # maximum nesting depth of a document
 
@@ -46,9 +47,9 @@ _CANONICAL = {name.lower(): name for name in _SPELLINGS} | {
 
 
 def t1_document(path: str | Path) -> tuple[dict[str, Any], dict[Keys, int], Path]:
-    """Return the kernel of a T1 file as a document like that of a TOML file.
+    """Return the kernel of a T1 file as a document with the structure of a TOML kernel file.
 
-    Its reference is that of ``ReferenceArguments``, else the kernel itself at the parameters' defaults.
+    The reference is given by ``ReferenceArguments``, or else is the kernel itself with default parameters.
 
     Returns:
         The document with the keys of a TOML file, their lines, and the folder of its files.
@@ -127,7 +128,8 @@ class _T1:
             name, raw = table.text("Name"), table.get("Values", (str, list), "a list of values")
             self.values[name] = raw if isinstance(raw, list) else table.attempt("Values", value_list, raw)
             default = table.values.get("Default")
-            known = {"default": default} if default in self.values[name] else {}  # some files use another value
+            # in some files the default is not among the values: ignore it
+            known = {"default": default} if default in self.values[name] else {}
             parameters[name] = {"values": self.values[name], **known}
             self._note(name, "parameters", name)
         return parameters
@@ -137,7 +139,8 @@ class _T1:
         for table in self.space.tables("Conditions"):
             text = table.text("Expression")
             self._note(text, "rule", len(rules))
-            rules[self._translated(table, "Expression", text)] = None  # skip duplicate conditions
+            # a dict, so that duplicate conditions are dropped
+            rules[self._translated(table, "Expression", text)] = None
         return [{"expr": text} for text in rules]
 
     def _launch(self) -> tuple[dict[str, int], dict[str, Any]]:
@@ -164,7 +167,7 @@ class _T1:
         return sizes, launch
 
     def _grid(self, block: list[str]) -> list[str]:
-        """Return the grid of ``GlobalSize``, which counts blocks, or threads in OpenCL files."""
+        """Return the grid that ``GlobalSize`` describes, in blocks; in OpenCL files it is given in threads."""
         spec = self.spec
         raw = spec.values.get("GlobalSize")
         if not isinstance(raw, Mapping) or not raw:
@@ -176,14 +179,14 @@ class _T1:
         return sizes
 
     def _arguments(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the arguments, and the bytes of those that are dynamic shared memory."""
+        """Return the arguments, and the size in bytes of those that stand for dynamic shared memory."""
         arguments: list[dict[str, Any]] = []
         local: list[str] = []
         for i, table in enumerate(self.spec.tables("Arguments")):
             argument = self._argument(table, i)
             symbol = rf"__constant__[^;]*\b{re.escape(argument.get('name', ''))}\b"
             if table.values.get("MemType") == "Constant" and re.search(symbol, self.source):
-                # Kernel Tuner also passes arrays copied to constant memory as arguments.
+                # Kernel Tuner copies these arrays to constant memory, and also passes them as arguments.
                 self._note(argument["name"], "argument", len(arguments))
                 arguments.append({**argument, "kind": "constant", "fill": self._fill(table)})
                 argument = {**argument, "name": f"{argument['name']}_argument"}
@@ -244,7 +247,7 @@ class _T1:
     def _file(self, table: DocumentTable) -> Any:
         """Return the numbers of a file next to the T1 file.
 
-        It is .npy, raw values of the argument's type, or text with spaces.
+        The file is .npy, raw values of the argument's type, or text with numbers separated by spaces.
         """
         name = table.text("DataSource")
         path = self.folder / name
@@ -264,7 +267,7 @@ class _T1:
             table.fail(f"{name} does not contain the numbers of an array: {' '.join(str(error).split())}", "DataSource")
 
     def _generator(self, table: DocumentTable) -> Any:
-        """Return a function that fills an array by evaluating an expression of the element's index."""
+        """Return a function that fills an array: each element is the value of an expression of its index."""
         expression = table.expression("DataSource", table.values.get("DataSource"), {"i": "int"}, ("int", "float"))
         size = self._translated(table, "Size", str(table.values.get("Size", 1)))
         known: dict[str, Any] = {f"problem_size_{axis}": "int" for axis in _AXES}
@@ -280,7 +283,7 @@ class _T1:
         return generated
 
     def _reference(self, arguments: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the constants of ``ReferenceArguments`` and their tolerances; empty if there are none."""
+        """Return the constants of ``ReferenceArguments`` and their tolerances; {} if the file has no such arguments."""
         fills: dict[str, float] = {}
         tolerances: dict[str, Any] = {}
         for table in self.spec.tables("ReferenceArguments"):
@@ -307,7 +310,7 @@ class _T1:
         return {**launch_macros(self.values), "kernel_tuner": 1}
 
     def _translated(self, table: DocumentTable, key: str, text: str) -> str:
-        """Translate ``ProblemSize[0]`` to the size's name, and ``max(filter_width)`` to a parameter's largest value."""
+        """Replace ``ProblemSize[0]`` by a size's name, and ``max(filter_width)`` by the parameter's largest value."""
         try:
             tree = ast.parse(text.strip(), mode="eval")
             return ast.unparse(_Names(self.values).visit(tree))

@@ -39,7 +39,7 @@ class Launches:
         self.flags: dict[int, tuple[str, ...]] = {}  # names from LAUNCH_FLAGS, by step number
 
     def read(self) -> tuple[NamedExpression, ...]:
-        """Return grid, block, cluster and shared memory of the launch, or of every step."""
+        """Return the expressions of grid, block, cluster and shared memory for the launch, or for every step."""
         tables = self._top.tables("step")
         if not tables:
             return self._launch(self._top.table("launch"), PipelineStep("", ()))
@@ -55,7 +55,7 @@ class Launches:
     def steps(self, entries: Sequence[str], arguments: Sequence[KernelArgument]) -> tuple[PipelineStep, ...]:
         """Return the steps of a pipeline with their arguments.
 
-        A step without a list of arguments gets all that are parameters.
+        A step without a list of arguments takes all arguments except constants.
         """
         tables = self._top.tables("step")
         by_name = {a.name: a for a in arguments if a.kind != "constant"}
@@ -67,7 +67,7 @@ class Launches:
                     table.fail(f"unknown argument {name!r}: {suggestion(str(name), by_name)}", "arguments")
             passed.update(names)
             steps.append(PipelineStep(entry, tuple(names), number, self.flags[number]))
-            for key in _OF_STEP:  # ``read`` reads these keys
+            for key in _OF_STEP:  # mark the keys as read, because only the method ``read`` uses them
                 _ = key in table
             table.done()
         unused = [name for name in by_name if name not in passed]
@@ -122,13 +122,13 @@ class Launches:
         ]
 
     def _divided(self, table: DocumentTable, usual: Sequence[object], step: PipelineStep) -> list[NamedExpression]:
-        """Return Kernel Tuner's grid: each axis of the problem over the product of its divisors, rounded up."""
+        """Return Kernel Tuner's grid: each axis of the problem size, divided by the axis's divisors and rounded up."""
         axes = []
         sizes = (*table.listed("problem_size"), 1, 1, 1)[:3]
         for name, axis, size, block in zip(step.named(GRID), "xyz", sizes, usual, strict=True):
             key = f"grid_div_{axis}"
             divisors = table.listed(key) if key in table else [block]
-            # Parse each alone first, so that errors show the original text.
+            # First parse extent and divisors separately, so that errors show the original texts.
             extent = table.expression("problem_size", size, self._types, ("int", "float"))
             by = [table.expression(key, divisor, self._types, ("int", "float")) for divisor in divisors]
             if callable(size) or any(map(callable, divisors)):
@@ -141,7 +141,7 @@ class Launches:
 
 
 def _quotient(extent: Expression, by: Sequence[Expression], types: dict[str, Type]) -> Expression:
-    """Return one axis of a grid whose extent or divisors are functions."""
+    """Return the expression of one axis of a grid if its extent or a divisor is a Python function."""
 
     def blocks(values: dict[str, Any]) -> int:
         return math.ceil(float(extent.value(values)) / math.prod(float(d.value(values)) for d in by))

@@ -1,4 +1,4 @@
-"""Files of a kernel file: the CUDA C++ with its headers, and the function that computes the reference."""
+"""Files that a kernel file names: the CUDA C++ with its headers, and the function that computes the reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from search_spaces.launches.headers import Headers, included
 # unrolled multiplications take 6 s, and a macro bomb of a few lines takes 40 s and 4.5 GB.
 COMPILE_SECONDS = 10.0
 COMPILE_MEMORY = 448 << 20
-_LARGEST_LIMIT = 1e5  # maximum limits that a file can set: a day in seconds, and GiB
+_LARGEST_LIMIT = 1e5  # largest limit that a file may set: seconds of a day; the same number limits GiB
 PASSINGS = ("define", "constexpr", "struct", "template")
 _ENTRY = re.compile(r"((?:[A-Za-z_]\w*::)*([A-Za-z_]\w*))\s*(<.*>)?", re.ASCII | re.DOTALL)
 
@@ -40,13 +40,13 @@ _OPTIONS = re.compile(
 _GLOBAL = re.compile(r"__global__|\b__kernel\b")
 _IMPLIED = re.compile(
     r"--?(O[0-3]|std=c\+\+(03|11|14|17))"
-)  # accepted but dropped: NVRTC always optimises, and compiles as C++17 here
+)  # accepted without effect: NVRTC always optimises, and sources are always compiled as C++17
 
 
 def read_entries(
     kernel: DocumentTable, steps: Sequence[DocumentTable], sources: Sequence[str], texts: list[str]
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the ways in which the source receives parameters, and the entry functions.
+    """Return how the source receives parameters, and the names of the entry functions.
 
     Args:
         kernel: Table of the kernel.
@@ -90,16 +90,16 @@ def _entry(table: DocumentTable, sources: Sequence[str]) -> tuple[str, str]:
 def read_compiler(
     kernel: DocumentTable, name: str, source: str, headers: tuple[tuple[str, str], ...]
 ) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the compiler, and the headers for it: the one that the file names, else that of ``choose_compiler``.
+    """Return the compiler and its headers. Unless the file names a compiler, ``choose_compiler`` chooses it.
 
-    The source is compiled here only if NVRTC may not find one of its headers. Parameters are still undefined, so other
-    errors are ignored.
+    For this choice, the source is compiled only if NVRTC may not find one of its headers. Parameters are still
+    undefined at this stage, so other errors are ignored.
 
     Args:
         kernel: Table of the kernel.
         name: Name of the kernel, for the notice that nvcc was chosen.
         source: Text of the source.
-        headers: As of ``read_headers``.
+        headers: Result of ``read_headers``.
     """
     if "compiler" in kernel:
         return kernel.choice("compiler", ("nvrtc", "nvcc")), headers
@@ -112,7 +112,7 @@ def read_compiler(
 
 
 def read_options(kernel: DocumentTable, compiler: str) -> tuple[str, ...]:
-    """Return the compile options for a compiler, without those that have no effect."""
+    """Return the options for a compiler, except options without effect."""
     options = []
     if compiler == "nvcc":
         kernel.attempt("compiler", find_nvcc)
@@ -223,6 +223,6 @@ def python_reference(
 
 
 def callable_reference(function: Callable[..., Any]) -> KernelReference:
-    """Return a function passed from Python. It equals any function with the same code and references."""
+    """Return a function object passed from Python. It equals any function with the same code and references."""
     name = getattr(function, "__qualname__", type(function).__name__)
     return KernelReference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -1,4 +1,4 @@
-"""Structs passed by value: ``fields`` of a kernel file, or the ``value`` that a caller from Python gives."""
+"""Structs passed by value, described by ``fields`` in a kernel file, or by a ``value`` from Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.user_kernels.struct_values import is_struct, struct_bytes
 from search_spaces.hardware.dtype_names import canonical, spellings
 from search_spaces.hardware.dtypes import SCALAR_DTYPES, DType
 
-MOST_BYTES = 4096  # bytes of all parameters of a kernel, for drivers older than CUDA 12.1
+MOST_BYTES = 4096  # limit on the bytes of all parameters of a kernel for drivers older than CUDA 12.1
 _ALIGNMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -20,9 +20,9 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
     """Return the struct of an ``[[argument]]``.
 
     Args:
-        table: The argument. ``fields`` lists tables with ``dtype`` and ``value``, each placed as C++ places it, or at
-            its ``offset``; the struct has the alignment ``align``, by default that of its widest field. Alternatively
-            ``value`` is a struct of numpy or ctypes.
+        table: The argument. ``fields`` lists tables with ``dtype`` and ``value``. Each field is placed by the rules of
+            C++, or at its ``offset``. ``align`` is the alignment of the struct; the default is that of the widest
+            field. Instead of ``fields``, ``value`` may be a struct of numpy or ctypes.
         types: Names that values may use.
 
     Returns:
@@ -51,7 +51,7 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
             start += dtype.bytes
         end, alignment = start, max(alignment, dtype.bytes)
         _check_size(field, end, "value")
-        field.text("name", "-")  # only documents the struct for readers of the file
+        field.text("name", "-")  # names of fields have no effect: they document the struct for readers of the file
         field.done()
     if not fields:
         table.fail('fields is missing: list them, such as fields = [{ dtype = "f32", value = 0.5 }]')

@@ -100,7 +100,7 @@ def test_schedules_with_undefined_attributes_are_illegal(write: Write) -> None:
 def test_clusters(write: Write) -> None:
     file = read_file(write(TOML, ("shared_bytes", 'cluster = ["tile"]\nshared_bytes'), ("4 * span", "0")))
     made, one = template(file), problem_type(file).of({"width": 4096})
-    assert made.why_not(one, device("a100")) == "it launches clusters, which a100 does not support"
+    assert "clusters" in (made.why_not(one, device("a100")) or "")
     for schedule in made.space(one, H200).sample(20, 0):
         config = made.space(one, H200).config(schedule)
         assert config.integer("grid_dim_x") % schedule.integer("tile") == 0

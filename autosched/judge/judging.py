@@ -34,13 +34,13 @@ from measurements.trials.tolerance import checked_tolerance
 from search_spaces.hardware.devices import Device
 
 _SEEDS = (1, 2)
-# Allowed norm of the error relative to that of the reference, by output type. f32 allows TF32.
+# Allowed ratio of the error's norm to the reference's norm, by output type. The limit for f32 allows TF32.
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 2e-3, torch.float16: 5e-3, torch.bfloat16: 2e-2}
 _EIGHT_BITS = 0.1
 
 
 class _Unverified(Exception):
-    """This machine cannot run the submission, so it cannot be judged."""
+    """This machine cannot run the submission, so the submission cannot be judged."""
 
 
 @dataclass
@@ -67,10 +67,10 @@ def judge(
         task: Cases, each with inputs and a reference.
         device: The GPU that kernels are compiled for.
         plan: The runs of each launch.
-        tolerance: A relative error; 0 for what the type of the output allows.
+        tolerance: Allowed relative error; 0 for the limit of the output's type.
 
     Returns:
-        One status with its reasons. An exception of the submission gives a status too.
+        The status of the submission and its reasons. An exception of the submission also gives a status.
 
     Raises:
         ToleranceError: The tolerance is negative or not finite.
@@ -96,7 +96,7 @@ class _Judging:
     _module: ModuleType | None = None
 
     def planned(self) -> Iterator[PlannedRun]:
-        """Yield the runs. While a run is made, a session emulates its launches."""
+        """Yield the runs. While a run executes, a session emulates its launches."""
         for case in self.task.cases:
             runs: list[_CaseRun] = []
             call: Callable[[Any], Any] | None = None
@@ -121,7 +121,7 @@ class _Judging:
         return run.first()
 
     def _guarded(self, run: _CaseRun, judge: Callable[[], Verdict | None]) -> Run | None:
-        """Make a run, and convert exceptions of the submission to a verdict."""
+        """Execute a run, and convert an exception of the submission to a verdict."""
         try:
             verdict = judge()
         except (LaunchFailed, _Unverified) as error:
@@ -129,8 +129,8 @@ class _Judging:
         except (TaskError, KeyboardInterrupt):
             raise
         except MemoryError:
-            verdict = Verdict.not_launched(OUT_OF_MEMORY, "it exceeds its memory limit")
-        except BaseException as error:  # a submission may raise any exception
+            verdict = Verdict.not_launched(OUT_OF_MEMORY, "the submission exceeds its memory limit")
+        except BaseException as error:  # the code is foreign: it may raise any exception
             last = traceback.extract_tb(error.__traceback__)[-1]
             message = one_line(str(error))[:300]
             if "can't allocate memory" in message:  # torch's out-of-memory error
@@ -145,8 +145,9 @@ class _Judging:
 class _Expected:
     """The reference's results for a case.
 
-    These are its output, in float64 if possible, the torch operators that it calls, and the inputs that it returns.
-    ``exact`` is False if it does not support float64, so that its output was rounded.
+    ``output`` is in float64 if the reference supports it; otherwise ``exact`` is False and the output was rounded.
+    ``operators`` are the torch operators that the reference calls, ``returned`` the positions of inputs that it
+    returns.
     """
 
     output: Any
@@ -156,7 +157,7 @@ class _Expected:
 
 
 def _returned(inputs: Any, output: Any) -> set[int]:
-    """Return the positions of inputs that are the output, or part of it."""
+    """Return the positions of inputs whose memory is the output or one of the output's tensors."""
     results = {t.data_ptr() for t in tree_leaves(output) if isinstance(t, torch.Tensor) and t.numel()}
     leaves = enumerate(tree_leaves(inputs))
     return {k for k, leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.data_ptr() in results}
@@ -175,14 +176,14 @@ def _reference(case: Case, seed: int) -> _Expected:
 
 @dataclass
 class _CaseRun:
-    """A case with the inputs of one seed. The task is its oracle.
+    """A call of the submission for a case with the inputs of one seed. The task's reference gives the expected output.
 
     Attributes:
         case: Inputs, reference and the task's own check.
         seed: Seed of the inputs.
         session: Emulates the launches.
         seen: Collects the results.
-        tolerance: A relative error; 0 for what the type of the output allows.
+        tolerance: Allowed relative error; 0 for the limit of the output's type.
         call: The submitted function; None until the submission is loaded.
         expected: Outputs of the reference.
         output: Outputs of the submission.
@@ -214,7 +215,7 @@ class _CaseRun:
         tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
         buffers = {
             t.data_ptr() for t in tensors if session.storages.defined(t.untyped_storage()) is not None
-        }  # arrays for outputs have no values before the call
+        }  # uninitialised inputs are buffers for outputs
         before = _copied(inputs)
         launches = len(session.launches)
         with TorchOperators() as operators, torch.no_grad():
@@ -230,16 +231,17 @@ class _CaseRun:
         names = tuple(operators.names)
         seen.cases.append(CaseResult(self.name, len(launched), error, limit, accepts, tuple(lines), names))
         _cheats(seen, session, bool(launched), output, reference_output, set(names), self.expected.operators, accepts)
-        # Only arguments that the reference returns, or that have no values, may be the output. Others must not change.
+        # The output may only be an argument that the reference returns, or that was uninitialised. Other arguments must
+        # not change.
         returned = _returned(inputs, output)
         for k, (a, b) in enumerate(zip(tree_leaves(inputs), tree_leaves(before), strict=True)):
             if not isinstance(a, torch.Tensor) or a.data_ptr() in buffers or k in self.expected.returned:
                 continue
             if k in returned:
-                seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"it returns input {k} itself as the output")
+                seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"the output is input {k} itself")
             elif not _same(a, b):
                 seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"the call changes the values of input {k}")
-        if compared.reason:  # compare also if launches have faults, although these determine the status
+        if compared.reason:  # compared even if launches have faults, although faults determine the status
             seen.add(SubmissionStatus.WRONG, compared.reason)
         self.is_right, self._inputs = not compared.reason, inputs
         self.output = _copied(output) if self.is_right and not seen.cheats else output
@@ -250,7 +252,7 @@ class _CaseRun:
         """Call again with other values in the same buffers, to detect results cached by address or identity.
 
         Returns:
-            The verdict; None if inputs of another seed have other shapes.
+            The verdict; None if inputs of the next seed differ in shape or type.
         """
         assert self.call is not None
         case, seen, launches = self.case, self.seen, len(self.session.launches)
@@ -267,7 +269,7 @@ class _CaseRun:
         compared = _compared(f"{case.name}, called again with the same buffers refilled", error, limit, None)
         if compared.reason:
             both = zip(tree_leaves(second), tree_leaves(self.output), strict=False)
-            condition = "called again with the same buffers refilled, it returns"
+            condition = "called again with the same buffers refilled, the submission returns"
             if all(_same(a, b) for a, b in both if isinstance(a, torch.Tensor)):
                 seen.cheats.setdefault(Cheat.KEPT_OUTPUT, f"{condition} its previous output")
             else:
@@ -278,11 +280,11 @@ class _CaseRun:
 def _compared(name: str, error: float | None, limit: float, accepts: bool | None) -> Comparison:
     """Compare the output of a case with the task's reference, then with the task's own check."""
     if error is None:
-        return Comparison(None, "its output has other shapes than the reference")
+        return Comparison(None, "the output's shapes differ from the reference's")
     worst = error / limit if limit else float(error > 0)
     if not error <= limit:
         return Comparison(worst, f"{name}: relative error {error:.3g} against float64 exceeds {limit:g}")
-    return Comparison(worst, f"{name}: the task's own check rejects it" if accepts is False else "")
+    return Comparison(worst, f"{name}: the task's own check rejects the output" if accepts is False else "")
 
 
 def _cheats(
@@ -296,25 +298,27 @@ def _cheats(
     accepts: bool | None,
 ) -> None:
     if not launched:
-        seen.cheats.setdefault(Cheat.NO_LAUNCH, "it launches no Triton kernel")
+        seen.cheats.setdefault(Cheat.NO_LAUNCH, "the submission launches no Triton kernel")
     if reference_operators and reference_operators <= operators:
         names = ", ".join(sorted(reference_operators))
-        seen.cheats.setdefault(Cheat.TORCH, f"torch operators compute everything, as in the reference: {names}")
+        seen.cheats.setdefault(Cheat.TORCH, f"torch operators compute the whole result, as in the reference: {names}")
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor) and t.numel()]
     for tensor in tensors:
         flags = session.storages.defined(tensor.untyped_storage())
         if flags is not None and not flags.any():
-            seen.cheats.setdefault(Cheat.OUTPUT_NOT_WRITTEN, "it returns memory that was never written")
+            seen.cheats.setdefault(Cheat.OUTPUT_NOT_WRITTEN, "the output is memory that was never written")
         elif flags is not None and not flags.all():
-            seen.add(SubmissionStatus.WRONG, "part of its output was never written")
+            seen.add(SubmissionStatus.WRONG, "part of the output was never written")
     expected_tensors = [t for t in tree_leaves(expected) if isinstance(t, torch.Tensor)]
     zeros = bool(tensors) and all(not t.any() for t in tensors) and any(bool(t.any()) for t in expected_tensors)
     if zeros and accepts:
-        seen.cheats.setdefault(Cheat.ZEROS, "its output is all zeros, which pass only the task's absolute tolerance")
+        seen.cheats.setdefault(
+            Cheat.ZEROS, "the output is all zeros, which pass only because of the task's absolute tolerance"
+        )
 
 
 def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
-    """Check that inputs of another seed change the output if they change that of the reference."""
+    """Report an output that stays the same for the inputs of another seed although the reference's output changes."""
     if len(outputs) < 2 or Cheat.OUTPUT_NOT_WRITTEN in seen.cheats:
         return
     (first, a), (second, b) = outputs[:2]
@@ -323,11 +327,11 @@ def _constant(outputs: list[tuple[Any, Any]], seen: _Seen) -> None:
     expected_pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
     differ = any(isinstance(p, torch.Tensor) and not _same(p, q) for p, q in expected_pairs)
     if differ and tensors and len(tensors) == len(second_tensors) and all(map(_same, tensors, second_tensors)):
-        seen.cheats.setdefault(Cheat.CONSTANT_OUTPUT, "its output is the same for other inputs")
+        seen.cheats.setdefault(Cheat.CONSTANT_OUTPUT, "the output is the same for other inputs")
 
 
 def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
-    """Return the result of all runs: runs that did not end, findings of launches and outputs, and cheats."""
+    """Combine all runs to one result: runs that did not end, findings of launches, wrong outputs, and cheats."""
     for run in runs:
         if (status := SubmissionStatus.of_verdict(run.status)) is not None:
             seen.add(status, run.reason)
@@ -341,7 +345,7 @@ def _result(seen: _Seen, runs: Sequence[Run]) -> SubmissionResult:
         SubmissionStatus.UNVERIFIED,
     )
     reasons = [reason for status in order for reason in seen.reasons.get(status, [])]
-    # A cheat explains wrong numbers, and a crash explains both: report it first.
+    # A crash explains cheats and wrong numbers, and a cheat explains wrong numbers: report the crash, then the cheat.
     broken = next((s for s in order[:2] if s in seen.reasons), None)
     status = broken or (
         SubmissionStatus.CHEATING
@@ -358,12 +362,12 @@ def _accepts(case: Case, inputs: Any, output: Any, expected: Any) -> bool | None
     try:
         with torch.no_grad():
             return case.accepts(inputs, output, expected)
-    except Exception:  # the task's check does not support these shapes or types
+    except Exception:  # the task's check fails for these shapes or types: the output is rejected
         return False
 
 
 def _relative_error(output: Any, expected: _Expected, tolerance: float) -> tuple[float | None, float]:
-    """Return the largest relative error over all output tensors, with the limit of that tensor's type."""
+    """Return the largest relative error of an output tensor, with the limit for that tensor's type."""
     tensors = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor)]
     expected_tensors = [t for t in tree_leaves(expected.output) if isinstance(t, torch.Tensor)]
     if (
@@ -382,7 +386,7 @@ def _relative_error(output: Any, expected: _Expected, tolerance: float) -> tuple
 
 
 def _error_norm(found: torch.Tensor, wanted: torch.Tensor, allowed: float, exact: bool) -> float:
-    """Return the norm of the error relative to that of the reference; infinite if an infinity or NaN is wrong."""
+    """Return the norm of the error divided by the norm of the reference; infinite if an infinity or NaN is wrong."""
     if found.is_complex() or wanted.is_complex():
         found, wanted = (torch.view_as_real(t.to(torch.complex128)) for t in (found, wanted))
     finite = torch.isfinite(found.double()) & torch.isfinite(wanted.double())
@@ -396,7 +400,7 @@ def _error_norm(found: torch.Tensor, wanted: torch.Tensor, allowed: float, exact
     scale = max((float(t.abs().max()) for t in (found, wanted) if t.numel()), default=0.0)
     if scale == 0:
         return 0.0
-    size = float(torch.linalg.vector_norm(wanted / scale))  # squares of unscaled values may overflow
+    size = float(torch.linalg.vector_norm(wanted / scale))  # scale first, because squares of large values may overflow
     error = float(torch.linalg.vector_norm(found / scale - wanted / scale))
     return error / size if size else scale * error
 
@@ -411,11 +415,11 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def _no_extensions() -> Iterator[None]:
-    """Within the context, raise an error if the submission builds a CUDA C++ extension, which is not judged."""
+    """Within the context, raise an error if the submission builds a C++ or CUDA extension, which cannot be judged."""
     import torch.utils.cpp_extension as extension
 
     def refused(*_: Any, **__: Any) -> Any:
-        raise _Unverified("it builds a C++ or CUDA extension, but only Triton kernels are judged")
+        raise _Unverified("the submission builds a C++ or CUDA extension, but only Triton kernels are judged")
 
     names = ("load", "load_inline")
     before = {name: getattr(extension, name) for name in names}

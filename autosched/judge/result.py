@@ -16,15 +16,15 @@ class SubmissionStatus(StrEnum):
     """Status of a judged submission."""
 
     RIGHT = "right"
-    WRONG = "wrong"  # wrong results
+    WRONG = "wrong"  # outputs differ from the reference
     RACING = "racing"
     OUT_OF_BOUNDS = "out_of_bounds"
     FAULTY = "faulty"  # another finding, such as uninitialised memory, a barrier or a mask
     CHEATING = "cheating"  # see Cheat
-    FAILED = "failed"  # it raises an exception or terminates its process
+    FAILED = "failed"  # the submission raises an exception or terminates its process
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
-    UNVERIFIED = "unverified"  # undecided: unsupported by the emulator, or out of time
+    UNVERIFIED = "unverified"  # undecided: the emulator does not support the kernel, or its time limit was reached
 
     @classmethod
     def of_fault(cls, kind: FindingKind) -> SubmissionStatus:
@@ -33,14 +33,14 @@ class SubmissionStatus(StrEnum):
 
     @classmethod
     def of_verdict(cls, status: str) -> SubmissionStatus | None:
-        """Return the status of a submission whose run did not end; None if it ended."""
+        """Return the status of a submission whose run did not complete; None if the run completed."""
         if status in ("ok", "findings", "wrong_result"):
             return None
         return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNVERIFIED)
 
     @property
     def verdict(self) -> str:
-        """Corresponding, less specific status of a verdict (``autosched.verify.verdict``)."""
+        """The corresponding general status of ``autosched.verify.verdict``."""
         return _VERDICTS[self]
 
 
@@ -65,22 +65,22 @@ _VERDICTS = {
 class Cheat(StrEnum):
     """Ways to pass the comparison without computing the task."""
 
-    NO_LAUNCH = "no_launch"  # it launched none of its own kernels
+    NO_LAUNCH = "no_launch"  # the submission launched no Triton kernel
     OUTPUT_NOT_WRITTEN = "output_not_written"  # the output is memory that was never written
-    ZEROS = "zeros"  # zeros, which pass the task's absolute tolerance
+    ZEROS = "zeros"  # the output is all zeros, which pass the task's absolute tolerance
     INPUTS_CHANGED = "inputs_changed"
     INPUT_RETURNED = "input_returned"  # the output is an input, but the reference returns another tensor
-    KEPT_OUTPUT = "kept_output"  # the output of an earlier call, although the buffers have other values now
+    KEPT_OUTPUT = "kept_output"  # the output is that of an earlier call, although the buffers hold new values
     CONSTANT_OUTPUT = "constant_output"  # the output does not depend on the inputs
-    TORCH = "work_left_to_torch"  # torch operators compute everything
+    TORCH = "work_left_to_torch"  # torch operators compute the whole result
 
 
 @dataclass(frozen=True)
 class CaseResult:
     """The result of one case and seed.
 
-    ``relative_error`` is the norm of the error divided by the norm of the float64 reference; None without an output to
-    compare. ``task_accepts`` is the result of the task's own check; None if the task has no check.
+    ``relative_error`` is the norm of the error divided by the norm of the float64 reference; None if no output can be
+    compared. ``task_accepts`` is the result of the task's own check; None if the task has no check.
     """
 
     name: str
@@ -101,8 +101,8 @@ class SubmissionResult:
         reasons: Reasons, one sentence each.
         cheats: Detected cheats.
         cases: Each case with each seed.
-        runs: Status of each run, by its name.
-        network: "none" if the process had no network access, else the reason why it had.
+        runs: Maps the name of each run to its status.
+        network: "none" if the process had no network access, else the reason why it had access.
     """
 
     status: SubmissionStatus
@@ -118,7 +118,7 @@ class SubmissionResult:
         return Verdict.not_launched(self.status.verdict, "; ".join(self.reasons))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
     @classmethod

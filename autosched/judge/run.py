@@ -19,7 +19,7 @@ from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
 TIME_LIMIT = 120.0  # CPU seconds
-MEMORY_LIMIT = 16 * 2**30  # bytes of address space; torch alone takes several GiB
+MEMORY_LIMIT = 16 * 2**30  # default limit on address space in bytes; torch alone takes several GiB
 _MEMORY_WORDS = ("memory", "bad_alloc", "SIGKILL")
 
 
@@ -45,7 +45,7 @@ def run_judge(
         submission: The file.
         task: A KernelBench file, or KernelBot's ``task.yml``.
         device: The GPU that kernels are compiled for.
-        sizes: Numbers that replace those of the task, by name; None for the task's own.
+        sizes: Sizes by name, which replace the task's own; None for no change.
         uneven: If True, add a case with an uneven size (``read_task``).
         plan: As in ``judge``.
         tolerance: As in ``judge``.
@@ -53,7 +53,7 @@ def run_judge(
         memory_limit: Bytes of the process's address space.
 
     Returns:
-        The result, also if the process is killed.
+        The result, even if the process was killed.
 
     Raises:
         ToleranceError: The tolerance is negative or not finite.
@@ -77,7 +77,7 @@ def run_judge(
         except WorkerLimitExceeded as exceeded:
             waited = exceeded.limit == "wall clock"
             spent = f"{WALL_CLOCK_TIMES * time_limit:g} s" if waited else f"{time_limit:g} CPU seconds"
-            return SubmissionResult(SubmissionStatus.TIMED_OUT, (f"it took more than {spent}",))
+            return SubmissionResult(SubmissionStatus.TIMED_OUT, (f"the submission took more than {spent}",))
         except WorkerFailed as error:
             status = SubmissionStatus.OUT_OF_MEMORY if "MemoryError" in str(error) else SubmissionStatus.FAILED
             return SubmissionResult(status, (one_line(str(error)),))

@@ -1,4 +1,4 @@
-"""Tasks in two public formats: a KernelBench file (``Model``, ``get_inputs``), and KernelBot's ``task.yml``."""
+"""Read tasks in two public formats: a KernelBench file (``Model``, ``get_inputs``), and KernelBot's ``task.yml``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class TaskError(ValueError):
 
 @dataclass(frozen=True)
 class Case:
-    """A function that creates inputs for a ``seed``, and their expected output.
+    """A case of a task: inputs for each seed, and how to get and check the output.
 
     ``inputs`` returns the same inputs for the same seed. ``reference`` is called with inputs, in float64 if it supports
-    them. ``accepts`` is the task's own check of (inputs, output), or None. ``prepare`` is called before all others, and
-    before the submission is created. ``uneven`` is True if the size differs from the task's own by one.
+    them. ``accepts`` is the task's own check of (inputs, output), or None. ``prepare`` is called before the other
+    functions, and before the submission is created. ``uneven`` is True if the sizes are odd variants of the task's own
+    even sizes.
     """
 
     name: str
@@ -51,17 +52,17 @@ class Task:
 
 
 def read_task(path: Path, sizes: Mapping[str, int], folder: Path, *, uneven: bool = True) -> Task:
-    """Read a task in one of two public formats. torch must report a GPU, on which tasks may create tensors.
+    """Read a task in one of two public formats. Tasks may create tensors on a GPU, so torch must report one.
 
     Args:
         path: A KernelBench file, or a ``task.yml``.
         sizes: Values that replace whole numbers of a KernelBench file, or entries of every test of a ``task.yml``.
-        folder: An empty folder, to which files that must be in the same place are copied.
+        folder: An empty folder, to which files that must be in one folder are copied.
         uneven: If True, add a case with an uneven size if the task's sizes are even, the reference supports it, and no
             ``sizes`` are given.
 
     Returns:
-        The task, its own cases first.
+        The task. Its own cases come before an additional uneven one.
 
     Raises:
         TaskError: The file is not a task, or the task's own code fails.
@@ -72,11 +73,11 @@ def read_task(path: Path, sizes: Mapping[str, int], folder: Path, *, uneven: boo
     return _kernelbench(path, sizes, uneven)
 
 
-_SMALL = 8  # smaller numbers are probably counts of heads or layers, not sizes
+_SMALL = 8  # smaller numbers are not changed: they are probably counts of heads or layers, not sizes
 
 
 def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
-    """Yield variants in which even sizes are increased by one: all of them, then each one alone."""
+    """Yield variants with uneven sizes: first all even sizes minus one, then each even size alone."""
     even = {name: n - 1 for name, n in sizes.items() if type(n) is int and n >= _SMALL and n % 2 == 0}
     if even:
         yield even
@@ -85,7 +86,7 @@ def _uneven_sizes(sizes: Mapping[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def _takes(case: Case, own: Case) -> bool:
-    """Return True if the reference supports a case, whose inputs have other shapes than the task's own."""
+    """Return True if the reference accepts a case, and its inputs differ in shape from those of the task's own case."""
 
     def shapes() -> list[Any]:
         return [t.shape for t in tree_leaves(values) if isinstance(t, torch.Tensor)]
@@ -107,7 +108,7 @@ def _takes(case: Case, own: Case) -> bool:
 
 
 def _with_uneven(own: tuple[Case, ...], candidates: Iterable[Case]) -> tuple[Case, ...]:
-    """Add the first candidate that the reference supports."""
+    """Append the first candidate that the reference supports to the task's own cases."""
     return (*own, *itertools.islice((case for case in candidates if _takes(case, own[0])), 1))
 
 
@@ -156,7 +157,7 @@ def _kernelbench(path: Path, sizes: Mapping[str, int], uneven: bool) -> Task:
         setattr(module, name, value)
 
     def instance(kind: Any) -> Any:
-        torch.manual_seed(0)  # both must have the same weights
+        torch.manual_seed(0)  # the submission must have the reference's weights
         model = kind(*_on_gpu(list(module.get_init_inputs())))
         return model.cuda() if isinstance(model, torch.nn.Module) else model
 

@@ -1,4 +1,4 @@
-"""Detection of torch operators that compute, rather than only create, view, copy or convert tensors."""
+"""Detect torch operators that compute results, unlike those that create, view, copy or convert tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HANDLING = frozenset(_TEXT.split())
 
 
 class TorchOperators(TorchDispatchMode):  # type: ignore[misc]
-    """Mode that collects the names of called operators that compute something."""
+    """Torch dispatch mode that collects the names of operators that compute results."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Process in which a submission runs, without network access if the system allows that."""
+"""Worker process that runs a submission, without network access if the system allows that."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 
 
 def leave_network() -> str:
-    """Move to a network namespace without a network, which needs no root on most Linux systems.
+    """Move this process to a network namespace that has no network. Most Linux systems allow this without root.
 
     Returns "none", or the reason why the process still has network access.
     """
@@ -23,7 +23,7 @@ def leave_network() -> str:
 
 
 if __name__ == "__main__":
-    network = leave_network()  # first, because a process with threads cannot change its user namespace
+    network = leave_network()  # before any thread starts: a process with threads cannot change its user namespace
     import warnings
     from pathlib import Path
 
@@ -41,11 +41,12 @@ if __name__ == "__main__":
     from search_spaces.hardware.devices import device
 
     def handle(request: Message) -> Message:
-        """Return the result of a request (the parameters of ``run_judge`` by name), or a ``refusal``."""
+        """Judge a submission and return the result or a ``refusal``. A request has the parameters of ``run_judge``."""
         row = device(request["device"])
         with temporary_folder("judge") as folder:
             try:
-                with emulated(row, check=False):  # tasks may query the GPU when they are loaded
+                # report a GPU to torch, because tasks may query it when they are loaded
+                with emulated(row, check=False):
                     task = read_task(Path(request["task"]), request["sizes"], folder, uneven=request["uneven"])
                 done = judge(
                     Path(request["submission"]),

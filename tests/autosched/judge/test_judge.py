@@ -296,7 +296,7 @@ def test_the_command_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.Capt
 def test_limits_of_time_and_memory(tmp_path: Path) -> None:
     endless = submission(tmp_path, "while True:\n    pass")
     verdict = run_judge(endless, task(tmp_path), H100, time_limit=1.0)
-    assert verdict.status is SubmissionStatus.TIMED_OUT and verdict.reasons == ("it took more than 1 CPU seconds",)
+    assert verdict.status is SubmissionStatus.TIMED_OUT and "1 CPU seconds" in verdict.reasons[0]
     greedy = submission(tmp_path, "return torch.zeros(1 << 40)")
     verdict = run_judge(greedy, task(tmp_path), H100, memory_limit=12 << 30)
     assert verdict.status is SubmissionStatus.OUT_OF_MEMORY

@@ -1,9 +1,10 @@
-"""Calls of tuned kernels from PyTorch.
+"""Operators that call tuned kernels from PyTorch.
 
 Start at ``ops.py``, which defines ``torch.ops.autosched``; ``patching.py`` redirects a model's calls to these
-operators. On GPUs the operators launch the kernels that ``autosched.dispatch.functions`` selects, from a table in C++
-(``host_path.py``). On CPU tensors they use torch's own formula, or the emulator within ``emulated``. This package
-must not import ``tuning``, and ``import autosched`` must not import this package, which imports torch.
+operators. For GPU tensors, ``autosched.dispatch.functions`` selects a kernel, and a table in C++ launches it
+(``host_path.py``). For CPU tensors, the operators compute a formula in torch, or run the kernel in the emulator within
+``emulated``. This package must not import ``tuning``. Because it imports torch, ``import autosched`` must not import
+it.
 """
 
 from autosched.torch import attention_gradient, cross_entropy_gradient, tile_ops  # noqa: F401  # define operators

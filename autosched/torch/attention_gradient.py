@@ -1,7 +1,7 @@
 """Gradients of ``torch.ops.autosched.attention``.
 
-The forward pass also returns the logarithms of the sums. ``attention_backward`` uses them to compute the gradients of
-queries, keys and values; torch computes the gradients of sinks.
+The forward pass also returns the logarithms of the softmax sums. From these, ``attention_backward`` computes the
+gradients of queries, keys and values. The gradients of sinks are computed in torch.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ def why_no_gradient(tensors: Mapping[str, Any]) -> str | None:
 
 
 def _of_sinks(sinks: Any, out: Any, sums: Any, gradient: Any, packed: bool) -> Any:
-    """Return the gradient of the sinks. A sink has the weight exp(sink - sum) in each softmax of its head."""
-    of_result = (out.float() * gradient.float()).sum(-1)  # (batch, heads, queries), packed (queries, heads)
+    """Return the gradient of the sinks. In each softmax of a head, the head's sink has the weight exp(sink - sum)."""
+    # shape (batch, heads, queries); for packed sequences (queries, heads)
+    of_result = (out.float() * gradient.float()).sum(-1)
     of_result = of_result.T if packed else of_result
     share = torch.exp(sinks[:, None] - sums) * of_result
     return -(share.sum(1) if packed else share.sum((0, 2)))
 
 
 class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
-    """Attention that saves the tensors of its backward pass."""
+    """Attention that saves the tensors needed by its backward pass."""
 
     @staticmethod
     def forward(context: Any, options: dict[str, Any], names: tuple[str, ...], *tensors: Any) -> Any:
-        """Compute attention, and save its inputs, results and options, or the reason why there is no gradient."""
+        """Compute attention. Save inputs, results and options, or the reason why no gradient is possible."""
         by_name = dict(zip(names, tensors, strict=True))
         context.reason, context.options, context.names = why_no_gradient(by_name), options, names
         if context.reason is not None:
@@ -59,7 +60,7 @@ class _DifferentiableAttention(torch.autograd.Function):  # type: ignore[misc]  
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Any) -> Any:
-        """Compute the gradients. Raises RuntimeError with the reason saved by ``forward``."""
+        """Compute the gradients. If ``forward`` saved a reason, raises RuntimeError with it."""
         if context.reason is not None:
             raise RuntimeError(context.reason)
         *tensors, out, sums = context.saved_tensors

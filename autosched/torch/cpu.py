@@ -1,4 +1,4 @@
-"""The operators on CPU tensors: torch's formula, or the selected kernel in the emulator."""
+"""Operators on CPU tensors compute a formula in torch, or run the selected kernel in the emulator."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _stack: list[_Emulated] = []
 
 @contextmanager
 def emulated(database: Source, device: str = "h200", *, time_limit: float = 60.0) -> Iterator[None]:
-    """Within this context, run operators on CPU tensors in the emulator, in all threads.
+    """Within this context, run operators on CPU tensors in the emulator. The context applies to all threads.
 
     An operator runs the kernel that ``database`` selects for ``device``. It raises RuntimeError if the kernel has a
-    finding, crashes or does not finish, NoSchedule like ``Database.look_up``, and ValueError for a problem without a
-    kernel. If the database selects the vendor's library, it runs the formula in torch.
+    finding, crashes or does not finish, NoSchedule in the same cases as ``Database.look_up``, and ValueError for a
+    problem without a kernel. If the database selects the vendor's library, the operator computes its formula in torch.
 
     Args:
         database: Database of tuned schedules.
@@ -66,7 +66,7 @@ def compute(name: str, *arguments: Any) -> Any:
     """Return the result of an operator on CPU tensors."""
     formula = getattr(formulas, name)
     if call_log.active():
-        with suppress(ValueError):  # no kernel supports the problem
+        with suppress(ValueError):  # no kernel supports the problem: compute the formula
             call_log.add(PLANS[name](*arguments).problem)
     if not _stack:
         return formula(*arguments)
@@ -104,7 +104,7 @@ def emulated_kernel(problem: Problem) -> tuple[GeneratedKernel | None, float]:
 
 
 def check_run(operator: str, emulation: Emulation) -> None:
-    """Raise RuntimeError for a run with a finding, and for one that crashed or did not finish."""
+    """Raise RuntimeError if a run has a finding, crashed or did not finish."""
     if not emulation.ok:
         detail = f": {emulation.findings[0].message}" if emulation.findings else ""
         raise RuntimeError(f"{operator} in the emulator: {emulation.status}{detail} {emulation.reason}".rstrip())
@@ -123,7 +123,7 @@ def _emulate(kernel: GeneratedKernel, plan: CallPlan, tensors: Sequence[Any], ti
 def _stored(operand: Operand, tensor: Any) -> Array:
     """Return the memory of a dense tensor in the operand's shape and storage type.
 
-    A column-major matrix is stored transposed.
+    A column-major matrix is stored as its transpose.
     """
     memory = torch.as_strided(tensor, (tensor.numel(),), (1,), tensor.storage_offset())
     raw: Array = memory.view(torch.uint8).numpy()

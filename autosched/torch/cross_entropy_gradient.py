@@ -1,6 +1,7 @@
 """Gradients of ``torch.ops.autosched.cross_entropy`` and ``linear_cross_entropy``.
 
-Both forward passes return the logarithms of the sums, from which the backward passes compute the gradients of logits.
+The forward pass of each operator also returns the logarithms of the softmax sums. From these, the backward pass
+computes the gradients of logits.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from search_spaces.tile_operators.cross_entropy import CrossEntropy
 from search_spaces.tile_operators.linear_cross_entropy import LinearCrossEntropy
 from search_spaces.tile_operators.tile_problem import TileOperator
 
-BYTES = 2**28  # limit of the gradients of logits that a backward pass stores at a time, in bytes
-LEAST_ROWS = 512  # minimum number of rows at a time, so that matrix products are efficient
+BYTES = 2**28  # maximum bytes of logit gradients that a backward pass stores at a time
+LEAST_ROWS = 512  # minimum number of rows per matrix product, so that the products are efficient
 
 _ops = torch.ops.autosched
 
 
 def _of_losses(dloss: Any, dlse: Any) -> Any:
-    """Return the gradient of the losses. Raises RuntimeError if a gradient of the logarithms is requested."""
+    """Return the gradient of the losses. Raises RuntimeError if the logarithms of the sums need a gradient."""
     if dlse is not None:
         raise RuntimeError("the logarithms of the sums have no gradient: use them within torch.no_grad()")
     return dloss.float().contiguous()
 
 
 class _DifferentiableCrossEntropy(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
-    """Cross entropy that saves the tensors of its backward pass."""
+    """Cross entropy that saves the tensors needed by its backward pass."""
 
     @staticmethod
     def forward(context: Any, logits: Any, label: Any) -> Any:
@@ -49,7 +50,7 @@ class _DifferentiableCrossEntropy(torch.autograd.Function):  # type: ignore[misc
 
 
 class _DifferentiableLinearCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
-    """Linear cross entropy whose backward pass computes the gradients of logits for some rows at a time."""
+    """Linear cross entropy. To save memory, the backward pass computes logit gradients for some rows at a time."""
 
     @staticmethod
     def forward(context: Any, x: Any, w: Any, label: Any) -> Any:

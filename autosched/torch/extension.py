@@ -1,6 +1,6 @@
-"""Compiled extension of this package, built on first use by the host's C++ compiler and stored in the cache.
+"""The package's C++ extension. The host's compiler builds it on first use, and it is kept in the cache.
 
-It uses only torch's stable C interface, so it needs no CUDA headers. The build takes a few seconds.
+The extension uses only torch's stable C interface, so it needs no CUDA headers. The build takes a few seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from measurements.files.cache_folder import CacheUnusable, cache_root, make_fold
 from measurements.files.file_lock import lock
 from measurements.files.work_folders import temporary_folder
 
-OLDEST_TORCH = (2, 10)  # first version whose stable interface has strings and `torch_call_dispatcher`
+OLDEST_TORCH = (2, 10)  # first version of torch whose stable interface has strings and `torch_call_dispatcher`
 _SOURCES = Path(__file__).parent / "csrc"
 _MAIN = "host_path.cpp"
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -26,7 +26,7 @@ _SECONDS = 300.0  # time limit of the compiler in seconds
 
 
 class NotBuilt(RuntimeError):
-    """The extension cannot be built here. The message is one line with the reason."""
+    """The extension cannot be built on this machine. The message is one line with the reason."""
 
 
 def extension() -> Path:
@@ -67,7 +67,7 @@ def _build(compiler: HostCompiler, path: Path) -> None:
     with temporary_folder() as work:
         built = work / "host_path.so"
         arguments = (*_FLAGS, *linked, "-Wl,--no-as-needed", "-ltorch_cpu", "-ldl")
-        log: str | None = f"it did not end within {_SECONDS:.0f} s"
+        log: str | None = f"the compiler did not end within {_SECONDS:.0f} s"
         with suppress(subprocess.TimeoutExpired):
             log = compile_to(built, compiler, arguments, _SECONDS)
         if log is not None:

@@ -1,4 +1,4 @@
-"""Formula of each operator in torch: the reference on CPU tensors, and the basis of gradients.
+"""Formula of each operator in torch, which computes results for CPU tensors and gradients.
 
 Half-precision types are computed in f32 and rounded once, as in the kernels. 8-bit integers are accumulated in int32.
 """
@@ -26,17 +26,17 @@ def product_type(kind: Any) -> Any:
 
 
 def matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Any:
-    """Compute ``activation(a @ b + bias)`` in plain torch, which Inductor can fuse.
+    """Compute ``activation(a @ b + bias)`` with torch's own operators, which Inductor can fuse.
 
     Args:
         a: (..., m, k).
         b: (k, n), or (..., k, n).
         bias: (n,); None for none.
-        activation: A key of the table of activations; "none" for none.
-        precision: Precision of f32 products, which only kernels use.
+        activation: Name of an activation, or "none".
+        precision: Precision of f32 products; ignored, because it matters only to kernels.
 
     Returns:
-        The product in the operator's result type, accumulated in f32, for int8 in int32.
+        The product in the operator's result type, accumulated in f32 (int8: in int32).
 
     Raises:
         ValueError: An unknown activation.

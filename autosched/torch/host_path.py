@@ -1,9 +1,9 @@
-"""Operators of ``torch.ops`` that launch from a table in C++ (``csrc/host_path.cpp``), without Python.
+"""Operators of ``torch.ops`` whose launches come from a table in C++ (``csrc/host_path.cpp``), without Python.
 
-The table maps an operator, its options, and the sizes, strides, types and device of its tensors to a launch. A call
-that is not in the table runs in Python, which adds its launch to the table. Without a compiler every call runs in
-Python. The table is cleared when kernels must be selected again: when ``autosched.use`` sets another database, after
-``functions.forget``, and when a call log is opened.
+A key of the table consists of the operator, its options, and the sizes, strides, types and device of its tensors. A
+call that is not in the table runs in Python, which adds the call's launch to the table. Without a compiler every call
+runs in Python. The table is cleared whenever kernels must be selected again: after ``autosched.use`` sets another
+database, after ``functions.forget``, and when a call log is opened.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class HostLaunchTableUnavailable(RuntimeError):
 
 
 class Called(NamedTuple):
-    """Problem of a call, and the names of its arrays: first its tensors in order, then its results."""
+    """Problem of a call, and the names of its arrays: first the call's tensors in order, then the results."""
 
     problem: Problem
     names: tuple[str, ...]
 
 
-Describe = Callable[..., Called]  # called with the arguments of an operator
+Describe = Callable[..., Called]  # its parameters are the arguments of an operator
 
 
 class HostLaunchTable:
-    """Table of launches by call, in the loaded extension.
+    """Table that maps calls to launches, in the loaded extension.
 
     Args:
         path: The compiled extension.
@@ -80,7 +80,7 @@ class HostLaunchTable:
         if message.value:
             raise HostLaunchTableUnavailable(message.value.decode("utf-8", "replace"))
         self._replaces_addresses = bool(library.autosched_replaces_addresses())
-        # Kernels in the table, which must stay loaded until it is cleared.
+        # Kernels in the table. They must stay loaded until the table is cleared.
         self._kernels: list[LoadedKernel] = []
         self._lock = threading.Lock()
         launch_caches.add(self.clear)
@@ -99,9 +99,9 @@ class HostLaunchTable:
         Args:
             library: Library of the operator.
             name: Name of the operator.
-            schema: Its schema, without the name.
+            schema: Schema of the operator, without its name.
             key: Dispatch key, such as "CUDA".
-            in_python: Function that computes the operator, and launches like ``autosched.dispatch.functions``.
+            in_python: Function that computes the operator, and launches kernels like ``autosched.dispatch.functions``.
             describe: Returns the problem and arrays of a call.
 
         Raises:
@@ -118,7 +118,7 @@ class HostLaunchTable:
                 result = in_python(*arguments)
                 if fill:
                     self._fill(result if outputs > 1 else (result,), describe, arguments)
-            except Exception as error:  # C++ raises it again
+            except Exception as error:  # the C++ code raises the exception again
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
                 self._library.autosched_fail(id(type(error)), error, str(error).encode())
                 nothing = torch.empty(0)
@@ -134,8 +134,8 @@ class HostLaunchTable:
             raise HostLaunchTableUnavailable(f"torch refuses the operator {library.ns}::{name} for {key}")
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
-        """Add the launch of the call that this thread has just made, unless such calls must run in Python."""
-        if call_log.active():  # a call log must see every call
+        """Add the launch of this thread's latest call to the table, unless such calls must run in Python."""
+        if call_log.active():  # calls from the table would be missing from the call log
             return
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         called = describe(*arguments)
@@ -176,7 +176,7 @@ class HostLaunchTable:
 
 @cache
 def launch_table() -> HostLaunchTable | str:
-    """Return the table of this process, or one line with the reason why operators run in Python. Cached."""
+    """Return this process's table, or one line with the reason why operators run in Python. The result is cached."""
     if os.environ.get(VARIABLE) == PYTHON:
         return f"{VARIABLE} is {PYTHON}"
     if torch.version.cuda is None:
@@ -192,13 +192,13 @@ def launch_table() -> HostLaunchTable | str:
 def implement(
     library: torch.library.Library, name: str, schema: str, in_python: Callable[..., Any], describe: Describe
 ) -> None:
-    """Implement an operator on GPUs, with the table if it is available, else in Python.
+    """Implement an operator on GPUs with the table, or in Python if there is no table.
 
     Args:
         library: Library that defines the operator.
         name: Name of the operator.
-        schema: Its schema, without the name.
-        in_python: Function that computes it.
+        schema: Schema of the operator, without its name.
+        in_python: Function that computes the operator.
         describe: Returns the problem and arrays of a call.
     """
     table = launch_table()
@@ -210,7 +210,7 @@ def implement(
 
 
 def _words(step: DriverStep) -> list[int]:
-    """Return a driver step encoded as integers, as ``autosched_fill`` decodes it."""
+    """Encode a driver step as the list of integers that ``autosched_fill`` decodes."""
     words = [step.function, *step.grid, *step.block, step.shared_bytes, step.launches, *step.cluster]
     words += [int(step.cooperative), int(step.dependent), len(step.parameters)]
     for parameter in step.parameters:

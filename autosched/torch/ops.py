@@ -1,8 +1,8 @@
-"""``torch.ops.autosched``: operators defined by define and impl, which have less call overhead than ``custom_op``.
+"""``torch.ops.autosched``: operators registered with ``define`` and ``impl``, which is faster than ``custom_op``.
 
-The functions of this module are these operators with gradients. The backward pass recomputes the formula and
-differentiates it. ``torch.compile`` treats each operator as one opaque call. Before a CUDA graph captures a call, make
-it once, because the first call compiles and loads its kernel.
+The functions of this module call these operators and have gradients. A backward pass recomputes the formula and
+differentiates it. ``torch.compile`` treats each operator as one opaque call. Make a call once before a CUDA graph
+captures it, because the first call compiles and loads the kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SCHEMAS = {
 }
 OPERATORS = tuple(SCHEMAS)
 
-_library = torch.library.Library("autosched", "FRAGMENT")  # must live as long as its operators
+# keep the library alive: its operators would be removed with it
+_library = torch.library.Library("autosched", "FRAGMENT")
 
 
 def _fake_matmul(a: Any, b: Any, bias: Any = None, activation: str = "none", precision: str = "tf32") -> Any:
@@ -84,16 +85,16 @@ for _name, _schema in SCHEMAS.items():
     torch.library.register_fake(f"autosched::{_name}", _FAKES[_name], lib=_library)
 
 
-# Overloads have less call overhead than the overload packets that contain them.
+# A call of an overload has less overhead than a call of the packet that contains it.
 _OVERLOADS = {name: getattr(torch.ops.autosched, name).default for name in OPERATORS}
 _MATMUL = _OVERLOADS["matmul"]
 _grad_enabled = torch.is_grad_enabled
 
 
 class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch has no types here
-    """An operator whose gradient is that of its formula, which the backward pass recomputes.
+    """An operator whose backward pass recomputes the formula and differentiates it.
 
-    It wraps the operator, because ``register_autograd`` adds overhead to every call, even those without gradients.
+    A wrapper is used because ``register_autograd`` adds overhead to every call, even if no gradient is needed.
     """
 
     @staticmethod
@@ -129,21 +130,21 @@ def matmul(a: Any, b: Any, bias: Any = None, *, activation: str = "none", precis
     """Compute ``activation(a @ b + bias)`` with a gradient: see ``autosched.matmul``.
 
     Args:
-        a: (..., m, k), of a type that ``autosched.matmul`` supports.
-        b: (k, n), or (..., k, n), of a's type.
-        bias: (n,); None for none.
+        a: Tensor (..., m, k), of a type that ``autosched.matmul`` supports.
+        b: Tensor (k, n) or (..., k, n), of a's type.
+        bias: Tensor (n,), or None.
         activation: "none" or an activation of ``autosched.matmul``.
         precision: Precision of f32 products: "tf32" or "ieee".
 
     Returns:
-        A new tensor (..., m, n), of the result type of ``autosched.matmul``.
+        A new tensor (..., m, n), of the type that ``autosched.matmul`` returns.
 
     Raises:
         ValueError: Unsupported shapes, types or activation.
     """
     plain = bias is None and activation == "none" and precision == "tf32"
     if plain and not (_grad_enabled() and (a.requires_grad or b.requires_grad)):
-        return _MATMUL(a, b)  # special case for speed: fewer arguments to parse, and no loop as in `_call`
+        return _MATMUL(a, b)  # fast path: fewer arguments to parse, and no loop as in `_call`
     return _call("matmul", (a, b, bias), activation, precision)
 
 

@@ -1,4 +1,4 @@
-"""Redirection of a model's own torch calls to tuned kernels."""
+"""Redirect a model's own torch calls to tuned kernels."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Unsupported(Exception):
 
 @dataclass(frozen=True)
 class _Request:
-    """A call expressed as an operator of autosched: its tensors (None for omitted optional ones) and its options."""
+    """A torch call expressed as an operator of autosched, its tensors (None if omitted) and its options."""
 
     operator: str
     tensors: tuple[Any, ...]
@@ -85,9 +85,9 @@ _REQUESTS: Mapping[Any, Callable[..., _Request]] = {
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
-    """Calls within one ``patch``: how many ran a tuned kernel, and how many did not, with the reasons.
+    """Counts of the calls within one ``patch``: hits ran a tuned kernel, misses did not.
 
-    ``hits`` counts by problem, ``misses`` by problem (or the function's name) and reason.
+    ``hits`` maps problems to counts. ``misses`` maps (problem or function's name, reason) to counts.
     """
 
     def __init__(self, database: Database | None, device: str | None, exact: bool) -> None:
@@ -98,7 +98,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         self._device = device
         self._exact = exact
         self._lock = threading.Lock()
-        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # reason of a miss, "" for a hit
+        self._known: dict[tuple[Any, ...], tuple[Problem | str, str]] = {}  # reason of a miss; "" for a hit
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         keywords = kwargs or {}
@@ -111,7 +111,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
             request = make_request(*args, **keywords)
             problem, why = self._decide(request)
         except (_Unsupported, TypeError, AttributeError) as error:
-            # arguments that the operator does not have, for example out=
+            # the call has arguments that the operator lacks, for example out=
             problem, why = name, str(error) if isinstance(error, _Unsupported) else "unsupported arguments"
         shown = problem if isinstance(problem, str) else problem.key()
         with self._lock:
@@ -119,14 +119,14 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
                 self.misses[shown, why] += 1
             else:
                 self.hits[shown] += 1
-        if why and not isinstance(problem, str):  # the operator itself records hits
+        if why and not isinstance(problem, str):  # log only misses: the operator itself logs hits
             call_log.add(problem)
         if why:
             return func(*args, **keywords)
         return getattr(ops, request.operator)(*request.tensors, **request.options)
 
     def _decide(self, request: _Request) -> tuple[Problem | str, str]:
-        """Return the problem of a call (or only its operator's name), and the reason for leaving the call to torch.
+        """Return the problem of a call (or only the operator's name), and the reason why torch must compute it.
 
         The reason is "" if autosched handles the call.
         """
@@ -150,7 +150,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc] # torch has no types here
         try:
             self._database.look_up(problem, self._device, exact=self._exact)
         except NoSchedule:
-            return problem, "it is not tuned"
+            return problem, "the problem is not tuned"
         return problem, ""
 
     def summary(self) -> str:
@@ -170,19 +170,19 @@ def _shown(problem: str) -> str:
 def patch(database: Source | None, device: str | None = None, *, exact: bool = True) -> Calls:
     """Redirect calls of mm, matmul, linear, softmax, rms_norm and layer_norm within a block to tuned kernels.
 
-    Use it as ``with patch(...) as calls:``. Every other call goes to torch as before, and is counted with the reason.
-    On CPU tensors the operator computes its formula, or is emulated within ``emulated``. Code that ``torch.compile``
-    traces is not redirected: call the functions of ``autosched.torch`` there.
+    Use it as ``with patch(...) as calls:``. Torch computes every other call as before; such calls are counted with the
+    reason. A redirected call on CPU tensors computes the operator's formula, or is emulated within ``emulated``. Calls
+    in code that ``torch.compile`` traces are not redirected: use the functions of ``autosched.torch`` in such code.
 
     Args:
-        database: Database of tuned kernels. None redirects no call; use this to record calls with
+        database: Database of tuned kernels. With None, no call is redirected, for example to record calls with
             ``autosched.log_calls``.
         device: Device of the trials. Default: this machine's GPU.
-        exact: If True, redirect only problems of the database. If False, others use the nearest trial or the time
-            model.
+        exact: If True, redirect only problems in the database. If False, also redirect other problems, with a schedule
+            from the nearest trial or the time model.
 
     Returns:
-        The context manager, which counts the calls.
+        The context manager, whose value counts the calls.
 
     Raises:
         StoreError: The database cannot be opened (a ValueError).

@@ -1,4 +1,4 @@
-"""Plans of operator calls, derived from their arguments."""
+"""Derive the plan of an operator call from its arguments."""
 
 from __future__ import annotations
 

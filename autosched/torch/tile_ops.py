@@ -1,7 +1,7 @@
-"""Operators ``torch.ops.autosched`` for tile operators. Schema, shapes and CPU kernels are derived from the problem.
+"""Operators ``torch.ops.autosched`` for tile operators. Schema, shapes and CPU code follow from the problem type.
 
-On CPU tensors they compute the problem's reference, or within ``emulated`` run the selected kernel in the emulator.
-The operators of ``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
+For CPU tensors, an operator computes the problem's reference, or runs the selected kernel in the emulator within
+``emulated``. Only the operators of ``attention_gradient.py`` and ``cross_entropy_gradient.py`` have gradients.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ _SCHEMA_TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 _TORCH = {ours: getattr(torch, theirs) for theirs, ours in TYPES.items()} | {"u8": torch.uint8}
 
 NOTHING_FIXED: Mapping[str, Any] = {}
-library = torch.library.Library("autosched", "FRAGMENT")  # kept alive as long as its operators
+# keep the library alive: its operators would be removed with it
+library = torch.library.Library("autosched", "FRAGMENT")
 
 
 def schema(problem: type[TileOperator], outputs: int = 0) -> str:
-    """Return the schema of an operator: its inputs, optional inputs and options, and ``outputs`` results.
+    """Return the schema of an operator, with its inputs, optional inputs, options and results.
 
-    Inputs that the operator changes in place are marked. By default ``outputs`` is the problem's number of results.
+    Inputs that the operator changes in place are marked. ``outputs`` is the number of results; the default is the
+    problem's.
     """
     marks = dict(zip(problem.changed_inputs, ascii_lowercase, strict=False))
     parts = [f"Tensor({marks[n]}!) {n}" if n in marks else f"Tensor {n}" for n in problem.inputs]
@@ -52,12 +54,12 @@ def schema(problem: type[TileOperator], outputs: int = 0) -> str:
 def bound(
     problem: type[TileOperator], arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the tensors of a call, and all its options, by name.
+    """Map the arguments of a call to tensors and options by name.
 
     Args:
         problem: Problem type of the operator.
         arguments: Positional arguments of the call.
-        named: Its keyword arguments.
+        named: Keyword arguments of the call.
 
     Returns:
         Tensors by name, and options by name including defaults.
@@ -90,7 +92,7 @@ def on_gpu(problem: type[TileOperator], *arguments: Any, fixed: Mapping[str, Any
     """Return the result of an operator on GPU tensors."""
     tensors, options = bound(problem, arguments, named)
     function: Callable[..., Any] = getattr(autosched, problem.operator)
-    inputs = [tensors.pop(name) for name in problem.inputs]  # pass the remaining tensors by keyword
+    inputs = [tensors.pop(name) for name in problem.inputs]  # pass optional tensors by keyword, as some may be omitted
     return function(*inputs, **tensors, **options, **fixed)
 
 
@@ -144,8 +146,8 @@ def _define(name: str, problem: type[TileOperator], outputs: int, **fixed: Any) 
 
     Args:
         name: Name of the operator.
-        problem: Its problem type.
-        outputs: Number of its results.
+        problem: Problem type of the operator.
+        outputs: Number of the operator's results.
         fixed: Options that a call cannot set.
     """
     text = schema(problem, outputs)

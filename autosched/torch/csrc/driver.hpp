@@ -1,5 +1,5 @@
-// Functions of the CUDA driver and of torch that a launch needs. They are found at run time, without headers and
-// linking.
+// Functions of the CUDA driver and of torch that a launch needs. Their addresses are looked up at run time, so neither
+// headers nor linking is needed.
 #pragma once
 
 #include <dlfcn.h>
@@ -43,7 +43,7 @@ struct Driver {
   int (*replace_address)(TensorMap*, void*);  // null before CUDA 12
   std::int32_t (*current_stream)(std::int32_t device, void** stream);  // torch's function
 
-  // Loads both libraries. Returns the name of what is missing, or "".
+  // Loads both libraries. Returns the name of the missing library or function, or "".
   std::string open(const char* driver_name, const char* torch_name) {
     void* driver_library = dlopen(driver_name, RTLD_NOW);
     if (driver_library == nullptr) return std::string(driver_name) + " cannot be loaded";

@@ -1,7 +1,7 @@
-// Operators of torch that launch from a table, without Python. Calls that are not in the table run an operator in
-// Python, which computes the result and may add its launch with autosched_fill.
-// Only torch's stable C interface is used (torch/csrc/stable/c/shim.h of 2.10), so this builds without CUDA's headers
-// and loads without a driver.
+// Operators of torch that look up their launch in a table and need no Python. Calls that are not in the table run an
+// operator in Python, which computes the result and may add the launch with autosched_fill. Only torch's stable C
+// interface is used (torch/csrc/stable/c/shim.h of 2.10), so this builds without CUDA's headers and loads without a
+// driver.
 #define TORCH_TARGET_VERSION (((0ULL + 2) << 56) | ((0ULL + 10) << 48))
 #include <pthread.h>
 #include <torch/csrc/stable/c/shim.h>
@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::size_t most_words = 192, most_arrays = 16, most_operators = 64, most_arguments = 31, most_parameters = 32,
                       most_maps = 8;
-constexpr std::uintptr_t alignment = 16;  // in bytes: the widest access of any kernel
+constexpr std::uintptr_t alignment = 16;  // bytes; every array must be aligned for the widest access of a kernel
 
 struct Operator {
   std::string miss;       // qualified name of the Python operator, which has the additional first argument `bool fill`
@@ -75,7 +75,7 @@ struct Call {
   std::array<void*, most_arrays> arrays;
   std::uintptr_t address_bits = 0;
   std::int32_t device = 0;
-  bool known = true;  // the arguments fit into these arrays and could be read
+  bool known = true;  // false if the arguments do not fit into these arrays or could not be read
 
   void add(Word word) {
     if (word_count == most_words) {
@@ -96,7 +96,7 @@ struct Call {
     if (!known) return;
     arrays[array_count++] = const_cast<void*>(data);
     address_bits |= reinterpret_cast<std::uintptr_t>(data);
-    // Not 0, which stands for an omitted optional tensor.
+    // Any value but 0, which stands for an omitted optional tensor.
     add(Word{1} << 63 | Word(device_type & 0xff) << 48 | Word(device & 0xffff) << 32 | Word(rank & 0xffff) << 16 |
         Word(dtype & 0xffff));
     for (std::int64_t i = 0; i < rank; ++i) add(static_cast<Word>(sizes[i]));
@@ -140,7 +140,7 @@ void read(const Operator& its, const StableIValue* stack, Call& call) {
   }
 }
 
-// Operators own their arguments, and must delete them.
+// An operator owns its arguments, and must delete them.
 void release(const Operator& its, const StableIValue* stack) {
   for (std::size_t i = 0; i < its.arguments.size(); ++i) {
     switch (its.arguments[i]) {
@@ -157,7 +157,7 @@ void release(const Operator& its, const StableIValue* stack) {
   }
 }
 
-// Makes a context current for a launch, also in a thread without one.
+// Makes a CUDA context current for a launch, also in a thread that has no current context.
 class CurrentContext {
  public:
   explicit CurrentContext(void* context) {
@@ -284,7 +284,7 @@ bool describe(AtenTensorHandle tensor, Output& o) {
   return true;
 }
 
-// Adds the launch that Python described, with the key of the call and the properties of its results.
+// Adds the launch that Python described to the table, with the key of the call and the properties of its results.
 void add_filled(std::unique_ptr<Entry> entry, const Call& call, std::size_t key_words, const StableIValue* results,
                 std::size_t count, Word generation) {
   std::vector<Word> key(call.words.begin(), call.words.begin() + key_words);
@@ -456,10 +456,10 @@ EXPORT void autosched_fail(void* type, void* value, const char* text) {
   error_text = text;
 }
 
-// Removes all launches. When it returns, no thread uses them.
+// Removes all launches. When this function returns, no thread uses a removed launch.
 EXPORT void autosched_clear() { table.clear(); }
 
-// Number of calls so far that were launched here, and of those that ran in Python.
+// Numbers of calls so far that were launched from the table, and that ran in Python.
 EXPORT void autosched_counts(Word* launched, Word* in_python) {
   *launched = table.readers.counted();
   *in_python = in_python_count.load();

@@ -1,4 +1,4 @@
-// Table from the signature of a call to its launch. Look-ups need no lock; additions are rare.
+// Table that maps the signature of a call to its launch. Look-ups need no lock; additions are rare.
 #pragma once
 
 #include <sched.h>
@@ -25,7 +25,7 @@ struct Parameter {
   Kind kind;
   std::size_t array;             // index among the call's tensors, outputs last
   std::vector<std::byte> bytes;  // content of a tensor map or value
-  void* encoded_address;         // the address in the bytes of the map
+  void* encoded_address;         // the array's address, as it is encoded in the bytes of the tensor map
 };
 
 struct Step {
@@ -42,7 +42,8 @@ struct Output {
 };
 
 struct Entry {
-  // by_stream: the launch also depends on stream and thread, each with its own entry. python: always runs in Python.
+  // by_stream: the launch also depends on stream and thread, so each pair has its own entry. python: the call always
+  // runs in Python.
   enum class Kind { launch, by_stream, python };
   Kind kind = Kind::launch;
   std::vector<Word> key;
@@ -87,8 +88,8 @@ class Readers {
     return sum;
   }
 
-  // Returns when every guard created before the call is destroyed. A later guard cannot see entries that are already
-  // unpublished, so it suffices that each cell is empty once.
+  // Returns when every guard created before this call is destroyed. Later guards cannot see entries that are already
+  // unpublished. It therefore suffices to see each cell empty once.
   void wait() const {
     for (const Cell& cell : cells_) {
       while (cell.inside.load() != 0) sched_yield();
@@ -139,7 +140,7 @@ class LaunchTable {
     }
   }
 
-  // Returns when no thread uses any entry any more, so that modules may be unloaded.
+  // Returns when no thread uses any entry any more. Modules may then be unloaded.
   void clear() {
     const std::lock_guard lock(writer_);
     ++generation_;
@@ -151,7 +152,7 @@ class LaunchTable {
   }
 
  private:
-  static constexpr std::size_t first_size = 256;  // must be a power of two
+  static constexpr std::size_t first_size = 256;  // number of buckets, a power of two
   struct Slots {
     explicit Slots(std::size_t size) : mask(size - 1), at(new std::atomic<const Entry*>[size]()) {}
     std::size_t mask;

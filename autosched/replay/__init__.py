@@ -1,4 +1,4 @@
-"""Comparison of samplers on recorded measurements.
+"""Compare samplers by searches of recorded measurements.
 
 Start at ``search.py``, which runs samplers on tables of recorded measurements; ``curves.py`` draws the results. No
 GPU and no compiler is needed. The recordings themselves are in ``measurements.trials`` and ``measurements.tables``.

@@ -1,4 +1,4 @@
-"""Plot the curves of repeated searches: quality by evaluations, with the median and the quartiles.
+"""Plot quality against the number of evaluations for repeated searches: median and quartiles.
 
 Needs matplotlib (extra ``pictures``).
 """
@@ -20,7 +20,7 @@ _WORST_SHOWN = 0.5
 
 
 def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Path) -> Path:
-    """Draw one panel for each (title, samplers' searches), side by side, at most three in a row.
+    """Draw a panel for each pair of a title and several samplers' searches, at most three panels in a row.
 
     Writes .svg or .png by the suffix of ``path``, and returns the path. Raises ValueError for another suffix,
     ImportError without matplotlib, and OSError if the file cannot be written.
@@ -60,7 +60,7 @@ def draw_curves(panels: Sequence[tuple[str, Sequence[Searches]]], path: str | Pa
 
 
 def _corners(curves: FloatArray) -> NDArray[np.intp]:
-    """Return the positions at which a stepwise curve changes, and the first and the last position.
+    """Return the first, the last, and all positions at which a stepwise curve changes.
 
     Other points need not be drawn.
     """

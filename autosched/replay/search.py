@@ -1,7 +1,8 @@
-"""Searches of samplers in a table of recorded measurements, to count the evaluations that they need.
+"""Run samplers on a table of recorded measurements, and count how many evaluations each needs.
 
-One evaluation is the first visit of one recorded configuration, whether or not it ran. The quality of a search after n
-evaluations is the best time in the table over the best time found so far: 0 before anything ran, and 1 at the optimum.
+An evaluation is the first visit of a recorded configuration, whether or not the configuration ran. The quality of a
+search after n evaluations is the best time in the table, divided by the best time found so far. It is 0 until a
+configuration has run, and 1 at the optimum.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from search_spaces.spaces.parameters import Parameter
 from search_spaces.spaces.rules import Rule
 from search_spaces.spaces.search_space import SearchSpace
 
-NEAR = 0.95  # quality, as a fraction of the optimum, at which the optimum counts as found
+NEAR = 0.95  # quality from which the optimum counts as found
 
 
 @dataclass(frozen=True)
 class Search:
-    """One search: the ``quality`` after each evaluation, and the mean seconds of a proposal."""
+    """One search: ``quality`` after each evaluation, and the mean seconds per proposal."""
 
     seed: int
     quality: tuple[float, ...]
@@ -38,7 +39,7 @@ class Search:
         return next((n for n, reached in enumerate(self.quality, 1) if reached >= quality), None)
 
     def after(self, evaluations: int) -> float:
-        """Return the quality after this number of evaluations, or at the end of a shorter search."""
+        """Return the quality after so many evaluations, or the final quality of a shorter search."""
         return self.quality[: max(evaluations, 1)][-1] if self.quality else 0.0
 
 
@@ -51,7 +52,7 @@ class Searches:
     searches: tuple[Search, ...]
 
     def median_evaluations_to(self, quality: float) -> float | None:
-        """Return the median over the searches; None if at least half of them never reached it."""
+        """Return the median number of evaluations to reach ``quality``; None if half the searches never did."""
         reached = [s.evaluations_to(quality) for s in self.searches]
         median = statistics.median_high([self.budget + 1 if n is None else n for n in reached])
         exact = statistics.median([self.budget + 1 if n is None else n for n in reached])
@@ -63,7 +64,7 @@ class Searches:
         return float(low), float(middle), float(high)
 
     def curves(self) -> FloatArray:
-        """Return the quartiles after 1, 2, ... evaluations, [3, budget]."""
+        """Return the quartiles of the quality after each number of evaluations, as an array [3, budget]."""
         return np.array([self.quartiles(n) for n in range(1, self.budget + 1)]).T
 
 
@@ -79,7 +80,7 @@ def search(table: Table, space: SearchSpace, sampler: Sampler, budget: int, seed
         sampler: A new sampler, to which no result was reported yet.
         budget: Number of evaluations, including repeated ones. The search ends earlier if the sampler has no further
             proposal.
-        seed: Seed of the sampler; only stored in the result.
+        seed: Seed of the sampler, stored in the result and not used otherwise.
         batch: Number of schedules that are proposed before the first result is reported, as on that many GPUs.
 
     Returns:

@@ -1,6 +1,6 @@
-"""Suites of problems that are tuned one after another.
+"""Suites: sets of problems that are tuned under one budget.
 
-Start at ``suite.py``, which reads a suite file; ``logged_calls.py`` reads the log of a program's calls. Both yield
-problems, which ``autosched.tuning`` tunes. Logs of other projects are read by ``integrations``, which this package
-must not import.
+Start at ``suite.py``, which reads a suite file; ``logged_calls.py`` reads the log of a program's calls. Both modules
+return problems, which ``autosched.tuning`` tunes. Logs of other projects are read by ``integrations``, which this
+package must not import.
 """

@@ -1,4 +1,4 @@
-"""Call logs of autosched and of other projects as members of a suite."""
+"""Read call logs of autosched and of other projects as members of a suite."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from search_spaces.operators.problem import Problem
 
 @dataclass
 class ProblemCounts:
-    """Problems of a log with the number of times that each is computed.
+    """Problems of a call log, with the number of calls of each problem.
 
-    It also has the number of skipped calls by reason, and the measured seconds of one call (averaged) if the log has
-    them.
+    The numbers of skipped calls are stored by reason. If the log has times, the mean seconds of one call are stored by
+    problem.
     """
 
     counts: Counter[Problem] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ class ProblemCounts:
 
 
 class CallReader(Protocol):
-    """Reads call logs written by another project."""
+    """Reader of another project's call logs."""
 
     def reads(self, path: Path, first_line: str) -> bool:
         """Return True if a file is in this format, judged by its name and first line ("" for a folder)."""
@@ -49,19 +49,19 @@ class CallReader(Protocol):
 
         Args:
             path: A file that ``reads`` accepts.
-            rows: Sizes of axes that the file does not fix.
+            rows: Sizes for axes whose size the file does not fix.
 
         Returns:
             The counts, with the reasons for skipped calls.
 
         Raises:
-            CallLogError: The file cannot be read, or sizes are open and no ``rows`` are given.
+            CallLogError: The file cannot be read, or it leaves sizes open and ``rows`` is empty.
         """
 
 
 @dataclass(frozen=True)
 class LoggedCalls:
-    """The problems of a log, each with its count as weight, and the number of skipped lines by reason."""
+    """The problems of a log, weighted by the number of calls, and the number of skipped lines by reason."""
 
     members: tuple[SuiteMember, ...]
     skipped: Counter[str]
@@ -71,7 +71,7 @@ def read_calls(path: str | Path, rows: Sequence[int] = ()) -> LoggedCalls:
     """Return the problems of a log of calls.
 
     A log is a CSV file recorded by autosched, TunableOp's CSV file, or FlashInfer's trace dump (a JSON file or a folder
-    of them), for which ``rows`` are the sizes of open axes.
+    of such files). ``rows`` has the sizes for axes that FlashInfer's traces leave open.
 
     Raises:
         CallLogError: The file is not a call log, or has no supported problem.

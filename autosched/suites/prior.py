@@ -1,4 +1,4 @@
-"""Expected savings of tuning each problem. They determine the order of a suite's first trials."""
+"""Expected savings from tuning each problem, which determine the order of a suite's first trials."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from autosched.worth.headroom import CannotEstimate, Estimator
 def with_headroom(
     members: Sequence[SuiteMember], estimator: Estimator, on_progress: Callable[[int], None] = lambda done: None
 ) -> tuple[SuiteMember, ...]:
-    """Return ``members`` with current seconds and headroom, those with the largest saving first.
+    """Add current seconds and headroom to ``members``, and sort them by expected saving, largest first.
 
-    Problems that cannot be estimated come first. ``on_progress`` is called with the number of completed estimates.
+    Problems without an estimate come first. ``on_progress`` is called with the number of completed estimates.
     """
     estimated = list(_estimates(members, estimator, on_progress))
     return tuple(sorted(estimated, key=lambda m: -m.saving))

@@ -1,4 +1,4 @@
-"""Tuning of many problems under one budget. The next trials go to the problem with the largest expected saving."""
+"""Tune many problems under one budget. Each chunk of trials goes to the problem with the largest expected saving."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem, whole_number
 
-CHUNK = 16  # number of trials in a chunk, if the budget suffices for two chunks per problem
-LEAST_SAVED = 0.02  # minimum fraction of a problem's time that its first chunk is expected to save
-_LASTING = 0.5  # fraction of a chunk's saving that the next chunk is expected to save
+CHUNK = 16  # number of trials in a chunk; less if the budget does not suffice for two chunks per problem
+LEAST_SAVED = 0.02  # minimum fraction of a problem's time that the first chunk is assumed to save
+_LASTING = 0.5  # expected saving of a chunk, as a fraction of the previous chunk's saving
 _LARGEST = 1 << 20  # maximum bytes of a suite file
 
 _MOST_WEIGHT = 1e100
@@ -35,9 +35,10 @@ class SuiteError(ValueError):
 
 @dataclass(frozen=True)
 class SuiteMember:
-    """A problem, its weight (how often it is computed), and measured current seconds of one call, or None.
+    """A problem, its weight (how often it is computed), and the current measured seconds of one call, or None.
 
-    ``headroom`` is the fraction of that time that tuning is expected to save (``autosched.worth``); None if unknown.
+    ``headroom`` is the fraction of these seconds that tuning is expected to save (``autosched.worth``); None if
+    unknown.
     """
 
     problem: Problem
@@ -57,8 +58,8 @@ class SuiteMember:
 class Standing:
     """Progress of a member of a suite.
 
-    ``bests`` are its best seconds before the first chunk and after each; infinite while no schedule works. ``seconds``
-    is the duration of its trials.
+    ``bests`` has the member's best seconds before the first chunk and after each chunk; infinite while no schedule
+    works. ``seconds`` is the duration of its trials.
     """
 
     member: SuiteMember
@@ -86,9 +87,9 @@ class Standing:
     def expected_gain(self) -> float:
         """Weighted seconds that the next chunk of this member is expected to save.
 
-        It is half of the last chunk's saving, and at least LEAST_SAVED divided by the number of chunks, so that no
-        search is abandoned. Before the first chunk it is the member's ``saving``. Problems without a working schedule
-        come last.
+        This is half of the last chunk's saving, but at least the fraction LEAST_SAVED divided by the number of chunks,
+        so that no search is abandoned. Before the first chunk, this is the member's ``saving``. It is 0 while no
+        schedule works.
         """
         if self.exhausted:
             return -math.inf
@@ -101,14 +102,14 @@ class Standing:
         return self.member.weight * now * max(saved, LEAST_SAVED / (len(self.bests) - 1))
 
     def gain_per_second(self, chunk_seconds: float) -> float:
-        """Return ``expected_gain`` per second of a chunk, whose mean duration is ``chunk_seconds`` until one ran."""
+        """Return ``expected_gain`` per second of a chunk. Before the first chunk, ``chunk_seconds`` is its duration."""
         chunks = len(self.bests) - 1
         return self.expected_gain / max(chunk_seconds if chunks < 1 else self.seconds / chunks, 1e-6)
 
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """The result of each member, in the order of the suite, and the reason if the run ended early."""
+    """The result of each member, in the order of the suite, and why the run ended, if it ended early."""
 
     standings: tuple[Standing, ...]
     trials: int
@@ -126,7 +127,7 @@ class SuiteResult:
 def read_suite(path: str | Path) -> tuple[SuiteMember, ...]:
     """Return the members of a TOML file.
 
-    Each is a table ``[[problem]]`` with ``operator``, its fields, and optionally ``weight``.
+    Each member is a table ``[[problem]]`` with ``operator``, the operator's fields, and an optional ``weight``.
 
     Raises:
         SuiteError: The file is invalid.
@@ -177,24 +178,24 @@ def tune_suite(
     progress: Observer | None = None,
     **options: Any,
 ) -> SuiteResult:
-    """Tune ``members`` with a common budget of ``trials`` and optionally ``seconds``, into one database.
+    """Tune ``members`` into one database, with a common budget of ``trials`` and optionally ``seconds``.
 
-    Each chunk of trials goes to the problem with the largest expected gain; with ``seconds``, to that with the largest
-    gain per second. Problems without an estimated headroom come first. Before the first chunk, the gain is computed
-    from the headroom. Searches start from the results of the others (``warm_start``). Problems that were not reached at
-    the end of the time, or at Ctrl-C, have no new trial; their best is that of the database.
+    Each chunk of trials goes to the problem with the largest expected gain; if ``seconds`` is given, with the largest
+    gain per second. Problems without an estimated headroom come first. Before a problem's first chunk, its gain is
+    computed from the headroom. A search starts from the results of the other problems (``warm_start``). If the time
+    limit or Ctrl-C ends the run before a problem is reached, its best trial is looked up in the database.
 
     Args:
         members: The problems with their weights; at least one.
         trials: Total number of trials, at least one for each problem.
         database: A path or an SQLAlchemy URL.
         seconds: Time in seconds after which no trial is proposed; None for no limit.
-        tell: Called after every chunk, with the progress of all problems and the result of the chunk.
+        tell: Called after every chunk, with the progress of the chunk's problem and the result of the chunk.
         progress: Observer of every trial, as for ``tune``.
         options: Further options of ``autosched.tune``, the same for all members.
 
     Returns:
-        Progress of each member, in the order of the suite, and the reason if the run ended early.
+        Progress of each member, in the order of the suite, and why the run ended, if it ended early.
 
     Raises:
         SuiteError: There are no members, or fewer trials than members.
@@ -235,14 +236,14 @@ def tune_suite(
             remaining -= len(result.trials)
             interrupted, stopped = result.interrupted, result.stopped
             tell(standing, result)
-    except KeyboardInterrupt:  # Ctrl-C came between two chunks
+    except KeyboardInterrupt:  # Ctrl-C between two chunks: report the results so far
         interrupted = True
     _look_up(standings, database, options.get("device"))
     return SuiteResult(standings, trials - remaining, time.monotonic() - began, out_of_time, interrupted, stopped)
 
 
 def _chunk_seconds(standings: Sequence[Standing]) -> float:
-    """Return the mean seconds of the chunks so far; 1 before the first."""
+    """Return the mean seconds per chunk so far; 1 before the first chunk."""
     chunks = sum(max(len(s.bests) - 1, 0) for s in standings)
     return sum(s.seconds for s in standings) / chunks if chunks else 1.0
 

@@ -60,9 +60,9 @@ def everything(space: SearchSpace) -> frozenset[str]:
 
 
 def seconds(schedule: Schedule) -> float:
-    """Return the time of a schedule, with the minimum of 1 us at x = 8, y = 32, letter b.
+    """Return an artificial time for a schedule. The minimum is 1 us at x = 8, y = 32, letter b.
 
-    A schedule of ``flat`` takes as long as one of ``toy`` with y = 32, and longer if its depth is smaller.
+    A schedule of ``flat`` with depth 4 takes as long as one of ``toy`` with y = 32; smaller depths take longer.
     """
     if schedule.template == "flat":
         same = Schedule("toy", (("x", schedule["x"]), ("y", 32), ("letter", schedule["letter"])))
@@ -72,7 +72,7 @@ def seconds(schedule: Schedule) -> float:
 
 
 def ok(time: float) -> Measurement:
-    """Return a measurement of ``time`` seconds."""
+    """Return a successful measurement of ``time`` seconds."""
     return Measurement(Status.OK, Provenance.MEASURED, timing=Timing(time, time, time, 10))
 
 
@@ -87,7 +87,7 @@ def outcome(schedule: Schedule) -> Measurement:
 
 
 def run(sampler: Sampler, rounds: int, n: int = 5) -> list[Schedule]:
-    """Return the proposals of a sampler in rounds of ``n``, whose results are reported to it."""
+    """Ask a sampler for ``n`` proposals per round, report their results to it, and return all proposals."""
     proposals: list[Schedule] = []
     for _ in range(rounds):
         batch = sampler.ask(n)
@@ -101,7 +101,7 @@ _proposed: dict[tuple[Make, int], list[Schedule]] = {}
 
 
 def proposed(make: Make, space: SearchSpace) -> list[Schedule]:
-    """Return the proposals of seed 5 in eight rounds of five, cached for all tests."""
+    """Return the proposals of a sampler with seed 5 in eight rounds of five. The result is cached for all tests."""
     key = make, id(space)
     if key not in _proposed:
         _proposed[key] = run(make(space, 5), 8)
@@ -134,7 +134,7 @@ class SamplerContract:
         assert run(make(space, 5), 8) == proposed(make, space)
 
     def test_another_seed_gives_other_proposals(self, make: Make, space: SearchSpace) -> None:
-        """Check that the seed matters."""
+        """Check that different seeds give different proposals."""
         assert proposed(make, space)[:15] != run(make(space, 6), 3)
 
     def test_the_global_generator_is_not_used(self, make: Make, space: SearchSpace) -> None:
@@ -147,7 +147,7 @@ class SamplerContract:
         assert np.random.random() == drawn
 
     def test_every_schedule_is_proposed_once(self, make: Make, space: SearchSpace) -> None:
-        """Check that a space is exhausted without repetition."""
+        """Check that a sampler proposes every schedule of a space once."""
         sampler = make(space, 7)
         keys: list[str] = []
         while batch := sampler.ask(16):
@@ -209,7 +209,7 @@ class SamplerContract:
         assert total == len(everything(space))
 
     def test_counts(self, make: Make, space: SearchSpace) -> None:
-        """Check the counts 0 and -1."""
+        """Check that ``ask`` accepts the count 0 and rejects -1."""
         assert make(space, 1).ask(0) == []
         with pytest.raises(ValueError, match="cannot ask for -1"):
             make(space, 1).ask(-1)

@@ -1,4 +1,4 @@
-"""Recorded searches on GPUs, which show how much slower a choice without a search is than the best schedule."""
+"""Recorded searches on GPUs. They show how much slower the time model's choice is than the best schedule."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from search_spaces.catalogue import templates_for
 from search_spaces.hardware.devices import Device, UnknownDevice, device
 from search_spaces.operators.problem import Problem
 
-LEAST_SCHEDULES = 3  # minimum number of schedules of a recorded search
-_OTHER_FIELD = 2.0  # distance of a different type, order or epilogue, in doublings of a size
-_OTHER_OPERATOR = 12.0  # distance of another operator, in doublings of a size
+LEAST_SCHEDULES = 3  # minimum number of schedules in a recorded search that is used
+_OTHER_FIELD = 2.0  # distance of two problems that differ in type, order or epilogue; a doubled size has distance 1
+_OTHER_OPERATOR = 12.0  # distance of problems of two operators
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class Evidence:
     Attributes:
         problem_key: The problem that was searched.
         seconds: Measured seconds of each schedule, in the order of their first trials.
-        predicted: The time model's seconds of the same schedules.
-        sustained: Seconds of the fastest schedule of the final, which was timed under sustained load; None without one.
+        predicted: Seconds that the time model predicts for these schedules.
+        sustained: Seconds of the fastest schedule in the final timing of the search, which is under sustained load;
+            None if there was no final timing.
     """
 
     problem_key: str
@@ -59,29 +60,30 @@ class Evidence:
 
     @property
     def regret(self) -> float:
-        """Ratio of the measured times of the model's first choice and of the best schedule, at least 1."""
+        """Measured time of the model's first choice, divided by that of the best schedule; at least 1."""
         return self.first_choice / self.best
 
     @property
     def correction(self) -> float:
-        """Ratio of the best measured time, under sustained load if known, to the smallest predicted time."""
+        """Best measured time (under sustained load if known), divided by the smallest predicted time."""
         return (self.sustained or self.best) / min(self.predicted)
 
     def best_of(self, trials: int) -> float:
-        """Return the mean ratio of the best time of ``trials`` random schedules to the best time of all."""
+        """Return the expected best time of ``trials`` random schedules, divided by the best time of all schedules."""
         times = np.sort(np.array(self.seconds))
         total = len(times)
         if trials >= total:
             return 1.0
         trials = max(trials, 1)
-        # The i-th fastest is the best of a draw with probability C(total - i - 1, trials - 1) / C(total, trials).
+        # The i-th fastest schedule is the best in a sample with probability C(total - i - 1, trials - 1) / C(total,
+        # trials).
         chances = [math.comb(total - i - 1, trials - 1) / math.comb(total, trials) for i in range(total)]
         return float(np.dot(chances, times)) / self.best
 
 
 @cache
 def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
-    """Return the recorded searches that are part of autosched: those of this device, or else of all devices."""
+    """Return the recorded searches installed with autosched: those on this device, or else on all devices."""
     devices = recording.installed()
     names = [device_name] if device_name in devices else sorted(devices)
     searches = []
@@ -95,7 +97,7 @@ def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
 
 
 def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
-    """Return the evidence of a recording; None if too few of its schedules work or can be predicted now."""
+    """Convert a recording to evidence; None if too few of its schedules work and have a predicted time."""
     times: dict[Any, list[float]] = {}
     for trial in recorded.trials:
         if trial.ok and trial.seconds is not None and not is_library(trial.schedule):
@@ -120,9 +122,9 @@ def of_recording(recorded: Recording, chip: Device) -> Evidence | None:
 
 
 def weights(problem: Problem, fields: Sequence[Mapping[str, Any]]) -> FloatArray:
-    """Return the weights of recorded problems for estimating ``problem``; their sum is 1.
+    """Return a weight for each recorded problem by its similarity to ``problem``; the sum of the weights is 1.
 
-    A weight decreases with each doubling of a size and with each other field that differs.
+    A weight decreases with every factor of two between sizes, and with each other field that differs.
     """
     own_fields = problem.to_json()
     distances = np.array([_distance(own_fields, other) for other in fields])
@@ -150,15 +152,15 @@ def drawn(
     number: int,
     generator: np.random.Generator,
 ) -> FloatArray:
-    """Draw ``value`` of random recorded searches, nearer problems more often. Shape (number,)."""
+    """Return ``value`` of ``number`` random recorded searches, with similar problems drawn more often."""
     picked = generator.choice(len(evidence), size=number, p=weights(problem, [e.fields for e in evidence]))
     return np.array([value(e) for e in evidence], dtype=np.float64)[picked]
 
 
 def spread_out(draws: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """Smooth positive ``draws``: multiply each by a log-normal factor with the deviation of the draws.
+    """Multiply each of the positive ``draws`` by a log-normal factor whose deviation is that of the draws.
 
-    This is a kernel density estimate, because a new problem is not exactly like a recorded one.
+    This amounts to a kernel density estimate: a new problem is never exactly like a recorded one.
     """
     deviation = float(np.std(np.log(draws)))
     return np.asarray(draws * np.exp(generator.normal(0.0, deviation, len(draws))), dtype=np.float64)

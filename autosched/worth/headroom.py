@@ -1,7 +1,7 @@
 """Estimate the fraction of a problem's current time that tuning would save (its headroom).
 
-Headroom is 1 - best / today. ``today`` depends on the kernel that currently runs. ``best`` is derived from predictions
-of the time model and from recorded searches on a GPU:
+Headroom is 1 - best / today. ``today`` is the time of the kernel that currently runs. ``best`` is derived from
+predictions of the time model and from recorded searches on a GPU:
 
 ============  ==============================  ============================================================
 what runs     today                           best
@@ -13,7 +13,8 @@ library       best over a measured ratio      a measured trial, else the model's
 ============  ==============================  ============================================================
 
 The correction is the ratio of measured to predicted time of the best schedule. Corrections, regrets and ratios are
-drawn from recorded runs, more often from those of similar problems, so every estimate has an interval.
+sampled from recorded runs, more often from runs of similar problems. Every estimate is therefore a distribution with an
+interval.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from search_spaces.hardware.devices import Device
 from search_spaces.operators.problem import Problem
 
 DRAWS = 2000
-INTERVAL = (10.0, 90.0)  # percentiles of the draws
+INTERVAL = (10.0, 90.0)  # percentiles of the random draws that bound an interval
 _SEED = 0
 
 
@@ -57,12 +58,12 @@ class CannotEstimate(ValueError):
 
 @dataclass(frozen=True)
 class Headroom:
-    """The estimate for one problem.
+    """Estimated headroom of one problem.
 
     Attributes:
         problem: The problem.
         today: The kernel that currently runs.
-        seconds: Current seconds of one launch, the median of the estimate.
+        seconds: Seconds of one launch today: the median of the estimate.
         measured: True if ``seconds`` were measured.
         draws: Random draws of the headroom, 1 - best / today; shape (DRAWS,), each in [0, 1).
     """
@@ -92,9 +93,10 @@ class Estimator:
         chip: The GPU.
         store: Database of tuned problems; None to use only autosched's recordings.
         library: True if the vendor's library currently runs, False for the kernels that autosched's calls select.
-        searches: Recorded searches. Default: those that are part of autosched.
-        comparisons: Measured ratios to libraries. Default: those that are part of autosched.
-        shipped: Recordings that calls fall back to. Default: those that are part of autosched.
+        searches: Recorded searches. Default: those installed with autosched.
+        comparisons: Measured ratios to libraries. Default: those installed with autosched.
+        shipped: Recordings that calls use for problems that are not in the database. Default: those installed with
+            autosched.
     """
 
     def __init__(
@@ -143,9 +145,10 @@ class Estimator:
         return self._headroom(problem, Today.NOT_TUNED, best * regret, best)
 
     def _tuned(self, problem: Problem) -> tuple[float, int] | None:
-        """Return the measured seconds of the best trial, and the number of measured schedules; None if there are none.
+        """Return the measured seconds of the best trial, and the number of measured schedules; None without a trial.
 
-        The library's own trial counts if it is the best: it is what runs, and what a longer search must beat.
+        If the vendor library's trial is the best, its time is used: the library then runs, and a longer search must
+        beat it.
         """
         try:
             answer = look_up(self._store, problem, self._chip, shipped=self._shipped)

@@ -1,7 +1,8 @@
-"""Ratios of the times of autosched's kernels to those of the vendor's library, each measured in one run on a GPU.
+"""Measured ratios: the time of autosched's kernel divided by the time of the vendor's library.
 
-Each line of ``libraries.csv`` has device, library, the ratio (less than 1: autosched is faster), and the problem's key.
-The data are from ``benchmarks/results/gpu_h100.md``, without kernels that have changed since.
+Both times of a ratio come from one run on a GPU. Each line of ``libraries.csv`` has device, library, the ratio (less
+than 1: autosched is faster), and the problem's key. The data are from ``benchmarks/results/gpu_h100.md``, without
+kernels that have changed since.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ class LibraryTime:
 
 @cache
 def library_times(device_name: str) -> tuple[LibraryTime, ...]:
-    """Return the comparisons on a device, or those of all devices if it has none."""
+    """Return the comparisons on a device, or on all devices if there are none on this device."""
     with _TABLE.open(newline="") as file:
         rows = [LibraryTime(r["device"], r["library"], float(r["ratio"]), r["problem"]) for r in csv.DictReader(file)]
     return tuple([row for row in rows if row.device == device_name] or rows)
 
 
 def ratios(problem: Problem, times: Sequence[LibraryTime], number: int, generator: np.random.Generator) -> FloatArray:
-    """Draw ratios of autosched's time to the library's, shape (number,).
+    """Return ``number`` random ratios of autosched's time to the library's.
 
-    Ratios of nearer problems are drawn more often. If ``problem`` itself was measured, only its ratio is used.
+    Ratios of similar problems are drawn more often. If ``problem`` itself was measured, only its ratio is used.
     """
     exact = [t.ratio for t in times if t.problem_key == problem.key()]
     if exact:

@@ -1,4 +1,4 @@
-"""Expected saving of a whole program: the share of each problem, and what tuning would save in total."""
+"""Expected saving of a program: the share of each problem, and the total that tuning would save."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autosched.worth.headroom import INTERVAL, Headroom
 from search_spaces.arrays import FloatArray
 
 LEAST_GAIN = 0.01  # minimum fraction of a program's time that tuning must save to be worthwhile
-_MOST_OF_GAIN = 0.9  # fraction of the total gain that the problems listed by ``first`` achieve together
+_MOST_OF_GAIN = 0.9  # fraction of the total gain that the problems in ``first`` must achieve together
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class ProgramPart:
 
     @property
     def seconds(self) -> float:
-        """Current seconds of all its launches."""
+        """Current seconds of all launches of the problem."""
         return self.count * self.headroom.seconds
 
     @property
     def saved(self) -> float:
-        """Expected saving of these seconds by tuning."""
+        """Seconds that tuning is expected to save."""
         return self.seconds * self.headroom.expected
 
 
@@ -39,7 +39,7 @@ class ProgramWorth:
 
     Attributes:
         parts: The program's problems, in descending order of expected saving.
-        other_seconds: Seconds that the program spends outside these launches.
+        other_seconds: Seconds that the program spends outside the launches of these problems.
     """
 
     parts: tuple[ProgramPart, ...]
@@ -60,7 +60,7 @@ class ProgramWorth:
 
     @cached_property
     def _draws(self) -> FloatArray:
-        """Random draws of the saved fraction of the program's time. Errors of different problems are independent."""
+        """Random draws of the fraction of the program's time that is saved. Errors of problems are independent."""
         generator = np.random.default_rng(0)
         total = sum(part.seconds * generator.permutation(part.headroom.draws) for part in self.parts)
         return np.asarray(total / self.seconds, dtype=np.float64)
@@ -72,7 +72,7 @@ class ProgramWorth:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The percentiles ``INTERVAL`` of the fraction."""
+        """Percentiles ``INTERVAL`` of the fraction of the program's time that tuning saves."""
         low, high = np.percentile(self._draws, INTERVAL)
         return float(low), float(high)
 
@@ -97,7 +97,8 @@ def program_worth(parts: Sequence[ProgramPart], program_seconds: float | None = 
 
     Args:
         parts: At least one problem with its count.
-        program_seconds: Total seconds of the program while it made these calls; None to count only the calls.
+        program_seconds: Run time of the program that made these calls, in seconds. None: use only the time of the
+            calls.
 
     Raises:
         ValueError: The calls alone take longer than ``program_seconds``.

@@ -1,9 +1,9 @@
-"""A Llama-like block: prefill of a prompt and ten decode steps over a paged cache, every kernel tuned here.
+"""A Llama-like block with tuned kernels: prefill of a prompt, then ten decode steps over a paged cache.
 
 python examples/llama_block.py [FOLDER] [--steps N] [--torch]
 
-The kernels are tuned for an H100 by the time model and run in the emulator: no GPU is needed. The result is compared
-with numpy in float64. With --torch the same block is compiled by torch.compile and calls torch.ops.autosched.
+The time model chooses the kernels for an H100, and the emulator runs them: no GPU is needed. The result is compared
+with numpy in float64. With --torch, torch.compile also compiles the block, with operators of torch.ops.autosched.
 """
 
 import argparse
@@ -22,7 +22,7 @@ EPS = 1e-5
 
 
 class Emulated:
-    """Operators on numpy arrays: each problem is tuned when it comes first, and its kernel runs in the emulator."""
+    """Operators on numpy arrays. A problem is tuned at its first call, and its kernel runs in the emulator."""
 
     cat = staticmethod(np.concatenate)
 
@@ -72,7 +72,7 @@ class Emulated:
 
 
 class Torch:
-    """The same on tensors: ``torch.ops.autosched``."""
+    """The same operators on tensors, from ``torch.ops.autosched``."""
 
     def __init__(self):
         import torch
@@ -86,7 +86,7 @@ class Torch:
 
 
 def block(ops, weights, x, positions, slots, ends, table, cache):
-    """The block on rows of x, a prompt or one position more; their keys and values are appended to the cache."""
+    """Compute the block for the rows of x (a prompt or the next position), and append keys and values to the cache."""
     keys, values, pages, lengths = cache
     qkv = ops.matmul(ops.rmsnorm(x, weights["norm_1"]), weights["qkv"]).reshape(len(x), -1, SIZE)
     q = ops.append(qkv, positions, table, keys, values, slots)
@@ -101,7 +101,7 @@ def block(ops, weights, x, positions, slots, ends, table, cache):
 
 
 def run(ops, step, weights, x, table, steps, array):
-    """Return the block's rows for the prompt, and for ``steps`` more positions, one after another."""
+    """Return the block's output rows, first for the prompt, then for ``steps`` further positions one by one."""
     caches = [array(np.zeros((ENTRIES + 1, PAGE, KV_HEADS, SIZE), dtype=np.float16)) for _ in range(2)]
     pages, found = np.array([[2, 0]], dtype=np.int32), []
     for first, end in [(0, PROMPT), *((n, n + 1) for n in range(PROMPT, PROMPT + steps))]:
@@ -114,7 +114,7 @@ def run(ops, step, weights, x, table, steps, array):
 
 
 def reference(weights, x, table):
-    """The block of all positions at once, in float64."""
+    """Compute the block for all positions at once in float64."""
     w = {name: array.astype(np.float64) for name, array in weights.items()}
 
     def norm(rows, weight):
@@ -175,7 +175,7 @@ def main():
         with torch.no_grad(), autosched.torch.emulated(database, DEVICE):
             same = run(Torch(), step, tensors, tensor(x), tensor(table), given.steps, tensor)
         error = np.abs(same.astype(np.float64) - found).max()
-        print(f"torch.compile gives the same, but for {error:.2g}")
+        print(f"largest difference to torch.compile: {error:.2g}")
         if not error < 0.02:
             raise SystemExit("the compiled block's result is wrong")
 

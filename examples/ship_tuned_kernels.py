@@ -1,12 +1,12 @@
-"""Tune, export, ship, and call a kernel in another process, with or without a GPU.
+"""Tune a kernel, export and ship it, and call it in another process, with or without a GPU.
 
 python examples/ship_tuned_kernels.py [FOLDER]
 
-The best schedules go into a repository as JSON, so that reviews show changes. A release makes a small database of them.
-Add the database to your package as data, and open it with importlib.resources. Users of the package do not tune: their
-first process compiles the called kernels with NVRTC, and later processes read them from the cache.
-Without a GPU the times are estimated. The second process then looks the kernel up, checks the database as in CI, and
-calls the kernel in the emulator.
+The best schedules are kept in a repository as JSON, so that reviews show changes. For a release, a small database is
+built from the JSON files. Add the database to your package as data, and open it with importlib.resources. Users of the
+package do not tune: the first process compiles the called kernels with NVRTC, and later processes read the compiled
+kernels from the cache. Without a GPU the times are estimated. The second process then looks the kernel up, checks the
+database as in CI, and calls the kernel in the emulator.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ import autosched
 from autosched.dispatch.kernel import RuntimeUnavailable
 
 PROBLEM = autosched.Softmax(rows=64, columns=512)
-DEVICE = "h200"  # the target if there is no GPU
+DEVICE = "h200"  # the GPU to tune for if this machine has none
 
 
 def tune(database: Path, trials: int) -> None:
@@ -32,7 +32,7 @@ def tune(database: Path, trials: int) -> None:
 
 
 def use(database: Path) -> None:
-    """Run as the user's program: call the tuned kernel on a GPU, or emulate it without one."""
+    """Run as the user's program: call the tuned kernel on a GPU, or emulate it if there is no GPU."""
     try:
         kernel = autosched.Database(database).kernel(PROBLEM)
     except RuntimeUnavailable as error:
@@ -65,7 +65,7 @@ def emulate(database: Path) -> None:
 
 
 def check(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
-    """Compare with the float64 reference."""
+    """Compare the result with the float64 reference."""
     from measurements.trials.comparison import check
 
     found = check(PROBLEM, inputs, outputs)
@@ -80,7 +80,7 @@ def run(*command: str) -> None:
 
 
 def ship(tuned: Path, configs: Path, shipped: Path) -> None:
-    """Export the best trial from the developer's database to the repository, and make the database to ship from it."""
+    """Export the best trial from the developer's database to the repository; build the database to ship."""
     autosched = (sys.executable, "-m", "autosched")
     run(*autosched, "export", "--db", str(tuned), "--out", str(configs))
     run(*autosched, "import", str(configs), "--db", str(shipped))
@@ -91,7 +91,7 @@ def main(folder: Path, trials: int = 16) -> None:
     tune(tuned, trials)
     sys.stdout.flush()
     ship(tuned, folder / "configs", shipped)
-    # CI without a GPU, for every pull request: is the schedule valid, does it compile and fit, is it correct?
+    # CI runs this without a GPU for every pull request: is the schedule valid, does it compile and fit, is it correct?
     run(sys.executable, "-m", "autosched", "check", "--db", str(shipped), "--static")
     run(sys.executable, __file__, "--use", str(shipped))
 

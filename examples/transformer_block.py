@@ -1,9 +1,9 @@
-"""A small transformer block: record its shapes, tune them offline, and run it with the tuned kernels.
+"""A small transformer block: record the shapes of its calls, tune them offline, and run it with tuned kernels.
 
 python examples/transformer_block.py [FOLDER] [--effort model|quick|full]
 
-With a GPU the kernels are timed on it and called there. Without one the times are estimated, and the tuned kernels run
-in the emulator. The block is plain PyTorch, and knows nothing of autosched.
+If there is a GPU, the kernels are timed and called on it. Otherwise the times are estimated, and the tuned kernels run
+in the emulator. The block itself is plain PyTorch without any reference to autosched.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import autosched
 import autosched.torch
 
 TOKENS, WIDTH, HEADS = 32, 64, 2
-DEVICE = "h200"  # the target if there is no GPU
+DEVICE = "h200"  # the GPU to tune for if this machine has none
 
 
 class Block(nn.Module):
@@ -68,7 +68,7 @@ def main() -> None:
     torch.testing.assert_close(result, expected, rtol=1e-2, atol=1e-2)
     print(calls.summary())
     error = (result - expected).abs().max().item()
-    print(f"the block's result is right: at most {error:.2g} from torch's")
+    print(f"the block's result is right: largest difference to torch {error:.2g}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""A sampler that asks a language model which schedules to try, as a plug-in.
+"""A sampler, installed as a plug-in, that asks a language model which schedules to try.
 
-It depends on no model and no service: ``ask(prompt) -> text`` is a function of yours. Install the package, name the
-function, and tune with it:
+The sampler depends on no model or service: you provide a function ``ask(prompt) -> text``. Install the package, name
+the function, and tune:
 
     pip install ./examples/language_model_sampler
     export LANGUAGE_MODEL_ASK=my_module:ask
     autosched tune matmul -m 4096 -n 4096 -k 4096 --db best.db --sampler language_model
 
-The model's text is data: it is read as JSON, and only legal schedules of the space are tried. Everything else is
-ignored, and replaced by random schedules.
+The model's answer is treated as data. It is parsed as JSON, and only legal schedules of the space are tried. Anything
+else in the answer is ignored, and random schedules are proposed instead.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any
 
 from autosched.plugins import Sampler, Schedule, UnvisitedPool
 
-ASK = "LANGUAGE_MODEL_ASK"  # environment variable: module:function
+ASK = "LANGUAGE_MODEL_ASK"  # environment variable with the function to ask, as module:function
 FIRST = 8  # random schedules before the first question, so that the prompt has results
 ANSWERS = 8  # schedules requested per question
-SHOWN = 16  # number of fastest schedules, and of latest failures, in a prompt
+SHOWN = 16  # number of fastest schedules in a prompt, and number of latest failures
 PATIENCE = 3  # consecutive answers without a new legal schedule before the sampler stops asking
 MOST_CHARACTERS = 100_000  # maximum length of an answer
-MOST_STARTS = 256  # maximum positions at which JSON is tried
+MOST_STARTS = 256  # maximum number of positions in an answer at which parsing of JSON is tried
 
 
 class LanguageModelSampler(Sampler):
-    """Propose schedules from a language model's answers, and random ones if an answer has none.
+    """Propose schedules from a language model's answers. If an answer has none, propose random schedules.
 
     Args:
         space: Schedules to propose.
         seed: Random seed.
-        ask: Returns the model's answer to a prompt. The same answers give the same proposals.
+        ask: Function that returns the model's answer to a prompt. The same answers give the same proposals.
     """
 
     name = "language_model"
@@ -84,7 +84,7 @@ class LanguageModelSampler(Sampler):
     def _schedule(self, item: dict[str, Any]) -> Schedule | None:
         """Return the legal schedule that an object of the answer describes, or None.
 
-        Parameters that it leaves out are those of the fastest schedule of its template.
+        Missing parameters get the values of the fastest schedule of the same template.
         """
         template = item.get("template", next(iter(self._space.members)))
         member = self._space.members.get(template) if isinstance(template, str) else None
@@ -107,7 +107,7 @@ class LanguageModelSampler(Sampler):
         return sorted(timed, key=lambda pair: pair[1])
 
     def prompt(self) -> str:
-        """Return the question: the parameters with their values, and the measurements."""
+        """Return the text of a question, with the values of each parameter and the measurements so far."""
         lines = ["Choose configurations of a GPU kernel that run fast. Parameters and their values:"]
         for template, member in self._space.members.items():
             lines.append(f'template "{template}":')
@@ -130,7 +130,7 @@ def _text(schedule: Schedule) -> str:
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a text, alone or in arrays, ignoring other text."""
+    """Yield the JSON objects in a text, including those in arrays. Other text is ignored."""
     decoder, at = json.JSONDecoder(), 0
     for _ in range(MOST_STARTS):
         starts = [i for i in (text.find("[", at), text.find("{", at)) if i >= 0]
@@ -146,10 +146,10 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def from_environment(space: Any, *, seed: int, estimates: Any = None, threads: int = 1) -> LanguageModelSampler:
-    """Make the sampler with the function named by LANGUAGE_MODEL_ASK. This is the package's entry point.
+    """Create the sampler with the function that LANGUAGE_MODEL_ASK names. This is the package's entry point.
 
     Raises:
-        ValueError: The variable names no function.
+        ValueError: The variable is not set, or its function cannot be imported.
     """
     place = os.environ.get(ASK, "")
     module, _, function = place.partition(":")

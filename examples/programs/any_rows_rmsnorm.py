@@ -1,4 +1,4 @@
-"""RMS norm of any number of rows, with eps and a factor passed by value: one kernel serves all of them.
+"""RMS norm for any number of rows: one kernel, whose arguments eps and gain are passed by value.
 
 Run: autosched tune --program examples/programs/any_rows_rmsnorm.py --size m=256 --size n=4096 --db best.db
 In Python: kernel = autosched.Database("best.db").kernel_of_any_size(any_rows_rmsnorm, n=4096)

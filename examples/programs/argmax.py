@@ -1,4 +1,4 @@
-"""Column of the largest element of each row (the first of equal ones), for rows of any length.
+"""Column of the largest element of each row (the first if several are equal), for rows of any length.
 
 Run: autosched tune --program examples/programs/argmax.py --size m=4096 --size n=32000
 """

@@ -1,4 +1,4 @@
-"""Attention forward: softmax(q k^T / sqrt(d)) v, causal or not, with grouped queries, for any length.
+"""Forward pass of attention, softmax(q k^T / sqrt(d)) v: causal or not, with grouped queries, for any length.
 
 Run: autosched tune --program examples/programs/attention.py:full_attention
     --size h=16 --size g=16 --size s=4096 --size d=128
@@ -10,7 +10,7 @@ INFINITY = float("inf")
 
 
 def forward(p, q, k, v, o, causal, kind):
-    """The code of all variants; ``h`` heads of q share ``g`` heads of k and v."""
+    """Define the body of all variants. ``h`` heads of q share ``g`` heads of k and v."""
     (h, s, d), g = q.shape, k.shape[0]
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
     head, i = p.blocks((h, s), (1, bm))
@@ -49,11 +49,11 @@ def full_attention(p, q, k, v, o):
 
 @program(**arrays("f16"))
 def causal_attention(p, q, k, v, o):
-    """softmax(q k^T / sqrt(d)) v, each query with the keys up to its own position"""
+    """softmax(q k^T / sqrt(d)) v, where a query sees only the keys up to its own position"""
     forward(p, q, k, v, o, True, "f16")
 
 
 @program(**arrays("bf16"))
 def causal_attention_bf16(p, q, k, v, o):
-    """softmax(q k^T / sqrt(d)) v of bf16, each query with the keys up to its own position"""
+    """softmax(q k^T / sqrt(d)) v in bf16, where a query sees only the keys up to its own position"""
     forward(p, q, k, v, o, True, "bf16")

@@ -1,7 +1,7 @@
-"""Products whose factors have a scale for every block along k: mxf8 of e4m3, and mxf4 and nvf4 of e2m1, two to a byte.
+"""Products of block-scaled types: every block along k has a scale. mxf8 holds e4m3; mxf4 and nvf4 hold e2m1 pairs.
 
-GeForce cards of Blackwell have one instruction for this. On other GPUs with e4m3, the sums of each block of
-mxf8 are scaled separately.
+Blackwell's GeForce cards have an instruction for such products. On other GPUs that support e4m3, the sum of each mxf8
+block is scaled separately.
 
 Run: autosched tune --program examples/programs/block_scaled_matmul.py:nvf4_matmul --device rtx5090
     --size m=256 --size n=4096 --size pairs=2048 --size blocks=256
@@ -11,7 +11,7 @@ from autosched.tile import Input, Output, program
 
 
 def product(p, a, b, scale_a, scale_b, block):
-    """Position and tile of a block of (a * scale_a) @ (b * scale_b).T; ``block`` stored elements share a scale."""
+    """Return position and tile of a block of (a * scale_a) @ (b * scale_b).T; ``block`` elements share a scale."""
     (m, k), n = a.shape, b.shape[0]
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64, 128))
     i, j = p.blocks((m, n), (bm, bn))
@@ -31,7 +31,7 @@ def product(p, a, b, scale_a, scale_b, block):
     out=Output("m n", "bf16"),
 )  # fmt: skip
 def mxf8_matmul(p, a, b, scale_a, scale_b, out):
-    """a @ b.T of e4m3; scales of 32 numbers are exponents, biased by 127 (ue8m0)"""
+    """a @ b.T in e4m3; 32 numbers share a scale, which is a power of 2 (exponent with bias 127: ue8m0)"""
     i, j, acc = product(p, a, b, scale_a, scale_b, 32)
     p.store(acc.cast("bf16"), p.window(out, (i, j), acc.shape))
 
@@ -41,7 +41,7 @@ def mxf8_matmul(p, a, b, scale_a, scale_b, out):
     scale_b=Input("n blocks", "u8"), out=Output("m n", "bf16"),
 )  # fmt: skip
 def mxf4_matmul(p, a, b, scale_a, scale_b, out):
-    """a @ b.T of e2m1; scales of 32 numbers are exponents, biased by 127 (ue8m0)"""
+    """a @ b.T in e2m1; 32 numbers share a scale, which is a power of 2 (exponent with bias 127: ue8m0)"""
     i, j, acc = product(p, a, b, scale_a, scale_b, 16)
     p.store(acc.cast("bf16"), p.window(out, (i, j), acc.shape))
 
@@ -51,6 +51,6 @@ def mxf4_matmul(p, a, b, scale_a, scale_b, out):
     scale_b=Input("n blocks", "u8"), out=Output("m n", "bf16"),
 )  # fmt: skip
 def nvf4_matmul(p, a, b, scale_a, scale_b, out):
-    """a @ b.T of e2m1; scales of 16 numbers are e4m3 without a sign"""
+    """a @ b.T in e2m1; 16 numbers share a scale, which is an e4m3 without a sign"""
     i, j, acc = product(p, a, b, scale_a, scale_b, 8)
     p.store(acc.cast("bf16"), p.window(out, (i, j), acc.shape))

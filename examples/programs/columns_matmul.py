@@ -1,7 +1,7 @@
-"""A product with some columns of a larger array, without a copy, such as one part of a fused projection.
+"""A product with some columns of a larger array, such as one output of a fused projection, without a copy.
 
 Run: autosched tune --program examples/programs/columns_matmul.py --size m=256 --size n=4096 --size k=1024 --db best.db
-    (and --size x_stride=3072 for the rows of the larger array)
+    (add --size x_stride=3072 if rows of the larger array have 3072 elements)
 In Python: kernel = autosched.Database("best.db").kernel_of_any_size(columns_matmul, n=4096, k=1024)
            y = kernel(qkv[:, 1024:2048], w)   # any number of rows, any row stride
 """

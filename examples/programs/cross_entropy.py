@@ -8,7 +8,7 @@ LOG2_E = 1.4426950408889634
 
 @program(logits=Input("m n", "bf16"), label=Input("m", "i32"), loss=Output("m", "f32"))
 def loss_of_rows(p, logits, label, loss):
-    """the loss of each row of logits"""
+    """cross entropy of each row of logits"""
     m, n = logits.shape
     rows, width = p.choose(rows=(1, 2, 4), width=(512, 1024, 2048))
     (i,) = p.blocks((m,), (rows,))

@@ -1,4 +1,4 @@
-"""Decode attention: the heads of a group attend to a sequence of any length, whose keys are in the pages of a table.
+"""Decode attention over a paged cache: the query heads of a group attend to the keys of a sequence of any length.
 
 Run: autosched tune --program examples/programs/decode_attention.py --size b=4 --size g=8 --size r=4
     --size d=128 --size pages=512 --size page=64 --size entries=128
@@ -12,7 +12,7 @@ INDICES = {"table": Input("b entries", "i32"), "lengths": Input("b", "i32")}
 
 @program(q=Input(OF_HEADS, "f16"), k=CACHE, v=CACHE, **INDICES, o=Output(OF_HEADS, "f16"))
 def paged_decode(p, q, k, v, table, lengths, o):
-    """softmax(q k^T / sqrt(d)) v of one position, over the keys of each sequence; tiles are transposed"""
+    """softmax(q k^T / sqrt(d)) v for one query position of each sequence; tiles are transposed"""
     (b, g, r, d), (pages, _, page, _), entries = q.shape, k.shape, table.shape[1]
     bn, br, parts = min(page, 128), 8, p.choose(parts=(1, 2, 4, 8, 16, 32))
     sequence, group, i = p.blocks((b, g, r), (1, 1, br))

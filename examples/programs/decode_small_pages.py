@@ -1,4 +1,4 @@
-"""Decode attention over pages of 16 positions, in which the heads of each position are adjacent, as in vLLM.
+"""Decode attention over pages of 16 positions. As in vLLM, the heads of a position are adjacent in memory.
 
 Run: autosched tune --program examples/programs/decode_small_pages.py --size b=4 --size g=8 --size r=4 --size d=128
     --size positions=32768 --size width=1024 --size entries=512
@@ -12,7 +12,7 @@ INDICES = {"table": Input("b entries", "i32"), "lengths": Input("b", "i32")}
 
 @program(q=Input(OF_HEADS, "f16"), k=CACHE, v=CACHE, **INDICES, o=Output(OF_HEADS, "f16"))
 def decode_small_pages(p, q, k, v, table, lengths, o):
-    """softmax(q k^T / sqrt(d)) v of one position, over the keys of each sequence; tiles are transposed"""
+    """softmax(q k^T / sqrt(d)) v for one query position of each sequence; tiles are transposed"""
     (b, g, r, d), entries, br = q.shape, table.shape[1], 8
     bn, parts = p.choose(bn=(32, 64, 128), parts=(1, 2, 4, 8, 16, 32))
     sequence, group, i = p.blocks((b, g, r), (1, 1, br))

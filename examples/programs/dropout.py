@@ -1,6 +1,6 @@
 """Dropout: each element is kept with probability 1 - drop, and scaled.
 
-Random numbers depend on the element's index and the seed, so a backward pass can draw them again.
+A random number depends only on the element's index and the seed, so a backward pass can generate it again.
 
 Run: autosched tune --program examples/programs/dropout.py --size m=4096 --size n=4096 --size one=1
 """

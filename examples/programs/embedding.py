@@ -1,4 +1,4 @@
-"""Rows of a table by index: embedding lookup, its gradient, and writing to a key-value cache.
+"""Rows of a table by index: embedding lookup, the gradient of the lookup, and writing to a key-value cache.
 
 Run: autosched tune --program examples/programs/embedding.py:embedding
     --size tokens=4096 --size words=32000 --size d=1024
@@ -8,13 +8,13 @@ from autosched.tile import InOut, Input, Output, program
 
 
 def places(p, ids, i, bm):
-    """The token ids of a block as one column, followed by -1, which is not in the table."""
+    """Return the token ids of a block as a column. Rows after the last token get -1, which selects no row."""
     return p.load(p.window(ids, (i, 0), (bm, 1), column=True), padding=-1)
 
 
 @program(ids=Input("tokens", "i32"), table=Input("words d", "f16"), out=Output("tokens d", "f16"))
 def embedding(p, ids, table, out):
-    """table[ids], and 0 for a number that the table does not have"""
+    """table[ids], and zeros for an id outside the table"""
     bm, bn = p.choose(bm=(4, 8, 16, 32), bn=(128, 256))
     i, j = p.blocks(out.shape, (bm, bn))
     p.store(p.load(p.window(table, (places(p, ids, i, bm), j), (bm, bn))), p.window(out, (i, j), (bm, bn)))

@@ -1,4 +1,4 @@
-"""out = silu(x @ gate) * (x @ up): the first half of a gated MLP in one kernel, which reads x once."""
+"""out = silu(x @ gate) * (x @ up): the first half of a gated MLP, in one kernel that reads x once."""
 
 from autosched.tile import Input, Output, program
 

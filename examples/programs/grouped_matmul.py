@@ -1,4 +1,4 @@
-"""Grouped matmul: rows are sorted by their expert, and offsets on the device give the first row of each expert.
+"""Grouped matmul: rows are sorted by expert, and an array in device memory has the first row of each expert.
 
 Run: autosched tune --program examples/programs/grouped_matmul.py --size m=4096 --size k=2048 --size n=1024
     --size e=64 --size ends=65
@@ -11,15 +11,15 @@ from autosched.tile import Input, Output, program
     a=Input("m k", "f16"), w=Input("e k n", "f16"), offsets=Input("ends", "i32"), out=Output("m n", "f16")
 )  # fmt: skip
 def matmul_of_groups(p, a, w, offsets, out):
-    """rows offsets[g] to offsets[g + 1] of a @ w[g]; each group has its own tiles, and may be empty"""
+    """a @ w[g] for rows offsets[g] to offsets[g + 1]; no tile has rows of two groups, and groups may be empty"""
     (m, k), (e, _, n) = a.shape, w.shape
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64))
-    i, j = p.blocks((m + e * (bm - 1), n), (bm, bn))  # as many tiles as any offsets need
+    i, j = p.blocks((m + e * (bm - 1), n), (bm, bn))  # the most tiles that any offsets can need
     tile, c = i // bm, p.cover(e)
     begins, ends = (p.load(p.window(offsets, (at, 0), (c, 1), column=True)) for at in (0, 1))
     tiles = p.where(p.rows(0, c) < e, (ends - begins + (bm - 1)) // bm, 0)
     upto = p.reduction("add", p.where(p.rows(0, c) <= p.columns(0, c), tiles, 0), dim=0)
-    done = upto <= tile  # groups before this block's group; all groups after the last tile
+    done = upto <= tile  # marks the groups before this block's group; all groups in blocks after the last tile
     group = p.reduction("add", p.where(done, p.full((1, c), 1, "i32"), 0), dim=1)
     before = p.reduction("maxsi", p.where(done, upto, 0), dim=1)
     number = p.uniform(group, high=e, usual=p.minimum(tile * bm * e // m, e))

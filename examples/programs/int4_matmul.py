@@ -1,4 +1,4 @@
-"""out = x @ dequantised w: 4-bit weights, two along k per byte, with a scale for each group of k and each column."""
+"""Product with 4-bit weights: a byte has two weights along k; each column has a scale per group along k."""
 
 from autosched.tile import Input, Output, program
 
@@ -7,7 +7,7 @@ from autosched.tile import Input, Output, program
     x=Input("m k", "f16"), w=Input("half n", "u8"), scale=Input("groups n", "f16"), out=Output("m n", "f16")
 )  # fmt: skip
 def int4_matmul(p, x, w, scale, out):
-    """x @ ((w - 8) * scale), w of 4 bits"""
+    """x @ ((w - 8) * scale), where w has 4 bits"""
     (m, k), n = x.shape, w.shape[1]
     group = k // scale.shape[0]
     bm, bn, bk = p.choose(bm=(32, 64, 128), bn=(64, 128), bk=(32,))

@@ -1,4 +1,4 @@
-"""out = layernorm(x) @ w: means and deviations of rows in one pass, then a product with the normalised rows."""
+"""out = layernorm(x) @ w: one pass computes mean and deviation of each row, a second pass multiplies."""
 
 from autosched.tile import Input, Output, program
 
@@ -23,6 +23,6 @@ def layernorm_matmul(p, x, gamma, beta, w, out):
     for at in p.steps(k, bk):
         tile = p.load(p.window(x, (i, at), (bm, bk))).cast("f32")
         factor, offset = (p.load(p.window(row, (0, at), (1, bk))) for row in (gamma, beta))
-        normal = (tile - mean) * scale * factor + offset  # 0 beyond k, like factor and offset
+        normal = (tile - mean) * scale * factor + offset  # 0 beyond k, because factor and offset are 0 there
         acc.set(p.mma(normal.cast("f16"), p.load(p.window(w, (at, j), (bk, bn))), acc))
     p.store(acc.cast("f16"), p.window(out, (i, j), (bm, bn)))

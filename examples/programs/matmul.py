@@ -1,6 +1,7 @@
-"""matmul as a tile program that competes with the hand-written templates in one search.
+"""Matmul as a tile program, which competes with the hand-written templates in one search.
 
-`autosched tune --program examples/programs/matmul.py --size m=.. --size n=.. --size k=..` searches all of them.
+`autosched tune --program examples/programs/matmul.py --size m=.. --size n=.. --size k=..` searches the program and the
+templates.
 """
 
 from functools import cache
@@ -48,14 +49,14 @@ def matmul_of(dtype, out_type, order_a, order_b, biased, end):
 
 
 def of_matmul(q):
-    """Return the program of a Matmul, or the reason why there is none."""
+    """Return the program and its sizes for a Matmul, or the reason why no program computes it."""
     bias, _, end = q.epilogue.rpartition("+") if "+" in q.epilogue else ("", "", q.epilogue)
     biased, end = (True, "none") if end == "bias" else (bool(bias), end)
     types = ("f16", "bf16", "f32")
     if q.a not in types or q.out not in types or q.acc != "f32":
-        return f"the program multiplies f16, bf16 and f32 and adds up in f32, not {q.a} in {q.acc}"
+        return f"the program supports f16, bf16 and f32 accumulated in f32, not {q.a} accumulated in {q.acc}"
     if end not in ENDS or q.reduction != "none" or q.scale != "none":
-        return "the program has the epilogues bias, relu and silu alone"
+        return "the program supports only the epilogues bias, relu and silu"
     made = matmul_of(q.a, q.out, q.order_a, q.order_b, biased, end)
     return made, {"batch": q.batch, "m": q.m, "n": q.n, "k": q.k}
 

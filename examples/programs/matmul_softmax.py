@@ -1,4 +1,4 @@
-"""out = softmax(x @ w) along rows, of up to 256 columns: a router of experts in one kernel."""
+"""out = softmax(x @ w) along rows of up to 256 columns: an expert router in one kernel."""
 
 from autosched.tile import Input, Output, program
 

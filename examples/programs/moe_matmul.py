@@ -1,6 +1,6 @@
-"""MoE layer by expert index: a table gives the expert of each tile of rows, and row indices select its tokens.
+"""Matmul of a mixture-of-experts layer: one array has the expert of each tile of rows, another the token of each row.
 
-Rows are padded to whole tiles for each expert; a row index of -1 is padding.
+The rows of each expert are padded to whole tiles. Padding rows have the token index -1.
 
 Run: autosched tune --program examples/programs/moe_matmul.py --size t=2048 --size k=2048 --size n=1024
     --size e=64 --size rows=8192 --size tiles=128
@@ -14,7 +14,7 @@ from autosched.tile import Input, Output, program
     out=Output("rows n", "f16"),
 )  # fmt: skip
 def moe_matmul(p, x, w, token, expert, out):
-    """x[token[i]] @ w[expert of the tile of i]"""
+    """x[token[i]] @ w[e] for each row i, where e is the expert of the row's tile"""
     (rows, n), k, bm = out.shape, x.shape[1], 64
     bn, bk = p.choose(bn=(64, 128), bk=(32, 64))
     i, j = p.blocks((rows, n), (bm, bn))

@@ -1,4 +1,4 @@
-"""Routing of a mixture of experts: the two experts with the largest logits of each token, and their softmax.
+"""Routing of a mixture of experts: the k experts with the largest logits for each token, and their softmax.
 
 Run: autosched tune --program examples/programs/moe_routing.py --size t=8192 --size e=64 --size k=2
 """
@@ -13,7 +13,7 @@ LOG2_E = 1.4426950408889634
     logits=Input("t e", "f32"), expert=Output("t k", "i32"), weight=Output("t k", "f32"), tokens=InOut("e", "i32"),
 )  # fmt: skip
 def moe_routing(p, logits, expert, weight, tokens):
-    """top-k of softmax(logits), with weights that add up to 1; tokens counts those of each expert"""
+    """top-k of softmax(logits), with weights that add up to 1; ``tokens`` counts the tokens of each expert"""
     (t, e), k = logits.shape, expert.shape[1]
     rows = p.choose(rows=(4, 8, 16, 32))
     (i,) = p.blocks((t,), (rows,))

@@ -1,4 +1,4 @@
-"""Products of narrow types: 8-bit floats, 8-bit integers with scales of rows and columns, and f32 as tf32.
+"""Products of narrow types: 8-bit floats, 8-bit integers with a scale per row and column, and f32 rounded to tf32.
 
 Run: autosched tune --program examples/programs/narrow_matmul.py:fp8_matmul --device h100
     --size m=4096 --size n=4096 --size k=4096
@@ -8,7 +8,7 @@ from autosched.tile import Input, Output, program
 
 
 def product(p, x, weights, type_, tf32=False):
-    """The block's position, and its tile of x @ weights^T; both are contiguous along k, as ldmatrix needs."""
+    """Return a block's position and tile of x @ weights^T. Both arrays are contiguous along k, as ldmatrix needs."""
     (m, k), n = x.shape, weights.shape[0]
     bm, bn, bk = p.choose(bm=(64, 128), bn=(64, 128), bk=(32, 64, 128))
     i, j = p.blocks((m, n), (bm, bn))
@@ -23,7 +23,7 @@ def product(p, x, weights, type_, tf32=False):
 
 @program(x=Input("m k", "e4m3"), weights=Input("n k", "e4m3"), scale=Input("n", "f32"), out=Output("m n", "bf16"))
 def fp8_matmul(p, x, weights, scale, out):
-    """x @ weights^T * scale, of e4m3"""
+    """x @ weights^T * scale, in e4m3"""
     i, j, acc = product(p, x, weights, "f32")
     scales = p.load(p.window(scale, (0, j), (1, acc.shape[1])))
     p.store((acc * scales).cast("bf16"), p.window(out, (i, j), acc.shape))
@@ -34,7 +34,7 @@ def fp8_matmul(p, x, weights, scale, out):
     out=Output("m n", "bf16"),
 )  # fmt: skip
 def int8_matmul(p, x, weights, of_rows, of_columns, out):
-    """x @ weights^T, added up in i32, times a scale of each row and each column"""
+    """x @ weights^T, accumulated in i32 and multiplied by a scale for each row and each column"""
     i, j, acc = product(p, x, weights, "i32")
     bm, bn = acc.shape
     rows = p.load(p.window(of_rows, (i, 0), (bm, 1), column=True))
@@ -44,6 +44,6 @@ def int8_matmul(p, x, weights, of_rows, of_columns, out):
 
 @program(x=Input("m k", "f32"), weights=Input("n k", "f32"), out=Output("m n", "f32"))
 def tf32_matmul(p, x, weights, out):
-    """x @ weights^T, with factors of 11 bits on tensor cores"""
+    """x @ weights^T on tensor cores, with factors rounded to 11 significant bits"""
     i, j, acc = product(p, x, weights, "f32", tf32=True)
     p.store(acc, p.window(out, (i, j), acc.shape))

@@ -1,4 +1,4 @@
-"""Attention over pages of keys and values: a table gives the page of each range of a sequence's keys.
+"""Attention over pages of keys and values: entry i of a table is the page of a sequence's keys from 16 i on.
 
 Run: autosched tune --program examples/programs/paged_attention.py --size h=32 --size g=8 --size s=64
     --size d=128 --size pages=256 --size places=8192
@@ -7,7 +7,7 @@ Run: autosched tune --program examples/programs/paged_attention.py --size h=32 -
 from autosched.tile import Input, Output, program
 
 INFINITY = float("inf")
-PAGE = 16  # keys
+PAGE = 16  # keys per page
 
 
 @program(
@@ -15,7 +15,7 @@ PAGE = 16  # keys
     table=Input("pages", "i32"), o=Output("h s d", "f16"),
 )  # fmt: skip
 def paged_attention(p, q, k, v, table, o):
-    """softmax(q k^T / sqrt(d)) v, with the keys of page table[i] at places 16 table[i] and on"""
+    """softmax(q k^T / sqrt(d)) v, where the keys of page table[i] begin at row 16 * table[i]"""
     (h, s, d), g, keys = q.shape, k.shape[0], table.shape[0] * PAGE
     bm, bn = p.choose(bm=(16, 64), bn=(32, 64))
     head, i = p.blocks((h, s), (1, bm))

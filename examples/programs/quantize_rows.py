@@ -1,16 +1,16 @@
-"""Quantisation to e4m3 with a scale for each row, and a product whose weights are i8 and are converted in registers.
+"""Quantisation to e4m3 with a scale for each row, and a product whose i8 weights are converted in registers.
 
 Run: autosched tune --program examples/programs/quantize_rows.py:quantize_rows --size m=4096 --size n=1024
 """
 
 from autosched.tile import Input, Output, program
 
-LARGEST = 448.0  # of e4m3
+LARGEST = 448.0  # the largest e4m3 number
 
 
 @program(x=Input("m n", "bf16"), out=Output("m n", "e4m3"), scale=Output("m", "f32"))
 def quantize_rows(p, x, out, scale):
-    """x / scale as e4m3, where scale = max |x| / 448 of each row"""
+    """x / scale as e4m3, where a row's scale is max |x| / 448"""
     m, n = x.shape
     bm = p.choose(bm=(1, 2, 4))
     width = p.cover(n)
@@ -24,7 +24,7 @@ def quantize_rows(p, x, out, scale):
 
 @program(x=Input("m k", "f16"), w=Input("k n", "i8"), scale=Input("n", "f32"), out=Output("m n", "f16"))
 def int8_weights(p, x, w, scale, out):
-    """x (w scale), of weights in 8 bits with a scale for each column"""
+    """x @ (w * scale), where w has 8 bits and each column has a scale"""
     (m, k), n = x.shape, w.shape[1]
     bm, bn, bk = p.choose(bm=(32, 64, 128), bn=(32, 64, 128), bk=(32, 64))
     i, j = p.blocks((m, n), (bm, bn))

@@ -1,4 +1,4 @@
-"""A projection with rotary embedding: x @ w, with the halves of a head rotated by the angle of row and column."""
+"""A projection x @ w with rotary embedding: an angle per row and column rotates the two halves of each head."""
 
 from autosched.tile import Input, Output, program
 
@@ -10,7 +10,7 @@ def rope_matmul(p, x, w, angle, out):
     """rotary position embedding of x @ w; a head has 2 * half columns"""
     (m, k), n, half = x.shape, w.shape[1], angle.shape[1]
     bm, bk = p.choose(bm=(64, 128), bk=(32, 64))
-    i, j = p.blocks((m, n), (bm, 2 * half))  # a block for each head
+    i, j = p.blocks((m, n), (bm, 2 * half))  # one block per head and tile of rows
     rows = p.window(x, (i, 0), (bm, bk))
     lower, upper = p.window(w, (0, j), (bk, half)), p.window(w, (0, j + half), (bk, half))
     a, b = p.state(p.zeros((bm, half))), p.state(p.zeros((bm, half)))

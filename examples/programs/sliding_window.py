@@ -1,4 +1,4 @@
-"""Attention in which each query sees a window of earlier keys; blocks of keys before the window are skipped.
+"""Attention in which a query sees only a window of earlier keys. Blocks of keys before the window are skipped.
 
 Run: autosched tune --program examples/programs/sliding_window.py --size h=16 --size s=8192 --size d=128
 """
@@ -6,12 +6,12 @@ Run: autosched tune --program examples/programs/sliding_window.py --size h=16 --
 from autosched.tile import Input, Output, program
 
 INFINITY = float("inf")
-WINDOW = 1024  # keys up to the query's own
+WINDOW = 1024  # number of keys in the window, which ends at the query's position
 
 
 @program(q=Input("h s d", "f16"), k=Input("h s d", "f16"), v=Input("h s d", "f16"), o=Output("h s d", "f16"))
 def sliding_window(p, q, k, v, o):
-    """softmax(q k^T / sqrt(d)) v over the 1,024 keys up to each query"""
+    """softmax(q k^T / sqrt(d)) v, where a query sees the 1,024 keys that end at its position"""
     h, s, d = q.shape
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
     head, i = p.blocks((h, s), (1, bm))

@@ -1,4 +1,4 @@
-"""The softmax of every row: in one load if a row fits into a block, and in two passes for any length."""
+"""Softmax of every row: with one load if a row fits into a block, or in two passes for rows of any length."""
 
 from autosched.tile import Input, Output, program
 
@@ -8,7 +8,7 @@ LOG2_E = 1.4426950408889634
 
 @program(x=Input("m n", "f32"), out=Output("m n", "f32"))
 def row_softmax(p, x, out):
-    """softmax of rows that a block holds whole"""
+    """softmax of rows that fit into a block"""
     m, n = x.shape
     rows, width = p.choose(rows=(1, 2, 4, 8)), p.cover(n)
     (i,) = p.blocks((m,), (rows,))
@@ -19,7 +19,7 @@ def row_softmax(p, x, out):
 
 @program(x=Input("m n", "f16"), out=Output("m n", "f16"))
 def long_softmax(p, x, out):
-    """softmax of rows of any length: the largest and the sum in one pass, then the quotients"""
+    """softmax of rows of any length: one pass computes maximum and sum, a second pass the quotients"""
     m, n = x.shape
     rows, width = p.choose(rows=(1, 2, 4), width=(512, 1024))
     (i,) = p.blocks((m,), (rows,))

@@ -14,7 +14,7 @@ INFINITY = float("inf")
     offsets=Input("ends", "i32"), o=Output("h total d", "f16"),
 )  # fmt: skip
 def variable_length_attention(p, q, k, v, offsets, o):
-    """softmax(q k^T / sqrt(d)) v within each sequence, each query seeing the keys up to its own position"""
+    """softmax(q k^T / sqrt(d)) v within each sequence, where a query sees the keys up to its position"""
     (h, total, d), g = q.shape, k.shape[0]
     bm, bn = p.choose(bm=(64, 128), bn=(32, 64, 128))
     sequence, head, tile = p.blocks((offsets.shape[0] - 1, h, total), (1, 1, bm))
@@ -23,7 +23,8 @@ def variable_length_attention(p, q, k, v, offsets, o):
     query = p.load(p.window(q[head], (i, 0), (bm, d)))
     top, sums, acc = p.state(p.full((bm, 1), -INFINITY)), p.state(p.zeros((bm, 1))), p.state(p.zeros((bm, d)))
     scale = 1.4426950408889634 / d**0.5
-    any_query = p.minimum(p.maximum(end - i, 0), 1)  # 0 in blocks after the end of their sequence
+    # 1 if the block has a query; 0 in a block after the end of the sequence
+    any_query = p.minimum(p.maximum(end - i, 0), 1)
     last = p.minimum(p.minimum(i + bm, end), begin + any_query * total)
     for j in p.steps(last, bn, first=begin):
         keys, values = (p.window(t[head // (h // g)], (j, 0), (bn, d)) for t in (k, v))

@@ -1,7 +1,7 @@
-"""XeTile RFC, appendix 2.1: GEMM with prefetched tiles, with the document's maps halved along m.
+"""XeTile RFC, appendix 2.1: GEMM with prefetched tiles. The RFC's maps are halved along m.
 
-The document's 256x256 accumulators are the whole register file of an SM; 16 subgroups of 32x64 on 128x256 fit. Its
-products accumulate from zero, and it prefetches the tile three steps ahead.
+The RFC's 256x256 accumulators would fill the register file of an SM. A tile of 128x256, divided among 16 subgroups of
+32x64, fits. In the RFC, each product accumulates from zero, and tiles are prefetched three steps ahead.
 """
 
 from autosched.tile import Input, Output, program, wg_map

@@ -1,7 +1,8 @@
-"""XeTile RFC, appendix 2.5: GEMM with prefetches to both caches, the far one for four steps at a time.
+"""XeTile RFC, appendix 2.5: GEMM with prefetches to L1 and L2; those to L2 are for four steps at a time.
 
-The document's 512x256 accumulators are 512 KiB; 4x2 subgroups of 64x64 on 256x128 fit. Its second far tile starts 128
-columns after the first, which is the width of a tile, and its condition counts steps.
+The RFC's 512x256 accumulators need 512 KiB, too much for an SM; 4x2 subgroups of 64x64 for a 256x128 tile fit. In the
+RFC, the second tile for L2 starts 128 columns after the first, the width of such a tile, and the condition counts steps
+instead of columns.
 """
 
 from autosched.tile import Input, Output, program, wg_map

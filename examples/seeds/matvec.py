@@ -1,7 +1,7 @@
-"""IREE issue 22153: a matvec whose reduction is tiled by 512, plain and with the innermost dimension expanded.
+"""IREE issue 22153: a matvec whose reduction is tiled by 512, without and with an expanded innermost dimension.
 
-Plain, a thread carries all 8 products of its vector for each row; expanded (512 -> 64, 8), it adds them up in the loop
-and carries one. A subgroup of 64 lanes is two warps.
+Without expansion, a thread keeps 8 sums for each row across iterations. With expansion (512 -> 64, 8), it adds the 8
+products up in each iteration and keeps one sum. A subgroup of 64 lanes is two warps.
 """
 
 from autosched.layouts import LoweringConfig
@@ -14,7 +14,7 @@ CONFIG = LoweringConfig.parse(
 
 
 def products(p, x, w, i, j):
-    """One step: two rows of x with one of w, in the registers that the config gives."""
+    """Yield each iteration's products of two rows of x with a row of w, distributed over registers by the config."""
     rows, line = p.window(x, (i, 0), (2, 512)), p.window(w, (j, 0), (1, 512))
     for _ in p.steps(x.shape[1], 512):
         product = p.load(rows).cast("f32") * p.load(line).cast("f32")

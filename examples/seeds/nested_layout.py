@@ -1,4 +1,4 @@
-"""IREE VectorExt: the example of nested_layout, as the target of to_layout. A subgroup of 64 lanes is two warps."""
+"""The documentation example of nested_layout in IREE VectorExt, as a target of to_layout. 64 lanes are two warps."""
 
 from autosched.layouts import NestedLayout
 from autosched.tile import Input, Output, program
@@ -16,7 +16,7 @@ FULL_EXAMPLE = NestedLayout(
 
 @program(x=Input("m n", "f16"), out=Output("m n", "f16"))
 def distributed(p, x, out):
-    """64x64 in the distribution of the example, by the shortest route"""
+    """x + 1 for tiles of 64x64, converted to the example's distribution by the cheapest conversion"""
     i, j = p.blocks(x.shape, (64, 64))
     tile = p.load(p.window(x, (i, j), (64, 64))).cast("f32") + 1.0
     p.store(p.convert_layout(tile, FULL_EXAMPLE).cast("f16"), p.window(out, (i, j), (64, 64)))
@@ -24,7 +24,7 @@ def distributed(p, x, out):
 
 @program(x=Input("m n", "f16"), out=Output("m n", "f16"))
 def through_shared_memory(p, x, out):
-    """the same with shared_memory_conversion, which forces the route"""
+    """x + 1 with shared_memory_conversion, which forces a conversion through shared memory"""
     i, j = p.blocks(x.shape, (64, 64))
     tile = p.load(p.window(x, (i, j), (64, 64))).cast("f32") + 1.0
     p.store(p.convert_layout(tile, FULL_EXAMPLE, shared=True).cast("f16"), p.window(out, (i, j), (64, 64)))

@@ -4,7 +4,7 @@ from autosched.tile import Input, Output, program
 
 
 def product(p, a, b, c, at, shape, step, **view):
-    """64x64 tiles, 32 deep, as in the document. ``view`` has the options of b's window, or of the transposition."""
+    """Multiply in 64x64 tiles with steps of 32, as in the RFC. ``view`` has options of b's window or ``transposed``."""
     transposed = view.pop("transposed", False)
     i, j = p.blocks(c.shape, (64, 64))
     x, y = p.window(a, (i, 0), (64, 32)), p.window(b, at(j), shape, **view)
@@ -25,11 +25,11 @@ def plain(p, a, b, c):
 
 @program(a=Input("m k", "bf16"), bt=Input("n k", "bf16"), c=Output("m n", "bf16"))
 def viewed(p, a, bt, c):
-    """B stored transposed, and seen with order = [0, 1]"""
+    """B stored transposed, and loaded with order = [0, 1]"""
     product(p, a, bt, c, lambda j: (0, j), (32, 64), (32, 0), turned=True)
 
 
 @program(a=Input("m k", "bf16"), bt=Input("n k", "bf16"), c=Output("m n", "bf16"))
 def transposed(p, a, bt, c):
-    """B stored transposed, and transposed behind its load"""
+    """B stored transposed, and transposed after the load"""
     product(p, a, bt, c, lambda j: (j, 0), (64, 32), (0, 32), transposed=True)

@@ -1,4 +1,4 @@
-"""XeTile RFC, appendix 2.3: the transposed operand of 2.2 with a map under which no subgroup needs another's data."""
+"""XeTile RFC, appendix 2.3: the transpose of 2.2, with a map by which no subgroup needs another subgroup's data."""
 
 from autosched.tile import Input, Output, program, wg_map
 
@@ -8,7 +8,7 @@ BT = wg_map([16, 1], [64, 32])
 
 @program(a=Input("m k", "f16"), bt=Input("n k", "f16"), c=Output("m n", "f32"))
 def transpose_in_registers(p, a, bt, c):
-    """a @ bt^T, transposed behind the load"""
+    """a @ bt^T, where bt is transposed after the load"""
     i, j = p.blocks((a.shape[0], bt.shape[0]), (128, 256))
     x, y = p.window(a, (i, 0), (128, 32), map=A), p.window(bt, (j, 0), (256, 32), map=BT)
     acc = p.state(p.zeros((128, 256)))

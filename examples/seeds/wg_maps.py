@@ -1,18 +1,18 @@
-"""XeTile RFC, the examples of wg_map, each with one operation; a block of 256x256 f32 is cut to what an SM holds."""
+"""The XeTile RFC's examples of wg_map, each with one operation. Blocks of 256x256 f32 are reduced to fit an SM."""
 
 from autosched.tile import Input, Output, program, wg_map
 
 
 @program(x=Input("m n", "f32"), out=Output("m n", "f32"))
 def copied(p, x, out):
-    """128x128 dealt out round-robin to 2x2 subgroups of 32x32"""
+    """copy of 128x128, distributed round-robin to 2x2 subgroups of 32x32"""
     i, j = p.blocks(x.shape, (128, 128))
     p.store(p.load(p.window(x, (i, j), (128, 128), map=wg_map([2, 2], [32, 32]))), p.window(out, (i, j), (128, 128)))
 
 
 @program(x=Input("m n", "f32"), out=Output("m n", "f32"))
 def converted(p, x, out):
-    """convert_layout of 128x256 from 8x4 subgroups of 16x64 to 32x1 of 4x256"""
+    """convert_layout of 128x256 from 8x4 subgroups of 16x64 to 32x1 subgroups of 4x256"""
     i, j = p.blocks(x.shape, (128, 256))
     tile = p.load(p.window(x, (i, j), (128, 256), map=wg_map([8, 4], [16, 64])))
     p.store(p.convert_layout(tile * 2.0, wg_map([32, 1], [4, 256])), p.window(out, (i, j), (128, 256)))

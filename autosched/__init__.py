@@ -1,8 +1,8 @@
-"""Search for the fastest schedule of a kernel, and verification that its code is correct.
+"""Search for the fastest schedule of a GPU kernel, and verify that the kernel is correct.
 
-Start at ``tuning/tune.py`` and ``verify/verdict.py``, or at ``cli/app.py`` for the command. Names are imported on first
-use, so that programs that only call kernels do not import the search. The packages below (``measurements``,
-``cost_models`` and ``search_spaces``) must not import this one.
+Start at ``tuning/tune.py`` (search), ``verify/verdict.py`` (verification), or ``cli/app.py`` (command line). Public
+names are imported on first use, so a program that only calls kernels does not import the search. The lower-level
+packages ``measurements``, ``cost_models`` and ``search_spaces`` must not import this package.
 
 >>> import autosched
 >>> problem = autosched.Matmul(m=4096, n=4096, k=4096)
@@ -236,7 +236,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Imports of this module must be fast, because the command line must handle Ctrl-C before slow imports.
+    # This module must be fast to import, because the command line must handle Ctrl-C before any slow import.
     if name not in _HOMES:
         raise AttributeError(f"module 'autosched' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)

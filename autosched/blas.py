@@ -1,4 +1,4 @@
-"""Settings that keep BLAS threads from using CPU time that compilers and emulated launches need."""
+"""Stop idle BLAS threads from using CPU time, which compilers and emulated launches need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def import_numpy() -> None:
     """Import numpy with BLAS threads that sleep immediately when idle.
 
     The threads of OpenBLAS start when numpy is imported. By default each of them spins for 2^26 cycles (20 ms of CPU
-    time) before it sleeps. OpenBLAS reads the variable when it is loaded; child processes must not inherit it.
+    time) before it sleeps. An environment variable shortens this time. OpenBLAS reads the variable when it is loaded;
+    child processes must not inherit it.
     """
     if "numpy" in sys.modules or _IDLE_TIME in os.environ:
         return
@@ -34,10 +35,10 @@ def import_numpy() -> None:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Limit all loaded BLAS libraries to one thread, in the whole process. Context manager and decorator.
+    """Limit all BLAS libraries in this process to one thread; a context manager and decorator.
 
-    On busy cores, BLAS threads that wait for each other take many times the CPU time of a single thread. Contexts nest.
-    If contexts of several threads overlap, the first one sets the limit and later restores it.
+    On busy cores, BLAS threads that wait for each other take many times the CPU time of a single thread. Contexts may
+    be nested. If contexts of several threads overlap, the first sets the limit, and the limit ends with it.
     """
     if not _limiting.acquire(blocking=False):
         yield
@@ -51,10 +52,10 @@ def single_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _controller(modules: int) -> ThreadpoolController:
-    """Return the controller of the loaded libraries. Searching for them takes 1 ms.
+    """Return threadpoolctl's controller of the loaded BLAS libraries. The result is cached: finding them takes 1 ms.
 
     Args:
-        modules: Number of imported modules. A new module may have loaded another library.
+        modules: Number of imported modules, the key of the cache: a new module may have loaded another library.
     """
     from threadpoolctl import ThreadpoolController  # lazy: this import takes 15 ms
 

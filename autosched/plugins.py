@@ -1,4 +1,4 @@
-"""Names for packages that add a kernel template, an operator, a tensor intrinsic or a sampler.
+"""Public names for plug-ins: packages that add a kernel template, an operator, a tensor intrinsic or a sampler.
 
 >>> from autosched.plugins import KernelTemplate, Space, ordinal
 """

@@ -1,7 +1,7 @@
-"""Registry of the integrations with other projects.
+"""Registry of integrations with other projects.
 
-Other packages refer to an integration by its name and protocol, not by its module. An integration is imported when its
-name is looked up here. Each group is documented with its protocol.
+Other packages refer to an integration by name and protocol, not by module. The registry imports an integration when its
+name is looked up. A comment at each group names the protocol of the group.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class UnknownIntegration(ValueError):
 
 
 class IntegrationGroup:
-    """Integrations with the same protocol, by name. Iteration yields the names.
+    """Integrations with the same protocol. Iteration yields their names.
 
     Args:
-        locations: Location of each integration, ``module:object`` below ``autosched.integrations``, by name.
+        locations: Maps names to locations: ``module:object``, relative to ``autosched.integrations``.
     """
 
     def __init__(self, locations: Mapping[str, str]) -> None:
@@ -34,7 +34,7 @@ class IntegrationGroup:
         """Import an integration.
 
         Args:
-            name: One of the names.
+            name: Name of an integration in this group.
 
         Returns:
             The object that implements the protocol of the group.
@@ -49,8 +49,8 @@ class IntegrationGroup:
         return getattr(import_module(f"{_PACKAGE}.{module}"), attribute)
 
 
-# Files of tuned configurations: ``autosched.regression.config_files.ConfigFiles``.
+# Formats of tuned configuration files. Protocol: ``autosched.regression.config_files.ConfigFiles``.
 CONFIG_FILES = IntegrationGroup({"vllm": "config_files.interface:VLLM", "sglang": "config_files.interface:SGLANG"})
 
-# Logs of a program's calls: ``autosched.suites.logged_calls.CallReader``.
+# Formats of call logs. Protocol: ``autosched.suites.logged_calls.CallReader``.
 CALL_READERS = IntegrationGroup({"flashinfer": "flashinfer.trace_dump:READER", "tunableop": "tunableop.log:READER"})

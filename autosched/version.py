@@ -1,3 +1,3 @@
-"""The version of autosched, also for packaging. It is available even if autosched is not installed."""
+"""The version of autosched. Packaging reads it from this file, and it is available even without installation."""
 
 VERSION = "0.1.0"

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t deepest = 4096;
 
-// One lane's bytes of a parameter, and their known bits; if `known` is empty, all bits are known.
+// The bytes of a parameter in one lane, and which of their bits are known. An empty `known` means that all bits are
+// known.
 struct Passed {
   std::vector<unsigned char> bytes, known;
   SiteIndex origin = 0;
@@ -51,7 +52,8 @@ bool has_unknown(const Register& r, bool is_register, unsigned lane) {
   return ((is_register ? ~r.defined : r.bits) >> lane & 1u) != 0;
 }
 
-// Saves a register or a parameter of this lane before a recursive call; `restore` returns the position after it.
+// Saves this lane's value of a register or a parameter before a recursive call. `restore` returns the position after
+// the restored bytes.
 void save(Warp& w, const Span& r, unsigned lane, std::vector<unsigned char>& to) {
   const Register& head = w.head(r.offset);
   const bool unknown = has_unknown(head, r.is_register, lane);
@@ -78,7 +80,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   const Function& f = machine.program.functions[callee];
   Activation a{call, callee, w.local_top[lane], w.local_base[lane][callee], {}};
   if (w.active_calls[lane][callee]++ != 0) {
-    // A recursive call: the lane's registers of the function are saved until it returns.
+    // In a recursive call, the lane's registers of the function are saved until the inner call returns.
     for (const Span& r : f.registers) save(w, r, lane, a.saved);
   }
   for (const Span& r : f.registers) {
@@ -101,7 +103,8 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
 
 }  // namespace
 
-// Immediates of a call: function (-1: source 0 holds its address), results, (offset, bytes)..., parameters, ...
+// Immediates of a call: the function (-1: source 0 holds the function's address); the number of results, and an offset
+// and a size in bytes for each; the same for the parameters.
 void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
@@ -124,7 +127,8 @@ void call(Warp& w, const Instruction& i, std::uint32_t pc, Lanes active) {
     if (w.calls[k].size() >= deepest) {
       stop_launch(machine, Kind::trap, i.site, "calls are nested more than 4096 deep");
     }
-    // The arguments are read before the callee's frame, which may be the same one, is entered.
+    // The arguments are read before the callee's frame is entered: in a recursive call, caller and callee share a
+    // frame.
     const auto results = static_cast<unsigned>(i.immediate[1]);
     const std::int64_t* argument = i.immediate + 2 + 2 * results;
     const auto arguments = static_cast<unsigned>(*argument++);
@@ -174,8 +178,9 @@ void leave(Warp& w, Lanes active) {
 
 namespace {
 
-// ld.param and st.param of device functions. Immediates: offset in the variable's register file, its bytes, offset in
-// it, bytes per element, signed; for st.param: whether it is a result, which is undefined until it is written.
+// ld.param and st.param of device functions. Immediates: the variable's offset in the register file, the variable's
+// size in bytes, the access's offset in the variable, bytes per element, whether elements are signed. st.param also
+// has: whether the variable is a result, which is undefined until it is written.
 std::size_t frame_offset(const Instruction& i, unsigned lane) {
   return static_cast<std::size_t>(static_cast<std::int64_t>(lane) * i.immediate[1] + i.immediate[2]);
 }
@@ -235,7 +240,8 @@ void store_frame(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
-// malloc and free. Immediates: offset in the register file, and bytes, of the argument; of the result.
+// malloc and free. Immediates: the argument's offset in the register file and size in bytes, then the result's offset
+// and size.
 void allocate(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto from = static_cast<std::uint32_t>(i.immediate[0]), to = static_cast<std::uint32_t>(i.immediate[2]);

@@ -1,4 +1,5 @@
-// Collectives of a warp's lanes, and barriers of a block's warps, which wait until all have arrived.
+// Collectives, at which lanes of a warp wait for each other, and barriers, at which warps of a block wait for each
+// other.
 #include <algorithm>
 
 #include "machine/part.hpp"
@@ -9,19 +10,19 @@
 
 namespace autosched::emulator::ptx {
 
-// Partial results of reductions at barriers.
+// Partial results of the reductions that bar.red computes at barriers.
 struct Collectives : Unit {
   using Unit::Unit;
 
-  // Partial results of bar.red, by barrier.
+  // Partial result of bar.red at one barrier.
   struct BarrierReduction {
     bool all = true, any = false;
     std::uint32_t count = 0;
-    SiteIndex unknown = 0;  // source of a predicate that is undefined in some thread
+    SiteIndex unknown = 0;  // source of a predicate that is undefined in some thread; 0: none
 
     bool is_known(std::int64_t operation) const { return unknown == 0 || (operation == 2 && !all) || (operation == 3 && any); }
   };
-  PerBlock<std::vector<BarrierReduction>> reductions{parking};  // 16 per block
+  PerBlock<std::vector<BarrierReduction>> reductions{parking};  // 16 barriers per block
 };
 
 namespace {
@@ -57,7 +58,7 @@ void gather(Warp& w, const Instruction& i, std::uint32_t pc, Lanes arriving) {
 
 namespace {
 
-// The waiting lanes that take part in the same operation as `lane`.
+// The waiting lanes that participate in the same collective or barrier as `lane`.
 Lanes companions(const Warp& w, unsigned lane) {
   const Instruction& i = *w.waiting[lane];
   const bool same_place = w.thread[lane].mask == 0 && (i.row->flow == Flow::collective || i.immediate[4] != 0);
@@ -92,7 +93,7 @@ bool complete_collectives(Warp& w) {
     if (w.thread[k].state != State::gathering) continue;
     const Instruction& i = *w.waiting[k];
     const Lanes there = companions(w, k), live = live_lanes(w);
-    // Instructions of the whole warp need all 32 lanes, but barriers only those that have not exited.
+    // Warp-wide instructions such as mma.sync need all 32 lanes. Barriers only need the lanes that have not exited.
     const bool is_barrier = i.row->flow == Flow::barrier;
     const Lanes needed = w.thread[k].mask != 0 ? w.thread[k].mask & live : is_barrier ? live : all_lanes;
     if ((needed & ~there) != 0) continue;
@@ -129,8 +130,9 @@ bool complete_collectives(Warp& w) {
 
 namespace {
 
-// A warp arrives at a barrier of the block. Sources: id, count, predicate; immediates: 0: waits, 1: has a count, 2:
-// reduction (0 none, 1 popc, 2 and, 3 or), 3: the predicate is negated, 4: .aligned.
+// A warp arrives at a barrier of the block. Sources: id, thread count, predicate. Immediate 0: whether the warp waits;
+// 1: whether there is a thread count; 2: reduction (0 none, 1 popc, 2 and, 3 or); 3: whether the predicate is negated;
+// 4: whether the instruction is .aligned.
 void arrive_together(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   const auto first = static_cast<unsigned>(__builtin_ctz(lanes));

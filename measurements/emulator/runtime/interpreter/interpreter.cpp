@@ -1,5 +1,6 @@
 // Runs the warps of a block. Lanes at the same instruction run together. Lanes at earlier instructions run first, so
-// that lanes reconverge where their paths join. A lane that waits for others of its warp lets these run.
+// that lanes reconverge where their paths join. A lane that polls for another lane of its warp lets the other lanes
+// run.
 #include "isa/values/copies.hpp"
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
@@ -26,10 +27,12 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-// Turns after which the other lanes run: lanes of their warp or block may be waiting for them.
+// Iterations after which the other lanes of the warp run, because lanes of the warp or the block may be waiting for
+// them.
 constexpr unsigned patience = 4096;
-constexpr unsigned patience_before_state = 512;  // polls of each warp before its state is compared
-constexpr std::size_t most_answers = 1 << 14;  // remembered per warp
+// unsuccessful polls per warp before the warp's registers are compared with those at its last poll
+constexpr unsigned patience_before_state = 512;
+constexpr std::size_t most_answers = 1 << 14;  // polled values that are remembered per warp
 
 struct Group {
   Lanes lanes = 0;
@@ -52,8 +55,9 @@ Lanes polling_lanes(const Warp& w, Lanes lanes) {
   return polling;
 }
 
-// Lanes that run next: those deepest in calls, and among these the first in the kernel's text. With `ahead`, the order
-// is reversed, and lanes that do not spin come first, because they may hold a lock for which the others wait.
+// Chooses the lanes that run next: the lanes with the most nested calls, and among these the lanes at the earliest
+// instruction. With `ahead`, the order is reversed. Lanes that do not spin then come first, because they may hold a
+// lock for which spinning lanes wait.
 Group choose(const Warp& w, Lanes runnable, bool ahead) {
   Group group;
   Lanes candidates = runnable;
@@ -93,7 +97,8 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   };
   if (w.answers.size() > most_answers) w.answers.clear();
   const auto instruction = reinterpret_cast<std::uintptr_t>(&i);
-  // Most lanes poll once, so all lanes are only examined if the first one has polled here before.
+  // Most instructions are executed once per address and are not polls, so the answers of all lanes are only compared if
+  // the first lane has polled the same address before.
   const auto one = static_cast<unsigned>(__builtin_ctz(lanes));
   const std::uint64_t key = mix(mix(instruction, ~std::uint64_t{lanes}), read_bits(w, i.source(0), i.width_of_source(0), one));
   if (w.answers.try_emplace(key, 0).second) {
@@ -125,10 +130,11 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
     return;
   }
   ++machine.idle_polls;
-  // Unchanged memory alone is not enough, since warps may meet at barriers between polls: a waiting loop changes
-  // neither memory nor its registers.
+  // If warps meet at barriers between polls, unchanged memory alone does not show that a loop is waiting. The registers
+  // must be unchanged as well.
   if (!machine.idle_polls.met() || machine.idle_polls.vain() < std::uint64_t{patience_before_state} * machine.warp_count) return;
-  // Excludes the cycles at which values are ready (counts.cpp), which increase in a waiting warp.
+  // The comparison excludes the cycles at which values are ready (counts.cpp), because these increase even in a waiting
+  // warp.
   static std::vector<unsigned char> registers;
   registers.assign(w.registers, w.registers + machine.program.register_bytes);
   for (const Function& f : machine.program.functions) {
@@ -215,7 +221,7 @@ void start_block(Machine& machine) {
       warp.local[k].origins.clear();
       warp.local[k].gaps.clear();
     }
-    // Writes of an earlier block are irrelevant to this one.
+    // Registers written by an earlier block are undefined in this block.
     for (const Span& r : machine.program.functions[0].registers) {
       Register& head = warp.head(r.offset);
       head.defined = 0;
@@ -257,7 +263,7 @@ void end_block(Machine& machine) {
 void run_warp(Machine& machine, unsigned index) {
   Warp& w = machine.warps.all[index];
   unsigned turns = 0;
-  bool ahead = w.ahead;  // lanes that polled an unchanged value let the other lanes of their warp run
+  bool ahead = w.ahead;  // true: lanes that polled an unchanged value let the other lanes of their warp run
   for (;;) {
     Lanes runnable = runnable_lanes(w);
     if (runnable == 0) {
@@ -265,7 +271,7 @@ void run_warp(Machine& machine, unsigned index) {
       w.retry = false;
       return;
     }
-    // If some lanes wait for others of their warp, fairness matters more than reconvergence.
+    // Some lanes may be waiting for other lanes of the warp. These must run, even if the lanes then reconverge later.
     if (turns >= patience) {
       turns = 0;
       ahead = !ahead;
@@ -373,7 +379,8 @@ void run_warp(Machine& machine, unsigned index) {
               compare_answer(w, i, now);
             }
           } else {
-            if (i.flow == Flow::yields) machine.idle_polls = 0;  // blocks alternate here, so this is not a wait
+            // the warp yields because blocks alternate, not because it waits
+            if (i.flow == Flow::yields) machine.idle_polls = 0;
             const Lanes polling = polling_lanes(w, now);
             execute(w, i, now);
             // Lanes that have polled unsuccessfully twice let the other lanes of their warp run.

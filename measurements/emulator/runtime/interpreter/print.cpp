@@ -13,10 +13,10 @@
 namespace autosched::emulator::ptx {
 namespace {
 
-constexpr std::size_t longest = 4000;             // per line of the report
-constexpr std::size_t most = std::size_t{1} << 20;  // per launch, the size of CUDA's buffer
+constexpr std::size_t longest = 4000;             // characters of output per line of the report
+constexpr std::size_t most = std::size_t{1} << 20;  // bytes of output per launch: the size of CUDA's printf buffer
 
-// Reads one lane's memory through a generic address; false, with a finding, if it is invalid.
+// Reads memory of one lane through a generic address. `read` returns false, with a finding, if the address is invalid.
 class Reader {
  public:
   Reader(Warp& w, const Instruction& i, unsigned lane) : w_(w), i_(i), lane_(lane) {}
@@ -79,7 +79,8 @@ void append(std::string& text, const std::string& form, T value) {
   if (size > 0) text.append(buffer, std::min<std::size_t>(static_cast<std::size_t>(size), sizeof buffer - 1));
 }
 
-// One conversion, whose text begins at format[at] == '%'. Returns the end of the text.
+// Formats one conversion specification, which begins at format[at] == '%'. Returns the position after the
+// specification.
 std::size_t convert(Machine& machine, const std::string& format, std::size_t at, Reader& reader, Arguments& arguments,
                     std::string& text) {
   std::string form = "%";
@@ -123,7 +124,8 @@ std::size_t convert(Machine& machine, const std::string& format, std::size_t at,
 
 }  // namespace
 
-// Immediates: as for print, for the arguments of __assertfail, the first of which is the condition's text.
+// The immediates are like those of print, but for the arguments of __assertfail. The first argument is the text of the
+// condition.
 std::string describe_assertion(Warp& w, const Instruction& i) {
   Machine& machine = *w.machine;
   Reader reader(w, i, machine.self->lane);
@@ -134,7 +136,8 @@ std::string describe_assertion(Warp& w, const Instruction& i) {
 
 namespace {
 
-// Immediates: offset in the register file, and bytes, of format and arguments, and of the result if it exists.
+// Immediates: the offset in the register file and the size in bytes of the format, then of the arguments, then of the
+// result if there is one.
 void print(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {

@@ -13,22 +13,25 @@ namespace autosched::emulator::ptx {
 struct Executed {
   enum class Copying { none, copy, commit, wait };
   std::vector<std::uint64_t> counts;           // executions by instruction
-  std::vector<std::uint16_t> latencies;        // by instruction; 0: merged into another one in machine code
-  std::uint64_t warps_ended = 0, cycles = 0;   // sums over the dependency chains of all warps
-  std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;  // executions by instruction and shape
-  std::unordered_map<std::uint32_t, std::uint32_t> committed;  // completion cycle of the block's mbarrier, by address
-  std::vector<Copying> copying_of;  // copies by instruction
+  // by instruction; 0: free, because machine code merges the instruction into another one
+  std::vector<std::uint16_t> latencies;
+  std::uint64_t warps_ended = 0, cycles = 0;   // number of warps, and sum of the lengths of their dependency chains
+  // matrix products: executions by instruction and shape
+  std::map<std::pair<std::uint32_t, std::string>, std::uint64_t> products;
+  // cycle at which an mbarrier of the block completes, by the mbarrier's address
+  std::unordered_map<std::uint32_t, std::uint32_t> committed;
+  std::vector<Copying> copying_of;  // by instruction: how it is involved in cp.async
 };
 
 namespace {
 using Copying = Executed::Copying;
 
 // Cycles until a result can be used, approximately as in microbenchmarks of Ampere to Hopper (arXiv 2208.11174,
-// 2402.13499). The first load of a block from a sector comes from L2 or DRAM.
+// 2402.13499). A block's first load from a sector has the latency of L2 or DRAM.
 constexpr std::uint32_t arithmetic = 4, doubles = 8, multiplied = 33, special = 22, divided = 40, from_shared = 26, from_l1 = 36,
                         from_constant = 6, from_memory = 480, atomic = 480, exchanged = 24;
-// Cycles from the last tcgen05.mma before a commit until the mbarrier completes. Not from a microbenchmark: with it, an
-// iteration takes as long as the winning configurations on B200 suggest
+// Cycles from the last tcgen05.mma before a commit until the mbarrier completes. This value is not from a
+// microbenchmark: it is chosen so that an iteration takes as long as the winning configurations on B200 suggest
 // (autosched/integrations/config_files/tuning/layer_counts.py).
 constexpr std::uint32_t products_done = 300;
 
@@ -67,7 +70,8 @@ std::uint32_t latency_of_reached(Machine& machine) {
   return from_memory;
 }
 
-// When a wait for groups of copies ends: for all but the last `in_flight` groups; -1: including the open group.
+// Returns the cycle at which a wait for cp.async groups ends. It waits for all but the last `in_flight` groups, or (-1)
+// for all groups and the uncommitted copies.
 std::uint32_t wait_for_copies(Warp& w, std::int64_t in_flight) {
   std::uint32_t until = in_flight < 0 ? w.copying : 0;
   const std::size_t left = in_flight < 0 ? 0 : static_cast<std::size_t>(in_flight);
@@ -94,8 +98,9 @@ void begin_counting(Warp& w) {
   for (const Span& r : machine.program.functions[0].registers) w.head(r.offset).ready = 0;
 }
 
-// The compiler may reorder the instructions of a basic block: each issues when its operands are ready, and the next
-// basic block begins when the last one has issued. A cp.async copy completes together with its group.
+// As the compiler may reorder the instructions of a basic block, each instruction issues when its operands are ready.
+// The next basic block begins when the last instruction has issued. A cp.async copy completes when all copies of its
+// group have.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
   Machine& machine = *w.machine;
   ++machine.executed.counts[pc];
@@ -113,7 +118,7 @@ void note_executed(Warp& w, const Instruction& i, std::uint32_t pc) {
       w.copying = 0;
       break;
     case Copying::wait:
-      // Subsequent instructions read the copied data, so none may begin earlier.
+      // Later instructions read the copied data, so none of them may issue before the wait ends.
       at = std::max(at, wait_for_copies(w, i.immediate[0]));
       w.block_began = std::max(w.block_began, at);
       break;

@@ -8,12 +8,14 @@
 
 namespace autosched::emulator::ptx {
 
-// Counts an instruction that some lanes of the warp have executed together, or (if it is not plain) are about to
-// execute.
+// Counts an instruction that some lanes of the warp execute together: after its execution if its flow is plain,
+// otherwise before.
 void note_executed(Warp& w, const Instruction& i, std::uint32_t pc);
-// Counts a product of an instruction whose operands determine its shape, such as "m128n256k16.bf16".
+// Counts a matrix product whose shape is not part of the instruction but follows from its operands, such as
+// "m128n256k16.bf16".
 void note_product(Machine& machine, const Instruction& i, const std::string& shape);
-// The mbarrier at `address` completes when all products that the warp has issued so far are done; a warp has seen it.
+// note_products_committed: the mbarrier at `address` completes when all products that the warp has issued so far are
+// done. note_phase_seen: a warp has observed the completion.
 void note_products_committed(const Warp& w, std::uint32_t address);
 void note_phase_seen(Warp& w, std::uint32_t address);
 void begin_counting(Warp& w);  // starts counting for a block

@@ -1,4 +1,4 @@
-// Element-wise instructions as templates over a function of one lane.
+// Templates that apply a function of scalars to the operands of each lane.
 #pragma once
 #include "isa/ptx.hpp"
 

@@ -21,7 +21,8 @@
 
 namespace autosched::emulator {
 
-// Which special registers the kernel reads that distinguish blocks: all of them, or one coordinate.
+// Which special registers the kernel reads that differ between blocks: a register that identifies each block, or
+// coordinates.
 struct ReadByBlocks {
   bool tells_all_apart, x, y, z;
 };
@@ -30,14 +31,14 @@ struct ReadByBlocks {
 
 namespace autosched::emulator::ptx {
 
-// Bytecode other than code.
+// Contents of the bytecode other than instructions.
 struct ProgramText {
-  // A value common to all lanes of all warps, known at launch.
+  // A value that is the same in all lanes of all warps and is known at launch.
   struct Constant {
     enum class Kind { number, variable, dynamic_shared, static_shared, function, local } kind;
     std::uint32_t slot;
     unsigned width;
-    std::uint64_t value;  // addend
+    std::uint64_t value;  // a number, or an addend to an address
     std::size_t index = 0;
   };
   struct Special {
@@ -47,16 +48,16 @@ struct ProgramText {
   };
   struct Relocation {
     std::size_t variable, offset;
-    char kind;  // v: variable, f: function, s: shared; each generic
+    char kind;  // generic address of: v a variable, f a function, s shared memory
     std::size_t index;
     std::uint64_t addend;
   };
   struct Variable {
-    std::string name;  // its name in PTX
+    std::string name;  // name in PTX
     BufferSpec spec;
     std::vector<unsigned char> bytes;
     std::uint64_t address = 0;
-    bool bound = false;  // True if a buffer of the launch provides its content
+    bool bound = false;  // true if a buffer of the launch provides the variable's content
   };
   std::vector<Constant> constants;
   std::vector<Special> specials;
@@ -79,7 +80,7 @@ using Variable = ProgramText::Variable;
 
 namespace {
 
-// Offsets of the operands of all instructions.
+// Storage of the operand offsets of all instructions.
 
 const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   static const auto* table = [] {
@@ -98,7 +99,8 @@ const std::unordered_multimap<std::string_view, const Row*>& rows_by_name() {
   return *table;
 }
 
-// Parser of the words and numbers in the bytecode's lines. Streams would take longer than many launches.
+// Parses the words and numbers in the lines of the bytecode. Standard streams are avoided: with them, parsing would
+// take longer than many launches.
 class Text {
  public:
   explicit Text(std::string_view text) : left_(text) {}
@@ -138,7 +140,7 @@ class Text {
   std::string_view left_;
 };
 
-// A variable's name in the source: for a mangled name, the last part of the demangled one.
+// The name of a variable in the source code. For a mangled name, it is the last component of the demangled name.
 std::string demangled(std::string_view mangled) {
   if (!mangled.starts_with("_Z")) return std::string(mangled);
   int status = 0;
@@ -146,7 +148,7 @@ std::string demangled(std::string_view mangled) {
   if (whole == nullptr) return std::string(mangled);
   std::string name = whole;
   std::free(whole);
-  unsigned depth = 0;  // nesting depth of brackets, which contain names of types
+  unsigned depth = 0;  // nesting depth of brackets; names within brackets are types, not components of the name
   for (std::size_t at = name.size(); at-- > 1;) {
     const char c = name[at];
     depth += c == ')' || c == '>' ? 1 : 0;
@@ -173,7 +175,7 @@ std::uint32_t new_slot(Machine& machine, unsigned width) {
   return at;
 }
 
-// The register of an operand. The register of a constant is created at its first use.
+// Returns the register of an operand. A constant gets a register at its first use.
 std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   if (t.kind == 'r') return static_cast<std::uint32_t>(Text::integer(t.text, 10));
   const auto key = std::pair{width, t.kind + std::string(t.text)};
@@ -192,7 +194,7 @@ std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
     c.value = Text::integer(t.text, 16);
     if (t.kind == 'e' && width == 4) c.value = std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(c.value)));
   } else {
-    // index+addend in hexadecimal
+    // the text is an index, '+', and an addend in hexadecimal
     c.index = Text::integer(t.text, 10);
     c.value = Text::integer(t.text.substr(t.text.find('+') + 1), 16);
     c.kind = t.kind == 'v'   ? Constant::Kind::variable
@@ -204,8 +206,8 @@ std::uint32_t slot_of(Machine& machine, const Token& t, unsigned width) {
   return slot;
 }
 
-// True if the operands of one side have the widths that `pattern` requires; constants of open width get their widths
-// from it.
+// True if operands (the destinations or the sources) have the widths that `pattern` requires. Constants without a width
+// get the width of the pattern.
 bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vector<unsigned>& widths) {
   for (std::size_t k = 0; k < tokens.size(); ++k) {
     const bool rest = k >= pattern.size();
@@ -220,7 +222,7 @@ bool fits(std::string_view pattern, const std::vector<Token>& tokens, std::vecto
   return tokens.size() >= pattern.size() || (tokens.size() + 1 == pattern.size() && pattern.back() == '*');
 }
 
-// The row of an instruction, which determines the widths of its constants.
+// Finds the table row of an instruction, and sets the widths of the instruction's constants.
 const Row* find_row(std::string_view name, std::uint32_t flags, std::vector<Token>& to, std::vector<Token>& from) {
   static std::vector<unsigned> widths;
   const auto [begin, end] = rows_by_name().equal_range(name);
@@ -331,7 +333,7 @@ bool load_program(Machine& machine, const char* path) {
       sites.push_back(add_site(machine.report,
                                {files.at(index), machine.program_text.texts.emplace_back(in.rest_of_line()).c_str(), number}));
     } else if (word == "places") {
-      break;  // sites in PTX, for the reader of the report
+      break;  // the remaining lines are sites in PTX, which only the reader of the report needs
     } else if (word == "file") {
       files.push_back(machine.program_text.texts.emplace_back(in.rest_of_line()).c_str());
     } else if (word == "registers") {
@@ -467,8 +469,8 @@ std::optional<std::uint64_t> constant_number(Machine& machine, std::uint32_t slo
 
 namespace {
 
-// True if a constant variable has this name on the host. The mangled name of a variable in a namespace ends with the
-// length and the text of its name.
+// True if `v` is the __constant__ variable that the host calls `name`. The mangled name of a variable in a namespace
+// contains the length and the text of the variable's name.
 bool is_constant_called(const Variable& v, const std::string& name) {
   const std::string mangled = std::to_string(name.size()) + name;
   const bool inside = v.name.starts_with("_Z") && v.name.find(mangled) != std::string::npos;
@@ -546,7 +548,7 @@ void fill_special(Warp& warp) {
       else if (is("lanemask_gt")) value = ~((2u << lane) - 1);
       else if (is("reserved_smem_offset_end") || is("reserved_smem_offset_cap")) value = reserved_shared_bytes;
       else if (is("dynamic_smem_size")) value = machine.launch.dynamic_shared_bytes;
-      else if (is("envreg1")) value = machine.program.grid_workspace >> 32;  // upper half, as read by cooperative groups
+      else if (is("envreg1")) value = machine.program.grid_workspace >> 32;  // cooperative groups read the upper half
       else if (is("envreg2")) value = machine.program.grid_workspace & 0xffffffffu;
       else if (is("total_smem_size")) value = machine.launch.dynamic_shared_bytes + machine.program.static_shared_bytes;
       else if (is("is_explicit_cluster")) value = machine.launch.clustered;

@@ -1,5 +1,5 @@
 // Execution of PTX: decoded instructions, and warps whose lanes run in lockstep while they are at the same instruction.
-// Registers are stored lane by lane, so that an instruction is a loop over 32 lanes.
+// The values of a register in all lanes are contiguous, so that an instruction is a loop over 32 lanes.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -17,20 +17,23 @@ namespace autosched::emulator::ptx {
 using Lanes = std::uint32_t;
 constexpr Lanes all_lanes = ~Lanes{0};
 
-// Header of a register, followed by 32 values. `defined`: the lanes that have written it and know all its bits.
+// Header of a register, which is followed by the values of 32 lanes. `defined`: the lanes that have written the
+// register and in which all its bits are known.
 struct Register {
   Lanes defined;
-  Lanes bits;        // of a predicate; for a parameter of a device function: lanes that do not know all its bits
-  SiteIndex origin;  // the first instruction that read unknown bits for this value
-  // For wgmma (matrix/wgmma.cpp): the warp's last operation that has it as an operand, the operation whose result (or a
-  // copy of it) it is, both counted from 1, and the number of the warp's wgmma.fence before it was written, plus 1.
+  // values of a predicate; for a parameter of a device function: the lanes in which some bits are unknown
+  Lanes bits;
+  SiteIndex origin;  // site of the instruction from which the unknown bits come
+  // For wgmma (matrix/wgmma.cpp). flying: the warp's last wgmma that has this register as an operand. carries: the
+  // wgmma of whose result this register holds a copy. Both are counted from 1. written: the number of wgmma.fence that
+  // the warp had executed when the register was written, plus 1.
   std::uint32_t flying, carries, written;
-  std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result, or a copy of it, this is; counted from 1
-  std::uint32_t ready;  // cycle at which its value is available (counts.cpp)
+  std::uint32_t loading;  // the warp's tcgen05.ld (matrix/tcgen05.cpp) whose result this register holds, counted from 1
+  std::uint32_t ready;  // cycle at which the value is available (counts.cpp)
 };
 static_assert(sizeof(Register) == 32);
 
-// Qualifiers that change the result of an instruction, which handlers check (measurements/emulator/ptx/forms.py).
+// Qualifiers of an instruction that its handler checks at run time (measurements/emulator/ptx/forms.py).
 enum Flag : std::uint32_t {
   ftz = 1u << 0,
   sat = 1u << 1,
@@ -43,7 +46,7 @@ enum Flag : std::uint32_t {
   satfinite = 1u << 8,
   shiftamt = 1u << 9,
   read_only = 1u << 10,   // .nc
-  by_l2 = 1u << 11,       // .cg, .volatile, .relaxed: may poll for another thread's write
+  by_l2 = 1u << 11,       // .cg, .volatile, .relaxed: the instruction may poll for another thread's write
   acquire = 1u << 12,
   release = 1u << 13,
   nontrans = 1u << 14,
@@ -51,7 +54,7 @@ enum Flag : std::uint32_t {
   rounding_shift = 16,  // three bits: Rounding
   rounding_mask = 7u << 16,
   block_scope = 1u << 19,
-  to_integral = 1u << 20,  // .rni and similar
+  to_integral = 1u << 20,  // .rni, .rzi, .rmi, .rpi
   is_volatile = 1u << 21,
 };
 enum class Rounding { none, nearest, zero, down, up, away };
@@ -65,27 +68,28 @@ using Execute = void (*)(Warp&, const Instruction&, Lanes);
 
 // How the main loop executes an instruction.
 enum class Flow : std::uint8_t {
-  plain,       // executes at once, for the active lanes
+  plain,       // executes immediately, for the active lanes
   branch,      // immediate 0: target
   indexed,     // source 0: index, immediates: targets
   call,        // see Function
   leave,       // ret: of a function, or of the kernel
   exit,
   trap,
-  collective,  // waits for the whole warp if immediate 0 is not 0, else for the lanes of the mask in source 0
-  barrier,     // of the block
-  yields,      // plain, but lets other warps run before it
-  polls,  // the same for an instruction that polls for an event
+  collective,  // waits for the whole warp if immediate 0 is 1, otherwise for the lanes of the mask in source 0
+  barrier,     // a barrier of the block
+  yields,      // like plain, but other warps may run before it
+  polls,  // like yields, for an instruction that polls for an event
 };
 
-// One form of an instruction. The tables of these rows define the supported instructions.
+// One variant of an instruction. Tables of such rows define which instructions are supported.
 struct Row {
   const char* name;
   Execute execute;
   std::uint32_t flags;   // supported flags
-  const char* operands;  // bytes of destinations, ':', of sources; 0: a predicate; *: any number of any width
+  // width in bytes of each destination, ':', and of each source; 0: a predicate; *: any number of operands of any width
+  const char* operands;
   Flow flow = Flow::plain;
-  bool strict = false;  // an undefined source is a finding immediately; otherwise it makes the destinations undefined
+  bool strict = false;  // an undefined source is an immediate finding, rather than making the destinations undefined
   bool own = false;     // the handler determines which lanes of its destinations are defined
   Collective collective{name, flow == Flow::barrier};
 };
@@ -96,16 +100,18 @@ struct Instruction {
   Flow flow = Flow::plain;
   bool strict = false, own = false, negated = false;
   bool copies = false;  // mov of one register or constant
-  std::uint32_t effect = 0;  // number among the instructions through which values leave a lane's registers; 0: none
-  std::uint32_t reading = 0;  // number among the loads whose addresses are remembered; 0: none
+  // number of this instruction among those through which values leave a lane's registers; 0: not among them
+  std::uint32_t effect = 0;
+  std::uint32_t reading = 0;  // number of this load among those whose addresses are remembered; 0: not among them
   SiteIndex site = 0;
-  std::uint32_t guard = 0;  // register; 0: none
+  std::uint32_t guard = 0;  // register of the predicate; 0: none
   std::uint32_t flags = 0;
   std::uint32_t destinations = 0, sources = 0, immediates = 0;
   const std::uint32_t* operand = nullptr;  // offsets of registers: destinations, then sources
-  const std::uint8_t* width = nullptr;     // bytes of the operands, 0 for a predicate
+  const std::uint8_t* width = nullptr;     // widths of the operands in bytes; 0 for a predicate
   const std::int64_t* immediate = nullptr;
-  const std::uint32_t* followed = nullptr;  // numbers of its operands among the registers of copies (copies.cpp); 0: none
+  // numbers of the operands among the registers that may hold copies (copies.cpp); 0: not among them
+  const std::uint32_t* followed = nullptr;
 
   std::uint32_t destination(unsigned k) const { return operand[k]; }
   std::uint32_t source(unsigned k) const { return operand[destinations + k]; }
@@ -113,8 +119,8 @@ struct Instruction {
   unsigned width_of_source(unsigned k) const { return width[destinations + k]; }
 };
 
-// Bytes that a move takes from a source, or writes to a destination: fewer than the width for parts of 8 bits in a
-// vector, whose registers have 16.
+// Bytes that a move writes to a destination or reads from a source. For 8-bit elements of a vector, this is 1, although
+// their registers have 2 bytes.
 inline unsigned piece_of_destination(const Instruction& i, unsigned k) {
   const unsigned width = i.width_of_destination(k);
   return i.immediates == 0 ? width : std::min(width, static_cast<unsigned>(i.immediate[0]));
@@ -131,10 +137,11 @@ struct Span {
   bool is_register = false;
 };
 struct Function {
-  std::uint64_t number = 0;  // in the module: its address after function_base, the same for every kernel
+  // number in the module, the same for every kernel: the function's address relative to function_base
+  std::uint64_t number = 0;
   std::uint32_t entry = 0;
   std::uint32_t local_bytes = 0;
-  std::vector<Span> registers;  // all of its own registers
+  std::vector<Span> registers;  // all registers of the function
   std::vector<Span> results, parameters;
 };
 
@@ -142,23 +149,23 @@ struct Function {
 struct Activation {
   std::uint32_t call;      // the call instruction
   std::uint32_t function;
-  std::uint32_t local;     // the caller's local frame
-  std::uint32_t old_base;  // the function's local frame in an outer activation
-  std::vector<unsigned char> saved;  // the function's registers of this lane, if it is recursive
+  std::uint32_t local;     // end of the caller's local memory
+  std::uint32_t old_base;  // the function's local frame in an outer, recursive call
+  std::vector<unsigned char> saved;  // the function's registers in this lane, saved during a recursive call
 };
 
 struct Local {
   std::vector<unsigned char> bytes;
   std::vector<unsigned char> known;                      // the known bits of each byte
-  std::unordered_map<std::uint64_t, SiteIndex> origins;  // of bytes that hold undefined values
+  std::unordered_map<std::uint64_t, SiteIndex> origins;  // sources of undefined bytes, by offset
   struct Gap {
     std::uint32_t begin, end;
   };
-  std::vector<Gap> gaps;  // unallocated gaps around alloca's allocations, ascending
+  std::vector<Gap> gaps;  // unallocated bytes around the allocations of alloca, in ascending order
 };
 
-// When each lane last executed an instruction that takes values out of its registers: some lanes at `tick`, others at
-// `last`.
+// When each lane last executed an instruction through which values leave registers. For the lanes in `lanes`, this is
+// `tick`; for each other lane, it is `last`.
 struct Effect {
   Lanes lanes = 0;
   std::uint64_t tick = 0;
@@ -166,18 +173,18 @@ struct Effect {
   std::uint64_t of(unsigned lane) const { return lanes >> lane & 1u ? tick : last[lane]; }
 };
 
-// Values that a load has read in the running block, lane by lane: the last address, and the effects of values
-// (dropped.cpp) between which it was read. `returned`: lanes that have returned to code where they may have read
-// before.
+// What a load has read in the running block, by lane: the last address, the time (in effects, dropped.cpp) since which
+// it has read this address, and the range of all its addresses. `returned`: lanes whose address has later moved back
+// into this range, so that they may have read it before.
 struct Reading {
   std::uint64_t address[warp_size] = {}, since[warp_size] = {}, lowest[warp_size] = {}, highest[warp_size] = {};
   unsigned bytes = 0;
   Lanes returned = 0;
 };
-constexpr std::uint32_t most_readings = 256;  // loads of a kernel
+constexpr std::uint32_t most_readings = 256;  // maximum number of such loads per kernel
 
-// The last execution of a load of shared memory in the running block: its time, the address of each lane, its epoch,
-// and the epoch of the previous execution.
+// The last execution of a shared-memory load in the running block: its time, its epoch and the epoch of the previous
+// execution, and the address of each lane.
 struct LastRead {
   std::uint64_t tick = 0;  // counted like effects
   Epoch epoch = 0, before = 0;
@@ -195,7 +202,8 @@ struct LastRead {
 struct Warp {
   Machine* machine = nullptr;
   unsigned char* registers = nullptr;
-  unsigned char* known = nullptr;  // layout as the registers: their known bits, in lanes where they are not defined
+  // the known bits of registers in lanes where these are not defined; same layout as `registers`
+  unsigned char* known = nullptr;
   unsigned index = 0;
   Thread* thread = nullptr;  // thread of lane 0
   std::uint32_t pc[warp_size] = {};
@@ -204,24 +212,27 @@ struct Warp {
   std::vector<std::uint32_t> local_base[warp_size];  // by function
   std::vector<std::uint32_t> active_calls[warp_size];  // by function
   Local local[warp_size];
-  bool knows_parts = false;  // any of `known` was ever written
+  bool knows_parts = false;  // whether `known` was ever written
   Lanes carry = 0;
   std::uint32_t yielded_at = ~0u;
-  std::unordered_map<std::uint64_t, std::uint64_t> answers;  // last polled value, by address and lanes
-  std::unordered_map<const Instruction*, std::uint64_t> states;  // digest of its registers, by polling instruction
-  bool ahead = false;  // the lanes furthest ahead run next
-  const Instruction* waiting[warp_size] = {};  // at a collective or a barrier
+  // digest of the last polled values, by a digest of instruction, addresses and lanes
+  std::unordered_map<std::uint64_t, std::uint64_t> answers;
+  // digest of the warp's registers, by polling instruction
+  std::unordered_map<const Instruction*, std::uint64_t> states;
+  bool ahead = false;  // the lanes that are furthest ahead in the program run next
+  const Instruction* waiting[warp_size] = {};  // the collective or barrier at which a lane waits
   std::vector<Effect> effects;                 // by number
   std::vector<std::unique_ptr<Reading>> readings;  // by number; nullptr: not executed yet
   std::vector<std::unique_ptr<LastRead>> last_reads;
-  std::vector<std::array<std::uint64_t, warp_size>> loaded_from;  // by register of copies (copies.cpp); number 0: none
-  // For counts.cpp: the cycle in which the basic block began, and in which the last of its instructions issued; the
-  // number of instructions issued.
+  // locations of loaded values, by the register's number (copies.cpp); number 0 is unused
+  std::vector<std::array<std::uint64_t, warp_size>> loaded_from;
+  // For counts.cpp: the cycle in which the basic block began, the latest cycle in which one of its instructions issued,
+  // and the number of instructions issued.
   std::uint32_t block_began = 0, latest = 0, issued = 0;
-  // When the copies of cp.async are complete: those of the open group, and those of each committed group.
+  // Cycles at which cp.async copies complete: those of the open group, and those of each committed group.
   std::uint32_t copying = 0;
   std::vector<std::uint32_t> copied;
-  bool retry = false;  // a collective cannot continue yet: its lanes retry
+  bool retry = false;  // a collective cannot complete yet, and its lanes must retry
 
   template <class T>
   T* values(std::uint32_t at) {
@@ -231,7 +242,8 @@ struct Warp {
   unsigned char* known_at(std::uint32_t at) { return known + at + sizeof(Register); }
 };
 
-// Runs body(lane) for each lane of `lanes`. One loop only: a separate one for all lanes would compile each body twice.
+// Runs body(lane) for each lane of `lanes`. There is no separate loop for the case of all lanes, because each body
+// would then be compiled twice.
 template <class Body>
 inline void for_lanes(Lanes lanes, Body body) {
   for (Lanes left = lanes; left != 0; left &= left - 1) body(static_cast<unsigned>(__builtin_ctz(left)));
@@ -239,7 +251,7 @@ inline void for_lanes(Lanes lanes, Body body) {
 
 inline void run_as(Warp& warp, unsigned lane) { warp.machine->self = warp.thread + lane; }
 
-// Bytes of a lane's value of a register.
+// The bytes of a register's value in one lane.
 inline unsigned char* value_bytes(Warp& warp, std::uint32_t at, unsigned width, unsigned lane) {
   return warp.values<unsigned char>(at) + std::size_t{lane} * width;
 }
@@ -259,7 +271,7 @@ inline void write_bits(Warp& warp, std::uint32_t at, unsigned width, unsigned la
   }
 }
 
-// The tables of instructions, one for each file that implements some.
+// The tables of instructions, one for each file that implements instructions.
 struct Rows {
   const Row* begin;
   const Row* end;

@@ -12,7 +12,7 @@ struct Warps : Unit {
 
   PerBlock<std::vector<Warp>> all{parking};
 };
-Lanes live_lanes(const Warp& w);  // lanes that have not exited
+Lanes live_lanes(const Warp& w);  // lanes of the warp that have not exited
 [[noreturn]] void stop_launch(Machine& machine, emulator::Kind kind, SiteIndex site, const char* message);
 
 }  // namespace autosched::emulator::ptx

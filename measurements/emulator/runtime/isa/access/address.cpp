@@ -86,7 +86,8 @@ void is_space(Warp& w, const Instruction& i, Lanes active) {
   d = (d & ~active) | result;
 }
 
-// The address of a function's local variable: immediates are the function and the offset in its frame.
+// The address of a function's local variable. Immediates: the function, and the variable's offset in the function's
+// frame.
 void local_address(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
     const std::uint64_t base = w.local_base[k][static_cast<std::size_t>(i.immediate[0])];

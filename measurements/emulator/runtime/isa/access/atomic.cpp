@@ -1,4 +1,4 @@
-// atom and red, of every type: PTX ISA 9.7.13. The lanes of a warp update one after another.
+// atom and red of all types: PTX ISA 9.7.13. The lanes of a warp update one after another.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -81,7 +81,7 @@ u32 add_pair(u32 old, u32 b, u32) {
   return low | static_cast<u32>(half_sum<F>(static_cast<u16>(old >> 16), static_cast<u16>(b >> 16))) << 16;
 }
 
-// "atom.global.add" of a row and a space, for messages and counts.
+// The name of an atomic operation in messages and counts, such as "atom.global.add".
 const char* name_of(const Row* row, Space space) {
   static std::map<std::pair<const Row*, Space>, std::string> names;
   std::string& name = names[{row, space}];
@@ -145,8 +145,8 @@ void update(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Adjacent elements, each updated separately: only the elements are atomic, not the whole (PTX ISA, atom). Sources:
-// address, one element each.
+// Adjacent elements, each updated separately: the update of each element is atomic, but not the update of all (PTX ISA,
+// atom). Sources: address, then the elements.
 template <class T, auto F>
 void update_vector(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
@@ -201,7 +201,7 @@ template <const Format& F, bool Larger>
 u16 extreme_half(u16 a, u16 b, u16) {
   const double x = decode(F, a), y = decode(F, b);
   if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y) ? u16{0x7fff} : std::isnan(x) ? b : a;
-  if (x == y) return Larger ? a & b : a | b;  // the result of two zeros depends on their signs
+  if (x == y) return Larger ? a & b : a | b;  // of +0 and -0, the minimum is -0 and the maximum is +0
   return (x < y) == Larger ? b : a;
 }
 template <const Format& F, bool Larger>

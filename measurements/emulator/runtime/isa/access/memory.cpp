@@ -35,9 +35,9 @@ bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const 
   return true;
 }
 
-constexpr unsigned most_bytes = 64;  // per access
+constexpr unsigned most_bytes = 64;  // bytes per access
 
-// The known bits of a value that a thread reads or writes; `whole`: all bits are known.
+// Which bits are known of a value that a thread reads or writes. `whole`: all bits are known.
 struct Knowledge {
   bool whole = true;
   SiteIndex origin = 0;  // source of the unknown bits
@@ -86,7 +86,7 @@ void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset,
   }
 }
 
-// Immediates of ld and st: offset, bytes of an element, whether it is signed, space.
+// Immediates of ld and st: offset, bytes per element, whether elements are signed, state space.
 struct Request {
   std::int64_t offset;
   Datum element;
@@ -112,7 +112,8 @@ const char* store_name(Space space) {
   return space == Space::global ? "st.global" : space == Space::shared ? "st.shared" : space == Space::local ? "st.local" : "st";
 }
 
-// Counts a request of lanes that all access global memory; constant memory has other costs.
+// Counts a request of lanes that all access global memory. Constant memory is counted separately, because its costs
+// differ.
 void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std::uint64_t* addresses, int bytes,
                   const char* instruction) {
   if (machine.launch.count && is_in_constant_memory(machine, addresses[__builtin_ctz(lanes)])) {
@@ -122,7 +123,7 @@ void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std
   }
 }
 
-// Counts the requests of one instruction: a generic one may access several spaces.
+// Counts the requests of one instruction. An instruction with generic addresses may access several state spaces.
 void count(Machine& machine, const Instruction& i, const Place* places, Lanes active, int bytes, bool store) {
   Lanes global = 0, shared = 0;
   std::uint64_t addresses[warp_size] = {};
@@ -156,7 +157,8 @@ void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, c
 void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
                SiteIndex origin) {
   const unsigned width = i.width_of_destination(which), n = std::min(width, e.bytes);
-  // The bits above are zeros, or known if the sign is.
+  // The bits above the element are known: they are zeros, unless the element is signed. Copies of an unknown sign bit
+  // are unknown.
   std::uint64_t bits = e.is_signed && !sign_bit(known, n) ? 0 : ~std::uint64_t{0};
   if (n < 8) {
     bits = n == width ? 0 : bits << 8 * n;
@@ -192,8 +194,8 @@ void take(Warp& w, std::uint32_t to, Lanes active, const std::uint64_t* addresse
   });
 }
 
-// Fast path for lanes that all read one array which the kernel only reads: other accesses to it need not be checked.
-// Returns false, without having read anything, if this does not apply.
+// Fast path for lanes that all read one array that the kernel never writes, so no race is possible. Returns false,
+// without having read anything, if the lanes read anything else.
 bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
   Machine& machine = *w.machine;
   std::uint64_t addresses[warp_size];
@@ -206,7 +208,8 @@ bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
   count_global(machine, i, active, addresses, r.bytes(), load_name(i, Space::global));
   if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, active);
   if (i.followed != nullptr) for_lanes(active, [&](unsigned k) { note_copied(w, i, k, addresses[k], r.element.bytes); });
-  // Reads of other arrays are recorded lane by lane.
+  // The addresses are recorded even though this array is never written, because the same load may also read other
+  // arrays.
   if (i.reading != 0 && w.readings[i.reading] != nullptr) {
     for_lanes(active, [&](unsigned k) { note_reading(w, i, k, addresses[k], static_cast<unsigned>(r.bytes())); });
   }
@@ -308,8 +311,8 @@ bool moves_at(Machine& machine, SiteIndex site) {
                      [&](const Instruction& i) { return i.copies && i.site == site; });
 }
 
-// True if a vector store has both known elements and elements that were never written (rather than computed from
-// undefined values).
+// True if a vector store has some known elements, and all its other elements come from registers that were never
+// written. Elements that are computed from undefined values do not count as padding.
 bool is_padding(Machine& machine, const Instruction& i, const Request& r, const Knowledge& known) {
   const unsigned bytes = r.element.bytes;
   const auto whole = [&](unsigned s) { return are_ones(known.bits + s * bytes, bytes); };
@@ -350,7 +353,7 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
         if (is_padding(machine, i, r, known)) {
           FINDING_OF_TWO(
               machine.report, undefined_register, Grade::note, i.site, SiteIndex{0},
-              "%s stores a vector with elements that were never written on the path taken: padding, if they are never read",
+              "%s stores a vector with elements never written on the executed path: harmless padding if never read",
               describe_self(machine).c_str());
         } else {
           report_undefined(w, i, known.origin, k);
@@ -377,7 +380,7 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Kernel parameters at a constant offset: the same bytes for all lanes.
+// ld.param of kernel parameters at a constant offset, where all lanes read the same bytes.
 void load_parameter(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const Request r = request_of(i, i.destinations);
@@ -392,7 +395,7 @@ void load_parameter(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// st.bulk: zeros in shared memory. Sources: address, bytes. Immediates: offset, space.
+// st.bulk: fills shared memory with zeros. Sources: address, number of bytes. Immediates: offset, state space.
 void store_zeros(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "st.bulk";
@@ -411,13 +414,14 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
     }
     if (bytes % step != 0 || p.offset % step != 0) {
       FINDING(machine.report, misaligned_access, machine.self->site,
-              "%s: %s of %llu bytes: sizes and addresses are multiples of %u", describe_self(machine).c_str(), name,
+              "%s: %s of %llu bytes: sizes and addresses must be multiples of %u", describe_self(machine).c_str(), name,
               static_cast<unsigned long long>(bytes), step);
       return;
     }
     const auto begin = static_cast<unsigned>(p.offset);
     if (bytes != 0 && (bytes >> 24 != 0 || !shared_window_holds(machine, begin, static_cast<int>(bytes)))) {
-      write_shared(machine, begin + static_cast<unsigned>(bytes) - step, zeros, step, name);  // reports what is out of bounds
+      // reports the access as out of bounds
+      write_shared(machine, begin + static_cast<unsigned>(bytes) - step, zeros, step, name);
       return;
     }
     for (unsigned at = 0; at < bytes; at += step) write_shared(machine, begin + at, zeros, step, name);
@@ -427,7 +431,8 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
 void nothing(Warp&, const Instruction&, Lanes) {}
 void sleep(Warp& w, const Instruction&, Lanes) { ++w.machine->idle_polls; }
 
-// Clock registers count reads, so that loops that wait for time to pass end; faster if nothing else happens.
+// A clock register advances at each read, so that loops that wait for time to pass end. It advances faster if all
+// threads only poll.
 void clock(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   machine.ticks += 100 + 1000 * machine.idle_polls.vain();

@@ -13,24 +13,26 @@ const char* space_name(Space space);
 
 struct Place {
   Space space;
-  std::uint64_t offset;  // offset in the window of the space; for global memory the host address
+  std::uint64_t offset;  // offset in the window of the state space; the host address for global memory
   bool good = true;
 };
-// Resolves a generic address, or reports a finding for one of another space.
+// Resolves an address that is not in the window of `space`, or that is generic. Reports a finding if it is in another
+// state space.
 Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction);
-// Resolves `address` for an instruction of `space`; a finding if it belongs to another space.
+// Resolves `address` for an instruction that accesses `space`. Reports a finding if the address belongs to another
+// state space.
 inline Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
   const bool plain = space == Space::global ? (address & window_mask) == 0
                                             : space == Space::param || (space != Space::generic && address >> 32 == 0);
   return plain ? Place{space, address & ~window_mask} : resolve_window(machine, space, address, instruction);
 }
 
-// One value of a load or a store.
+// One element of a load or a store.
 struct Datum {
   unsigned bytes;
   bool is_signed = false;
 };
-// Writes an element to a register, which may be wider, with the known bits.
+// Writes an element to a register, which may be wider than the element. `put_known` sets the known bits.
 void put_widened(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e);
 inline void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* value, Datum e) {
   if (e.bytes == 4 && i.width_of_destination(which) == 4) {  // the common case
@@ -42,14 +44,14 @@ inline void put(Warp& w, const Instruction& i, unsigned which, unsigned lane, co
 void put_known(Warp& w, const Instruction& i, unsigned which, unsigned lane, const unsigned char* known, Datum e,
                SiteIndex origin);
 
-// The addresses of all lanes: a register of 4 or 8 bytes plus an offset.
+// The address that a lane accesses: the value of a register of 4 or 8 bytes, plus an offset.
 inline std::uint64_t address_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane) {
   const std::uint64_t base = read_bits(w, i.source(source), i.width_of_source(source), lane);
   const std::uint64_t sum = base + static_cast<std::uint64_t>(offset);
   return i.width_of_source(source) == 4 ? sum & 0xffffffffu : sum;
 }
 
-// `.release` before and `.acquire` after an instruction's access.
+// Order the access of an instruction with `.release` (called before the access) or `.acquire` (called after it).
 inline void fence_thread(Machine& machine, bool narrow) {
   fence_block(machine, narrow);
   if (!narrow) fence_device(machine);

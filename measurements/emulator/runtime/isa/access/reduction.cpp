@@ -13,7 +13,7 @@ namespace {
 
 using Operation = Reducing::Operation;
 
-// If one of two is NaN, the result is the other.
+// Minimum or maximum of two numbers. If one of them is NaN, the result is the other number.
 template <class T>
 T chosen(Operation o, T a, T b) {
   if (a != a) return b;
@@ -36,7 +36,7 @@ T reduced(Operation o, T a, T b) {
 }
 template <>
 float reduced(Operation o, float a, float b) {
-  return o == Operation::add ? canonical(a + b) : chosen(o, a, b);  // subnormals are kept, unlike in red
+  return o == Operation::add ? canonical(a + b) : chosen(o, a, b);  // does not flush subnormals, unlike red
 }
 template <>
 double reduced(Operation o, double a, double b) {
@@ -74,7 +74,8 @@ void apply(unsigned char* to, const unsigned char* from, Operation o) {
   std::memcpy(to, &result, sizeof result);
 }
 
-// The sign matters only to minimum and maximum; sums may overflow.
+// Only minimum and maximum differ between signed and unsigned integers. Other operations use unsigned arithmetic, in
+// which sums may overflow.
 template <class Signed, class Unsigned>
 void apply_integer(unsigned char* to, const unsigned char* from, Reducing r) {
   const bool extreme = r.operation == Operation::min || r.operation == Operation::max;

@@ -18,9 +18,9 @@ struct Reducing {
   unsigned bytes;  // per element
 };
 
-// Combines the element at `from` into the one at `to`.
+// Combines the elements at `to` and `from`, and writes the result to `to`.
 void reduce(unsigned char* to, const unsigned char* from, Reducing r);
-// The same for an array of `bytes` in global memory; each element is updated atomically.
+// Reduces an array of `bytes` bytes into global memory. Each element is updated atomically.
 void reduce_global(Machine& machine, std::uint64_t to, const unsigned char* from, std::uint32_t bytes, Reducing r,
                    const char* name);
 

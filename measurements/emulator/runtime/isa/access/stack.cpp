@@ -1,5 +1,6 @@
-// Local memory whose size is only known at run time: alloca, stacksave and stackrestore, PTX ISA 9.7.12. It lies on top
-// of the frame of its function, and ends with it; accesses outside of allocations hit unallocated bytes.
+// Local memory whose size is only known at run time: alloca, stacksave and stackrestore, PTX ISA 9.7.12. An allocation
+// lies above the frame of its function and ends when the function returns. Gaps of unallocated bytes between
+// allocations make out-of-bounds accesses detectable.
 #include "isa/access/stack.hpp"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace autosched::emulator::ptx {
 namespace {
 
 constexpr std::uint64_t most_local = 512 * 1024;  // bytes per thread: CUDA's technical specifications
-constexpr std::uint32_t gap = 64;                 // between two allocations
+constexpr std::uint32_t gap = 64;                 // unallocated bytes between two allocations
 constexpr std::uint32_t usual_alignment = 8;
 
 constexpr std::uint64_t aligned(std::uint64_t n, std::uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
@@ -39,7 +40,7 @@ void shrink_local(Warp& w, unsigned lane, std::uint32_t top) {
 
 namespace {
 
-// Source 0 is the size. Immediate 0: the alignment; 0: the default.
+// Source: size. Immediate: alignment, or 0 for the default alignment.
 void allocate(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto alignment = static_cast<std::uint64_t>(i.immediate[0] != 0 ? i.immediate[0] : usual_alignment);
@@ -52,7 +53,7 @@ void allocate(Warp& w, const Instruction& i, Lanes active) {
     const std::uint64_t begin = aligned(std::uint64_t{top} + gap, std::max<std::uint64_t>(alignment, 16));
     if (size > most_local || begin + size > most_local) {
       FINDING(machine.report, out_of_bounds_local, i.site,
-              "%s: alloca of %llu bytes, where %u of the %llu bytes of local memory that a thread has are taken",
+              "%s: alloca of %llu bytes does not fit: the thread already uses %u of its %llu bytes of local memory",
               describe_self(machine).c_str(), static_cast<unsigned long long>(size), top,
               static_cast<unsigned long long>(most_local));
       write_bits(w, i.destination(0), i.width_of_destination(0), k, most_local);  // an invalid address

@@ -21,7 +21,7 @@ struct Textures {
 
 namespace {
 
-// The texture of a handle; nullptr with a finding if there is none.
+// Returns the texture of a handle. If there is none, reports a finding and returns nullptr.
 const Texture* texture_of(Machine& machine, std::uint64_t handle, const char* instruction) {
   const auto found = machine.textures.by_handle.find(handle);
   if (found != machine.textures.by_handle.end()) return &found->second;
@@ -40,7 +40,7 @@ const unsigned char* texel_address(const Texture& t, const std::int64_t at[3]) {
          static_cast<std::uint64_t>(at[1]) * t.pitch + static_cast<std::uint64_t>(at[0]) * t.texel_bytes();
 }
 
-// One texel with coordinates inside the texture.
+// Reads one texel, whose coordinates must be inside the texture.
 Texel fetch(Machine& machine, const Texture& t, const std::int64_t at[3]) {
   unsigned char bytes[16] = {};
   read_global(machine, bytes, texel_address(t, at), static_cast<int>(t.texel_bytes()), "tex", true, false);
@@ -150,7 +150,8 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
     const Texture* t = texture_of(machine, w.values<std::uint64_t>(i.source(0))[k], "tex");
     if (t != nullptr && (t->dimensions != dimensions || t->layered != layered)) {
       FINDING(machine.report, invalid_argument, machine.self->site,
-              "%s: a texture of %u dimensions%s is fetched from with %u%s", describe_self(machine).c_str(), t->dimensions,
+              "%s: the fetch does not match its texture: the texture has %u dimensions%s, the instruction %u%s",
+              describe_self(machine).c_str(), t->dimensions,
               t->layered ? " and layers" : "", dimensions, layered ? " and a layer" : "");
       t = nullptr;
     }
@@ -184,7 +185,8 @@ void fetch_texels(Warp& w, const Instruction& i, Lanes active) {
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= active;
 }
 
-// Address of a surface access of `bytes`; nullptr if it is outside, which .trap makes a finding.
+// Returns the address of a surface access of `bytes` bytes, or nullptr if it is outside of the surface. With .trap, an
+// access outside is also a finding.
 unsigned char* surface_place(Warp& w, const Instruction& i, unsigned k, unsigned bytes, const char* name) {
   Machine& machine = *w.machine;
   const auto dimensions = static_cast<unsigned>(i.immediate[0]);

@@ -34,7 +34,7 @@ template <class T>
 constexpr T is_zero(T a) {
   return a == 0;
 }
-// Amounts beyond the width shift everything out.
+// Shifts by more than the width give 0, or copies of the sign for signed right shifts.
 template <class T>
 constexpr T shift_left(T a, u32 n) {
   return n >= bits_of<T> ? T{0} : static_cast<T>(static_cast<u64>(a) << n);
@@ -53,7 +53,8 @@ constexpr u32 leading_zeros(T a) {
   if (a == 0) return bits_of<T>;
   return static_cast<u32>(__builtin_clzll(a)) - (64 - bits_of<T>);
 }
-// The position of the most significant bit that is not a sign bit, or the shift that moves it to the top.
+// bfind: the position of the most significant bit that is not a sign bit. With AsShift: the shift that moves this bit
+// to the most significant position.
 template <class T, bool AsShift>
 constexpr u32 find_leading(T a) {
   using U = std::make_unsigned_t<T>;
@@ -95,7 +96,8 @@ void execute_lop3(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediates: table, whether the predicate is joined by and (else or), whether it is negated. d|p, p = (d != 0) op q.
+// lop3 with a predicate result: d|p, p = (d != 0) op q. Immediates: truth table, whether op is and (otherwise or),
+// whether q is negated.
 void execute_lop3_joined(Warp& w, const Instruction& i, Lanes active) {
   execute_lop3(w, i, active);
   const u32* d = w.values<u32>(i.destination(0));
@@ -126,7 +128,7 @@ void execute_prmt(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The n-th set bit of a from position b on, downwards where n is negative.
+// fns: the position of the n-th set bit of a, counted from position b upwards, or downwards if n is negative.
 constexpr u32 find_nth(u32 a, u32 b, s32 n) {
   const s32 step = n < 0 ? -1 : 1;
   s32 left = n == 0 ? 1 : n < 0 ? -n : n;
@@ -154,15 +156,15 @@ void execute_bit_mask(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Predicates are masks of lanes.
+// The values of a predicate in all lanes are stored as one mask.
 template <class F>
 void on_predicates(Warp& w, const Instruction& i, Lanes active, F f) {
   const Lanes a = w.head(i.source(0)).bits, b = i.sources > 1 ? w.head(i.source(1)).bits : 0;
   Lanes& d = w.head(i.destination(0)).bits;
   d = (d & ~active) | (f(a, b) & active);
 }
-// `deciding`: value of one operand that determines the result. The other operand may then be undefined, because
-// compilers only evaluate it under a condition.
+// `deciding`: the value that determines the result if one of the operands has it (false for `and`, true for `or`). The
+// other operand may then be undefined, because compilers only evaluate it under a condition.
 template <class F>
 void on_deciding(Warp& w, const Instruction& i, Lanes active, Lanes deciding, F f) {
   const Register a = w.head(i.source(0)), b = w.head(i.source(1));

@@ -1,5 +1,6 @@
-// Comparison and selection: PTX ISA 9.7.5 to 9.7.7. Immediates: the comparison, the operator that joins its result with
-// the last predicate (0: none), whether that is negated; for set also the type of the result.
+// Comparison and selection: PTX ISA 9.7.5 to 9.7.7. Immediates: the comparison; the operator that combines the
+// comparison's result with a predicate operand (0: none); whether this predicate is negated; for `set`, also the type
+// of the result.
 #include <cmath>
 #include <type_traits>
 
@@ -66,14 +67,15 @@ void load_half(Warp& w, const Instruction& i, unsigned source, unsigned values, 
   for (unsigned k = 0; k < warp_size; ++k) to[k] = Convert(from[k * values + which]);
 }
 
-// Result of a comparison, combined with the predicate if there is one, and the lanes in which it is defined. If one of
-// the two determines the result (PTX ISA 9.7.6: BoolOp), the other one may be undefined.
+// Result of a comparison, combined with the predicate operand if there is one, and the lanes in which this result is
+// defined. If the comparison alone or the predicate alone determines the result (PTX ISA 9.7.6: BoolOp), the other one
+// may be undefined.
 struct Joined {
   Lanes value, defined;
 };
 // Lanes in which both operands are defined.
 Lanes knowing(Warp& w, const Instruction& i) { return w.head(i.source(0)).defined & w.head(i.source(1)).defined; }
-// The same for one half of pairs.
+// Lanes in which half `which` of both operands, which are pairs of 16-bit values, is defined.
 Lanes knowing_half(Warp& w, const Instruction& i, Lanes active, unsigned which) {
   Lanes lanes = knowing(w, i);
   for (Lanes left = active & ~lanes; left != 0; left &= left - 1) {
@@ -108,7 +110,8 @@ void define(Warp& w, const Instruction& i, Lanes active, unsigned which, Lanes d
   if (undefined != 0) undefine(w, i.destination(which), i.width_of_destination(which), undefined, from);
 }
 
-// Result of a comparison in each lane; for undefined values, the answer of the poison pattern if poisoning is enabled.
+// Result of a comparison in each lane. If poisoning is enabled, lanes with undefined operands get a result that depends
+// on the poison pattern.
 Lanes answer(Machine& machine, Joined result) {
   const Lanes unknown = machine.poison != 0 ? ~result.defined : 0;
   return unknown == 0 ? result.value : (result.value & ~unknown) | (poison_answers(machine) & unknown);
@@ -116,7 +119,8 @@ Lanes answer(Machine& machine, Joined result) {
 
 void set_predicate(Warp& w, const Instruction& i, Lanes active, unsigned which, Joined result) {
   define(w, i, active, which, result.defined);
-  const Lanes answered = w.machine->poison != 0 ? active & result.defined : active;  // the others are poisoned
+  // undefined lanes keep their poison
+  const Lanes answered = w.machine->poison != 0 ? active & result.defined : active;
   Lanes& d = w.head(i.destination(which)).bits;
   d = (d & ~answered) | (result.value & answered);
 }
@@ -125,7 +129,7 @@ void set_joined(Warp& w, const Instruction& i, Lanes active, Joined a, Joined b)
   set_predicate(w, i, active, 0, a);
   if (i.destinations > 1) set_predicate(w, i, active, 1, b);
 }
-// All results are computed before one is written, because a destination may be the predicate operand.
+// Both results are computed before either is written, because a destination may also be the predicate operand.
 void set_predicates(Warp& w, const Instruction& i, Lanes active, Lanes first, Lanes second) {
   const Lanes known = knowing(w, i);
   set_joined(w, i, active, join(w, i, first, known), join(w, i, second, known));
@@ -161,7 +165,8 @@ void setp_half(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
-// set: all ones or 1.0 where the comparison holds. immediate[3]: 0 for integers, else the bits of 1.0 of the type.
+// `set` writes all ones, or 1.0, if the comparison is true. immediate[3]: 0 for an integer result, otherwise the bits
+// of 1.0 in the result's type.
 template <class T>
 void set(Warp& w, const Instruction& i, Lanes active) {
   T a[warp_size], b[warp_size];

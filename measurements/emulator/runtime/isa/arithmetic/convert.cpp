@@ -1,4 +1,5 @@
-// cvt and mov: PTX ISA 9.7.9. Common conversions have separate rows; the last row implements all others.
+// cvt and mov: PTX ISA 9.7.9. The most common conversions have their own rows in the instruction table; the last row
+// implements all others.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,10 +17,10 @@ constexpr bool is_integer(std::int64_t t) { return t <= s64; }
 constexpr bool is_signed(std::int64_t t) { return is_integer(t) && t % 2 == 1; }
 constexpr unsigned bits_of_integer(std::int64_t t) { return 8u << (t / 2); }
 
-// An integer of up to 64 bits, or a float.
+// A value to convert: an integer of up to 64 bits, or a float.
 struct Value {
   bool integer = false;
-  bool negative_type = false;  // signed
+  bool negative_type = false; // whether the integer type is signed
   std::uint64_t bits = 0;
   double real = 0;
 };
@@ -57,7 +58,7 @@ std::uint64_t integer_of_integer(std::int64_t to, const Value& x, bool saturate)
       y = below_zero ? 0 : std::min(x.bits, high);
     }
   }
-  // Extends the result to a wider register.
+  // Extends a result to the width of its register, which may be wider than the result.
   const unsigned unused = 64 - n;
   return is_signed(to) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(y << unused) >> unused)
                        : y << unused >> unused;
@@ -92,7 +93,7 @@ std::uint64_t integer_of_float(std::int64_t to, double x, Rounding how, bool fro
   return static_cast<std::uint64_t>(y);
 }
 
-// An integer as a double rounded to odd.
+// Converts an integer to double, rounding to odd.
 double odd_of_integer(const Value& x) {
   const long double exact = x.negative_type ? static_cast<long double>(static_cast<std::int64_t>(x.bits))
                                             : static_cast<long double>(x.bits);
@@ -100,7 +101,7 @@ double odd_of_integer(const Value& x) {
   return to_odd(near, static_cast<double>(exact - static_cast<long double>(near)));
 }
 
-// An f32 or f64 rounded from `x` (with its error in the last bit).
+// Rounds `x` to f32 or f64 with the rounding mode `how`.
 template <class T>
 T round_real(const Value& x, Rounding how) {
   const HostRounding scope(how);
@@ -172,15 +173,16 @@ std::uint64_t convert(const Instruction& i, std::int64_t to, std::int64_t from, 
     return x.integer ? integer_of_integer(to, x, (i.flags & sat) != 0)
                      : integer_of_float(to, x.real, rounding(i.flags), from == f64);
   }
-  if (x.real != x.real && (i.flags & (sat | satfinite)) == 0) {  // as an H100 does
-    if (to == f32 && from == f64) return to_bits(static_cast<float>(x.real));  // with its sign and upper bits
+  if (x.real != x.real && (i.flags & (sat | satfinite)) == 0) {  // conversions of NaN, as measured on an H100
+    // keeps the sign and the upper bits of the NaN
+    if (to == f32 && from == f64) return to_bits(static_cast<float>(x.real));
     if (to == f32 && from == bf16) return bits << 16;
     if (to == tf32 && from == f32 && rounding(i.flags) == Rounding::away) return tf32_of_f32(static_cast<unsigned>(bits));
   }
   return float_bits(i, to, x);
 }
 
-// The type of one value of a pair.
+// The type of the two values of a packed pair.
 std::int64_t half_of_pair(std::int64_t pair) { return pair == f16x2 ? f16 : bf16; }
 
 void convert_any(Warp& w, const Instruction& i, Lanes active) {
@@ -216,7 +218,8 @@ void convert_any(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// cvt.pack: two saturated integers, with the remaining upper bits from the third operand.
+// cvt.pack: converts two integers with saturation and packs them into the low bits. The upper bits come from the third
+// operand.
 void convert_pack(Warp& w, const Instruction& i, Lanes active) {
   const std::int64_t to = i.immediate[0];
   const unsigned n = i.immediate[2] != 0 ? static_cast<unsigned>(i.immediate[2]) : bits_of_integer(to);
@@ -246,7 +249,7 @@ constexpr T same(T a) {
   return a;
 }
 
-// Most common moves: a register split into halves, or composed of halves.
+// The most common moves: splitting a register into two halves, or combining two halves into a register.
 template <class Half, class Whole>
 void split(Warp& w, const Instruction& i, Lanes active) {
   const Whole* const from = w.values<Whole>(i.source(0));
@@ -264,7 +267,7 @@ void join(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) { to[k] = low[k] | static_cast<Whole>(Whole{high[k]} << 8 * sizeof(Half)); });
 }
 
-// Function for such a move; nullptr for other moves.
+// Returns the function that executes a move of this form, or nullptr for other moves.
 Execute halving(const Instruction& i) {
   const auto are_whole = [](unsigned count, auto width, auto piece) {
     for (unsigned k = 0; k < count; ++k) {
@@ -285,8 +288,9 @@ Execute halving(const Instruction& i) {
   return nullptr;
 }
 
-// Concatenates the bytes of all sources and splits them into the destinations, as for mov.b64 {%r1, %r2}, %rd1. The
-// immediates are the bytes of a piece on either side. A register of 8 bits is stored in 16, of which only 8 count.
+// Concatenates the bytes of all sources and splits them into the destinations, as for mov.b64 {%r1, %r2}, %rd1.
+// Immediates: bytes per destination, bytes per source. An 8-bit value is stored in a 16-bit register whose upper half
+// is ignored.
 void move_bytes(Warp& w, const Instruction& i, Lanes active) {
   if (const Execute execute = halving(i)) {
     execute(w, i, active);
@@ -350,7 +354,8 @@ std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane) 
   const unsigned bits = bits_of_integer(from);
   const std::uint64_t asked = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
   if (!is_integer(to) || (i.flags & sat) != 0) return all(known(0), asked) ? ~std::uint64_t{0} : 0;
-  // Known bits after a move; the upper bits are zeros, or known if the sign is.
+  // Known bits after a conversion between integers. The bits above the source's width are zeros, or copies of the sign
+  // bit, which are known if the sign bit is.
   const auto extended = [](std::uint64_t x, std::int64_t type) {
     const unsigned unused = 64 - bits_of_integer(type);
     if (unused == 0) return x;

@@ -11,7 +11,7 @@ namespace float_instructions {
 
 constexpr std::uint32_t rounded = rounding_mask, usual = rounding_mask | ftz | sat;
 
-// Applies .ftz and .sat to a function.
+// `before` applies .ftz to a source; `after` applies .ftz and .sat to a result.
 template <class T>
 inline T before(T x, std::uint32_t flags) {
   if constexpr (sizeof(T) == 4) {
@@ -25,11 +25,11 @@ inline T after(T y, std::uint32_t flags) {
     if (flags & ftz) y = flush(y);
     if (y != y) y = canonical(y);
   }
-  if (flags & sat) y = y > 0 ? (y < 1 ? y : T{1}) : T{0};  // NaN too becomes 0
+  if (flags & sat) y = y > 0 ? (y < 1 ? y : T{1}) : T{0};  // also turns NaN into 0
   return y;
 }
 
-// Applies F to the sources, with the flags of the instruction.
+// Applies F to the sources in each lane, with .ftz, .sat and the rounding of the instruction.
 template <class T, unsigned Count, class F>
 void execute(Warp& w, const Instruction& i, Lanes active, F f) {
   T* d = w.values<T>(i.destination(0));
@@ -76,7 +76,7 @@ FLOAT_FUNCTION(square_root_exact, 1, std::sqrt(a))
 FLOAT_FUNCTION(reciprocal_exact, 1, T{1} / a)
 #undef FLOAT_FUNCTION
 
-// The same of two f32 in a register of 64 bits (sm_100 and later).
+// Applies a function to packed pairs of f32 in 64-bit registers (sm_100 and later).
 template <unsigned Count, class F>
 void execute_pair(Warp& w, const Instruction& i, Lanes active, F f) {
   float* d = w.values<float>(i.destination(0));
@@ -111,7 +111,8 @@ PAIR_FUNCTION(mul_pair, 2, a * b)
 PAIR_FUNCTION(fma_pair, 3, std::fma(a, b, c))
 #undef PAIR_FUNCTION
 
-// abs and neg add -0 to |x| or -x on an H100: a NaN becomes the canonical one in f32, and keeps its sign in f64.
+// On an H100, abs and neg compute a sum of |x| or -x with -0. So a NaN becomes the canonical NaN in f32, and keeps its
+// sign in f64.
 template <class T, class F>
 void with_sign(Warp& w, const Instruction& i, Lanes active, F f) {
   for_lanes(active, [&](unsigned k) {
@@ -161,7 +162,8 @@ void min_max(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// f32 functions of one operand, computed in f64. Errors: the PTX ISA's tables of the instructions.
+// Computes an f32 function of one operand in f64. `relative` and `absolute` are the largest errors that the PTX ISA
+// states for the instruction.
 template <class F>
 void function(Warp& w, const Instruction& i, Lanes active, double relative, double absolute, F f) {
   for_lanes(active, [&](unsigned k) {
@@ -171,7 +173,7 @@ void function(Warp& w, const Instruction& i, Lanes active, double relative, doub
         after(static_cast<float>(approximated(*w.machine, exact, relative, absolute)), i.flags);
   });
 }
-constexpr double ulp = 0x1p-23;  // of f32, at most, relative to a value
+constexpr double ulp = 0x1p-23;  // largest unit in the last place of an f32, relative to the value
 
 void ex2(Warp& w, const Instruction& i, Lanes l) {
   function(w, i, l, 2 * ulp, 0, [](double x) { return std::exp2(x); });
@@ -205,7 +207,7 @@ void rcp_f32(Warp& w, const Instruction& i, Lanes l) {
   if (i.flags & approx) return function(w, i, l, ulp, 0, [](double x) { return 1.0 / x; });
   reciprocal_exact<float>(w, i, l);
 }
-// The upper 20 bits of the mantissa (rcp.approx.ftz.f64, rsqrt.approx.ftz.f64).
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64, whose results have only the upper 20 bits of the mantissa.
 template <class F>
 void upper_half(Warp& w, const Instruction& i, Lanes active, F f) {
   for_lanes(active, [&](unsigned k) {
@@ -226,7 +228,8 @@ void rsqrt_f64(Warp& w, const Instruction& i, Lanes l) {
   });
 }
 
-// div.approx: a * (1 / b), 2 ulp for |b| in [2^-126, 2^126]; beyond that 0, or NaN for an infinite a. div.full: 2 ulp.
+// div.approx: a * (1 / b), with an error of 2 ulp for |b| in [2^-126, 2^126]. For larger |b| the result is 0, or NaN if
+// a is infinite. div.full: an error of 2 ulp for all b.
 void div_f32(Warp& w, const Instruction& i, Lanes active) {
   if ((i.flags & (approx | full)) == 0) return divide_exact<float>(w, i, active);
   for_lanes(active, [&](unsigned k) {

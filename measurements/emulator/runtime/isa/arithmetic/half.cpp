@@ -55,7 +55,8 @@ Half compute(Machine& machine, Half x, Half y, Half z, std::uint32_t flags) {
   y = before<T>(y, flags);
   z = before<T>(z, flags);
   const double a = T::load(x), b = T::load(y), c = T::load(z);
-  if ((O == Op::neg || O == Op::abs) && a != a) return T::nan();  // these are sums with -0 on an H100
+  // an H100 computes both as sums with -0, which give the canonical NaN
+  if ((O == Op::neg || O == Op::abs) && a != a) return T::nan();
   switch (O) {
     case Op::add: return after<T>(T::store(add_odd(a, b)), flags);
     case Op::sub: return after<T>(T::store(add_odd(a, -b)), flags);

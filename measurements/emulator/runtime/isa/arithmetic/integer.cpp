@@ -62,7 +62,7 @@ constexpr Wide<T> mad_wide(T a, T b, Wide<T> c) {
   using U = std::make_unsigned_t<Wide<T>>;
   return static_cast<Wide<T>>(static_cast<U>(mul_wide<T>(a, b)) + static_cast<U>(c));
 }
-// Division by zero gives all ones on an H100, and so does its remainder, which the PTX ISA leaves unspecified.
+// The PTX ISA leaves quotient and remainder of a division by zero unspecified. On an H100 both are all ones.
 template <class T>
 constexpr T divide(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
@@ -146,7 +146,7 @@ constexpr u32 dot2(u32 a, u32 b, u32 c) {
   }
   return c;
 }
-// Both halves of a register.
+// Applies F to both 16-bit halves of the operands.
 template <auto F, class T>
 constexpr u32 pairwise(u32 a, u32 b) {
   const auto low = static_cast<u16>(F(static_cast<T>(a), static_cast<T>(b)));
@@ -154,7 +154,7 @@ constexpr u32 pairwise(u32 a, u32 b) {
   return low | static_cast<u32>(high) << 16;
 }
 
-// Applies .sat (s32 only) or .relu.
+// Executes F, or Saturating if the instruction has .sat (s32 only).
 template <auto F, auto Saturating, class T>
 void with_saturation(Warp& w, const Instruction& i, Lanes active) {
   i.flags& sat ? map2<Saturating, T, T>(w, i, active) : map2<F, T, T>(w, i, active);
@@ -191,7 +191,8 @@ void execute_max_s32(Warp& w, const Instruction& i, Lanes active) {
   i.flags& relu ? execute_not_relu(w, i, active, false) : map2<greatest<s32>, s32, s32>(w, i, active);
 }
 
-// The chain of carries. Op: 0 add, 1 subtract, 2 multiply-add low, 3 high; WithCarry: adds the carry flag.
+// Extended-precision arithmetic with the carry flag. Op: 0 add, 1 subtract, 2 multiply-add of the product's low half, 3
+// of its high half. WithCarry: adds the carry flag.
 template <class T, int Op, bool WithCarry>
 void execute_chain(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
@@ -202,7 +203,8 @@ void execute_chain(Warp& w, const Instruction& i, Lanes active) {
       b = w.values<T>(i.source(2))[k];
     }
     const Wide<T> in = WithCarry ? w.carry >> k & 1u : Op == 1;
-    if constexpr (Op == 1) b = static_cast<T>(~b);  // ptxas adds the complement: no borrow is a carry
+    // ptxas subtracts by adding the complement, so the carry flag is 1 if there is no borrow
+    if constexpr (Op == 1) b = static_cast<T>(~b);
     const Wide<T> wide = static_cast<Wide<T>>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b) + in);
     w.values<T>(i.destination(0))[k] = static_cast<T>(wide);
     if (i.flags & carry_out) {

@@ -15,7 +15,7 @@ enum Type { e2m1, e2m3, e3m2, ue8m0 };
 constexpr Format formats[] = {e2m1_format, e2m3_format, e3m2_format};
 constexpr unsigned scale_nan = 0xff;
 
-// Powers of two from 2^-127 on. Smaller values become 2^-127; the sign is dropped.
+// Converts the magnitude of `x` to ue8m0, a power of two. Values below 2^-127 become 2^-127.
 unsigned scale_of(double x, Rounding how, bool saturate) {
   if (x != x) return scale_nan;
   const double magnitude = std::fabs(x);
@@ -26,7 +26,7 @@ unsigned scale_of(double x, Rounding how, bool saturate) {
   return code == scale_nan && saturate ? scale_nan - 1 : code;
 }
 
-// NaN becomes the largest value, as the ISA specifies for types without NaN.
+// Converts `x` to a narrow type. In types without NaN, a NaN becomes the largest value, as the PTX ISA specifies.
 unsigned code_of(std::int64_t type, double x, std::uint32_t flags) {
   if (type == ue8m0) return scale_of(x, rounding(flags), (flags & satfinite) != 0);
   if ((flags & relu) && x <= 0) x = 0;
@@ -35,7 +35,8 @@ unsigned code_of(std::int64_t type, double x, std::uint32_t flags) {
 
 unsigned bits_of(std::int64_t type) { return type == e2m1 ? 4 : 8; }
 
-// Immediates: the narrow type, whether sources are f32 (else a pair of bf16).
+// Converts two numbers to a packed pair of a narrow type. Immediates: the narrow type; whether the sources are two f32,
+// rather than a pair of bf16.
 void to_pair(Warp& w, const Instruction& i, Lanes active) {
   const std::int64_t type = i.immediate[0];
   for_lanes(active, [&](unsigned k) {
@@ -51,7 +52,8 @@ void to_pair(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Immediate: the narrow type. Scales are converted to two bf16, other types to two f16.
+// Converts a packed pair of a narrow type. Immediate: the narrow type. Scales (ue8m0) become two bf16, other types two
+// f16.
 void from_pair(Warp& w, const Instruction& i, Lanes active) {
   const std::int64_t type = i.immediate[0];
   const unsigned bits = bits_of(type), mask = (1u << bits) - 1;
@@ -67,7 +69,8 @@ void from_pair(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// f32 with operands of 16 bits, which are exact in f32. Immediate: whether they are bf16.
+// f32 arithmetic whose first `Narrow` operands have 16 bits and are converted to f32, which is exact. Immediate:
+// whether these operands are bf16.
 template <unsigned Narrow, class F>
 void mixed(Warp& w, const Instruction& i, Lanes active, F f) {
   const bool is_bf16 = i.immediate[0] != 0;

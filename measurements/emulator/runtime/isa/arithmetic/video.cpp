@@ -1,6 +1,6 @@
-// Video instructions: PTX ISA 9.7.17, scalar (on one part of each operand) and SIMD (on two halves or four bytes). No
-// GPU since sm_50 has the scalar ones: ptxas computes them in 64 bits. If results differ from the ISA, this file
-// follows an H100 (ptxas 13.5, 2026-11-27).
+// Video instructions: PTX ISA 9.7.17, scalar ones (which operate on one byte, half or word of each operand) and SIMD
+// ones (on two halves or four bytes). GPUs since sm_50 have no scalar video instructions: ptxas emulates them in 64-bit
+// arithmetic. If results differ from the ISA, this file follows an H100 (ptxas 13.5, 2026-11-27).
 #include <algorithm>
 
 #include "isa/ptx.hpp"
@@ -12,18 +12,18 @@ namespace video_instructions {
 using s64 = std::int64_t;
 using u64 = std::uint64_t;
 using u32 = std::uint32_t;
-__extension__ using s128 = __int128;  // of intermediate results: shifts to the left have up to 65 bits
+__extension__ using s128 = __int128;  // for intermediate results, because left shifts give up to 65 bits
 
 // In the order of the lists in measurements/emulator/ptx/families/video.py.
 enum class Operation { add, sub, absolute_difference, min, max, shift_left, shift_right, average, compare };
 enum class Secondary { none, add, min, max };
 enum class Comparison { eq, ne, lt, le, gt, ge };
 
-// Bits of a register.
+// A bit field of a register.
 struct Part {
   unsigned shift, bits;
 };
-// Immediates contain the first bit and the number of bits, in this order.
+// Two immediates describe a field: its first bit, and its number of bits.
 Part part_of(const std::int64_t* immediate) { return {static_cast<unsigned>(immediate[0]), static_cast<unsigned>(immediate[1])}; }
 
 s64 taken(u64 x, Part p, bool is_signed) {
@@ -57,14 +57,15 @@ s128 primary(Operation o, Comparison c, s64 a, s64 b) {
     case Operation::absolute_difference: return a < b ? b - a : a - b;
     case Operation::min: return std::min(a, b);
     case Operation::max: return std::max(a, b);
-    case Operation::shift_left: return s128{a} << b;  // at most 32
+    case Operation::shift_left: return s128{a} << b;  // b is at most 32
     case Operation::shift_right: return a >> b;
     case Operation::average: return (a + b + (a + b >= 0 ? 1 : 0)) >> 1;
     default: return holds(c, a, b) ? 1 : 0;
   }
 }
 
-// Fields of both kinds. Immediates: operation, comparison, whether d, a and b are signed, secondary operation.
+// Immediates that scalar and SIMD instructions have in common: operation, comparison, whether d, a and b are signed,
+// secondary operation.
 struct Common {
   Operation operation;
   Comparison comparison;
@@ -79,9 +80,10 @@ Common common(const Instruction& i) {
 
 bool is_shift(Operation o) { return o == Operation::shift_left || o == Operation::shift_right; }
 
-// Saturation of scalar instructions. A result for a part of d becomes the largest value of that part, even if it is
-// negative. Unsigned results of 32 bits have no upper bound. Shifts are cut to 34 bits with a sign, then clamped to 32
-// bits, even if only a part of those is used.
+// Saturates the result of a scalar instruction. If the destination is a byte or a half of d, an out-of-range result
+// becomes the largest value of this field, even if the result is negative. Unsigned results of 32 bits have no upper
+// bound. Results of shifts are truncated to 34 bits, sign-extended, and clamped to 32 bits, even if only a byte or a
+// half of d is written.
 s128 saturated(s128 x, const Common& v, Part to) {
   if (is_shift(v.operation)) return clamped(static_cast<s64>(static_cast<u64>(x) << 30) >> 30, 32, v.signed_d);
   if (to.bits < 32) {
@@ -91,8 +93,9 @@ s128 saturated(s128 x, const Common& v, Part to) {
   return v.signed_d ? clamped(x, 32, true) : std::max(x, s128{0});
 }
 
-// Minimum and maximum use 64 bits. `narrow` results are cut to 32 bits first, and have their sign regardless of the
-// type of d. Comparisons have the type of a.
+// Applies the secondary operation to the result `x` and operand c. Minimum and maximum compare 64-bit values. A
+// `narrow` result is first truncated to 32 bits and sign-extended, regardless of the type of d. The result of a
+// comparison has the signedness of a.
 u32 with_third(s128 x, const Common& v, bool narrow, u32 third) {
   const bool is_signed = v.operation == Operation::compare ? v.signed_a : v.signed_d;
   const s64 wide = narrow ? static_cast<std::int32_t>(x) : static_cast<s64>(x);
@@ -105,7 +108,8 @@ u32 with_third(s128 x, const Common& v, bool narrow, u32 third) {
   }
 }
 
-// Further immediates: the parts of d, a and b, and whether shifts wrap.
+// After the common immediates: the bit fields of d, a and b, and whether shift amounts wrap (otherwise they are
+// clamped).
 void scalar(Warp& w, const Instruction& i, Lanes active) {
   const Common v = common(i);
   const std::int64_t* const further = i.immediate + common_immediates;
@@ -123,7 +127,8 @@ void scalar(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Further immediates: parts of a register (2 or 4), the written parts, and for each part its source parts in (b, a).
+// After the common immediates: the number of fields per register (2 or 4), a mask of the fields of d to write, and for
+// each field of d the indices of its source fields in (b, a): first all of those for a, then those for b.
 void simd(Warp& w, const Instruction& i, Lanes active) {
   const Common v = common(i);
   const std::int64_t* const further = i.immediate + common_immediates;
@@ -144,9 +149,9 @@ void simd(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// a * b + c. Immediates: whether a and b are signed, whether the product is negated, whether c is negated, whether 1 is
-// added; the shift; the parts of a and b. c, and a whole a or b, are always signed; an unsigned sum is shifted as 64
-// bits.
+// vmad: (a * b + c) >> shift. Immediates: whether a and b are signed, whether the product is negated, whether c is
+// negated, whether 1 is added; the shift; the bit fields of a and b. c is always signed, and so are a and b if all 32
+// bits are used. An unsigned sum is shifted as a 64-bit value.
 void multiply_add(Warp& w, const Instruction& i, Lanes active) {
   const bool signed_a = i.immediate[0] != 0, signed_b = i.immediate[1] != 0, minus_product = i.immediate[2] != 0,
              minus_c = i.immediate[3] != 0, plus_one = i.immediate[4] != 0;

@@ -1,5 +1,6 @@
-// Bulk copies without tensors, copies in flight to an mbarrier, and groups of copies that read shared memory: PTX ISA
-// 9.7.9.25 to 9.7.9.27. The source of a bulk store stays in use until its thread waits for the group.
+// Bulk copies without tensor maps, copies in flight that an mbarrier counts, and groups of bulk stores, which read
+// shared memory: PTX ISA 9.7.9.25 to 9.7.9.27. The source of a bulk store stays in use until the thread that issued it
+// waits for its group.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/async/bulk.hpp"
@@ -13,14 +14,15 @@
 
 namespace autosched::emulator::ptx {
 
-// Bulk copies in flight, and bulk stores.
+// Bulk loads in flight, and bulk stores whose source is in use.
 struct BulkCopies : Unit {
   using Unit::Unit;
 
-  // The bulk stores of a warp, counted from 1. Store n is complete at the actor's epoch n.
+  // The bulk stores of a warp are numbered from 1. Store n has completed when the epoch n of the warp's store actor
+  // has.
   struct Lane {
-    std::vector<std::uint32_t> groups;  // the last store of each group
-    std::uint32_t last = 0;             // the last store, including those not committed
+    std::vector<std::uint32_t> groups;  // number of the last store of each group
+    std::uint32_t last = 0;             // number of the last store, committed or not
     std::uint32_t waited = 0;
     SiteIndex site = 0;
   };
@@ -88,7 +90,8 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediate 0: groups that may stay in flight. Waits for reads only are handled like other waits.
+// cp.async.bulk.wait_group. Immediate: number of groups that may stay in flight. Waits with and without .read are
+// handled alike.
 void wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto pending = static_cast<std::size_t>(i.immediate[0]);
@@ -107,7 +110,8 @@ void wait(Warp& w, const Instruction& i, Lanes active) {
 
 bool check_size(Machine& machine, std::uint32_t bytes, std::uint64_t shared, std::uint64_t other, const char* name) {
   if (bytes % 16 == 0 && shared % 16 == 0 && other % 16 == 0) return true;
-  FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes: sizes and addresses are multiples of 16",
+  FINDING(machine.report, misaligned_access, machine.self->site,
+          "%s: %s of %u bytes: sizes and addresses must be multiples of 16",
           describe_self(machine).c_str(), name, bytes);
   return false;
 }
@@ -129,15 +133,17 @@ void count_global(Machine& machine, SiteIndex site, const char* name, std::uint6
   }
 }
 
-// Immediates from `first` on: nothing, or an operation (counted from 1), ElementKind, bytes per element.
+// Decodes the immediates of a reduction, from number `first` on: the operation plus 1 (0: no reduction), ElementKind,
+// bytes per element.
 std::optional<Reducing> reducing(const Instruction& i, unsigned first) {
   if (i.immediate[first] == 0) return std::nullopt;
   return Reducing{static_cast<Reducing::Operation>(i.immediate[first] - 1), static_cast<ElementKind>(i.immediate[first + 1]),
                   static_cast<unsigned>(i.immediate[first + 2])};
 }
 
-// Sources: to (shared), from, bytes, mbarrier, and for multicast a bit mask of the cluster's blocks. Immediates:
-// offsets of to, from and mbarrier, whether from is shared, whether it is multicast, the reduction.
+// Bulk copy to shared memory. Sources: destination, source, number of bytes, mbarrier, and for multicast a bit mask of
+// the cluster's blocks. Immediates: offsets of destination, source and mbarrier; whether the source is in shared
+// memory; whether the copy is multicast; the reduction.
 void load(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 5);
@@ -184,8 +190,8 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// st.async and red.async. Sources: to (shared), mbarrier, values. Immediates: offsets of to and mbarrier, bytes per
-// value, the reduction.
+// st.async and red.async. Sources: destination (shared memory), mbarrier, values. Immediates: offsets of destination
+// and mbarrier, bytes per value, the reduction.
 void store_registers(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 3);
@@ -197,8 +203,7 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t to, barrier;
     if (!machine.launch.clustered) {
       FINDING(machine.report, invalid_argument, machine.self->site,
-              "%s: %s in a launch without clusters, which an H100 ends with an illegal instruction: "
-              "__cluster_dims__(1, 1, 1) is enough",
+              "%s: %s in a launch without clusters is an illegal instruction on an H100: add __cluster_dims__(1, 1, 1)",
               describe_self(machine).c_str(), name);
       return;
     }
@@ -218,7 +223,7 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The bytes that a mask of 16 bits selects in each 16 bytes.
+// Writes the bytes of `data` that a 16-bit mask selects. The mask applies to each 16 consecutive bytes.
 void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data, std::uint32_t bytes, std::uint32_t mask,
                   const char* name) {
   for (std::uint32_t at = 0; at < bytes;) {
@@ -229,8 +234,8 @@ void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data,
   }
 }
 
-// Sources: to (global), from (shared), bytes, and optionally a mask of bytes. Immediates: offsets of to and from, the
-// reduction.
+// Bulk store to global memory. Sources: destination, source (shared memory), number of bytes, and optionally a byte
+// mask. Immediates: offsets of destination and source, the reduction.
 void store(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const std::optional<Reducing> how = reducing(i, 2);
@@ -275,7 +280,8 @@ Lanes blocks_of_multicast(Warp& w, const Instruction& i, unsigned source, unsign
   Machine& machine = *w.machine;
   const auto blocks = static_cast<std::uint32_t>(read_bits(w, i.source(source), i.width_of_source(source), lane)) & 0xffffu;
   if (blocks != 0 && blocks >> cluster_blocks(machine) == 0) return blocks;
-  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to the blocks %#x of a cluster of %u",
+  FINDING(machine.report, invalid_argument, machine.self->site,
+          "%s: %s to blocks (bit mask %#x) that do not exist in a cluster of %u, or to none",
           describe_self(machine).c_str(), name, blocks, cluster_blocks(machine));
   return 0;
 }
@@ -301,8 +307,8 @@ void start_bulk_load(Machine& machine, BulkLoad load) {
   machine.idle_polls = 0;
 }
 
-// Without a seed, the copies that an mbarrier counts complete in order, after a thread has polled unsuccessfully. With
-// a seed, any order is possible.
+// Without a seed, the copies that this mbarrier counts complete in the order of issue. With a seed, copies complete in
+// random order, and only some of them at each poll.
 void land_some(Machine& machine, std::uint32_t address) {
   if (!seeded(machine)) {
     for (std::size_t k = 0; k < machine.bulk_copies.under_way.size();) {
@@ -333,7 +339,7 @@ void start_block_bulk(Machine& machine) {
 void end_block_bulk(Machine& machine) {
   for (const BulkLoad& load : machine.bulk_copies.under_way) {
     FINDING(machine.report, bulk_copy_in_flight, load.site,
-            "a bulk copy of %s has not completed when its block ends: no thread waits for it",
+            "a bulk copy of %s has not completed when its block ends: wait for its mbarrier",
             describe(machine, load.thread->who, machine.block_index).c_str());
   }
   machine.bulk_copies.under_way.clear();
@@ -342,7 +348,7 @@ void end_block_bulk(Machine& machine) {
       const Lane& lane = machine.bulk_copies.stores[w].lanes[k];
       if (lane.last == 0 || lane.waited >= lane.last) continue;
       FINDING(machine.report, bulk_copy_in_flight, lane.site,
-              "%s exits while its bulk store may still read shared memory: cp.async.bulk.commit_group and wait_group are missing",
+              "%s exits while its bulk store may still read shared memory: add cp.async.bulk.commit_group and wait_group",
               describe(machine, who_of(w, k), machine.block_index).c_str());
     }
   }

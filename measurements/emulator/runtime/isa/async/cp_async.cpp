@@ -7,8 +7,9 @@ namespace autosched::emulator::ptx {
 namespace {
 namespace async_instructions {
 
-// Sources: shared address, global address, and optionally the bytes to read or the predicate that means none.
-// Immediates: the offsets of both addresses, bytes, 1 for a predicate.
+// Sources: shared address, global address, and optionally the number of bytes to read, or a predicate that is true if
+// nothing is read. Immediates: the offsets of both addresses, the bytes to write, and 1 if the last source is a
+// predicate.
 void copy(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const int bytes = static_cast<int>(i.immediate[2]);
@@ -49,7 +50,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The immediate is the number of groups that may stay in flight. -1 waits for all copies, even uncommitted ones.
+// Immediate: the number of groups that may stay in flight, or -1 to wait for all copies, even uncommitted ones.
 void wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {

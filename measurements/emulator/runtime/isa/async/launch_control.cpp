@@ -1,5 +1,6 @@
-// Cluster launch control: PTX ISA 9.7.13.17. A cluster requests the grid position of a cluster that has not started,
-// which is then never launched. The answer arrives in shared memory like a bulk copy, and is counted by an mbarrier.
+// Cluster launch control: PTX ISA 9.7.13.17. A running cluster cancels the launch of a cluster that has not started,
+// and takes over its position in the grid. The response arrives in shared memory like a bulk copy, and an mbarrier
+// counts its bytes.
 #include "machine/part.hpp"
 #include "isa/async/launch_control.hpp"
 #include "memory/shared/async.hpp"
@@ -8,7 +9,7 @@
 
 namespace autosched::emulator::ptx {
 
-// State of a cluster's requests.
+// State of the requests that a cluster has made.
 struct LaunchControl : Unit {
   using Unit::Unit;
 
@@ -27,8 +28,9 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == answer_bytes);
 
-// Removes a block (or cluster) that has not started from the launch and returns its first block in the grid. Returns
-// false if none remains. With a seed it also fails at random, as a GPU may when it has to make room for another grid.
+// Cancels a block (or cluster) that has not started, and sets `block` to the grid index of its first block. Returns
+// false if none remains. With a seed, some requests are also refused at random, as a GPU may do to make room for
+// another grid.
 bool cancel_cluster(Machine& machine, unsigned& block) {
   constexpr unsigned refusals = 8;  // with a seed, one of this many requests is refused
   if (!machine.units.left() || (seeded(machine) && random_below(machine, refusals) == 0)) return false;
@@ -36,7 +38,8 @@ bool cancel_cluster(Machine& machine, unsigned& block) {
   return true;
 }
 
-// Sources: answer, mbarrier. Immediates: their offsets, whether all blocks of the cluster receive it.
+// Sources: address of the response, mbarrier. Immediates: offsets of both, whether all blocks of the cluster receive
+// the response.
 void try_cancel(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "clusterlaunchcontrol.try_cancel";
@@ -46,7 +49,7 @@ void try_cancel(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t to, barrier;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, to) || !shared_operand(w, i, 1, i.immediate[1], k, name, barrier)) return;
     if (machine.launch_control.refused) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: %s asks again although no cluster was left",
+      FINDING(machine.report, invalid_argument, i.site, "%s: %s after an earlier request of the cluster has failed",
               describe_self(machine).c_str(), name);
       return;
     }
@@ -74,7 +77,8 @@ const Answer* answer_of(Warp& w, const Instruction& i, unsigned lane) {
   Machine& machine = *w.machine;
   const auto* const answer = reinterpret_cast<const Answer*>(value_bytes(w, i.source(0), answer_bytes, lane));
   if (answer->mark == canceled_mark || answer->mark == refused_mark) return answer;
-  FINDING(machine.report, invalid_argument, i.site, "%s: clusterlaunchcontrol.query_cancel of bytes that are not an answer of try_cancel",
+  FINDING(machine.report, invalid_argument, i.site,
+          "%s: clusterlaunchcontrol.query_cancel reads bytes that are not a response of try_cancel",
           describe_self(machine).c_str());
   return nullptr;
 }
@@ -90,7 +94,7 @@ void is_canceled(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Immediates: which of x, y and z each destination receives.
+// Immediates: for each destination, which coordinate (0 x, 1 y, 2 z) it receives.
 void first_block(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
@@ -100,7 +104,7 @@ void first_block(Warp& w, const Instruction& i, Lanes active) {
     if (answer == nullptr) return;
     if (answer->mark != canceled_mark) {
       FINDING(machine.report, invalid_argument, i.site,
-              "%s: clusterlaunchcontrol.query_cancel.get_first_ctaid of an answer that no cluster was left",
+              "%s: clusterlaunchcontrol.query_cancel.get_first_ctaid of a failed request: check is_canceled first",
               describe_self(machine).c_str());
     }
     for (unsigned d = 0; d < i.destinations; ++d) {

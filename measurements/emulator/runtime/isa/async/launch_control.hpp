@@ -1,4 +1,4 @@
-// Blocks that take over the position of others which have not begun (clusterlaunchcontrol).
+// Blocks that take over the grid position of blocks that have not started (clusterlaunchcontrol).
 #pragma once
 
 namespace autosched::emulator {

@@ -1,5 +1,6 @@
-// mbarrier instructions: PTX ISA 9.7.13.15. A phase ends with its last arrival once all bytes that it expects have
-// arrived. Threads that observe the end of a phase are ordered after everything that the arriving threads had observed.
+// mbarrier instructions: PTX ISA 9.7.13.15. A phase ends when all its expected arrivals have happened and all its
+// expected bytes have arrived. A thread that observes the end of a phase is ordered after the arrivals, and after
+// everything that happened before them.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/counts.hpp"
@@ -19,7 +20,7 @@ namespace autosched::emulator::ptx {
 struct Mbarriers : Unit {
   using Unit::Unit;
 
-  PerBlock<std::unordered_map<std::uint32_t, Mbarrier>> by_address{parking};  // by address
+  PerBlock<std::unordered_map<std::uint32_t, Mbarrier>> by_address{parking};
 };
 
 namespace {
@@ -28,8 +29,8 @@ constexpr std::int64_t most_arrivals = (1 << 20) - 1, most_bytes = (1 << 20) - 1
 
 // A thread that waits for a phase must observe its end before the next phase ends: a parity only distinguishes two
 // phases, and a state is only valid for the current phase and the previous one. Otherwise the waiter could poll too
-// late in another order of events, and wait forever. So one of the next phase's arrivals or copies must be ordered
-// after the wait. Lanes of a warp may diverge until they wait for each other.
+// late in another order of events, and wait forever. So at least one arrival or copy of the next phase must be ordered
+// after the wait. Lanes of one warp are checked separately, because they may diverge until they synchronise.
 void check_waiters(Machine& machine, Mbarrier& m) {
   for (const PhaseSeen& seen : m.seen) {
     Lanes late = 0;
@@ -42,10 +43,12 @@ void check_waiters(Machine& machine, Mbarrier& m) {
     char phase[32] = "the initialization";
     if (m.phase != 0) std::snprintf(phase, sizeof phase, "the end of phase %u", m.phase - 1);
     FINDING(machine.report, mbarrier_misuse, seen.site,
-            "%s waits for %s of the mbarrier at %s, and phase %u may end before it looks: no arrival or copy that ends phase "
-            "%u is ordered behind the wait%s",
+            "%s waits for %s of the mbarrier at %s, and phase %u may end before this thread observes it: no "
+            "arrival or copy of phase "
+            "%u is ordered after the wait%s",
             describe(machine, who, machine.block_index).c_str(), phase, describe_shared(machine, m.address).c_str(), m.phase,
-            m.phase, late != seen.lanes ? " (of other lanes of its warp one is, and __syncwarp() may be missing)" : "");
+            m.phase, late != seen.lanes ?
+                    " (one is ordered after the wait of other lanes of the warp: __syncwarp() may be missing)" : "");
   }
 }
 
@@ -78,11 +81,11 @@ void expect_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, const char*
   }
 }
 
-// Counts an arrival `count` times. Returns false if the phase does not expect so many.
+// Counts `count` arrivals, and reports a finding if the phase expects fewer.
 bool arrive(Machine& machine, Mbarrier& m, std::int64_t count, const char* instruction) {
   if (count < 1 || count > m.left) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
-            "%s: %s counts as %lld at the mbarrier at %s, whose phase %u waits for %lld more of %u arrivals%s",
+            "%s: %s adds %lld arrivals to the mbarrier at %s, but its phase %u expects only %lld more of %u arrivals%s",
             describe_self(machine).c_str(), instruction, static_cast<long long>(count), describe_shared(machine, m.address).c_str(),
             m.phase, static_cast<long long>(m.left), m.arrivals,
             m.left == 0 ? " and for bytes that have not arrived" : "");
@@ -110,7 +113,7 @@ void init(Warp& w, const Instruction& i, Lanes active) {
     const auto known = machine.mbarriers.by_address.find(address);
     if (known != machine.mbarriers.by_address.end()) {
       FINDING(machine.report, mbarrier_misuse, machine.self->site,
-              "%s initializes the mbarrier at %s, which has been at %s without mbarrier.inval since",
+              "%s initializes the mbarrier at %s again: it was initialized at %s, and mbarrier.inval must come in between",
               describe_self(machine).c_str(), describe_shared(machine, address).c_str(),
               describe_site(machine.report, known->second.site).c_str());
       place_mbarrier(machine, address, false);
@@ -149,11 +152,12 @@ constexpr const char* arrival_names[2][3] = {
     {"mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete"},
     {"mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete"}};
 
-// A state contains the phase, and in the upper bits the number of pending arrivals (for mbarrier.pending_count).
+// A state, which mbarrier.arrive returns, contains the phase in its low bits and the number of pending arrivals in its
+// high bits (for mbarrier.pending_count).
 constexpr unsigned pending_shift = 32;
 
-// Sources: address, and count or bytes. Immediates: offset, Arrival, whether source 1 exists, whether it drops, which
-// reduces the expected arrivals of later phases.
+// Sources: address, and a count or a number of bytes. Immediates: offset, Arrival, whether source 1 exists, whether the
+// instruction is arrive_drop, which also reduces the expected arrivals of later phases.
 void arrive_on(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto how = static_cast<Arrival>(i.immediate[1]);
@@ -179,7 +183,8 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     Lanes together = 0;
     for_lanes(left, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
     left &= ~together;
-    // All lanes publish their clocks before any of them may end the phase.
+    // All lanes publish their clocks before the first of their arrivals is counted, because any arrival may end the
+    // phase.
     if (!(i.flags & by_l2)) {
       machine.clocks.publish(w.index, together, whole && together == active, m.joining);
     } else {
@@ -206,7 +211,8 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
   machine.idle_polls = 0;
 }
 
-// Sources: address, bytes. immediate 1: they have arrived; otherwise they are expected.
+// mbarrier.complete_tx and mbarrier.expect_tx. Sources: address, number of bytes. Immediate 1: whether the bytes have
+// arrived (complete_tx).
 void change_bytes(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const char* name = i.immediate[1] != 0 ? "mbarrier.complete_tx" : "mbarrier.expect_tx";
@@ -226,15 +232,17 @@ void change_bytes(Warp& w, const Instruction& i, Lanes active) {
   machine.idle_polls = 0;
 }
 
-// Sources: address, parity or state. Immediates: offset, whether it is a parity, whether it may fail early.
+// Sources: address, parity or state. Immediates: offset, whether source 1 is a parity, whether the instruction is
+// try_wait.
 void test_wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const char* name = i.immediate[2] != 0 ? "mbarrier.try_wait" : "mbarrier.test_wait";
   Lanes ended = 0, found = 0;
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
-  // The poll may have happened just before the phase ended. Lanes that poll together get the same answer, as otherwise
-  // loops that continue until a vote of all lanes succeeds would hardly ever end.
+  // With a seed, a first poll after the end of the phase may fail, as if it had happened just before the end. Lanes
+  // that poll together get the same result. Otherwise a loop that ends when all lanes succeed at once would hardly ever
+  // end.
   const bool asks_early = seeded(machine) && random_below(machine, 2) != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -242,12 +250,13 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t address;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, address)) return;
     Mbarrier* m = mbarrier_at(machine, address, name);
-    if (m == nullptr) {  // invalid: the wait succeeds, so that the thread's loop ends
+    if (m == nullptr) {  // after a finding, the wait succeeds, so that the thread's loop ends
       ended |= 1u << k;
       return;
     }
     if (rank_of_address(address) != machine.self->rank) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s on the mbarrier of another block of the cluster",
+      FINDING(machine.report, invalid_argument, machine.self->site,
+              "%s: %s on an mbarrier of another block of the cluster: only local mbarriers can be waited for",
               describe_self(machine).c_str(), name);
     }
     std::uint64_t operand = read_bits(w, i.source(1), i.width_of_source(1), k);
@@ -255,18 +264,18 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t& awaited = m->awaited[machine.self->linear];
     bool done = i.immediate[1] != 0 ? (m->phase & 1u) != (operand & 1u) : m->phase > operand;
     if (i.immediate[1] != 0 && operand > 1) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the parity %llu, which is 0 or 1",
+      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the parity %llu, which must be 0 or 1",
               describe_self(machine).c_str(), name, static_cast<unsigned long long>(operand));
     }
     if (awaited != 0 && i.immediate[1] != 0 && m->phase >= awaited + 1) {
       FINDING(machine.report, mbarrier_misuse, machine.self->site,
-              "%s waits for the end of phase %u of the mbarrier at %s, which is already in phase %u: it was lapped",
+              "%s missed the end of phase %u of the mbarrier at %s, which is already in phase %u: the parity is ambiguous",
               describe_self(machine).c_str(), awaited - 1, describe_shared(machine, address).c_str(), m->phase);
     }
     if (i.immediate[1] == 0 && m->phase > operand + 1) {
       FINDING(machine.report, mbarrier_misuse, machine.self->site,
               "%s: %s with the state of phase %llu of the mbarrier at %s, which is already in phase %u: a state is valid for the "
-              "current phase and the one before",
+              "current and the previous phase",
               describe_self(machine).c_str(), name, static_cast<unsigned long long>(operand),
               describe_shared(machine, address).c_str(), m->phase);
     }
@@ -313,8 +322,8 @@ void pending_count(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The cp.async copies of a thread count as one arrival once they have completed: immediately, here. immediate 1:
-// .noinc.
+// cp.async.mbarrier.arrive: an arrival once the earlier cp.async copies of the thread have completed. The emulator
+// completes them immediately. Immediate 1: .noinc.
 void copies_arrive(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
@@ -350,7 +359,7 @@ void fence_proxy(Warp& w, const Instruction& i, Lanes active) {
   fence_init(w, i, active);
 }
 
-// .relaxed: no ordering.
+// Supported flags. by_l2 stands for .relaxed, an arrival or a wait that orders nothing.
 constexpr std::uint32_t orders = by_l2 | acquire | release | block_scope;
 
 constexpr Row mbarrier_table[] = {
@@ -373,7 +382,7 @@ bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t
                     const char* instruction, std::uint32_t& address) {
   Machine& machine = *w.machine;
   const std::uint64_t a = address_of(w, i, source, offset, lane);
-  // Without .shared an instruction takes generic addresses of shared memory.
+  // Instructions without .shared take generic addresses.
   const Place p = is_generic_of(shared_base, a) ? Place{Space::shared, offset_in(shared_base, a)}
                                                 : resolve(machine, Space::shared, a, instruction);
   address = p.good ? cluster_address(machine, static_cast<std::uint32_t>(p.offset)) : 0;
@@ -388,7 +397,8 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
     return nullptr;
   }
   Mbarrier& m = found->second;
-  // Within a block a barrier is sufficient; Triton's kernels only have a barrier.
+  // The PTX ISA requires a fence, but for an mbarrier of the own block a barrier is sufficient: Triton's kernels have
+  // no fence.
   const bool fenced = m.fenced || rank_of_address(address) == machine.self->rank;
   if (!check_mbarrier_visible(machine, address, instruction, to_engine) && to_engine && !fenced) {
     FINDING_OF_TWO(
@@ -410,7 +420,7 @@ void precede_phase(Machine& machine, std::uint32_t address) {
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site) {
   m.bytes -= bytes;
   if (m.bytes < -most_bytes) {
-    FINDING(machine.report, mbarrier_misuse, site, "the mbarrier at %s has got %lld bytes more than it expects",
+    FINDING(machine.report, mbarrier_misuse, site, "the mbarrier at %s has received %lld bytes more than it expects",
             describe_shared(machine, m.address).c_str(), static_cast<long long>(-m.bytes));
   }
   finish_phase(machine, m);
@@ -447,10 +457,11 @@ void report_waiting_for_mbarriers(Machine& machine) {
       if (!count_finding(machine.report, Kind::barrier_not_reached, t.site)) continue;
       write_finding(
           machine.report, Kind::barrier_not_reached, t.site,
-          "%s waits for the end of phase %u of the mbarrier at %s, which never comes: in phase %u, %lld of %u arrivals and %lld bytes are missing%s",
+          "%s waits forever for the end of phase %u of the mbarrier at %s: in phase %u, %lld of %u arrivals and "
+          "%lld bytes are missing%s",
           describe(machine, t.who, machine.block_index).c_str(), m.awaited[t.linear] - 1,
           describe_shared(machine, address).c_str(), m.phase, static_cast<long long>(m.left), m.arrivals,
-          static_cast<long long>(m.bytes), m.bytes < 0 ? " (more arrived than were expected)" : "");
+          static_cast<long long>(m.bytes), m.bytes < 0 ? " (more bytes arrived than were expected)" : "");
     }
   }
 }

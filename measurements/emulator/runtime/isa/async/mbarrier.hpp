@@ -11,7 +11,7 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
-// Lanes that have observed the end of the latest phase, and the time.
+// Lanes of a warp that have observed the end of the latest phase, with the epoch and the source site of that poll.
 struct PhaseSeen {
   unsigned warp;
   std::uint32_t lanes;
@@ -20,17 +20,19 @@ struct PhaseSeen {
 };
 
 struct Mbarrier {
-  std::uint32_t address = 0;  // in the cluster
-  unsigned actor = 0;         // the actor of its bulk copies: its epochs are clocks.first + phase
-  std::uint32_t arrivals = 0;  // per phase
+  std::uint32_t address = 0;  // address in the cluster
+  // actor of the bulk copies that this mbarrier counts; the actor's epochs are clocks.first + phase
+  unsigned actor = 0;
+  std::uint32_t arrivals = 0; // expected arrivals per phase
   std::int64_t left = 0;       // pending arrivals of this phase
   std::int64_t bytes = 0;      // expected bytes that have not arrived; negative if more have arrived
   std::uint32_t phase = 0;
   bool fenced = false;         // its initialisation is visible to the async proxy and other blocks
   unsigned initializer = 0;    // the initialising thread
-  SiteIndex site = 0;          // of its initialisation
-  Knowledge joining, released;  // clocks of the arrivals of this phase, and of the finished phases
-  std::vector<std::uint32_t> awaited;  // by thread: the phase that it last found unfinished, plus 1
+  SiteIndex site = 0; // source site of the initialisation
+  Knowledge joining, released;  // clocks of the arrivals of the current phase, and of all finished phases
+  // by thread: the phase that the thread's last poll found unfinished, plus 1; 0: none
+  std::vector<std::uint32_t> awaited;
   std::vector<PhaseSeen> seen;         // each lane at most once
 
   Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
@@ -40,20 +42,25 @@ void start_block_mbarriers(Machine& machine);
 // Reports which threads wait for mbarriers, if no thread can continue.
 void report_waiting_for_mbarriers(Machine& machine);
 
-// The mbarrier at an address, or nullptr and a finding. `to_engine`: for use by the async proxy.
+// Returns the mbarrier at an address. If there is none, reports a finding and returns nullptr. `to_engine`: the async
+// proxy uses the mbarrier, so its initialisation must be visible to this proxy.
 Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine = false);
-// True if the current phase of the mbarrier at an address cannot end before the running thread's next action.
+// Records that the current phase of the mbarrier at an address cannot end before the earlier actions of the running
+// thread, which issues a copy that the mbarrier counts.
 void precede_phase(Machine& machine, std::uint32_t address);
-// Bytes of a bulk copy have arrived.
+// Records that bytes of a bulk copy have arrived.
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site);
-// An arrival (of tcgen05.commit) once an actor has completed everything up to an epoch (0: no actor). Threads that
-// observe the end of the phase are ordered after that, and after everything that the lane had observed.
+// Counts the arrival of a tcgen05.commit, which follows everything that an actor (0: none) has completed up to an
+// epoch. Threads that observe the end of the phase are ordered after these operations, and after everything that the
+// lane had observed.
 void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, unsigned actor, Epoch epoch,
                    const char* instruction);
-// A fence of the running thread that makes the initialisation of its mbarriers visible.
+// Executes a fence of the running thread that makes its mbarrier initialisations visible to the async proxy and to
+// other blocks.
 void fence_initializations(Machine& machine);
 
-// A copy into shared memory that an mbarrier counts: pieces of `data`, one after another.
+// A copy to shared memory whose bytes an mbarrier counts. `data` contains the bytes of all pieces, one piece after
+// another.
 struct BulkLoad {
   struct Piece {
     std::uint32_t address, bytes;
@@ -61,18 +68,20 @@ struct BulkLoad {
   std::uint32_t mbarrier;
   std::vector<Piece> pieces;
   std::vector<unsigned char> data;
-  std::int64_t bytes;  // counted by the mbarrier
+  std::int64_t bytes;  // number of bytes that the mbarrier counts
   Thread* thread;
   SiteIndex site;
-  const char* async_proxy;  // the instruction that writes through it; nullptr for st.async
-  std::optional<Reducing> reducing;  // the reduction; none: a plain copy
+  const char* async_proxy;  // name of the instruction if it writes through the async proxy; nullptr for st.async
+  std::optional<Reducing> reducing;  // reduction of the data into shared memory; none for a plain copy
 };
-// Starts the copy, whose bytes must not be accessed until it completes.
+// Starts a copy. Its destination must not be accessed until the copy completes.
 void start_bulk_load(Machine& machine, BulkLoad load);
-// Called when a thread finds the phase of the mbarrier at `address` unfinished, so that copies may complete.
+// Completes copies that are in flight. Called when a thread's poll finds the phase of the mbarrier at `address`
+// unfinished.
 void land_some(Machine& machine, std::uint32_t address);
 
-// The shared-memory address of a source operand, in the cluster. False, with a finding, if it is invalid.
+// Reads an address of shared memory from a source operand, as an address in the cluster. Returns false, with a finding,
+// if the address is invalid.
 bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane,
                     const char* instruction, std::uint32_t& address);
 

@@ -1,6 +1,6 @@
-// cp.async.bulk.tensor: PTX ISA 9.7.9.27 and 5.5 (tensors, boxes, swizzles). A box is a sequence of rows, each as wide
-// as its first side; swizzling permutes the 16-byte pieces of a row by address bits above them, within 128, 64 or 32
-// bytes.
+// cp.async.bulk.tensor: PTX ISA 9.7.9.27 and 5.5 (tensors, boxes, swizzles). A box is a sequence of rows along its
+// first dimension. Swizzling permutes the 16-byte pieces within each 128, 64 or 32 bytes, by exclusive-or with higher
+// address bits.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -25,16 +25,16 @@ std::uint32_t swizzled(std::uint32_t address, unsigned swizzle_bytes) {
 
 constexpr unsigned gathered_rows = 4;  // number of rows of tile::gather4 and tile::scatter4
 
-// A box at its position in the tensor, with rows of `row_bytes` that are `pitch` bytes apart in shared memory.
+// A box at its position in the tensor. Its rows have `row_bytes` bytes and are `pitch` bytes apart in shared memory.
 struct Box {
   unsigned counts[5] = {1, 1, 1, 1, 1};  // elements in each dimension
   unsigned row_bytes, pitch, rows;
   std::int64_t first[5] = {};           // first coordinates of a box in tiled mode
-  bool gathered = false;  // four gathered rows, whose coordinates follow the first one
-  std::vector<std::array<std::int64_t, 5>> pixels;  // im2col: positions of the pixels
+  bool gathered = false;  // tile::gather4 or tile::scatter4: first[1] to first[4] are the coordinates of the four rows
+  std::vector<std::array<std::int64_t, 5>> pixels;  // positions of the pixels in im2col mode
 
-  // Pixels of im2col, starting at the coordinates, row by row of the bounding box and image by image. `offsets`:
-  // displacement of the element read for each pixel, in the dimensions of pixels.
+  // A box in im2col mode: its pixels start at the coordinates and proceed through the rows of the bounding box, then to
+  // the next image. `offsets`: displacement of the element that is read for a pixel, in each dimension of pixels.
   Box(const EncodedTensorMap& map, const std::int32_t* coordinates, const std::uint16_t* offsets) {
     counts[0] = map.slice_bytes != 0 ? 1 : map.box[0];
     rows = map.box[1];
@@ -71,14 +71,14 @@ struct Box {
     row_bytes = counts[0] * map.unit_bytes();
     pitch = map.slice_bytes != 0 ? row_bytes : std::max<unsigned>(row_bytes, map.swizzle_bytes);
   }
-  // Bytes of shared memory from the first row to the end of the last one.
+  // Size of the box in shared memory, rounded up to a multiple of the swizzle width.
   int reach(const EncodedTensorMap& map) const {
     const unsigned bytes = rows * pitch, span = std::max<unsigned>(map.swizzle_bytes, 1);
     return static_cast<int>((bytes + span - 1) / span * span);
   }
 
-  // Coordinate of a row's first element in dimension `d`. `rest` is initially the row's number; each dimension divides
-  // it by its count.
+  // Coordinate of a row's first element in dimension `d`. Called for ascending `d`; `rest` starts as the row's number,
+  // and each call divides it by the count of its dimension.
   std::int64_t coordinate(const EncodedTensorMap& map, unsigned row, unsigned d, unsigned& rest) const {
     if (!pixels.empty()) return pixels[row][d];
     if (d == 0) return first[0];
@@ -88,11 +88,13 @@ struct Box {
   }
 };
 
-// Elements in the first dimension, which are the same in im2col mode.
+// Distance in the first dimension between elements that are copied. In im2col mode, element strides do not apply to
+// this dimension.
 unsigned step_of_first(const EncodedTensorMap& map) { return map.im2col != 0 ? 1 : map.element_strides[0]; }
 
-// Calls body(row, address of its first element, first element inside, end of those inside) for each row, with an empty
-// range for rows outside. Elements of interleaved layouts are slices here.
+// Calls body(row, address, begin, end) for each row: the address of the row's first element, and the range of its
+// elements that are inside the tensor. The range is empty for rows outside. For interleaved layouts, an element is a
+// slice of channels.
 template <class Body>
 void for_rows(const EncodedTensorMap& map, const Box& box, Body body) {
   for (unsigned row = 0; row < box.rows; ++row) {
@@ -126,7 +128,7 @@ void count_row(Machine& machine, SiteIndex site, const char* instruction, std::u
   }
 }
 
-// Reads a box into `data`, rows dense.
+// Reads a box into `data`, without gaps between rows.
 void read_box(Machine& machine, const EncodedTensorMap& map, const Box& box, unsigned char* data, const char* instruction) {
   const unsigned element = map.unit_bytes();
   for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
@@ -149,8 +151,8 @@ void read_box(Machine& machine, const EncodedTensorMap& map, const Box& box, uns
   });
 }
 
-// Conversion by a load of f32 elements whose type is tf32 or .ftz. To nearest, ties to even, as others have measured on
-// sm_120 (https://github.com/triton-lang/triton/pull/11751); infinities and NaN are unchanged.
+// Converts f32 elements that are loaded through a map of type tf32 or .ftz. Rounding to tf32 is to nearest, ties to
+// even, as measured on sm_120 (https://github.com/triton-lang/triton/pull/11751). Infinities and NaN are unchanged.
 void convert_loaded(const EncodedTensorMap& map, std::vector<unsigned char>& data) {
   for (std::size_t at = 0; map.loaded_as != as_stored && at < data.size(); at += 4) {
     std::uint32_t bits;
@@ -162,7 +164,8 @@ void convert_loaded(const EncodedTensorMap& map, std::vector<unsigned char>& dat
   }
 }
 
-// Calls body(bytes from the start of its rows, shared address, bytes) for each contiguous piece of shared memory.
+// Calls body(offset in the dense rows, shared address, number of bytes) for each contiguous piece of the box in shared
+// memory.
 template <class Body>
 void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t shared, Body body) {
   const unsigned piece = map.swizzle_bytes == 0 ? box.row_bytes : 16;
@@ -175,19 +178,21 @@ void for_pieces(const EncodedTensorMap& map, const Box& box, std::uint32_t share
 
 unsigned coordinates_of(unsigned rank, bool gathers) { return gathers ? 1 + gathered_rows : rank; }
 
-// True if a box can start at its coordinates. Otherwise an H100 ends the launch with an illegal instruction.
+// True if a box may start at its coordinates. For other coordinates, an H100 ends the launch with an illegal
+// instruction.
 bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32_t* coordinates, unsigned count, bool writes,
                  const char* name) {
   const std::int32_t* negative = std::find_if(coordinates, coordinates + count, [](std::int32_t c) { return c < 0; });
   if (writes && negative != coordinates + count) {
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: %s writes from coordinate %d on: only what is read may begin before the tensor",
+            "%s: %s writes a box that starts at coordinate %d: only boxes that are read may start before the tensor",
             describe_self(machine).c_str(), name, *negative);
     return false;
   }
   if (map.slice_bytes == 0 && std::int64_t{coordinates[0]} * map.element_bytes % 16 != 0) {
     FINDING(machine.report, misaligned_access, machine.self->site,
-            "%s: %s starts at element %d of the first dimension, which is not a multiple of 16 bytes (elements of %u)",
+            "%s: %s starts at element %d of the first dimension, whose offset is not a multiple of 16 bytes "
+            "(elements have %u)",
             describe_self(machine).c_str(), name, coordinates[0], map.element_bytes);
     return false;
   }
@@ -195,7 +200,7 @@ bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32
     const std::int64_t at = coordinates[map.pixel_dimension(k)];
     if (at >= map.first_pixel(k) && at <= map.last_pixel(k)) continue;
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: %s starts at pixel %lld of dimension %u, where the bounding box is from %lld to %lld",
+            "%s: %s starts at pixel %lld of dimension %u, outside of the bounding box (%lld to %lld)",
             describe_self(machine).c_str(), name, static_cast<long long>(at), map.pixel_dimension(k),
             static_cast<long long>(map.first_pixel(k)), static_cast<long long>(map.last_pixel(k)));
     return false;
@@ -203,24 +208,27 @@ bool starts_well(Machine& machine, const EncodedTensorMap& map, const std::int32
   return true;
 }
 
-// Map and box of a lane's instruction; false, with a finding, if they do not fit.
+// Decodes the tensor map and the box of a lane's instruction. Returns false, with a finding, if the instruction does
+// not fit the map.
 bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned rank, bool gathers, bool im2col,
             bool writes, unsigned lane, const char* name, EncodedTensorMap& map, std::int32_t* coordinates) {
   Machine& machine = *w.machine;
   if (!map_at(machine, address_of(w, i, source, offset, lane), name, map)) return false;
   if ((map.im2col != 0) != im2col) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%s with a map of the other mode",
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: %s.%s needs a tensor map of the same mode (tiled or im2col)",
             describe_self(machine).c_str(), name, im2col ? "im2col" : "tile");
     return false;
   }
   if (map.rank != rank) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%ud with the map of a tensor of %u dimensions",
+    FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.%ud does not match its tensor map of %u dimensions",
             describe_self(machine).c_str(), name, rank, map.rank);
     return false;
   }
   if (gathers && map.box[1] != 1) {
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: %s.tile of four rows with a map whose boxes have %u, not one", describe_self(machine).c_str(), name,
+            "%s: %s.tile with four rows needs a tensor map with one row per box, not %u",
+            describe_self(machine).c_str(), name,
             map.box[1]);
     return false;
   }
@@ -230,9 +238,10 @@ bool box_of(Warp& w, const Instruction& i, unsigned source, std::int64_t offset,
   return starts_well(machine, map, coordinates, rank, writes && !gathers, name);
 }
 
-// Immediates: dimensions, offsets of the shared address, of the map's address and of the mbarrier's address, multicast,
-// blocks, whether four rows are gathered, whether im2col. Sources: shared address, map, coordinates, mbarrier, for
-// multicast the blocks of the cluster as bits, for im2col offsets.
+// Tensor load. Immediates: number of dimensions; offsets of the shared address, of the map's address and of the
+// mbarrier's address; whether it is multicast; blocks (2 for cta_group::2); whether four rows are gathered; whether it
+// is im2col. Sources: shared address, map, coordinates, mbarrier; for multicast, a bit mask of blocks; for im2col, the
+// offsets.
 void load(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "cp.async.bulk.tensor";
@@ -268,14 +277,16 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (i.immediate[4] != 0) {
       blocks = blocks_of_multicast(w, i, behind + 1, k, name);
     } else if (pairs ? rank_of_address(to) / 2 != rank_of_address(barrier) / 2 : rank_of_address(to) != rank_of_address(barrier)) {
-      FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s to one block, counted by the mbarrier of another",
+      FINDING(machine.report, invalid_argument, machine.self->site,
+              "%s: %s copies to one block, but the mbarrier that counts it is in another block",
               describe_self(machine).c_str(), name);
       return;
     }
     for (Lanes left = blocks; left != 0; left &= left - 1) {
       const auto block = static_cast<unsigned>(__builtin_ctz(left));
       BulkLoad one = load;
-      // For a pair of blocks, the mbarriers of all even or of all odd blocks count.
+      // With cta_group::2, the mbarrier may be in the other block of the destination's pair: the parity of its block
+      // applies to all pairs.
       const unsigned counting = pairs ? block / 2 * 2 + rank_of_address(barrier) % 2 : block;
       one.mbarrier = address_in_block(barrier, counting);
       const std::uint32_t at = address_in_block(to, block);
@@ -287,8 +298,8 @@ void load(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// True if this reduction of a map's elements is supported: the same types as the form without tensors (PTX ISA,
-// cp.reduce.async.bulk). An H100 ends a launch with an illegal instruction for sums of narrow integers; other
+// True if a reduction supports the type of a map's elements. The types are those of reductions without tensor maps (PTX
+// ISA, cp.reduce.async.bulk). For sums of narrow integers, an H100 ends the launch with an illegal instruction; other
 // reductions have not been tried on a GPU.
 bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   using enum Reducing::Operation;
@@ -303,28 +314,31 @@ bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   }
 }
 
-// True if a GPU can write the box. For pixels before the tensor an H100 ends a launch with an illegal instruction.
+// True if a GPU can write a box in im2col mode. If its bounding box starts before the tensor, an H100 ends the launch
+// with an illegal instruction.
 bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how,
                const char* name) {
   for (const auto& pixel : box.pixels) {
     const auto before = std::find_if(pixel.begin(), pixel.end(), [](std::int64_t at) { return at < 0; });
     if (before == pixel.end()) continue;
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: %s.im2col_no_offs writes pixel %lld of dimension %td: its bounding box begins before the tensor",
+            "%s: %s.im2col_no_offs writes pixel %lld of dimension %td, but pixels before the tensor cannot be written",
             describe_self(machine).c_str(), name, static_cast<long long>(*before), before - pixel.begin());
     return false;
   }
   if (how && !reducible(map, how->operation)) {
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: %s of elements of %u bytes of a type that it does not take", describe_self(machine).c_str(), name,
+            "%s: %s does not support the element type of its tensor map (%u bytes per element)",
+            describe_self(machine).c_str(), name,
             map.element_bytes);
     return false;
   }
   return true;
 }
 
-// Immediates: dimensions, offsets of the map's address and of the shared address, reduction (0: store), whether four
-// rows are scattered, whether im2col. Sources: map, coordinates, shared address.
+// Tensor store or reduction. Immediates: number of dimensions; offsets of the map's address and of the shared address;
+// the reduction (0: store); whether four rows are scattered; whether it is im2col. Sources: map, coordinates, shared
+// address.
 void store(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto rank = static_cast<unsigned>(i.immediate[0]);

@@ -34,11 +34,11 @@ std::string text(const char* format, ...) {
   return line;
 }
 
-// Fields required by a map of its rank that were never set; "" if there are none.
+// Describes a field that a map of this rank needs and that was never set. Returns "" if all such fields were set.
 std::string missing(const Map& m) {
   const auto lacks = [&](MapField field, unsigned d = 0) { return (m.given & Map::bit_of(field, d)) == 0; };
   if (lacks(MapField::global_address)) return "its global_address was never set";
-  if (m.rank > most_dimensions) return text("its rank of %u dimensions is more than %u", m.rank, most_dimensions);
+  if (m.rank > most_dimensions) return text("its rank is %u, more than the maximum of %u", m.rank, most_dimensions);
   constexpr std::pair<MapField, const char*> of_each[] = {
       {MapField::box_dim, "box_dim"}, {MapField::global_dim, "global_dim"}, {MapField::element_stride, "element_stride"}};
   for (unsigned d = 0; d < m.rank; ++d) {
@@ -51,14 +51,14 @@ std::string missing(const Map& m) {
   return "";
 }
 
-// The reason why no tensor can have this map (PTX ISA 5.5; CUDA Driver API, Tensor Map Object Management); "" if it is
+// Describes why a map is invalid (PTX ISA 5.5; CUDA Driver API, Tensor Map Object Management). Returns "" if it is
 // valid.
 std::string complaint(const Map& m) {
   if (std::string lacking = missing(m); !lacking.empty()) return lacking;
   const unsigned unit = std::max<unsigned>(m.slice_bytes, 16);
   if (m.base % unit != 0)
     return text("its global_address %#llx is not a multiple of %u", static_cast<unsigned long long>(m.base), unit);
-  if (m.slice_bytes != 0 && m.rank < 3) return text("its layout is interleaved, and it has %u dimensions", m.rank);
+  if (m.slice_bytes != 0 && m.rank < 3) return text("an interleaved map cannot have %u dimensions", m.rank);
   for (unsigned d = 0; d < m.rank; ++d) {
     if (m.im2col == 0 && (m.box[d] < 1 || m.box[d] > most_box)) {
       return text("its box_dim %u is %u, not 1 to %u", d, m.box[d], most_box);
@@ -72,8 +72,8 @@ std::string complaint(const Map& m) {
     }
   }
   if (m.im2col != 0) {
-    if (m.rank < 3) return text("it is one of im2col, and has %u dimensions", m.rank);
-    if (m.box[0] < 1 || m.box[0] > most_box) return text("it has %u channels of a pixel, not 1 to %u", m.box[0], most_box);
+    if (m.rank < 3) return text("an im2col map cannot have %u dimensions", m.rank);
+    if (m.box[0] < 1 || m.box[0] > most_box) return text("it has %u channels per pixel, not 1 to %u", m.box[0], most_box);
     if (m.box[1] < 1 || m.box[1] > most_pixels) return text("it has columns of %u pixels, not 1 to %u", m.box[1], most_pixels);
     for (unsigned k = 0; k < m.pixel_dimensions(); ++k) {
       if (m.first_pixel(k) > m.last_pixel(k)) return text("dimension %u of its bounding box is empty", m.pixel_dimension(k));
@@ -82,14 +82,14 @@ std::string complaint(const Map& m) {
   const unsigned inner = m.box[0] * m.element_bytes;
   if (inner % 16 != 0) return text("its box_dim 0 is %u bytes, not a multiple of 16", inner);
   if (m.slice_bytes == 0 && m.swizzle_bytes != 0 && inner > m.swizzle_bytes) {
-    return text("its box_dim 0 is %u bytes, and its swizzle_mode is of %u bytes", inner, m.swizzle_bytes);
+    return text("its box_dim 0 is %u bytes, more than the %u bytes of its swizzle_mode", inner, m.swizzle_bytes);
   }
-  if (m.fills_nan && m.kind <= ElementKind::signed_integer) return "its fill_mode is NaN, and its elemtype an integer";
+  if (m.fills_nan && m.kind <= ElementKind::signed_integer) return "its fill_mode is NaN, but its elemtype is an integer";
   return "";
 }
 
-// Bytes and kind of an element, and conversion by loads, by the number of tensormap.replace.elemtype (PTX ISA, table of
-// its values).
+// Element types by their number in tensormap.replace.elemtype (PTX ISA, table of its values): bytes, kind, and the
+// conversion that loads apply.
 struct Element {
   std::uint8_t bytes;
   ElementKind kind;
@@ -108,7 +108,8 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
   m.given |= Map::bit_of(field, d);
   switch (field) {
     case MapField::global_address: m.base = value; break;
-    case MapField::rank: m.rank = static_cast<std::uint8_t>(std::min(word, 254u) + 1); break;  // counted from 0
+      // tensormap.replace encodes the rank as the number of dimensions minus 1.
+    case MapField::rank: m.rank = static_cast<std::uint8_t>(std::min(word, 254u) + 1); break;
     case MapField::box_dim: m.box[d] = word; break;
     case MapField::global_dim:
       m.last[d] = word - 1;
@@ -127,7 +128,8 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
   }
 }
 
-// True if the memory contains a map, or zeros, so that fields can be replaced.
+// True if the memory contains a map or zeros, which tensormap.replace may change. Zeros become a map without fields.
+// Otherwise reports a finding.
 bool begin_map(Machine& machine, Map& m) {
   if (m.what == Map::mark) return true;
   const Map zeros{};
@@ -137,12 +139,13 @@ bool begin_map(Machine& machine, Map& m) {
     return true;
   }
   FINDING(machine.report, invalid_argument, machine.self->site,
-          "%s: tensormap.replace changes what is not a tensor map: 128 bytes of zeros, or a map, must be there",
+          "%s: tensormap.replace changes memory that is not a tensor map: start with a map, or with 128 bytes of zeros",
           describe_self(machine).c_str());
   return false;
 }
 
-// Immediates: offset of the address, its space, MapField, dimension. Sources: address, value.
+// tensormap.replace. Immediates: offset of the address, state space of the address, MapField, dimension. Sources:
+// address, value.
 void replace(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tensormap.replace";
@@ -180,7 +183,8 @@ void replace(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// The whole warp copies a map to global memory and publishes it. Immediates: 1, offsets of to and from. Sources: to, from.
+// tensormap.cp_fenceproxy: the whole warp copies a map to global memory and publishes it. Immediates: 1, offsets of
+// destination and source. Sources: destination, source.
 void copy(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tensormap.cp_fenceproxy";
@@ -269,7 +273,8 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   m.loaded_as = static_cast<std::uint8_t>(spec.loaded_as);
   for (unsigned d = 0; d < spec.rank; ++d) {
     m.given |= Map::bit_of(MapField::global_dim, d);
-    m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);  // sizes may be 2^32
+    // not set(): sizes up to 2^32 do not fit its 32-bit values
+    m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);
     give(MapField::box_dim, d, spec.box[d]);
     give(MapField::element_stride, d, spec.element_strides[d]);
     if (d + 1 < spec.rank) give(MapField::global_stride, d, spec.strides[d]);

@@ -1,4 +1,4 @@
-// Tensor maps: the emulator's encoding of search_spaces/launches/tensor_map.py in the 128 bytes, which are opaque to
+// Tensor maps: how the emulator encodes a map of search_spaces/launches/tensor_map.py in 128 bytes, which are opaque to
 // kernels.
 #pragma once
 #include <cstdint>
@@ -13,22 +13,22 @@ struct Machine;
 namespace autosched::emulator::ptx {
 
 struct TensorMapSpec {
-  std::size_t buffer, offset;       // of its first element
+  std::size_t buffer, offset; // position of the first element
   unsigned element_bytes, rank;
   std::uint64_t sizes[5];           // elements, the contiguous dimension first
   std::uint64_t strides[4];         // bytes, for all dimensions except the first
   unsigned box[5];                  // elements
   unsigned element_strides[5];
   unsigned swizzle_bytes;           // 0, 32, 64 or 128
-  bool fills_nan;                   // elements outside read as NaN, not as zero
-  unsigned kind;                    // of elements, for reductions: ElementKind
-  bool im2col;                      // box has the meaning of EncodedTensorMap::box in that mode
+  bool fills_nan;                   // elements outside of the tensor read as NaN rather than zero
+  unsigned kind;                    // ElementKind of the elements, for reductions
+  bool im2col;                      // im2col mode, in which box has another meaning: see EncodedTensorMap::box
   unsigned slice_bytes;             // 16 or 32 for an interleaved layout, else 0
   unsigned loaded_as;               // EncodedTensorMap::loaded_as
 };
 
-// The types tf32 and .ftz: loads round elements to tf32, and flush subnormals to zero. The order of bits is that of
-// _tensor_map_line in measurements/emulator/runner_files.py.
+// Conversions that loads apply to f32 elements: maps of type tf32 round them to tf32, and maps of a type with .ftz
+// flush subnormals to zero. The bits are those of _tensor_map_line in measurements/emulator/runner_files.py.
 enum LoadedAs : std::uint8_t { as_stored = 0, rounded_to_tf32 = 1, without_subnormals = 2 };
 
 // Fields of tensormap.replace, in the order of _FIELDS in measurements/emulator/ptx/families/asynchronous.py.
@@ -45,8 +45,8 @@ enum class MapField : std::uint8_t {
   fill_mode,
 };
 
-// Zeros are a map of one dimension and of bytes without any other field set. Fields that tensormap.replace would set to
-// 0, such as the rank of one dimension, need not be set if the map begins as zeros.
+// 128 bytes of zeros are a map of bytes with one dimension and no other field. So in a map that starts as zeros, fields
+// whose encoded value is 0, such as the rank of a tensor with one dimension, need not be set.
 struct EncodedTensorMap {
   static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
   std::uint64_t what;
@@ -56,27 +56,27 @@ struct EncodedTensorMap {
   std::uint64_t base;
   std::uint64_t strides[4];
   std::uint32_t last[5];  // sizes minus 1
-  // In im2col mode box[0] counts channels of a pixel, box[1] pixels. The corners of the bounding box follow, for each
-  // dimension of pixels: the offset of its first pixel from the tensor's first one, and of its last pixel from the last
-  // one.
+  // In im2col mode, box[0] is the number of channels per pixel, and box[1] the number of pixels. Then follow the
+  // corners of the bounding box for each dimension of pixels: the offset of the box's first pixel from the tensor's
+  // first pixel, and the offset of the box's last pixel from the tensor's last pixel.
   std::uint32_t box[5], element_strides[5];
-  std::uint32_t given;  // fields that have been set: bit_of
+  std::uint32_t given;  // which fields have been set, as bits: see bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
   std::uint8_t im2col;
-  // For an interleaved layout. Its first dimension counts adjacent slices of so many bytes of channels; slices with
-  // other channels are along the dimension before the last, of which a copy takes one.
+  // Bytes per slice of channels in an interleaved layout; otherwise 0. The first dimension counts adjacent slices with
+  // the same channels. The dimension before the last selects the channels, and a copy takes one slice along it.
   std::uint8_t slice_bytes;
-  // Conversion of f32 elements by loads: bits of LoadedAs.
+  // Conversion that loads apply to f32 elements: bits of LoadedAs.
   std::uint8_t loaded_as;
 
   static constexpr std::uint32_t corners(int lower, int upper) {
     return static_cast<std::uint16_t>(lower) | static_cast<std::uint32_t>(static_cast<std::uint16_t>(upper)) << 16;
   }
-  // Bytes per unit of the first dimension.
+  // Bytes per element of the first dimension: an array element, or a slice of an interleaved layout.
   unsigned unit_bytes() const { return slice_bytes != 0 ? slice_bytes : element_bytes; }
   unsigned channels() const { return slice_bytes != 0 ? rank - 2u : 0u; }  // the dimension of channels
-  // The dimensions of pixels: all except those of channels and images.
+  // Number of dimensions of pixels: all except those of channels and of images.
   unsigned pixel_dimensions() const { return rank - 2u; }
   unsigned pixel_dimension(unsigned k) const { return slice_bytes != 0 ? k : 1 + k; }
   std::int64_t first_pixel(unsigned k) const { return static_cast<std::int16_t>(box[2 + k] & 0xffffu); }
@@ -84,7 +84,7 @@ struct EncodedTensorMap {
     return std::int64_t{last[pixel_dimension(k)]} + static_cast<std::int16_t>(box[2 + k] >> 16);
   }
 
-  // The bit of a field, and its dimension if it has one per dimension.
+  // The bit of a field in `given`. Some fields have one bit per dimension.
   static constexpr std::uint32_t bit_of(MapField field, unsigned dimension = 0) {
     switch (field) {
       case MapField::global_address: return 1u;
@@ -92,15 +92,15 @@ struct EncodedTensorMap {
       case MapField::global_dim: return 1u << (8 + dimension);
       case MapField::element_stride: return 1u << (13 + dimension);
       case MapField::global_stride: return 1u << (18 + dimension);
-      default: return 0;  // zero is a valid value of the others
+      default: return 0;  // other fields may stay zero
     }
   }
 };
 static_assert(sizeof(EncodedTensorMap) == 128);
 
 std::string encoded(const TensorMapSpec& spec, void* base);
-// Reads the tensor map at a generic address for an instruction of the running thread. Returns false with a finding if
-// there is none, or if it is invalid.
+// Reads the tensor map at a generic address for an instruction of the running thread. Returns false, with a finding, if
+// there is no map or an invalid one.
 bool map_at(Machine& machine, std::uint64_t address, const char* instruction, EncodedTensorMap& map);
 
 }  // namespace autosched::emulator::ptx

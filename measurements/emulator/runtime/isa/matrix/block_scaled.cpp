@@ -26,8 +26,9 @@ double scale_value(bool ue4m3, unsigned byte) {
   return byte == 0xffu ? NAN : std::ldexp(1.0, static_cast<int>(byte) - 127);
 }
 
-// Immediates: see block_scaled_form. The scales of row g of A are in the lower lane of a pair among lanes 4 g to 4 g +
-// 3, those of row g + 8 in the upper one; the scales of column g of B are in one lane of each four.
+// Immediates: see block_scaled_form. Immediates select which lanes have the scales. Of the lanes 4 g to 4 g + 3, the
+// lower lane of the selected pair has the scales of row g of A, and the upper lane those of row g + 8. One of the four
+// lanes has the scales of column g of B.
 void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
   constexpr unsigned m = 16, n = 8, most_k = 64;
   const auto k = static_cast<unsigned>(i.immediate[1]), scales = static_cast<unsigned>(i.immediate[4]);
@@ -37,7 +38,8 @@ void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
   const auto byte_b = static_cast<unsigned>(i.immediate[8]), lane_b = static_cast<unsigned>(i.immediate[9]);
   const std::uint32_t* ra = i.operand + i.destinations;
   const std::uint32_t *rb = ra + 4, *rc = rb + 2, *rs = rc + 4;
-  const unsigned run = k / 8, bits = 32 / run, block = k / scales;  // values per register, their bits, values per scale
+  // values per register, bits per value, values per scale
+  const unsigned run = k / 8, bits = 32 / run, block = k / scales;
   const unsigned mask = (1u << bits) - 1;
   double a[m][most_k], b[most_k][n];
   const std::uint32_t *scale_a = w.values<std::uint32_t>(rs[0]), *scale_b = w.values<std::uint32_t>(rs[1]);
@@ -68,7 +70,7 @@ void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
     const float* c = w.values<float>(rc[v]);
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       const unsigned row = lane / 4 + 8 * (v / 2), col = lane % 4 * 2 + v % 2;
-      float sum = c[lane];  // products are exact and added in the order of k; each sum is rounded to f32
+      float sum = c[lane];  // exact products are added in the order of k, and each sum is rounded to f32
       for (unsigned l = 0; l < k; ++l) sum = static_cast<float>(sum + a[row][l] * b[l][col]);
       d[v][lane] = sum;
     }

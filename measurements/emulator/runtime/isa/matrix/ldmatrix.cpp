@@ -19,7 +19,8 @@ const char* matrix_name(bool store, unsigned matrices, bool trans) {
   return names[store][trans][matrices / 2];
 }
 
-// Addresses of the rows, one from each of the first lanes, and whether they are in shared memory.
+// Reads the addresses of the rows, of which each of the first lanes provides one. Sets good[k] if row k is in shared
+// memory.
 void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, unsigned* addresses, bool* good) {
   Machine& machine = *w.machine;
   for (unsigned k = 0; k < count; ++k) {
@@ -27,7 +28,7 @@ void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, 
     machine.self->site = i.site;
     if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
     const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
-    // Without .shared the instruction takes generic addresses of shared memory.
+    // An instruction without .shared takes generic addresses.
     const Place p = is_generic_of(shared_base, address) ? Place{Space::shared, offset_in(shared_base, address)}
                                                        : resolve(machine, Space::shared, address, name);
     addresses[k] = static_cast<unsigned>(p.offset);
@@ -35,7 +36,7 @@ void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, 
   }
 }
 
-// Immediates: 1 whole warp, offset, matrices, transposed.
+// Immediates: 1 (whole warp), offset, number of matrices, whether they are transposed.
 template <bool Store>
 void matrix(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
@@ -53,7 +54,7 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   for (unsigned which = 0; which < matrices; ++which) {
     std::uint16_t element[8][8];
     std::uint16_t bits[8][8];  // known bits of the elements
-    SiteIndex origin = 0;      // of the unknown bits; 0: there are none
+    SiteIndex origin = 0;      // source of the unknown bits; 0: all bits are known
     const std::uint32_t at = Store ? i.source(1 + which) : i.destination(which);
     if constexpr (Store) {
       for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -106,14 +107,14 @@ void matrix(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
-// Rows of 16 bytes; each of the first lanes gives the address of one.
+// Rows of 16 bytes. Each of the first lanes provides the address of one row.
 struct ByteRows {
   unsigned addresses[warp_size];
-  unsigned char bytes[warp_size][16], bits[warp_size][16];  // and the known bits
-  SiteIndex origin = 0;                                     // of the unknown bits; 0: there are none
+  unsigned char bytes[warp_size][16], bits[warp_size][16];  // values, and their known bits
+  SiteIndex origin = 0;                                     // source of the unknown bits; 0: all bits are known
 };
 
-// Unpacks a row of 16 values of 4 or 6 bits to one byte each.
+// Unpacks a row of 16 values of 4 or 6 bits into one byte per value, whose upper bits are those of `above`.
 void unpack(unsigned char* row, unsigned bits, unsigned char above) {
   unsigned char packed[16];
   std::memcpy(packed, row, 16);
@@ -124,16 +125,16 @@ void unpack(unsigned char* row, unsigned bits, unsigned char above) {
   }
 }
 
-// Row and column of byte `b` of a lane's registers, in a matrix with so many rows that is transposed: two rows of
-// column lane / 4, and of the column 8 further. ldmatrix reads 16 rows, where the second register's pairs follow the
-// first one's; stmatrix writes 8.
+// Row and column of byte `b` of a lane's registers in a transposed matrix with `rows` rows. A register has two rows of
+// column lane / 4, and two rows of the column 8 further. ldmatrix reads 16 rows, and its second register has the next
+// two rows of the same columns. stmatrix writes 8 rows.
 constexpr unsigned row_of(unsigned rows, unsigned b, unsigned lane) {
   return rows == 8 ? lane % 4 * 2 + b % 2 : lane % 4 * 4 + b % 2 + 2 * (b / 4);
 }
 constexpr unsigned column_of(unsigned b, unsigned lane) { return lane / 4 + 8 * (b % 4 / 2); }
 
-// Matrices of bytes (sm_100 and later). Immediates: 1 whole warp, offset, matrices, rows of each, transposed, bits of a
-// packed value (0: not packed).
+// ldmatrix and stmatrix of matrices of bytes (sm_100 and later). Immediates: 1 (whole warp), offset, number of
+// matrices, rows per matrix, whether they are transposed, bits per packed value (0: not packed).
 template <bool Store>
 void byte_matrix(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
@@ -200,9 +201,10 @@ void byte_matrix(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
-// Transposes a matrix in the warp's registers, with two elements of a row per lane. Immediate: whole warp.
+// movmatrix: transposes a matrix in the warp's registers. Each lane has two elements of a row. Immediate: 1 (whole
+// warp).
 void transpose(Warp& w, const Instruction& i, Lanes) {
-  std::uint16_t element[8][8], bits[8][8];  // and the known bits
+  std::uint16_t element[8][8], bits[8][8];  // values, and their known bits
   bool knows_all = true;
   const SiteIndex origin = origin_of(w, i.source(0), i);
   for (unsigned lane = 0; lane < warp_size; ++lane) {

@@ -17,8 +17,8 @@ constexpr unsigned bits_of(std::int64_t t) {
 }
 constexpr bool is_integer(std::int64_t t) { return t == s8 || t == u8 || t == s4 || t == u4 || t == b1; }
 
-// Numbers of four and six bits in bytes: 4-bit values in the middle, 6-bit values at the bottom (PTX ISA 9.7.14.5, and
-// the shifts in CUTLASS).
+// Values of 4 and 6 bits are stored in bytes: 4-bit values in bits 2 to 5, 6-bit values in bits 0 to 5 (PTX ISA
+// 9.7.14.5, and the shifts in CUTLASS).
 inline double value_in_byte(const Format& format, unsigned byte) {
   return decode(format, format.exponent_bits + format.mantissa_bits == 3 ? byte >> 2 & 15u : byte & 63u);
 }
@@ -43,7 +43,7 @@ inline double value_of(std::int64_t type, std::uint64_t bits) {
   }
 }
 
-// Value `index` of a lane's operand, which begins at source (or destination) `first`.
+// Value `index` of a lane's operand. `registers` points to the operand's first register.
 inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsigned width, std::int64_t type, unsigned index,
                            unsigned lane) {
   const unsigned bits = bits_of(type), per = 8 * width / bits;
@@ -51,21 +51,22 @@ inline std::uint64_t element_bits(Warp& w, const std::uint32_t* registers, unsig
   return bits == 64 ? all : all >> (bits * (index % per)) & ((std::uint64_t{1} << bits) - 1);
 }
 
-// Kernels that round no operand to tf32 rely on truncation. CUTLASS adds half of the last place before.
+// Reports an operand that is not rounded to tf32. In a kernel that rounds no operand, the finding is a note, because
+// such kernels rely on the truncation. CUTLASS, for example, adds half a unit in the last place before.
 inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bits) {
   if (!machine.program.truncates_tf32 && (bits & 0x1fffu) != 0 && (bits & 0x7fffffffu) <= 0x7f800000u) {
     FINDING_OF_TWO(machine.report, unrounded_tf32, machine.program.rounds_tf32 ? Grade::fault : Grade::note, i.site, 0,
-                   "an operand holds %08llx, which is not a tf32 value: the tensor core drops its low 13 bits%s",
-                   static_cast<unsigned long long>(bits), machine.program.rounds_tf32 ? "" : ", as of all operands here");
+                   "operand %08llx is not rounded to tf32: the tensor core drops its low 13 bits%s",
+                   static_cast<unsigned long long>(bits), machine.program.rounds_tf32 ? "" : "; this kernel rounds none");
   }
 }
 
-// Fragments of mma.m16n8 and m8n8k4.f64: the element of value `index` of lane `lane`.
+// Fragments of mma.m16n8 and m8n8k4.f64: row and column of the element that is value `index` of a lane.
 struct Position {
   unsigned row, col;
 };
-// A: rows are lane / 4 and 8 below it; neighbours along k fill a 32-bit register, followed by the rows, then the other
-// half of k.
+// A: a lane has rows lane / 4 and lane / 4 + 8. A 32-bit register holds `run` neighbours along k. The next registers
+// hold the other row, then the other half of k.
 inline Position position_a(unsigned m, unsigned run, unsigned index, unsigned lane) {
   const unsigned reg = index / run, rows = m / 8;
   const unsigned row = lane / 4 + 8 * (reg % rows);
@@ -78,9 +79,9 @@ inline Position position_c(unsigned index, unsigned lane) {
   return {lane / 4 + 8 * (index / 2), lane % 4 * 2 + index % 2};
 }
 
-// d = a * b + c of tiles in row-major order. Products of floats are exact and are added one by one in the order of k,
-// each sum rounded to the accumulator's type. The tensor core adds several at a time, with more bits but truncating, in
-// an unspecified order.
+// d = a * b + c of tiles in row-major order. Products of floats are exact. They are added one by one in the order of k,
+// and each sum is rounded to the accumulator's type. A tensor core instead adds several products at a time in an
+// unspecified order, with more bits, and truncates.
 template <class T>
 void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) {
   for (unsigned i = 0; i < m; ++i) {
@@ -91,7 +92,7 @@ void multiply(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) 
   }
 }
 
-// The same for integers. `differ`: bits are combined by xor instead of and.
+// d = a * b + c of integers. `differ`: for 1-bit values, combines bits by xor instead of and.
 inline void multiply_integers(unsigned m, unsigned n, unsigned k, const std::int32_t* a, const std::int32_t* b, std::int32_t* d,
                        bool differ, bool saturates) {
   for (unsigned r = 0; r < m; ++r) {

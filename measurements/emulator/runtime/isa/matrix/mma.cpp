@@ -13,10 +13,11 @@ struct Tiles {
   alignas(32) float a[16 * 64], b[64 * 16], d[16 * 16];
 };
 
-// Rows of eight floats: the same sums as those of `multiply`, one row at a time.
+// A row of eight floats. Vector operations on rows compute the same sums as `multiply`, but faster.
 using Row8 = float __attribute__((vector_size(32)));
 
-// m16n8k8 and m16n8k16 of f16 or bf16 with f32 accumulators, where most kernels spend most of their time.
+// Fast path for m16n8k8 and m16n8k16 of f16 or bf16 with f32 accumulators, in which most kernels spend most of their
+// time.
 template <float (*Decode)(unsigned short)>
 void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* ra, const std::uint32_t* rb,
                 const std::uint32_t* rc) {
@@ -57,7 +58,8 @@ void mma_16_bit(Warp& w, const Instruction& i, unsigned k, const std::uint32_t* 
   }
 }
 
-// Immediates: 1 whole warp, m, n, k, types of d, a, b, c; registers of d, a, b, c; whether bits are combined by xor.
+// Immediates: 1 (whole warp); m, n, k; types of d, a, b, c; numbers of registers of d, a, b, c; whether bits are
+// combined by xor.
 void mma(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
@@ -164,7 +166,7 @@ void mma(Warp& w, const Instruction& i, Lanes) {
 
 constexpr std::uint64_t ones(unsigned bits) { return bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1; }
 
-// True if a lane knows value `index` of an operand, which begins at the first of the registers.
+// True if all bits of value `index` of a lane's operand are known. `registers` points to the operand's first register.
 bool knows_value(Warp& w, const std::uint32_t* registers, unsigned width, std::int64_t type, unsigned index, unsigned lane) {
   const unsigned bits = bits_of(type), per = 8 * width / bits;
   const std::uint64_t all = known_bits(w, registers[index / per], width, lane) >> (bits * (index % per));

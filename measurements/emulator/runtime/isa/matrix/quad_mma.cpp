@@ -1,5 +1,5 @@
-// mma.sync.m8n8k4 of f16, as on Volta: PTX ISA 9.7.14.5.1. Each of the four products of a warp belongs to two quads of
-// lanes, 16 lanes apart. All lanes have arrived when a handler runs.
+// mma.sync.m8n8k4 of f16, as on Volta: PTX ISA 9.7.14.5.1. A warp computes four products. Each is computed by two quads
+// of lanes, which are 16 lanes apart. All lanes have arrived when a handler runs.
 #include "isa/matrix/matrix.hpp"
 
 namespace autosched::emulator::ptx {
@@ -10,10 +10,10 @@ using namespace matrix;
 
 constexpr unsigned products = 4, side = 8, depth = 4;
 
-// Half of the lanes have the upper rows (for b, the left columns), the others those 4 below.
+// Row of a lane in a and c, or column in b: lanes 0 to 15 have the first four, the other lanes the last four.
 unsigned across(unsigned lane) { return lane % 4 + (lane < 16 ? 0 : 4); }
 
-// Value v of c or d, for f16 and for f32.
+// Position of a lane's value v in c or d, for f16 and for f32.
 Position position_f16(unsigned v, unsigned lane) { return {across(lane), v}; }
 Position position_f32(unsigned v, unsigned lane) {
   return {lane % 2 + (v & 2u) + (lane < 16 ? 0 : 4), (v & 4u) + (lane & 2u) + v % 2};
@@ -23,7 +23,7 @@ std::uint16_t half(Warp& w, const std::uint32_t* registers, unsigned v, unsigned
   return w.values<std::uint16_t>(registers[v / 2])[lane * 2 + v % 2];
 }
 
-// Immediates: 1 whole warp, whether d and c are f32, whether a and b are row-major.
+// Immediates: 1 (whole warp); whether d is f32, and whether c is; whether a is row-major, and whether b is.
 void multiply_quads(Warp& w, const Instruction& i, Lanes) {
   const bool wide_d = i.immediate[1] != 0, wide_c = i.immediate[2] != 0, a_by_row = i.immediate[3] != 0,
              b_by_row = i.immediate[4] != 0;

@@ -16,7 +16,8 @@ T element_of(Warp& w, const Instruction& i, const std::uint32_t* registers, std:
   return static_cast<T>(value_of(type, bits));
 }
 
-// Reads A as it is stored, k / 2 wide, and B; adds the products of the stored elements to d in the order of k.
+// Reads the stored elements of A, k / 2 per row, and B. Adds the products of the stored elements to d in the order of
+// k.
 template <class T, class Sum>
 void multiply_kept(Warp& w, const Instruction& i, unsigned k, const Metadata& metadata, const std::uint32_t* ra,
                    const std::uint32_t* rb, Sum* d) {
@@ -44,8 +45,8 @@ void multiply_kept(Warp& w, const Instruction& i, unsigned k, const Metadata& me
   }
 }
 
-// Immediates: 1 whole warp, k, types of d, a, b, c; registers of d, a, b, c; the selector of the lanes that have the
-// metadata; whether indices ascend.
+// Immediates: 1 (whole warp); k; types of d, a, b, c; numbers of registers of d, a, b, c; the selector of the lanes
+// that have the metadata; whether indices must ascend.
 void mma_sparse(Warp& w, const Instruction& i, Lanes) {
   const auto k = static_cast<unsigned>(i.immediate[1]);
   const std::int64_t d_type = i.immediate[2], a_type = i.immediate[3], c_type = i.immediate[5];

@@ -4,16 +4,17 @@
 
 namespace autosched::emulator::ptx::matrix {
 
-// Number of 2-bit metadata fields per row of A: one per stored element, per pair of 4-bit elements, and two per tf32
-// element.
+// Number of 2-bit metadata fields per row of A: one per pair of stored 4-bit elements, two per stored tf32 element, and
+// one per stored element of other types.
 inline unsigned fields_of_row(std::int64_t type, unsigned k) {
   return type == tf32 ? k : bits_of(type) == 4 ? k / 4 : k / 2;
 }
 
-// Position of each of the k / 2 stored elements in row `row` (0 to 15) of a warp's A. The same for mma.sp and wgmma.sp.
+// Decodes the column of each of the k / 2 stored elements in row `row` (0 to 15) of a warp's A. mma.sp and wgmma.sp use
+// the same encoding.
 class Metadata {
  public:
-  // The lanes whose registers are read.
+  // The lanes whose registers contain the metadata.
   static Lanes lanes(std::int64_t type, unsigned k, unsigned selector) {
     const unsigned fields = fields_of_row(type, k), of_four = std::min(4u, fields / 8);
     Lanes all = 0;
@@ -25,15 +26,15 @@ class Metadata {
         first_(selector * fields_ / 8) {}
 
   void read(Machine& machine, unsigned row, unsigned* column) const {
-    if (type_ == tf32) {  // one of two, identified by its halves among four
+    if (type_ == tf32) {  // each stored element is one of two; its 2-bit fields are the indices of its two halves
       for (unsigned p = 0; p < fields_ / 2; ++p) {
         const unsigned halves = field(row, 2 * p) | field(row, 2 * p + 1) << 2;
-        if (halves != 0b0100u && halves != 0b1110u) report(machine, row, halves, "of tf32 are 0b0100 and 0b1110");
+        if (halves != 0b0100u && halves != 0b1110u) report(machine, row, halves, "for tf32 are 0b0100 and 0b1110");
         column[p] = 2 * p + halves / 8;
       }
       return;
     }
-    const unsigned unit = bits_of(type_) == 4 ? 2 : 1;  // elements per index
+    const unsigned unit = bits_of(type_) == 4 ? 2 : 1;  // elements per metadata field
     for (unsigned f = 0; f < fields_; f += 2) {
       const unsigned low = field(row, f), high = field(row, f + 1);
       if (low == high || (ordered_ && low > high)) {
@@ -47,7 +48,8 @@ class Metadata {
   }
 
  private:
-  // For 8 and 4 bits a lane has 16 fields of a row, for wider types 8 each of rows g and g + 8.
+  // For types of 8 and 4 bits, a lane has 16 fields of one row. For wider types, it has 8 fields each of rows g and g +
+  // 8.
   unsigned field(unsigned row, unsigned f) const {
     const unsigned group = row % 8, half = row / 8;
     const bool narrow = bits_of(type_) <= 8;
@@ -55,7 +57,7 @@ class Metadata {
     return words_[lane] >> (narrow ? 2 * (f % 16) : 16 * half + 2 * (f % 8)) & 3u;
   }
   void report(Machine& machine, unsigned row, unsigned bits, const char* valid) const {
-    FINDING(machine.report, invalid_argument, i_.site, "metadata of row %u are 0x%x: valid ones %s", row, bits, valid);
+    FINDING(machine.report, invalid_argument, i_.site, "invalid metadata 0x%x of row %u: valid values %s", bits, row, valid);
   }
 
   const std::uint32_t* words_;

@@ -1,6 +1,6 @@
-// tcgen05 except for its products (tcgen05_mma.cpp): PTX ISA 9.7.16. An instruction takes effect when it is issued.
-// Until a wait for its completion, accesses to its operands and results are reported, so accepted kernels do not depend
-// on the time of execution.
+// All tcgen05 instructions except tcgen05.mma (tcgen05_mma.cpp): PTX ISA 9.7.16. The emulator executes an instruction
+// when it is issued. Accesses to its operands and results before a wait for its completion are reported, so the results
+// of accepted kernels do not depend on when a GPU would execute it.
 #include "machine/part.hpp"
 #include "isa/counts.hpp"
 #include "isa/values/dropped.hpp"
@@ -17,9 +17,10 @@ namespace autosched::emulator::ptx {
 struct TensorLoads : Unit {
   using Unit::Unit;
 
-  // Loads of a warp: their registers must not be accessed before the warp waits.
+  // The tcgen05.ld of a warp, whose destination registers must not be accessed before the warp waits.
   struct Loads {
-    std::uint32_t issued = 0, waited = 0;  // counted over all blocks, as register headers contain them
+    // numbers of loads, counted over all blocks, because register headers contain such numbers
+    std::uint32_t issued = 0, waited = 0;
   };
   PerBlock<std::vector<Loads>> loads{parking};  // by warp
   PerBlock<std::vector<SiteIndex>> waiting_allocs{parking};  // by warp: the tcgen05.alloc that waits for columns; 0: none
@@ -40,16 +41,17 @@ std::uint32_t uniform(Warp& w, const Instruction& i, unsigned source, const char
   return values[0];
 }
 
-// Gets the blocks whose tensor memory an instruction uses. Returns false with a finding if its cta_group does not
-// exist.
+// Returns true if the cluster has blocks for the instruction's cta_group (1 or 2). Otherwise reports a finding.
 bool check_group(Machine& machine, unsigned blocks, const char* name) {
   if (blocks == 1 || cluster_blocks(machine) % 2 == 0) return true;
-  FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s.cta_group::2 in a cluster of %u blocks",
+  FINDING(machine.report, invalid_argument, machine.self->site,
+          "%s: %s.cta_group::2 needs a cluster with an even number of blocks, not %u",
           describe_self(machine).c_str(), name, cluster_blocks(machine));
   return false;
 }
 
-// Sources: destination of the address, columns. Immediates: 1 whole warp, offset, blocks.
+// Sources: shared-memory address for the result, number of columns. Immediates: 1 (whole warp), offset, blocks (2 for
+// cta_group::2).
 void alloc(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.alloc";
@@ -64,12 +66,13 @@ void alloc(Warp& w, const Instruction& i, Lanes) {
   }
   TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   if (memory.relinquished) {
-    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s behind tcgen05.relinquish_alloc_permit of its block",
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s after tcgen05.relinquish_alloc_permit of its block",
             describe_self(machine).c_str(), name);
   }
   if (columns > memory.least) {
     FINDING(machine.report, tensor_memory_misuse, i.site,
-            "%s: %s of %u columns behind one of %u: a block may not ask for more than before", describe_self(machine).c_str(),
+            "%s: %s of %u columns after one of %u: a later allocation of a block must not be larger",
+            describe_self(machine).c_str(),
             name, columns, memory.least);
   }
   const auto is_free = [&](unsigned from) {
@@ -79,7 +82,7 @@ void alloc(Warp& w, const Instruction& i, Lanes) {
   };
   unsigned column = 0;
   while (column + columns <= tensor_columns && !is_free(column)) column += columns;
-  if (column + columns > tensor_columns) {  // another warp may free some
+  if (column + columns > tensor_columns) {  // waits until another warp frees columns
     machine.tensor_loads.waiting_allocs[w.index] = i.site;
     w.retry = true;
     ++machine.idle_polls;
@@ -97,7 +100,7 @@ void alloc(Warp& w, const Instruction& i, Lanes) {
   machine.idle_polls = 0;
 }
 
-// Sources: address, columns. Immediates: 1 whole warp, blocks.
+// Sources: address, number of columns. Immediates: 1 (whole warp), blocks.
 void dealloc(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.dealloc";
@@ -108,7 +111,7 @@ void dealloc(Warp& w, const Instruction& i, Lanes) {
   const auto found = std::find_if(memory.allocations.begin(), memory.allocations.end(),
                                   [&](const TensorAllocation& a) { return a.column == address && a.columns == columns; });
   if (found == memory.allocations.end()) {
-    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns at %#x, which no tcgen05.alloc has returned so",
+    FINDING(machine.report, tensor_memory_misuse, i.site, "%s: %s of %u columns at %#x does not match any tcgen05.alloc",
             describe_self(machine).c_str(), name, columns, address);
     return;
   }
@@ -127,9 +130,9 @@ void relinquish(Warp& w, const Instruction& i, Lanes) {
 // In the order of _SHAPES in measurements/emulator/ptx/families/tcgen05.py.
 enum class Shape { lanes_32x32b, lanes_16x64b, lanes_16x128b, lanes_16x256b, lanes_16x32bx2 };
 struct Position {
-  unsigned lane, column;  // relative to the address
+  unsigned lane, column;  // relative to the instruction's address
 };
-// Position of register `r` of thread `t`: PTX ISA 9.7.16.2.3. 16x256b is mma.sync's layout of sums.
+// Position of register `r` of thread `t`: PTX ISA 9.7.16.2.3. 16x256b is the accumulator layout of mma.sync.
 Position position(Shape shape, unsigned t, unsigned r, unsigned split) {
   switch (shape) {
     case Shape::lanes_32x32b: return {t, r};
@@ -144,7 +147,8 @@ struct Move {
   unsigned first_lane, first_column;
   bool good;
 };
-// Immediates: 1 whole warp, offset, Shape, columns between halves, whether two columns share a register.
+// Checks the address of a tcgen05.ld or st. Immediates: 1 (whole warp), offset, Shape, columns between the halves of
+// 16x32bx2, whether a register holds 16 bits each of two columns.
 Move check_move(Warp& w, const Instruction& i, unsigned registers) {
   Machine& machine = *w.machine;
   const auto shape = static_cast<Shape>(i.immediate[2]);
@@ -153,9 +157,9 @@ Move check_move(Warp& w, const Instruction& i, unsigned registers) {
   const bool halves = shape != Shape::lanes_32x32b;
   if (lane / quarter_lanes != quarter || lane % (halves ? 16 : 32) != 0) {
     FINDING(machine.report, tensor_memory_misuse, i.site,
-            "%s of warp %u at lane %u of tensor memory: a warp reaches lanes %u to %u, and starts at the first%s of them",
+            "%s of warp %u at lane %u of tensor memory: this warp can only access lanes %u to %u, from the first%s on",
             i.row->name, w.index % block_warps(machine), lane, quarter * quarter_lanes, quarter * quarter_lanes + 31,
-            halves ? " or the seventeenth" : "");
+            halves ? " or the 17th" : "");
     return {0, 0, false};
   }
   unsigned last = 0;
@@ -165,7 +169,7 @@ Move check_move(Warp& w, const Instruction& i, unsigned registers) {
   return {lane, column, check_tensor_columns(machine, machine.self->rank, column, columns, i.row->name)};
 }
 
-// Calls body(column, lanes) once for every cell that the instruction accesses.
+// Calls body(column, lanes) once for each column that the instruction accesses, with the accessed lanes.
 template <class Body>
 void for_cells(Shape shape, const Move& m, unsigned registers, unsigned split, bool pairs, Body body) {
   std::uint32_t lanes[tensor_columns] = {};
@@ -218,7 +222,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
         to[t] = (to[t] & 0xffffu) | memory.word(column + 1, lane) << 16;
         known = known && (unwritten[column + 1] >> lane % quarter_lanes & 1u) == 0;
       }
-      if (!known) {  // only a fault when the value is used
+      if (!known) {  // it is only a fault if the value is used
         head.defined &= ~(1u << t);
         head.origin = i.site;
         if (machine.poison != 0) fill_poison(machine, &to[t], sizeof to[t]);
@@ -260,7 +264,7 @@ void store(Warp& w, const Instruction& i, Lanes) {
   machine.idle_polls = 0;
 }
 
-// immediate 1: for stores.
+// tcgen05.wait. Immediate 1: whether it waits for stores rather than loads.
 void wait(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const bool of_stores = i.immediate[1] != 0;
@@ -269,7 +273,7 @@ void wait(Warp& w, const Instruction& i, Lanes) {
   if (!of_stores) machine.tensor_loads.loads[w.index].waited = machine.tensor_loads.loads[w.index].issued;
 }
 
-// immediate 0: ::after_thread_sync.
+// tcgen05.fence. Immediate 0: whether it is ::after_thread_sync rather than ::before_thread_sync.
 void fence(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   if (i.immediate[0] != 0) {
@@ -279,7 +283,8 @@ void fence(Warp& w, const Instruction& i, Lanes active) {
   }
 }
 
-// Sources: mbarrier, and for multicast the mask of cluster blocks. Immediates: offset, blocks, multicast.
+// tcgen05.commit. Sources: mbarrier, and for multicast a bit mask of cluster blocks. Immediates: offset, blocks,
+// whether it is multicast.
 void commit(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.commit";
@@ -296,7 +301,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
     for (unsigned rank = 0; rank < 16; ++rank) {
       if ((blocks >> rank & 1u) == 0) continue;
       if (rank >= cluster_blocks(machine)) {
-        FINDING(machine.report, invalid_argument, i.site, "%s: %s names block %u of a cluster of %u",
+        FINDING(machine.report, invalid_argument, i.site, "%s: %s selects block %u, but the cluster has only %u blocks",
                 describe_self(machine).c_str(), name, rank, cluster_blocks(machine));
         continue;
       }
@@ -318,7 +323,7 @@ struct CopyShape {
 };
 constexpr CopyShape copy_shapes[] = {{128, 2}, {4, 2}, {128, 1}, {64, 1}, {64, 1}, {32, 1}};
 
-// The lanes that receive row `row`.
+// The lanes of tensor memory to which tcgen05.cp copies row `row`.
 std::vector<unsigned> lanes_of_row(Copied shape, unsigned row) {
   switch (shape) {
     case Copied::lanes_4x256b: return {row * quarter_lanes};
@@ -330,7 +335,8 @@ std::vector<unsigned> lanes_of_row(Copied shape, unsigned row) {
   }
 }
 
-// Sources: address, descriptor. Immediates: offset, blocks, Copied. Each block of a pair copies from its own memory.
+// tcgen05.cp. Sources: address, matrix descriptor. Immediates: offset, blocks, Copied. With cta_group::2, each block of
+// the pair copies from its own shared memory.
 void copy(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   constexpr const char* name = "tcgen05.cp";
@@ -392,14 +398,15 @@ Descriptor read_descriptor(Machine& machine, std::uint64_t bits, const char* nam
   const Descriptor d = Descriptor::of_tcgen05(bits, known);
   if ((bits >> 46 & 1u) == 0) {
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: a matrix descriptor of %s without bit 46, which is always set: %#llx", describe_self(machine).c_str(), name,
+            "%s: the matrix descriptor of %s must have bit 46 set: %#llx", describe_self(machine).c_str(), name,
             static_cast<unsigned long long>(bits));
   }
   if (!known || d.base_offset != 0 || (bits >> 52 & 1u) != 0) {
     FINDING(
         machine.report, invalid_argument, machine.self->site,
-        "%s: a matrix descriptor of %s (%#llx) with an unknown swizzle, with swizzled atoms of 32 bytes, with a base offset or an "
-        "absolute leading offset, which the emulator does not execute",
+        "%s: the emulator does not execute this matrix descriptor of %s (%#llx): it has an unknown swizzle, "
+        "swizzled atoms of 32 bytes, "
+        "a base offset, or an absolute leading offset",
         describe_self(machine).c_str(), name, static_cast<unsigned long long>(bits));
   }
   return d;
@@ -428,7 +435,7 @@ void report_waiting_for_tensor_memory(Machine& machine) {
   for (unsigned w = 0; w < machine.tensor_loads.waiting_allocs.size(); ++w) {
     if (machine.tensor_loads.waiting_allocs[w] == 0) continue;
     FINDING(machine.report, barrier_not_reached, machine.tensor_loads.waiting_allocs[w],
-            "%s waits for columns of tensor memory, which are never freed",
+            "%s waits forever for columns of tensor memory: no block frees enough",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str());
   }
 }
@@ -452,7 +459,8 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
         carried = n;
       } else {
         report("reads");
-        if (n == mine.issued) {  // complete: it and all earlier ones no longer read tensor memory
+        // the value is used, so this load and all earlier ones have completed: they no longer read tensor memory
+        if (n == mine.issued) {
           const TensorActor& a = tensor_actor(machine, who_of(w.index, whole_warp), TensorWork::loads);
           machine.clocks.learn(w.index, a.actor, last_tensor_epoch(machine, a));
         }

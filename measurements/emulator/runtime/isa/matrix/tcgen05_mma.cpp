@@ -1,6 +1,6 @@
 // tcgen05.mma: PTX ISA 9.7.16.10. One thread multiplies operands in shared memory (A also in tensor memory) and
-// accumulates in tensor memory, for its block or for a pair of blocks, each of which has its rows of A and D, and half
-// of the columns of B.
+// accumulates in tensor memory, for its block or for a pair of blocks. Each block of a pair has its own rows of A and
+// D, and half of the columns of B.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -16,12 +16,13 @@ namespace {
 namespace tcgen05_mma_instructions {
 
 constexpr const char* name = "tcgen05.mma";
-constexpr unsigned k_bytes = 32;  // per row of an operand
+constexpr unsigned k_bytes = 32;  // bytes of an operand along k
 
 // In the order of _KINDS in measurements/emulator/ptx/families/tcgen05.py.
 enum ProductKind : std::int64_t { kind_f16, kind_tf32, kind_f8f6f4, kind_i8, kind_mxf8f6f4, kind_mxf4, kind_mxf4nvf4 };
 constexpr bool is_scaled(std::int64_t kind) { return kind >= kind_mxf8f6f4; }
-constexpr bool is_packed(std::int64_t kind) { return kind == kind_mxf4 || kind == kind_mxf4nvf4; }  // two values per byte
+// two 4-bit values per byte
+constexpr bool is_packed(std::int64_t kind) { return kind == kind_mxf4 || kind == kind_mxf4nvf4; }
 
 enum class Element { f16, bf16, tf32, u8, s8, e4m3, e5m2, e2m3, e3m2, e2m1, unknown };
 constexpr unsigned bits_of(Element e) {
@@ -77,8 +78,8 @@ struct Product {
   unsigned blocks, m, n, k;
   Element a, b;
   bool transposed_a, transposed_b, negated_a, negated_b, saturates, ue8m0;
-  unsigned sums;  // 0 f16, 1 f32, 2 s32
-  unsigned scale_a, scale_b;  // byte ids in the words of scales
+  unsigned sums;  // type of the accumulators: 0 f16, 1 f32, 2 s32
+  unsigned scale_a, scale_b;  // index of the first byte that is used of each word of scales
 };
 
 // Decodes an instruction descriptor; reports a finding if it is invalid.
@@ -90,7 +91,7 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
        scaled && field(23, 1) != 0, scaled ? 1 : field(4, 2), scaled ? field(29, 2) : 0, scaled ? field(4, 2) : 0};
   const char* wrong = nullptr;
   if (p.a == Element::unknown || p.b == Element::unknown) {
-    wrong = "types that its kind does not have";
+    wrong = "operand types that its .kind does not support";
   } else if (field(0, 3) != 0) {
     wrong = "sparsity, which the emulator does not execute";
   } else if (field(6, 1) != 0 || (!scaled && (field(23, 1) != 0 || field(29, 1) != 0 || field(30, 2) != 0)) ||
@@ -99,17 +100,17 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
   } else if (scaled && field(31, 1) != 0) {
     wrong = "96 values of K, which the emulator does not execute";
   } else if (!scaled && (kind == kind_i8 ? p.sums != 2 : p.sums > 1 || (kind == kind_tf32 && p.sums != 1))) {
-    wrong = "sums of a type that its kind does not have";
+    wrong = "an accumulator type that its .kind does not support";
   } else if (kind == kind_f16 && p.a != p.b) {
-    wrong = "f16 by bf16";
+    wrong = "products of f16 and bf16";
   } else if (p.saturates && kind != kind_i8) {
-    wrong = "saturation, which only integers have";
+    wrong = "saturation, which only integers support";
   } else if ((p.negated_a || p.negated_b) && kind == kind_i8) {
     wrong = "negated integers";
   } else if (p.transposed_a || p.transposed_b) {
     const auto wide = [&](Element e) { return bits_of(e) == 16 || (bits_of(e) == 8 && !is_packed(kind)); };
     if ((p.transposed_a && !wide(p.a)) || (p.transposed_b && !wide(p.b)))
-      wrong = "a transposed operand of a type that cannot be (or that the emulator does not execute)";
+      wrong = "a transposed operand whose type cannot be transposed, or not in the emulator";
   }
   const bool m_known = scaled ? p.m == 128 * blocks || (blocks == 2 && p.m == 128 && is_packed(kind))
                               : p.m == 64 * blocks || p.m == 128 * blocks;
@@ -117,16 +118,18 @@ bool read_product(Machine& machine, std::uint32_t bits, std::int64_t kind, unsig
                                              : blocks == 2 || p.m == 128 ? 16 : 8;
   if (wrong == nullptr && (!m_known || p.n < steps || p.n > 256 || p.n % steps != 0)) {
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "%s: %s.cta_group::%u of m %u and n %u, which its kind does not have", describe_self(machine).c_str(), name, blocks,
+            "%s: %s.cta_group::%u with m = %u and n = %u, which its .kind does not support",
+            describe_self(machine).c_str(), name, blocks,
             p.m, p.n);
     return false;
   }
   if (wrong == nullptr && scaled) {
-    const unsigned scales = (is_packed(kind) ? 64 : 32) / scale_block;  // per row
+    const unsigned scales = (is_packed(kind) ? 64 : 32) / scale_block; // scales per row
     const unsigned step = scales == 1 ? 1 : scales;
-    if (kind == kind_mxf4 && !p.ue8m0) wrong = "scales of ue4m3, which mxf4 does not have";
-    if (kind == kind_mxf8f6f4 && !p.ue8m0) wrong = "scales of ue4m3, which mxf8f6f4 does not have";
-    if (p.scale_a % step != 0 || p.scale_b % step != 0) wrong = "an id of its scales that does not fit their number";
+    if (kind == kind_mxf4 && !p.ue8m0) wrong = "ue4m3 scales, which mxf4 does not support";
+    if (kind == kind_mxf8f6f4 && !p.ue8m0) wrong = "ue4m3 scales, which mxf8f6f4 does not support";
+    if (p.scale_a % step != 0 || p.scale_b % step != 0) wrong =
+            "a scale id that is not a multiple of the number of scales per row";
   }
   if (wrong != nullptr) {
     FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s with the instruction descriptor %#x: %s",
@@ -142,7 +145,8 @@ std::string shape_of(const Product& p) {
   return "m" + std::to_string(p.m) + "n" + std::to_string(p.n) + "k" + std::to_string(p.k) + "." + names[static_cast<int>(p.a)];
 }
 
-// Lane and column of D's row m and column n: PTX ISA 9.7.16.10.5. `m` counts within the block.
+// Lane and column of tensor memory of the element of D in row m and column n: PTX ISA 9.7.16.10.5. `m` is the row
+// within the block.
 struct SumPlace {
   unsigned lane, column;
 };
@@ -153,7 +157,8 @@ SumPlace place_of_sum(const Product& p, unsigned m, unsigned n) {
   return {m + 64 * (n / (p.n / 2)), n % (p.n / 2)};
 }
 
-// Bits of value `v` of 16 bytes: values of 4 and 6 bits occupy 8 and 12 bytes of them, or, if packed, all.
+// Bits of value `v` in a piece of 16 bytes. Of 16 values of 4 or 6 bits, only the first 8 or 12 bytes are used; packed
+// values use all bytes.
 std::uint32_t bits_of_piece(const unsigned char* bytes, unsigned v, unsigned bits) {
   std::uint32_t word = 0;
   const unsigned first = v * bits;
@@ -161,7 +166,7 @@ std::uint32_t bits_of_piece(const unsigned char* bytes, unsigned v, unsigned bit
   return word >> first % 8 & static_cast<std::uint32_t>((std::uint64_t{1} << bits) - 1);
 }
 
-// Reads rows of an operand from the shared memory of one block: put(row, k, bits).
+// Reads rows of an operand from the shared memory of one block, and calls put(row, k, bits) for each value.
 template <class Put>
 void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed, Element type, const Product& p, unsigned rows,
                          unsigned rank, const TensorActor& actor, const TensorUse& use, Put put) {
@@ -185,7 +190,8 @@ void read_shared_operand(Machine& machine, const Descriptor& d, bool transposed,
   }
 }
 
-// Reads columns of tensor memory for all lanes in `quarters`; a finding if a needed cell was never written.
+// Checks and records reads of columns of tensor memory. `lanes` has a mask for each quarter of the lanes. Reports a
+// finding if a cell that is read was never written.
 void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const std::uint32_t (&lanes)[tensor_quarters],
                   const TensorUse& use) {
   for (unsigned c = column; c < column + columns; ++c) {
@@ -197,7 +203,8 @@ void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned col
   }
 }
 
-// The scales of `rows` rows: four bytes per row, row r in lane r % 32 of every quarter and column r / 32.
+// Reads the scales of `rows` rows from tensor memory, four bytes per row. The scales of row r are in column r / 32 and
+// lane r % 32, with copies in all four quarters of the lanes.
 void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows, const TensorUse& use,
                  std::vector<std::uint32_t>& words) {
   words.assign(rows, ~0u);
@@ -216,7 +223,7 @@ void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows
     for (unsigned q = 1; q < tensor_quarters; ++q) {
       if (memory.word(column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes) == words[r]) continue;
       FINDING(machine.report, tensor_memory_misuse, machine.self->site,
-              "%s: %s takes the scale of row %u from column %u of tensor memory, where lane %u has another one than lane %u",
+              "%s: %s reads the scale of row %u from column %u of tensor memory, but lanes %u and %u hold different copies",
               describe_self(machine).c_str(), name, r, column + r / quarter_lanes, r % quarter_lanes + q * quarter_lanes,
               r % quarter_lanes);
       return;
@@ -224,7 +231,7 @@ void read_scales(Machine& machine, unsigned rank, unsigned column, unsigned rows
   }
 }
 
-// Converts an operand's value to a multiplied number; integers wrap.
+// Converts the value of an operand to the type T in which products are computed. Integers wrap.
 template <class T>
 T number(double x) {
   if constexpr (std::is_same_v<T, std::uint32_t>) return static_cast<std::uint32_t>(static_cast<std::int64_t>(x));
@@ -235,13 +242,13 @@ struct Operands {
   std::uint32_t d, a_column;
   std::uint64_t a_bits, b_bits;
   std::uint32_t scale_a, scale_b;
-  std::uint32_t disabled[2 * tensor_quarters];  // lanes that are not written
+  std::uint32_t disabled[2 * tensor_quarters];  // lanes of D that are not written
   bool a_in_tensor_memory, accumulate;
   unsigned scale_block;
-  int power;  // D is divided by this power of two first
+  int power;  // D is divided by 2 to this power before the product is added
 };
 
-// Multiplies the rows of A of the block with rank `rank` by all of B, `b`: [k][n].
+// Multiplies the rows of A that the block `rank` has by all of B, which is stored as b[k][n].
 template <class T>
 void multiply(Machine& machine, const Product& p, const Operands& o, unsigned rank, unsigned half, const T* b,
               TensorActor& actor, const TensorUse& use) {
@@ -249,7 +256,8 @@ void multiply(Machine& machine, const Product& p, const Operands& o, unsigned ra
   const unsigned columns = rows == 64 && p.blocks == 2 ? p.n / 2 : p.n;
   const unsigned column = o.d & 0xffff, first_lane = o.d >> 16;
   if (first_lane % 128 != 0 && !(rows == 64 && p.blocks == 1 && first_lane == 16)) {
-    FINDING(machine.report, tensor_memory_misuse, machine.self->site, "%s: %s of %u rows a block at lane %u of tensor memory",
+    FINDING(machine.report, tensor_memory_misuse, machine.self->site,
+            "%s: %s with %u rows per block cannot write to lane %u of tensor memory",
             describe_self(machine).c_str(), name, rows, first_lane);
     return;
   }
@@ -259,7 +267,7 @@ void multiply(Machine& machine, const Product& p, const Operands& o, unsigned ra
   if (o.a_in_tensor_memory) {
     if (rows != 128) {
       FINDING(machine.report, invalid_argument, machine.self->site,
-              "%s: %s with A in tensor memory and %u rows a block, which the emulator does not execute",
+              "%s: the emulator does not execute %s with A in tensor memory and %u rows per block",
               describe_self(machine).c_str(), name, rows);
       return;
     }
@@ -338,7 +346,7 @@ template <class T>
 void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
   const unsigned first = p.blocks == 1 ? machine.self->rank : machine.self->rank / 2 * 2;
   TensorActor& actor = tensor_actor(machine, machine.self->who, TensorWork::products);
-  // Products with the same accumulators and shape are ordered without a wait.
+  // Products of the same shape with the same accumulators are executed in order, so they need no wait in between.
   const TensorUse use = issue_tensor_work(machine, actor, static_cast<std::uint32_t>(p.kind + 1) << 20 | p.m << 10 | p.n);
   std::vector<T> b(std::size_t{p.k} * p.n);
   const double sign = p.negated_b ? -1 : 1;
@@ -355,7 +363,7 @@ void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
       multiply(machine, p, o, first + block, block, b.data(), actor, use);
       continue;
     }
-    // Each block has the scales of all columns.
+    // Each block has the scales of all columns of B.
     std::vector<std::uint32_t> scales;
     read_scales(machine, first + block, o.scale_b & 0xffff, p.n, use, scales);
     std::vector<T> scaled(b);
@@ -369,15 +377,16 @@ void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
   }
 }
 
-// Operands: see _mma in families/tcgen05.py. Immediates: blocks, Kind, values of K per scale, whether A is in tensor
-// memory, whether lanes are named, the power of two that divides D, offsets of D, A and the scales.
+// For the operands, see _mma in families/tcgen05.py. Immediates: blocks; Kind; values along k per scale; whether A is
+// in tensor memory; whether there is a mask of disabled lanes; the power of two by which D is divided; offsets of D, A
+// and the scales.
 void mma(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto blocks = static_cast<unsigned>(i.immediate[0]);
   const std::int64_t kind = i.immediate[1];
   if ((active & (active - 1)) != 0) {
     FINDING(machine.report, invalid_argument, i.site,
-            "lanes %u and others of warp %u execute %s together, but one thread of a block must execute it",
+            "several lanes (the first is %u) of warp %u execute %s: only one thread of a block may execute it",
             static_cast<unsigned>(__builtin_ctz(active)), w.index, name);
   }
   for_lanes(active, [&](unsigned k) {
@@ -385,7 +394,7 @@ void mma(Warp& w, const Instruction& i, Lanes active) {
     machine.self->site = i.site;
     if (blocks == 2 && (cluster_blocks(machine) % 2 != 0 || machine.self->rank % 2 != 0)) {
       FINDING(machine.report, invalid_argument, i.site,
-              "%s: %s.cta_group::2 by block %u of a cluster of %u: the even block of a pair executes it",
+              "%s: %s.cta_group::2 in block %u of a cluster of %u: only the even block of a pair may execute it",
               describe_self(machine).c_str(), name, machine.self->rank, cluster_blocks(machine));
       return;
     }

@@ -1,6 +1,6 @@
-// wgmma: PTX ISA 9.7.15. Each warp of a warpgroup computes its 16 rows when it issues the instruction. Operands and
-// results stay in use until the warp waits for the operation, and earlier accesses are reported. So kernels whose
-// results depend on the time of execution are reported.
+// wgmma: PTX ISA 9.7.15. In the emulator, each warp of a warpgroup computes its 16 rows when it issues the instruction.
+// Operands and results stay in use until the warp waits for the operation, and accesses before this wait are reported.
+// So the results of accepted kernels do not depend on when a GPU executes the operation.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "isa/numbers/encodings.hpp"
@@ -23,19 +23,19 @@ struct Wgmmas : Unit {
     SiteIndex site;
     std::uint64_t a, b;
     unsigned columns;
-    unsigned issued = 0;   // warps, as bits
-    View before;           // what happened before the first warp issued it
-    std::vector<float> right;  // b, as read by the first warp: [column / 8][k][column % 8]
+    unsigned issued = 0;   // bit mask of the warps that have issued it
+    View before;           // events before the issues of the warps
+    std::vector<float> right;  // values of B: [column / 8][k][column % 8]
   };
   struct Group {
     unsigned actor = 0;
     bool has_actor = false;
     std::deque<Operation> operations;
-    std::uint32_t first = 0;  // the number of operations[0] in this block
+    std::uint32_t first = 0;  // number of operations[0], counted within the block
   };
   struct State {
-    std::uint32_t before = 0;   // operations of the warp in earlier blocks
-    std::uint32_t issued = 0;   // in this block
+    std::uint32_t before = 0;   // number of the warp's operations in earlier blocks
+    std::uint32_t issued = 0;   // number of operations in this block
     std::uint32_t done = 0;     // number of completed operations
     std::uint32_t fences = 0, fences_before = 0;
     std::vector<std::uint32_t> groups;  // number of issued operations at each commit
@@ -90,7 +90,8 @@ float value_at(std::int64_t type, const unsigned char* at) {
   }
 }
 
-// Warpgroups belong to a block, whose last one may be incomplete; warps are numbered through the blocks of a cluster.
+// Warps are numbered consecutively over all blocks of a cluster. Each block has its own warpgroups, and its last
+// warpgroup may be incomplete.
 unsigned groups_of_block(Machine& machine) { return (block_warps(machine) + warps_of_group - 1) / warps_of_group; }
 unsigned group_of(Machine& machine, unsigned warp) {
   return warp / block_warps(machine) * groups_of_block(machine) + warp % block_warps(machine) / warps_of_group;
@@ -98,7 +99,7 @@ unsigned group_of(Machine& machine, unsigned warp) {
 unsigned place_in_group(Machine& machine, unsigned warp) { return warp % block_warps(machine) % warps_of_group; }
 unsigned first_of_group(Machine& machine, unsigned warp) { return warp - place_in_group(machine, warp); }
 
-// Number of an operation in a register's header: never 0.
+// The number by which register headers identify an operation. It is never 0, which means no operation.
 std::uint32_t number(const State& s, std::uint32_t operation) { return s.before + operation + 1; }
 bool in_flight(const State& s, std::uint32_t n) { return n > s.before + s.done; }
 
@@ -111,16 +112,16 @@ void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char*
   const std::uint32_t index = n - s.before - 1 - g.first;
   const std::string where =
       index < g.operations.size() ? describe_site(machine.report, g.operations[index].site) : "an earlier line";
-  FINDING(machine.report, wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s, which it has not waited for",
+  FINDING(machine.report, wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s without waiting for this wgmma",
           describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what, where.c_str());
 }
 
-// Bytes of a lane's register of the A operand.
+// The four bytes of a lane in register `which` of the operand A.
 const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned which, unsigned lane) {
   return value_bytes(w, i.source(which), 4, lane);
 }
 
-// Reads 16 bytes of shared memory; bytes that cannot be read become NaN.
+// Reads 16 bytes of shared memory. If they cannot be read, they become all ones, which is NaN.
 void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t address, unsigned char* to) {
   Machine& machine = *w.machine;
   const unsigned char* from = read_by_engine(machine, address, 16, who_of(w.index, whole_warp), g.actor,
@@ -132,7 +133,7 @@ void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t 
   }
 }
 
-// Passes the elements of a matrix of `lines` by `depth` to `put(line, k, value)`.
+// Reads a matrix of `lines` rows (or columns) and depth `depth`, and calls put(line, k, value) for each element.
 template <class Put>
 void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descriptor& d, bool transposed, std::int64_t type,
                  unsigned first_line, unsigned lines, unsigned depth, Put put) {
@@ -155,12 +156,12 @@ void read_matrix(Warp& w, const Group& g, std::uint32_t operation, const Descrip
   }
 }
 
-// Row and column of value v of a lane's accumulators, within the 16 rows of its warp.
+// Row and column of a lane's accumulator v, within the 16 rows of the warp.
 unsigned row_of(unsigned v, unsigned lane) { return lane / 4 + 8 * (v / 2 % 2); }
 unsigned column_of(unsigned v, unsigned lane) { return v / 4 * 8 + lane % 4 * 2 + v % 2; }
 
-// Computes d += a * b by rows and groups of eight columns, adding products in the order of k. `kept` is the number of
-// stored elements per row of a, and `line(row, l)` the row of b by which stored element l is multiplied.
+// Computes d += a * b, adding products in the order of k. `kept` is the number of stored elements per row of a. Stored
+// element l of a row is multiplied by row `line(row, l)` of b.
 template <class T, class Line, class Product>
 void multiply_rows(unsigned columns, unsigned k, unsigned kept, const T* a, const T* b, T* d, Line line, Product product) {
   for (unsigned r = 0; r < rows_of_warp; ++r) {
@@ -189,7 +190,7 @@ void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
     const Register& r = w.head(at);
     if (r.written == s.fences + 1) {
       FINDING(machine.report, missing_wgmma_fence, i.site,
-              "warp %u of %s: %s of the wgmma was written since the last wgmma.fence", w.index,
+              "warp %u of %s: %s of the wgmma was written after the last wgmma.fence", w.index,
               describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what);
     }
   };
@@ -198,7 +199,7 @@ void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
     const std::uint32_t n = std::max(w.head(i.destination(d)).flying, w.head(i.destination(d)).carries);
     const std::uint32_t index = n - s.before - 1 - g.first;
     if (n != 0 && in_flight(s, n) && index < g.operations.size() && g.operations[index].columns != columns) {
-      report_register(w, i, n, "accumulates, in another shape, in");
+      report_register(w, i, n, "accumulates with another shape in");
     }
   }
   for (unsigned a = 0; a < a_registers; ++a) check(i.source(a), "a register of A");
@@ -230,9 +231,10 @@ void multiply_integer_rows(unsigned columns, unsigned k, unsigned kept, const st
   }
 }
 
-// Immediates: 1 whole warp, columns, types of d, a, b, whether A is in registers, A and B are transposed, A and B are
-// negated, A is sparse; the selector of the lanes that have its metadata. Sources: registers or descriptor of A,
-// descriptor of B, whether to accumulate, metadata of a sparse A.
+// wgmma.mma_async. Immediates: 1 (whole warp); number of columns; types of d, a, b; whether A is in registers; whether
+// A, and whether B, is transposed; whether A, and whether B, is negated; whether A is sparse; the selector of the lanes
+// that have the metadata of a sparse A. Sources: registers or descriptor of A, descriptor of B, whether to accumulate,
+// metadata of a sparse A.
 void issue(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const auto columns = static_cast<unsigned>(i.immediate[1]);
@@ -246,7 +248,8 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   run_as(w, 0);
   machine.self->site = i.site;
   if (first_of_group(machine, w.index) % block_warps(machine) + warps_of_group > block_warps(machine)) {
-    FINDING(machine.report, invalid_argument, i.site, "warp %u executes wgmma, and its warpgroup of four warps is not complete",
+    FINDING(machine.report, invalid_argument, i.site,
+            "warp %u executes wgmma in an incomplete warpgroup: a warpgroup needs four warps",
             w.index);
     return;
   }
@@ -263,14 +266,15 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     const std::uint64_t bits = w.values<std::uint64_t>(i.source(source))[0];
     for (unsigned lane = 1; lane < warp_size; ++lane) {
       if (w.values<std::uint64_t>(i.source(source))[lane] == bits) continue;
-      FINDING(machine.report, invalid_argument, i.site, "lanes 0 and %u of warp %u give wgmma different matrix descriptors",
+      FINDING(machine.report, invalid_argument, i.site,
+              "lanes 0 and %u of warp %u pass different matrix descriptors to wgmma",
               lane, w.index);
       break;
     }
     if ((bits >> 49 & 7) != 0) {
       FINDING(machine.report, invalid_argument, i.site,
-              "a matrix descriptor has the base offset %u, and the emulator knows only 0: "
-              "align the matrix to the repetition of its swizzle",
+              "the emulator does not execute matrix descriptors with a base offset (%u): align the matrix to the "
+              "repetition of its swizzle pattern",
               static_cast<unsigned>(bits >> 49 & 7));
     }
     return bits;
@@ -280,14 +284,15 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     const bool is_metadata = sparse && source + 1 == i.sources;
     if (const Lanes lanes = is_metadata ? Metadata::lanes(a_type, k, selector) : all_lanes; (lanes & ~r.defined) != 0) {
       FINDING(machine.report, undefined_register, r.origin != 0 ? r.origin : i.site,
-              "warp %u gives wgmma an operand that was never written on the path taken", w.index);
+              "warp %u passes wgmma an operand that was never written on the executed path", w.index);
       break;
     }
   }
   const std::uint64_t a_bits = a_in_registers ? 0 : descriptor(0), b_bits = descriptor(a_sources);
   if (sparse && !b_transposed && Descriptor::of_wgmma(b_bits).swizzle_bytes == row_bytes) {
     FINDING(machine.report, invalid_argument, i.site,
-            "B has %u bytes of each k here, and its matrix descriptor a swizzle of %u bytes", 2 * row_bytes, row_bytes);
+            "a sparse wgmma reads %u bytes of B along k, which do not fit the descriptor's swizzle of %u bytes",
+            2 * row_bytes, row_bytes);
   }
   // Checks that all four warps execute the same operations in the same order.
   const std::uint32_t operation = s.issued++;
@@ -295,7 +300,8 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   Operation& o = g.operations[operation - g.first];
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
     FINDING(machine.report, invalid_argument, i.site,
-            "warp %u of its warpgroup executes another wgmma than the warps before it (%s), or with other matrix descriptors",
+            "warp %u of its warpgroup executes a different wgmma than the previous warps (%s), or with other "
+            "matrix descriptors",
             place_in_group(machine, w.index), describe_site(machine.report, o.site).c_str());
   }
   o.issued |= 1u << place_in_group(machine, w.index);
@@ -306,7 +312,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   static float a[rows_of_warp * most_k], d[rows_of_warp * most_columns];
   const unsigned first_row = place_in_group(machine, w.index) * rows_of_warp;
   if (a_in_registers) {
-    const unsigned run = 4 / element;  // neighbours along k per register
+    const unsigned run = 4 / element;  // values per register, which are neighbours along k
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       for (unsigned v = 0; v < 4 * run; ++v) {
         const unsigned reg = v / run, row = lane / 4 + 8 * (reg % 2), col = lane % 4 * run + v % run + 4 * run * (reg / 2);
@@ -323,7 +329,7 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   const bool negate_b = i.immediate[9] != 0;
   std::vector<float>& b = o.right;
   b.resize(std::size_t{columns} * k);
-  // The reads of every warp are checked, but all use the values that the first warp read.
+  // Each warp reads B, because the reads of all warps are checked.
   read_matrix(w, g, operation, Descriptor::of_wgmma(b_bits), b_transposed, b_type, 0, columns, k,
               [&](unsigned col, unsigned l, float x) { b[(col / 8 * k + l) * 8 + col % 8] = negate_b ? -x : x; });
 
@@ -334,11 +340,11 @@ void issue(Warp& w, const Instruction& i, Lanes) {
     for (unsigned r = 0; r < i.destinations; ++r) {
       if (w.head(i.destination(r)).defined == all_lanes) continue;
       FINDING(machine.report, undefined_register, w.head(i.destination(r)).origin != 0 ? w.head(i.destination(r)).origin : i.site,
-              "warp %u accumulates by wgmma in a register that was never written on the path taken", w.index);
+              "warp %u accumulates by wgmma in a register that was never written on the executed path", w.index);
       break;
     }
   }
-  static unsigned positions[rows_of_warp * most_k];  // of the stored elements
+  static unsigned positions[rows_of_warp * most_k];  // columns of A's stored elements
   if (sparse) {
     const Metadata metadata(w, i, i.source(i.sources - 1), a_type, k, selector, false);
     for (unsigned row = 0; row < rows_of_warp; ++row) metadata.read(machine, row, positions + row * kept);
@@ -407,7 +413,8 @@ void wgmma_commit(Warp& w, const Instruction&, Lanes) {
   s.groups.push_back(s.issued);
 }
 
-// immediate 1: groups that may stay in flight. The operations of the whole warpgroup end together.
+// Immediate 1: number of groups that may stay in flight. A wait only succeeds when all warps of the warpgroup have
+// issued the operations.
 void wgmma_wait(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   State& s = machine.wgmmas.states[w.index];
@@ -494,7 +501,8 @@ void end_block_wgmma(Machine& machine) {
     const Group& g = machine.wgmmas.groups[group_of(machine, w)];
     for (const Operation& o : g.operations) {
       if (o.issued >> place_in_group(machine, w) & 1u) continue;
-      FINDING(machine.report, missing_lanes, o.site, "warp %u never executes the wgmma that other warps of its warpgroup do", w);
+      FINDING(machine.report, missing_lanes, o.site,
+              "warp %u never executes a wgmma that other warps of its warpgroup execute", w);
       break;
     }
   }

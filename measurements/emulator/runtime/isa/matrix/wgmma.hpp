@@ -1,4 +1,4 @@
-// State of wgmma operations of a block, and of their registers.
+// wgmma operations in flight, and the registers that they use.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,7 @@ namespace autosched::emulator::ptx {
 
 void start_block_wgmma(Machine& machine);
 void end_block_wgmma(Machine& machine);
-// Checks an instruction's use of registers of wgmma.
+// Reports an instruction that uses registers of a wgmma in flight.
 void track_registers(Warp& w, const Instruction& i);
 
 }  // namespace autosched::emulator::ptx

@@ -15,10 +15,11 @@ namespace wmma_instructions {
 
 using namespace matrix;
 
-// The distribution of wmma fragments to lanes is unspecified. Here word `word` of a tile in storage order is in
-// register slot / 32 of lane slot % 32. A rotation that depends on the operand and its order exposes fragments that are
-// loaded in one order and multiplied in another. f16 multiplicands have twice the registers that they need: the second
-// half is a copy, and mma takes odd words from it, so that a kernel must treat all registers alike.
+// The PTX ISA does not specify how wmma fragments are distributed to lanes. Here, word `word` of a tile, in storage
+// order, is in register slot / 32 of lane slot % 32. The slots are rotated by `turn`, which depends on the operand and
+// its storage order, so that a fragment that is loaded as another operand or in another order gives wrong results.
+// Fragments of f16 operands have twice as many registers as needed. The second half is a copy from which mma takes odd
+// words, so that a kernel that does not treat all registers alike gives wrong results.
 enum Operand { operand_a, operand_b, operand_c };
 struct Fragment {
   unsigned rows, cols;
@@ -36,7 +37,7 @@ Fragment fragment(Operand which, unsigned m, unsigned n, unsigned k, std::int64_
   return {rows, cols, type, bits, word_bytes, words, registers, turn, row_major, registers * 32 == 2 * words};
 }
 
-// Reads or writes one line of a tile for the warp.
+// Reads or writes one row (or column) of a tile for the warp.
 bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t address, void* data, int bytes, bool store,
                  const char* name) {
   Machine& machine = *w.machine;
@@ -62,10 +63,11 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
   return true;
 }
 
-// Bank accesses of wmma are unspecified. The counts are those of the code that nvcc 13 generates for sm_80 to sm_90.
+// The PTX ISA does not specify the shared-memory requests of wmma. The counts are those of the code that nvcc 13
+// generates for sm_80 to sm_90.
 void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Operand which, bool store, const char* name,
                 std::uint64_t address, unsigned stride) {
-  if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // each register separately
+  if (f.type != f32 && f.type != f16 && f.type != bf16 && f.type != tf32) {  // one request per register
     const unsigned line_words = f.words / (f.row_major ? f.rows : f.cols);
     for (unsigned first = 0; first < f.words; first += warp_size) {
       std::uint64_t addresses[warp_size];
@@ -78,7 +80,7 @@ void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Opera
     return;
   }
   const unsigned element_bytes = f.element_bits / 8;
-  if (element_bytes == 2 && !store) {  // one ldmatrix.x4: phases of 8 lines of 16 bytes
+  if (element_bytes == 2 && !store) {  // one ldmatrix.x4, in phases of 8 rows of 16 bytes
     unsigned rows[32];
     for (unsigned k = 0; k < 32; ++k) {
       rows[k] = static_cast<unsigned>(address) + (k / 16 * 8 + k % 8) * stride * 2 + k / 8 % 2 * 16;
@@ -90,9 +92,9 @@ void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Opera
     std::uint64_t addresses[warp_size];
     for (unsigned lane = 0; lane < warp_size; ++lane) {
       const unsigned group = lane / 4, t = lane % 4;
-      if (which == operand_c && !f.row_major) {  // each element separately
+      if (which == operand_c && !f.row_major) {  // one request per element
         addresses[lane] = address + element_bytes * ((t * 2 + 8 * (part / 2)) * stride + group + 8 * (part % 2));
-      } else if (which == operand_c) {  // 8-byte accesses in the accumulator pattern of mma
+      } else if (which == operand_c) {  // two elements per lane, as in the accumulators of mma
         addresses[lane] = address + element_bytes * ((group + 8 * (part % 2)) * stride + t * 2 + 8 * (part / 2));
       } else {  // four 4-byte loads in the pattern of mma.m16n8k8
         const unsigned row = which == operand_a ? group + 8 * (part % 2) : t + 4 * (part % 2);
@@ -113,8 +115,8 @@ void count_wmma(Machine& machine, const Instruction& i, const Fragment& f, Opera
   }
 }
 
-// Immediates: 1 whole warp, operand, m, n, k, type, row-major, offset, space. Sources: address, stride, and for stores
-// the registers.
+// wmma.load and wmma.store. Immediates: 1 (whole warp), operand, m, n, k, type, whether it is row-major, offset, state
+// space. Sources: address, stride, and for stores the registers.
 template <bool Store>
 void wmma_access(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
@@ -130,15 +132,15 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   const std::uint32_t stride = w.values<std::uint32_t>(i.source(1))[0];
   for (unsigned lane = 1; lane < warp_size; ++lane) {
     if (address_of(w, i, 0, i.immediate[7], lane) != address || w.values<std::uint32_t>(i.source(1))[lane] != stride) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: lanes 0 and %u of a warp give different addresses or strides",
+      FINDING(machine.report, invalid_argument, i.site, "%s: lanes 0 and %u of a warp pass different addresses or strides",
               name, lane);
       break;
     }
   }
   const bool shared = space == Space::shared || (space == Space::generic && is_generic_of(shared_base, address));
-  // Each row is aligned to a lane's part of the fragment (PTX ISA, wmma.load): 32 bytes of f16, 8 of u8 m16n16k16.
-  // Bytes contiguous along k in shared memory are loaded by ldmatrix from sm_75 on, whose rows have 16 bytes: an H100
-  // faults at 8.
+  // Each row must be aligned to the size of a lane's registers (PTX ISA, wmma.load): 32 bytes for f16, 8 bytes for u8
+  // in m16n16k16. From sm_75 on, ldmatrix loads bytes that are contiguous along k in shared memory, and needs rows
+  // aligned to 16 bytes: an H100 faults at an alignment of 8.
   const bool along_k = which == operand_a ? f.row_major : which == operand_b && !f.row_major;
   const bool by_ldmatrix = shared && !Store && along_k && f.element_bits <= 8;
   const unsigned alignment = std::clamp(registers * f.word_bytes, by_ldmatrix ? 16u : 0u, 32u);
@@ -152,9 +154,9 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   }
   if (shared) count_wmma(machine, i, f, which, Store, name, space == Space::generic ? offset_in(shared_base, address) : address, stride);
   if (which == operand_c && !f.row_major) {
-    // Accumulator registers are in row order, so a column is gathered element by element.
+    // Accumulator registers are in row-major order, so a column-major tile is copied element by element.
     for (unsigned col = 0; col < f.cols; ++col) {
-      unsigned char data[32 * 4];  // accumulators have whole bytes
+      unsigned char data[32 * 4];  // large enough: accumulator elements have at most 4 bytes
       const unsigned element_bytes = f.element_bits / 8;
       const auto bytes = static_cast<int>(f.rows * element_bytes);
       const std::uint64_t at = address + f.bytes_of(std::uint64_t{col} * stride);
@@ -195,7 +197,7 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
   }
 }
 
-// A fragment's tile, row-major.
+// Collects the tile of a fragment, in row-major order, from the registers of all lanes.
 template <class T>
 void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32_t* registers, T* to) {
   const unsigned per = 8 * f.word_bytes / f.element_bits;
@@ -214,8 +216,8 @@ void collect(Warp& w, const Instruction& i, const Fragment& f, const std::uint32
   }
 }
 
-// Immediates: 1 whole warp, m, n, k, types of d, a, b, c, a and b row-major, registers of a, b and c, whether bits are
-// combined by xor.
+// wmma.mma. Immediates: 1 (whole warp); m, n, k; types of d, a, b, c; whether a, and whether b, is row-major; numbers
+// of registers of a, b and c; whether bits are combined by xor.
 void wmma_mma(Warp& w, const Instruction& i, Lanes) {
   const auto m = static_cast<unsigned>(i.immediate[1]), n = static_cast<unsigned>(i.immediate[2]),
              k = static_cast<unsigned>(i.immediate[3]);
@@ -223,7 +225,7 @@ void wmma_mma(Warp& w, const Instruction& i, Lanes) {
              c_registers = static_cast<unsigned>(i.immediate[12]);
   const Fragment a = fragment(operand_a, m, n, k, i.immediate[5], i.immediate[8] != 0, a_registers);
   const Fragment b = fragment(operand_b, m, n, k, i.immediate[6], i.immediate[9] != 0, b_registers);
-  // Accumulators: in row order, whatever order they are loaded and stored in.
+  // Accumulators are in row-major order in registers, whatever order wmma.load and wmma.store use in memory.
   const Fragment c = fragment(operand_c, m, n, k, i.immediate[7], true, c_registers);
   const std::uint32_t* ra = i.operand + i.destinations;
   if (is_integer(a.type)) {

@@ -1,4 +1,4 @@
-// Bit fields and bytes of values, which instructions move without arithmetic (PTX ISA 9.7.1 and 9.7.8).
+// Extraction and insertion of bit fields, and permutation of bytes (PTX ISA 9.7.1 and 9.7.8).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace autosched::emulator::ptx {
 template <class T>
 constexpr unsigned bits_of = 8 * sizeof(T);
 
-// Start or length of a field: the last 8 bits of the operand, in the ISA; for 64 bits ptxas 13.5 generates shifts,
-// which use all bits.
+// Start or length of a bit field. In the PTX ISA, it is the low 8 bits of the operand. For 64-bit values, ptxas 13.5
+// generates shifts, which use all bits.
 template <class T>
 constexpr std::uint64_t of_field(std::uint32_t given) {
   return sizeof(T) == 8 ? given : given & 0xffu;
@@ -45,7 +45,7 @@ constexpr std::uint32_t funnel(std::uint32_t a, std::uint32_t b, std::uint32_t c
   return static_cast<std::uint32_t>(Left ? both << n >> 32 : both >> n);
 }
 
-// The bytes of (b, a) that each mode selects: PTX ISA, prmt.
+// prmt: selects four bytes of the 8-byte value (b, a), as PTX ISA, prmt, specifies for each mode.
 inline std::uint32_t permute(std::uint32_t a, std::uint32_t b, std::uint32_t selector, std::int64_t mode) {
   const std::uint64_t both = static_cast<std::uint64_t>(b) << 32 | a;
   std::uint32_t y = 0;

@@ -7,7 +7,7 @@ namespace {
 
 template <class T, class Sum>
 void add(unsigned rows, unsigned columns, unsigned k, const T* a, const T* b, Sum* d) {
-  constexpr unsigned width = 8;  // columns at a time, whose sums stay in registers
+  constexpr unsigned width = 8;  // columns computed at a time; their sums stay in registers
   for (unsigned r = 0; r < rows; ++r) {
     for (unsigned first = 0; first < columns; first += width) {
       Sum sum[width];

@@ -1,5 +1,5 @@
-// Rounding of numbers to the formats of the GPU. A double that is not exact is rounded to odd, so that another
-// rounding, to a format with at least two bits less, is correct.
+// Rounding of numbers to the formats of the GPU. An intermediate double that is not exact is rounded to odd. Rounding
+// it again, to a format with at least two bits less, then gives the correctly rounded result.
 #pragma once
 #include "isa/numbers/encodings.hpp"
 #include "isa/program.hpp"
@@ -19,12 +19,12 @@ inline float canonical(float x) { return x != x ? canonical_nan_bits_as_float() 
 // each, and of cp.reduce.async.bulk, which does not do so on an H100).
 inline float add_in_global(float x, float y) { return canonical(flush(flush(x) + flush(y))); }
 
-// The halves that TMA writes for elements outside of a tensor if its map requests NaN, recognised by fma.oob. The ISA
-// does not specify them. Others have measured them on sm_120; on an H100 they are known not to be all ones
+// The 16-bit NaN that TMA writes for elements outside of a tensor if its map requests NaN. fma.oob recognises it. The
+// PTX ISA does not specify its bits: this value was measured on sm_120 by others. On an H100, the bits are not all ones
 // (2026-11-27).
 constexpr std::uint16_t nan_outside_tensor = 0x7ff7;
 
-// x + y, where `sum` is fl(x + y): the sum rounded to odd.
+// Rounds the exact value sum + error to odd, where `sum` is this value rounded to nearest.
 inline double to_odd(double sum, double error) {
   if (error == 0 || !std::isfinite(sum)) return sum;
   auto bits = __builtin_bit_cast(std::uint64_t, sum);
@@ -37,20 +37,20 @@ inline double add_odd(double x, double y) {
   return to_odd(sum, (x - (sum - t)) + (y - t));
 }
 
-// A binary format with or without infinities.
+// A binary floating-point format, with or without infinities.
 struct Format {
   int exponent_bits, mantissa_bits;
   bool has_infinity;
-  unsigned nan;      // canonical
-  unsigned largest;  // finite
+  unsigned nan;      // the canonical NaN
+  unsigned largest;  // the largest finite value
   bool has_nan = true;
 };
 constexpr Format f16_format{5, 10, true, 0x7fff, 0x7bff}, bf16_format{8, 7, true, 0x7fff, 0x7f7f},
     e4m3_format{4, 3, false, 0x7f, 0x7e}, e5m2_format{5, 2, true, 0x7f, 0x7b}, e2m1_format{2, 1, false, 0x7, 0x7, false},
     e2m3_format{2, 3, false, 0x1f, 0x1f, false}, e3m2_format{3, 2, false, 0x1f, 0x1f, false};
 
-// Rounds `x` (rounded to odd, or exact) to a format. Overflow becomes infinity, or the largest value if the rounding
-// mode or `saturate` requires it.
+// Rounds `x`, which is exact or rounded to odd, to a format. An overflow gives infinity, or the largest value if the
+// rounding mode or `saturate` requires it.
 inline unsigned encode(const Format& f, double x, Rounding how, bool saturate = false) {
   const unsigned sign_bit = 1u << (f.exponent_bits + f.mantissa_bits);
   if (x != x) return f.nan;
@@ -76,7 +76,7 @@ inline unsigned encode(const Format& f, double x, Rounding how, bool saturate = 
   }
   steps += up;
   const std::uint64_t hidden = std::uint64_t{1} << f.mantissa_bits;
-  std::uint64_t bits = steps;  // subnormal: the exponent is 0
+  std::uint64_t bits = steps;  // subnormal: the exponent field is 0
   if (steps >= hidden) bits = steps - hidden + (static_cast<std::uint64_t>(exponent + bias) << f.mantissa_bits);
   if (bits > f.largest) {
     const bool to_largest = saturate || how == Rounding::zero || (how == Rounding::down && !negative) ||
@@ -104,7 +104,8 @@ inline double decode(const Format& f, unsigned bits) {
   return negative ? -x : x;
 }
 
-// Sets the host's rounding mode for a scope. Computed values must pass through memory: see `keep`.
+// Sets the rounding mode of the host's CPU for a scope. Results must be stored to memory in this scope, so that the
+// compiler does not compute them elsewhere.
 class HostRounding {
  public:
   explicit HostRounding(Rounding how) : changed_(how == Rounding::zero || how == Rounding::down || how == Rounding::up) {
@@ -124,8 +125,8 @@ class HostRounding {
   bool changed_;
 };
 
-// An approximate result: exact, or with an error of `relative` (and `absolute`), whose sign depends on the value's
-// bits.
+// The result of an approximate function: the exact value or, with program.perturb, a value with the error |exact| *
+// relative + absolute, whose sign depends on the bits of the exact value.
 inline double approximated(Machine& machine, double exact, double relative, double absolute = 0) {
   if (!machine.program.perturb || !std::isfinite(exact) || exact == 0) return exact;
   const auto bits = __builtin_bit_cast(std::uint64_t, exact) * 0x9e3779b97f4a7c15ull;

@@ -14,16 +14,16 @@ struct Barriers : Unit {
   using Unit::Unit;
 
   struct Barrier {
-    unsigned expected = 0;  // threads
+    unsigned expected = 0;  // number of threads
     unsigned arrived = 0;
     bool whole = true;  // the barrier includes all threads of the block, regardless of their number
-    SiteIndex site = 0;             // first arrival
+    SiteIndex site = 0;             // site of the first arrival
     std::vector<unsigned> waiting;  // warps that continue when it completes
     Knowledge joined;
-    std::vector<std::pair<unsigned, Epoch>> arrivals;  // warps, each with its epoch
-    std::vector<std::pair<unsigned, Epoch>> before;    // arrivals of its previous completion
+    std::vector<std::pair<unsigned, Epoch>> arrivals;  // arriving warps, and their epochs
+    std::vector<std::pair<unsigned, Epoch>> before;    // arrivals before the previous completion
   };
-  PerBlock<std::vector<Barrier>> list{parking};  // of all resident blocks
+  PerBlock<std::vector<Barrier>> list{parking};  // the barriers of all blocks that run together
 };
 
 namespace {
@@ -44,23 +44,23 @@ bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
   return there >= b.expected;
 }
 
-// A barrier of the whole block does not wait for threads that have exited, as in hardware since Volta. If such a thread
-// skipped the barrier and had effects afterwards, it should have waited.
+// A barrier of the whole block does not wait for threads that have exited, as in hardware since Volta. It is a fault if
+// such a thread skipped the barrier and continued to code after it.
 void report_exited(Machine& machine, const Barrier& b, unsigned id, unsigned rank) {
-  constexpr unsigned last_note = 75;  // the finding is a note up to this architecture
+  constexpr unsigned last_note = 75;  // up to this architecture, exited threads cause a note
   const auto exited = [rank, &machine](const Thread& t) {
     return t.rank == rank && t.state == State::exited && t.lane < machine.warp_lanes[t.warp];
   };
   const auto skipped = [&](const Thread& t) { return exited(t) && skipped_barrier(machine, t, b.site); };
   if (std::any_of(machine.threads.begin(), machine.threads.end(), skipped)) {
     FINDING(machine.report, barrier_not_reached, b.site,
-            "barrier %u of block %u is bypassed by threads that continue after it (%s)", id,
+            "barrier %u of block %u: some threads skip it but execute code after it (%s)", id,
             block_in_grid(machine, machine.block_index, rank), describe_others(machine, skipped).c_str());
   } else if (machine.program.target != 0 && machine.program.target <= last_note &&
              std::any_of(machine.threads.begin(), machine.threads.end(), exited)) {
     FINDING_OF_TWO(machine.report, barrier_not_reached, Grade::note, b.site, SiteIndex{0},
-                   "barrier %u of block %u does not wait for threads that have exited, on which only Volta and later GPUs "
-                   "may be relied (%s)",
+                   "barrier %u of block %u is not reached by threads that have exited: this only works on Volta "
+                   "and later GPUs (%s)",
                    id, block_in_grid(machine, machine.block_index, rank), describe_others(machine, exited).c_str());
   }
 }
@@ -89,7 +89,7 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
   if (id < 0 || id >= static_cast<int>(barriers_per_block) ||
       (!whole_block && (count <= 0 || count % static_cast<int>(warp_size) != 0))) {
     FINDING(machine.report, invalid_argument, machine.self->site,
-            "barrier %d of %d threads: ids are 0 to 15, thread counts multiples of 32", id, count);
+            "barrier %d of %d threads: ids must be 0 to 15, thread counts multiples of 32", id, count);
     return false;
   }
   Barrier& b = machine.barriers.list[w / block_warps(machine) * barriers_per_block + static_cast<unsigned>(id)];
@@ -99,7 +99,8 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
     b.whole = whole_block;
     b.site = machine.self->site;
   } else if (b.expected != expected) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "barrier %d is used with %u and with %u threads at a time",
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "barrier %d is used with %u and with %u threads at the same time",
             id, b.expected, expected);
   }
   b.whole = b.whole && whole_block;
@@ -107,12 +108,12 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
   b.arrived += whole_block ? machine.warp_lanes[w] : warp_size;
   const Epoch arrival = machine.clocks.now[w];
   machine.clocks.advance(w);
-  // In another order of the warps, this arrival would count for the previous use of the barrier.
+  // If nothing orders this arrival after those of the previous use of the barrier, it could count for that use in
+  // another order of the warps.
   for (const auto& [v, epoch] : b.before) {
     if (v != w && machine.clocks.seen(w, v) < epoch) {
       FINDING(machine.report, invalid_argument, machine.self->site,
-              "%s may come to barrier %d before warp %u, for which the barrier has completed already, does: nothing "
-              "orders the two",
+              "%s may arrive at barrier %d before warp %u completes its previous use: nothing orders the two uses",
               describe(machine, who_of(w, whole_warp), machine.block_index).c_str(), id, v % block_warps(machine));
       break;
     }
@@ -157,7 +158,7 @@ void report_waiting_at_barriers(Machine& machine) {
       return t.rank != rank || (t.state == State::at_barrier && t.barrier == id);
     };
     FINDING(machine.report, barrier_not_reached, b.site,
-            "barrier %u of block %u waits for %u threads, but only %u arrive (%s)", id,
+            "barrier %u of block %u expects %u threads, but only %u arrive (%s)", id,
             block_in_grid(machine, machine.block_index, rank), b.expected, b.arrived,
             describe_others(machine, [&](const Thread& t) { return !waits_here(t); }).c_str());
   }

@@ -7,13 +7,13 @@
 
 namespace autosched::emulator {
 
-// All living threads of a warp have reached a barrier. Returns false for invalid arguments; `completed` lists the warps
-// that continue.
+// Called when all live threads of a warp have reached a barrier. Returns false for invalid arguments. If the barrier
+// completes, `completed` lists the warps that continue.
 bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool waits, std::vector<unsigned>& completed);
-// All threads of a warp have exited: barriers of the whole block wait only for the others (Volta and later). Returns
-// the numbers of the completed barriers, each with the warps that continue.
+// Called when all threads of a warp have exited: barriers of the whole block then wait only for the other warps (Volta
+// and later). Returns the numbers of the barriers that complete, each with the warps that continue.
 std::vector<std::pair<int, std::vector<unsigned>>> leave_barriers(Machine& machine, unsigned w);
-// Reports barriers at which threads wait for others that never arrive.
+// Reports barriers at which threads wait for threads that never arrive.
 void report_waiting_at_barriers(Machine& machine);
 void start_block_barriers(Machine& machine);
 

@@ -1,4 +1,4 @@
-// Clusters: mapa, getctarank, barrier.cluster (PTX ISA 9.7.13.4), and registers that warps exchange by setmaxnreg
+// Clusters: mapa, getctarank, barrier.cluster (PTX ISA 9.7.13.4), and register reallocation between warps by setmaxnreg
 // (9.7.19.5).
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
@@ -8,24 +8,25 @@
 
 namespace autosched::emulator::ptx {
 
-// The barrier of the running cluster, and the registers that the warps of its blocks share.
+// The barrier of the running cluster, and the register allocation of its warps.
 struct Cluster : Unit {
   using Unit::Unit;
 
   struct ClusterBarrier {
     std::vector<unsigned> arrived;  // by warp: number of arrivals
     std::vector<unsigned> waited;
-    std::vector<Knowledge> joining;  // by phase modulo 2
+    std::vector<Knowledge> joining;  // knowledge of the arriving warps, by phase modulo 2
     SiteIndex site = 0;
   };
   struct Pool {
     unsigned free = 0;
   };
   PerBlock<ClusterBarrier> barrier{parking};
-  PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: clocks that its last fence published to the cluster
-  PerBlock<std::vector<Pool>> pools{parking};                // by block
-  PerBlock<std::vector<unsigned>> registers_of{parking};     // by warp, of a thread
-  PerBlock<std::vector<SiteIndex>> waiting_at{parking};  // by warp: the site at which it waits for registers; 0: it does not
+  PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: clocks that its last fence may publish to the cluster
+  PerBlock<std::vector<Pool>> pools{parking};                // free registers, by block
+  PerBlock<std::vector<unsigned>> registers_of{parking};     // registers per thread, by warp
+  // by warp: the site at which the warp waits for registers; 0: it does not wait
+  PerBlock<std::vector<SiteIndex>> waiting_at{parking};
 };
 
 namespace {
@@ -34,8 +35,7 @@ using Pool = Cluster::Pool;
 
 constexpr unsigned registers_of_sm = 65536, most_registers = 256;
 
-// Maximum registers of a block: the registers of an SM are shared by the blocks that the kernel requires
-// (.minnctapersm).
+// Maximum registers of a block. The blocks that must fit on an SM (.minnctapersm) share the SM's registers.
 unsigned registers_of_block(Machine& machine) { return registers_of_sm / machine.program.blocks_of_sm; }
 
 bool is_live(Machine& machine, unsigned w) {
@@ -45,7 +45,7 @@ bool is_live(Machine& machine, unsigned w) {
   return false;
 }
 
-// immediate 1: .relaxed.
+// barrier.cluster.arrive. Immediate 1: whether it is .relaxed.
 void arrive(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   run_as(w, static_cast<unsigned>(__builtin_ctz(lanes)));
@@ -86,7 +86,8 @@ void wait(Warp& w, const Instruction& i, Lanes lanes) {
   }
   machine.clocks.known[w.index].join(machine.cluster.barrier.joining[phase % 2]);
   ++machine.cluster.barrier.waited[w.index];
-  // The phase after the next one can only begin when all warps have left this phase.
+  // When all warps have left this phase, its knowledge is cleared for the phase after the next one, which uses the same
+  // entry.
   bool all = true;
   for (unsigned v = 0; v < machine.warp_count; ++v)
     all = all && (machine.cluster.barrier.waited[v] > phase || !is_live(machine, v));
@@ -94,7 +95,7 @@ void wait(Warp& w, const Instruction& i, Lanes lanes) {
   machine.idle_polls = 0;
 }
 
-// Sources: address, rank. immediate 0: generic.
+// mapa. Sources: address, rank. Immediate 0: whether the address is generic.
 void map_address(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   for_lanes(active, [&](unsigned k) {
@@ -103,12 +104,12 @@ void map_address(Warp& w, const Instruction& i, Lanes active) {
     std::uint64_t a = read_bits(w, i.source(0), i.width_of_source(0), k);
     const std::uint32_t rank = w.values<std::uint32_t>(i.source(1))[k];
     if (rank >= cluster_blocks(machine)) {
-      FINDING(machine.report, invalid_argument, i.site, "%s: mapa names block %u of a cluster of %u",
+      FINDING(machine.report, invalid_argument, i.site, "%s: mapa selects block %u, but the cluster has only %u blocks",
               describe_self(machine).c_str(), rank, cluster_blocks(machine));
     }
     const std::uint64_t base = i.immediate[0] != 0 ? shared_base : 0;
     if (base != 0 && !is_generic_of(base, a)) {
-      FINDING(machine.report, wrong_state_space, i.site, "%s: mapa takes no generic address of shared memory",
+      FINDING(machine.report, wrong_state_space, i.site, "%s: the operand of mapa is not a generic address of shared memory",
               describe_self(machine).c_str());
     }
     a = base + address_in_block(static_cast<std::uint32_t>(offset_in(base, a)), rank);
@@ -125,7 +126,7 @@ void rank_of_operand(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// immediate 1: registers per thread; 2: inc.
+// setmaxnreg. Immediate 1: registers per thread; immediate 2: whether it is .inc.
 void set_registers(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const auto wanted = static_cast<unsigned>(i.immediate[1]);
@@ -133,15 +134,17 @@ void set_registers(Warp& w, const Instruction& i, Lanes) {
   run_as(w, 0);
   machine.self->site = i.site;
   if (wanted < 24 || wanted > 256 || wanted % 8 != 0) {
-    FINDING(machine.report, invalid_argument, i.site, "setmaxnreg of %u registers: they are a multiple of 8 from 24 to 256",
+    FINDING(machine.report, invalid_argument, i.site,
+            "setmaxnreg of %u registers: the number must be a multiple of 8 from 24 to 256",
             wanted);
     return;
   }
   Pool& pool = machine.cluster.pools[w.index / block_warps(machine)];
   unsigned& mine = machine.cluster.registers_of[w.index];
-  // Without launch bounds, the compiler's number of registers is unknown here.
+  // Without launch bounds, the emulator does not know how many registers the compiler has assigned, so it checks
+  // nothing.
   if (mine != most_registers && (more ? wanted < mine : wanted > mine)) {
-    FINDING(machine.report, invalid_argument, i.site, "setmaxnreg.%s to %u registers by a warp that has %u",
+    FINDING(machine.report, invalid_argument, i.site, "setmaxnreg.%s to %u registers: the warp has %u",
             more ? "inc" : "dec", wanted, mine);
     return;
   }
@@ -182,7 +185,7 @@ void start_block_cluster(Machine& machine) {
   machine.cluster.barrier.waited.assign(machine.warp_count, 0);
   machine.cluster.barrier.joining.assign(2, Knowledge{});
   machine.cluster.fenced.assign(machine.warp_count, Knowledge{});
-  // Upper limit of the initial number of registers, which the compiler chooses.
+  // Upper limit of a thread's initial number of registers; the compiler chooses the actual number.
   const unsigned first = std::min(registers_of_block(machine) / (block_warps(machine) * warp_size) / 8 * 8, most_registers);
   machine.cluster.pools.assign(cluster_blocks(machine),
                                Pool{registers_of_block(machine) - first * block_warps(machine) * warp_size});
@@ -200,7 +203,7 @@ void report_waiting_for_cluster(Machine& machine) {
   for (unsigned w = 0; w < machine.warp_count && phase != ~0u; ++w) {
     if (machine.cluster.barrier.arrived[w] > phase || !is_live(machine, w)) continue;
     FINDING(machine.report, barrier_not_reached, machine.cluster.barrier.site,
-            "the barrier of the cluster waits for %s, which never comes (it is at %s)",
+            "the barrier of the cluster waits for %s, which never arrives (it is at %s)",
             describe(machine, who_of(w, whole_warp), machine.block_index).c_str(),
             describe_site(machine.report, machine.threads[w * warp_size].site).c_str());
   }

@@ -1,5 +1,5 @@
-// Warp-wide instructions: shuffles, votes, match, redux, elect: PTX ISA 9.7.9 and 9.7.13. Source 0 is the mask; a
-// handler runs once all of its lanes have arrived, each perhaps at its own instruction.
+// Warp-wide instructions: shuffles, votes, match, redux, elect: PTX ISA 9.7.9 and 9.7.13. Source 0 is the mask. A
+// handler runs when all lanes of the mask have arrived; lanes may arrive at different instructions of the same kind.
 #include <algorithm>
 #include <cmath>
 
@@ -24,14 +24,14 @@ void define(Warp& w, const Instruction& i, unsigned lane) {
   for (unsigned d = 0; d < i.destinations; ++d) w.head(i.destination(d)).defined |= 1u << lane;
 }
 
-// Sources: mask, value, lane or distance, clamp and segments. immediate 1: up, down, bfly, idx.
+// shfl. Sources: mask; value; lane or distance; clamp and segment mask. Immediate 1: 0 up, 1 down, 2 bfly, 3 idx.
 void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   Machine& machine = *w.machine;
   if (!machine.clocks.alone[w.index].empty()) machine.clocks.share_flags(w.index, lanes);
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
-  SiteIndex undecided[warp_size] = {};  // source of an undefined source-lane number, by lane; 0: defined
+  SiteIndex undecided[warp_size] = {};  // by lane: the source of an undefined lane number; 0: it is defined
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
     for (const unsigned s : {2u, 3u}) {
@@ -61,7 +61,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
     if (!takes_part && machine.poison != 0) fill_poison(machine, &to, sizeof to);
     if (i.destinations > 1) set_predicate(w, i.destination(1), k, inside);
     define(w, i, k);
-    // The value of a lane that does not participate is undefined, as is that of an undefined register.
+    // The result is undefined if the source lane does not participate, or if its register is undefined.
     const bool has_origin = takes_part && origins[from] != 0;
     if (undecided[k] == 0) {
       set_known(w, i.destination(0), 4, k, takes_part ? known[from] : 0, has_origin ? origins[from] : i.site);
@@ -72,7 +72,8 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// Sources: mask, predicate. immediate 1: all, any, uni, ballot; 2: the predicate is negated.
+// vote. Sources: mask, predicate. Immediate 1: 0 all, 1 any, 2 uni, 3 ballot; immediate 2: whether the predicate is
+// negated.
 void vote(Warp& w, const Instruction&, Lanes lanes) {
   Lanes ballot = 0;
   for_lanes(lanes, [&](unsigned k) {
@@ -92,7 +93,7 @@ void vote(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// Sources: mask, value. immediate 1: any, all.
+// match. Sources: mask, value. Immediate 1: 0 any, 1 all.
 void match(Warp& w, const Instruction&, Lanes lanes) {
   std::uint64_t values[warp_size] = {};
   for_lanes(lanes, [&](unsigned k) {
@@ -109,7 +110,8 @@ void match(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// Sources: mask, value. immediate 1: add, min, max, and, or, xor; 2: signed.
+// redux. Sources: mask, value. Immediate 1: 0 add, 1 min, 2 max, 3 and, 4 or, 5 xor; immediate 2: whether values are
+// signed.
 void reduce(Warp& w, const Instruction&, Lanes lanes) {
   u32 result = 0;
   bool first = true;
@@ -137,8 +139,8 @@ void reduce(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// redux of f32 (sm_100a). immediates: 1: 0 min, 1 max; 2: of absolute values. With .NaN any NaN wins, otherwise a
-// number does.
+// redux of f32 (sm_100a). Immediate 1: 0 min, 1 max; immediate 2: whether absolute values are compared. With .NaN, the
+// result is NaN if any value is NaN. Otherwise NaN is ignored, unless all values are NaN.
 void reduce_f32(Warp& w, const Instruction&, Lanes lanes) {
   float result = 0;
   bool first = true, any_nan = false;
@@ -171,13 +173,13 @@ void elect(Warp& w, const Instruction&, Lanes lanes) {
   });
 }
 
-// Ends a warp's epoch for the lanes that synchronise. The clocks of other lanes are unchanged.
+// bar.warp.sync: orders the lanes that synchronise with each other. The clocks of other lanes are unchanged.
 void synchronize(Warp& w, const Instruction&, Lanes lanes) {
   Machine& machine = *w.machine;
   if (lanes == live_lanes(w)) {
     machine.clocks.advance(w.index);
   } else {
-    // Lanes that have exited are ordered before lanes whose masks contain them.
+    // The mask may contain lanes that have exited. Their actions are ordered before the synchronisation.
     const auto first = static_cast<unsigned>(__builtin_ctz(lanes));
     machine.clocks.share(w.index, w.values<u32>(of(w, first).source(0))[first] | lanes, live_lanes(w));
   }

@@ -1,5 +1,6 @@
-// Follows values loaded from global memory through moves, lane by lane, up to stores that write them unchanged. Two
-// threads that store values loaded from the same location, which the launch does not write, store the same value.
+// Tracks values that are loaded from global memory and moved between registers until a store writes them unchanged. Two
+// threads whose stored values come from the same location store the same value if the launch never writes this
+// location.
 #include <algorithm>
 #include <deque>
 #include <string_view>
@@ -12,17 +13,18 @@
 
 namespace autosched::emulator::ptx {
 
-// Numbers of the registers that hold copies, by instruction.
+// For each instruction, the numbers of its operands among the registers that may hold copies.
 struct Copies {
   std::deque<std::vector<std::uint32_t>> numbers;
 };
 
 namespace {
 
-constexpr std::size_t most_followed = 256;  // registers of a kernel
-constexpr unsigned size_shift = 56;         // in a location: the size of the loaded value is stored above its address
+constexpr std::size_t most_followed = 256;  // maximum number of tracked registers per kernel
+// a location stores the size of the loaded value in the bits above its address
+constexpr unsigned size_shift = 56;
 
-bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // or generic
+bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // global or generic
 bool is_load(const Instruction& i) {
   return std::string_view(i.row->name).starts_with("ld") && is_global(i) && (i.flags & by_l2) == 0;
 }
@@ -33,7 +35,7 @@ bool moves(const Instruction& i) {
   return i.copies && i.destinations == 1 && i.sources == 1 && i.width_of_destination(0) == i.width_of_source(0);
 }
 
-using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // registers and their numbers
+using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // numbers of registers
 
 template <class Step>
 void until_all(Machine& machine, Registers& found, Step step) {
@@ -43,8 +45,8 @@ void until_all(Machine& machine, Registers& found, Step step) {
   }
 }
 
-// Registers that stores read, and registers that are moved to these. Registers of warp-wide instructions are not
-// followed.
+// Finds the registers that stores read, and the registers that are moved to these. Results of warp-wide instructions
+// are excluded.
 Registers stored_registers(Machine& machine) {
   Registers stored;
   until_all(machine, stored, [&](const Instruction& i) {
@@ -64,7 +66,8 @@ Registers stored_registers(Machine& machine) {
 }  // namespace
 
 void find_copies(Machine& machine) {
-  if (machine.program.functions.size() > 1) return;  // calls save and restore registers
+  // nothing is tracked in kernels with device functions, whose calls save and restore registers
+  if (machine.program.functions.size() > 1) return;
   const Registers stored = stored_registers(machine);
   Registers followed;
   const auto follow = [&](std::uint32_t at) {

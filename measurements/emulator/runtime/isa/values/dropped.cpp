@@ -1,13 +1,14 @@
-// Decides whether values that lanes load while other lanes write them have an effect. Lanes with copies of data that
-// others store (as in Triton's layouts), and prefetching code, load values that they do not use: such a race is
-// harmless.
+// Decides whether values that lanes load while other lanes write them have an effect. Some code loads values that it
+// does not use: lanes that hold copies of data which other lanes store (as in Triton's layouts), and prefetching code.
+// A race of such a load is harmless.
 //
-// The possible destinations of a value are determined from the kernel's code: forwards from the load through registers,
-// in any order of the instructions. Its effects are the instructions through which it leaves registers: stores,
-// atomics, products of a whole warp. Shuffles take it to other lanes. It is dropped if no lane that may hold it has
-// executed an effect since. A compare-and-swap at the location of the load, which compares with the value, is not an
-// effect: it does nothing unless the value is there. Fragments that are loaded a step ahead reuse registers in use:
-// only the first effects on paths from the load count, until its registers are overwritten.
+// The analysis of the kernel's code starts at the load and follows the loaded value through registers, in any order of
+// the instructions. The effects of a value are the instructions through which it leaves a lane's registers: stores,
+// atomics, warp-wide matrix products. Shuffles move the value to other lanes. A value is dropped if no lane that may
+// hold it has executed an effect of the value since the load. A compare-and-swap at the location of the load that
+// compares with the value is not an effect, because it changes memory only if the value is still there. Code that loads
+// fragments one iteration ahead reuses registers, so only effects on paths on which these registers are not yet
+// overwritten count.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -29,31 +30,33 @@ namespace autosched::emulator {
 
 using namespace ptx;
 
-// Reads of values that other lanes write, and the later effects of these values.
+// Racing reads whose values may be dropped, and the results of the analysis.
 struct DroppedValues : Unit {
   using Unit::Unit;
 
-  // Destinations of a value. ``lost``: it is used where it is not followed, such as in an address, a branch or a device
-  // function. ``reach``: it goes to lanes whose numbers differ from its own in these bits.
+  // How a loaded value is used. ``lost``: the analysis cannot follow all uses, such as in an address, a branch or a
+  // device function, so the value may have an effect. ``reach``: shuffles may move the value to lanes whose numbers
+  // differ in these bits.
   struct Use {
     bool decides = false, lost = false;
     std::uint32_t reach = 0;
     std::vector<std::uint32_t> effects;
-    std::vector<Guard> skipped;  // guards of the code that branches on it skip
-    std::vector<const Instruction*> ends;  // loads after which nothing can depend on it
+    std::vector<Guard> skipped;  // guards of the code that is skipped by branches on the value
+    std::vector<const Instruction*> ends;  // loads that overwrite registers so that nothing later depends on the value
   };
   struct Watched {
     Kind kind;
-    SiteIndex site, load;  // of the finding, and of the read
-    const Instruction* instruction;  // the load if known, else nullptr
+    SiteIndex site, load;  // sites of the finding and of the load
+    const Instruction* instruction;  // the load instruction if known, otherwise nullptr
     Who reader;
     std::uint32_t lanes;  // lanes of the reader's warp
     std::uint64_t since;
   };
   PerBlock<std::vector<Watched>> watched{parking};
-  std::uint64_t begun = 0;  // start of the running blocks
+  std::uint64_t begun = 0;  // time at which the running blocks started
   std::uint64_t effects_so_far = 0;
-  std::unordered_map<std::uint64_t, bool> races;  // by kind and site: whether any of them is a fault
+  // by kind and site of the finding: whether any of its races is a fault
+  std::unordered_map<std::uint64_t, bool> races;
   Parked<std::uint64_t> parked_begun{parking, begun};
 
   // Cached properties of the kernel's loads and stores.
@@ -77,7 +80,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> be
 
 bool is_shuffle(const Instruction& i) { return std::string_view(i.row->name) == "shfl"; }
 
-// The union of the bits of all constants that a register may contain; nothing if a value is not a constant.
+// The union of the bits of all constants that a register may contain, or nothing if it may contain anything else.
 std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
   if (const auto number = constant_number(machine, slot)) return number;
   std::optional<std::uint64_t> bits;
@@ -90,7 +93,7 @@ std::optional<std::uint64_t> bits_of(Machine& machine, std::uint32_t slot) {
   return bits;
 }
 
-// The bits of the lane number in which a shuffle's reader differs from its source.
+// The bits in which the numbers of a shuffle's source lane and destination lane may differ.
 std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
   constexpr std::int64_t butterfly = 2;  // ptx/forms.py
   constexpr std::uint32_t all = warp_size - 1;
@@ -100,7 +103,7 @@ std::uint32_t reach_of(Machine& machine, const Instruction& shuffle) {
 
 bool is_load(const Instruction& i) { return is_one_of(i.row->name, {"ld"}) && i.flow != Flow::branch; }
 
-// True if the value decides if an instruction executes.
+// Records that the value decides whether an instruction executes.
 void decide(Machine& machine, const Instruction& i, Use& use) {
   use.decides = true;
   const auto guards = i.flow == Flow::branch
@@ -119,8 +122,8 @@ bool has_effect(const Instruction& i) {
   return i.flow != Flow::plain || i.destinations == 0 || is_one_of(name, {"st", "atom", "red", "cp."});
 }
 
-// Registers with the loaded value, with the result of a compare-and-swap that checks it, and with values computed from
-// it.
+// Registers that contain the loaded value, the result of a compare-and-swap that compares with it, or values computed
+// from it.
 struct Flowing {
   std::unordered_set<std::uint32_t> loaded, checked, tainted;
 };
@@ -130,10 +133,10 @@ bool is_check(const Instruction& i, const Instruction& load, const Flowing& flow
          i.immediate[0] == load.immediate[0] && flowing.loaded.contains(i.source(1));
 }
 
-// True if an instruction is such a check, or tests its result.
+// True if an instruction is a compare-and-swap with the loaded value, or tests the result of one.
 bool checks(const Instruction& i, const Instruction& load, const Flowing& flowing) {
   if (is_check(i, load, flowing)) return true;
-  constexpr int equal = 0, different = 1;  // comparisons of forms.py
+  constexpr int equal = 0, different = 1;  // numbers of comparisons in forms.py
   if (!is_one_of(i.row->name, {"setp."}) || (i.immediate[0] != equal && i.immediate[0] != different)) return false;
   const std::uint32_t a = i.source(0), b = i.source(1);
   return (flowing.loaded.contains(a) && flowing.checked.contains(b)) || (flowing.loaded.contains(b) && flowing.checked.contains(a));
@@ -181,7 +184,8 @@ bool takes(const Instruction& i, const Slots& slots) {
                      [&](std::uint32_t at) { return holds(slots, at); });
 }
 
-// The registers that contain the value, or values computed from it, after an instruction.
+// The registers that contain the value, or values computed from it, after an instruction. `held`: the registers before
+// the instruction.
 Slots pass(Machine& machine, const Instruction& i, Slots held, Use& use) {
   if (i.guard != 0 && holds(held, i.guard)) decide(machine, i, use);
   const std::uint32_t* const sources = i.operand + i.destinations;
@@ -203,10 +207,11 @@ Slots pass(Machine& machine, const Instruction& i, Slots held, Use& use) {
   return held;
 }
 
-// An instruction on a path from the load, and the registers that hold the value before it.
+// An instruction on a path from the load, and the registers that hold the value before this instruction.
 using Step = std::pair<std::size_t, Slots>;
 
-// All such steps on every possible path from the loads; nothing if there are too many, or for indirect jumps.
+// Follows the value on all possible paths from the loads. Returns nothing if there are too many steps, or an indirect
+// jump.
 std::optional<Use> trace_ways(Machine& machine, const std::vector<const Instruction*>& loads) {
   constexpr std::size_t most_steps = 1 << 16;
   Use use;
@@ -256,7 +261,7 @@ std::optional<Use> trace_ways(Machine& machine, const std::vector<const Instruct
   return use;
 }
 
-// For one load, or for all loads of a source line.
+// Analyses the use of the value of one load, or of all loads of a source line.
 Use trace(Machine& machine, const std::vector<const Instruction*>& loads) {
   Use use;
   Flowing flowing;
@@ -264,9 +269,8 @@ Use trace(Machine& machine, const std::vector<const Instruction*>& loads) {
     const Instruction& i = *at;
     if (loads.size() > 1 && only_computes(i)) continue;
     flowing.tainted.insert(i.operand, i.operand + i.destinations);
-    // A copy from memory to memory, such as one of TMA, and an atomic pass the value on by themselves. A tensor-map
-    // update by a whole warp does not: it waits for the lanes that have written, so that a missing bar.warp.sync is
-    // harmless.
+    // A copy from memory to memory, such as a TMA copy, and an atomic have an effect themselves. A tensor-map update by
+    // a whole warp has not: it waits for the lanes that have written, so that a missing bar.warp.sync is harmless.
     if ((i.destinations == 0 && i.flow == Flow::plain) || is_one_of(i.row->name, {"atom", "red"})) use.lost = true;
   }
   if (loads.empty()) return use;
@@ -302,7 +306,7 @@ const Use& use_of(Machine& machine, const Instruction& load) {
   return at->second;
 }
 
-constexpr std::size_t most_watched = 1 << 16;  // limit for the running blocks
+constexpr std::size_t most_watched = 1 << 16;  // maximum for the running blocks
 
 std::uint64_t race_of(Kind kind, SiteIndex site) { return static_cast<std::uint64_t>(kind) << 32 | site; }
 
@@ -327,7 +331,7 @@ bool is_used(Machine& machine, const Watched& one) {
 
 bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
-// True if it is undecided whether a read at a line has an effect.
+// True if it must still be determined whether a racing read at a line has an effect.
 bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   const auto [race, is_new] = machine.dropped.races.try_emplace(race_of(kind, machine.self->site), false);
   if (race->second || goes_nowhere(use_of(machine, load))) return false;
@@ -335,8 +339,8 @@ bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
   return !race->second;
 }
 
-// A thread that reads a value and writes it later does not race with itself, although its read is recorded with those
-// of other lanes.
+// The lanes of a recorded read that race with the running thread. A recorded read may combine several lanes; a thread
+// that reads a value and writes it later does not race with itself.
 std::uint32_t others_of(Machine& machine, Who reader, bool just_now) {
   const std::uint32_t lanes = lanes_of(reader);
   return !just_now && warp_of(machine.self->who) == warp_of(reader) ? lanes & ~lanes_of(machine.self->who) : lanes;
@@ -360,7 +364,7 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     machine.dropped.watched.push_back(of_line);
     return;
   }
-  // The loads of that line that have read this location, and since when they have read the same value.
+  // Watches each load of the line that has read this location, from the time since which it has read the same location.
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   const auto first = reinterpret_cast<std::uint64_t>(address);
   bool any = false;
@@ -391,7 +395,8 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer
     if (only_computes(*i)) continue;
     const LastRead* const r = i->reading == 0 ? nullptr : w.last_reads[i->reading].get();
     if (i->reading != 0 && r == nullptr) continue;
-    // It is unknown which of several unordered writes the load read.
+    // If the previous execution of the load is not ordered before the write, it is unknown which execution read the
+    // value.
     const bool is_known =
         r != nullptr && (r->before == 0 || machine.clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
     if (is_known && !r->holds(address)) continue;
@@ -418,13 +423,13 @@ void lower_harmless_races(Machine& machine) {
   for (const auto& [race, is_fault] : machine.dropped.races) {
     if (!is_fault)
       lower_to_note(machine.report, static_cast<Kind>(race >> 32), static_cast<SiteIndex>(race),
-                    "the value that is read has no effect");
+                    "the value that was read has no effect");
   }
 }
 
 namespace {
 
-// First use of the loaded value in the kernel's text: an effect, or a decision.
+// Index of the first instruction in the kernel's code that uses the loaded value for an effect or a decision.
 std::size_t first_use(Machine& machine, std::size_t load) {
   const Instruction& from = machine.program.code[load];
   std::unordered_set<std::uint32_t> tainted(from.operand, from.operand + from.destinations);
@@ -446,7 +451,7 @@ bool any_between(Machine& machine, std::size_t begin, std::size_t end, Condition
                                     machine.program.code.begin() + static_cast<std::ptrdiff_t>(end), condition);
 }
 
-// True if all loads of a line satisfy a condition on their position and that of their first uses.
+// True if condition(index of the load, index of its first use) holds for all loads of a line.
 template <class Condition>
 bool all_loads(Machine& machine, SiteIndex load, Condition condition) {
   bool any = false;
@@ -492,7 +497,7 @@ bool used_before_signal(Machine& machine, SiteIndex load) {
   return at->second;
 }
 
-// Code after a barrier is all code that can be reached from it without going back.
+// Code after a barrier is the code that can be reached from the barrier by forward branches.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) {
   const auto at_site = [&machine](SiteIndex site) {
     const auto found = std::find_if(machine.program.code.begin(), machine.program.code.end(),
@@ -503,7 +508,7 @@ bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) 
   if (from >= machine.program.code.size() || last >= machine.program.code.size()) return false;
   const std::uint32_t effect = machine.program.code[from].effect;
   if (machine.warps.all[thread.warp].effects[effect].of(thread.lane) > machine.dropped.begun)
-    return false;  // visited before
+    return false;  // the thread has executed the barrier earlier
   std::vector<bool>& reached = machine.dropped.behind_barriers[barrier];
   if (reached.empty()) {
     reached.resize(machine.program.code.size());

@@ -5,19 +5,21 @@
 
 namespace autosched::emulator {
 
-// True if an exited thread had skipped a barrier and had an effect afterwards.
+// True if an exited thread never executed a barrier, but exited in code that comes after it.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier);
 
 }  // namespace autosched::emulator
 
 namespace autosched::emulator::ptx {
 
-// Numbers the effects of a kernel, and records an effect of some lanes.
+// number_effects numbers the instructions of a kernel through which values leave registers. note_effect records that
+// lanes have executed one of them.
 void number_effects(Machine& machine);
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
 void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
 void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes);
-// Decides about watched reads whose values are overwritten by a load now.
+// Called when a load overwrites registers: decides whether the values of watched reads in these registers had an
+// effect.
 bool watches_reads(Machine& machine);
 void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes);
 void start_block_effects(Machine& machine);

@@ -1,6 +1,6 @@
-// Compares two values that one instruction stores. PTX stores bits, so the number format is derived from the
-// instructions that compute the values: the analysis goes backwards from the store's registers through moves, shuffles
-// and bit operations to instructions with a type.
+// Compares two values that the same store instruction writes. A PTX store has no number format, so the format is
+// derived from the instructions that compute the stored values. The analysis goes backwards from the store's registers
+// through moves, shuffles and bit operations to instructions with a type.
 #include "machine/part.hpp"
 #include "isa/warps.hpp"
 #include "memory/nearly_equal.hpp"
@@ -24,11 +24,11 @@
 
 namespace autosched::emulator {
 
-// Types of the values that stores write to memory, as far as they are known.
+// Number formats of the values that each store writes, as far as they can be derived.
 struct NearlyEqualStores {
   enum NumberFormat : unsigned { f32, f64, f16, bf16, e4m3, e5m2, num_formats };
   using Formats = unsigned;  // one bit per format
-  // A register from which a stored sum was computed.
+  // A register that holds a term of a stored sum.
   struct Term {
     std::uint32_t slot;
     unsigned width;
@@ -36,8 +36,8 @@ struct NearlyEqualStores {
   };
   struct Stored {
     Formats formats = 0;
-    bool is_known = true;  // otherwise words are assumed to be f32 if possible
-    std::vector<Term> terms;  // terms of 16-bit numbers come in reverse order
+    bool is_known = true;  // false: the format is unknown, and words that may be f32 are compared as f32
+    std::vector<Term> terms;  // terms of the sum, the last one first
     NumberFormat coarsest = f64;
     double largest[num_formats] = {};
   };
@@ -55,9 +55,9 @@ using ptx::Instruction;
 
 constexpr Formats only(NumberFormat format) { return 1u << format; }
 
-// Allowed distance of two sums of the same terms. `ulps` and `relative` refer to the value itself, `of_largest` to the
-// largest value that the instruction stores or, for 16 bits, to the largest term of this sum: if terms cancel, sums
-// differ by a few units of the cancelled terms.
+// Allowed difference of two sums of the same terms. `ulps` and `relative` are relative to the sum. `of_largest` is
+// relative to the largest value that the instruction has stored or, for 16-bit formats, to the largest term of this
+// sum: if large terms cancel, sums may differ by a few units in the last place of these terms.
 struct Tolerance {
   int bytes;
   std::int64_t ulps;
@@ -65,8 +65,9 @@ struct Tolerance {
 };
 constexpr Tolerance tolerances[num_formats] = {
     {4, 64, 0x1p-12, 0x1p-18}, {8, 64, 0x1p-41, 0x1p-47},          // f32, f64
-    {2, 2, 0x1p-8, 0x1p-8},    {2, 2, 0x1p-5, 0x1p-5},             // f16, bf16: every partial sum is rounded to them
-    {1, 1, 0, 0},              {1, 1, 0, 0},                       // e4m3, e5m2: sums are rounded to them once
+    // f16, bf16: every partial sum is rounded to the format
+    {2, 2, 0x1p-8, 0x1p-8},    {2, 2, 0x1p-5, 0x1p-5},
+    {1, 1, 0, 0},              {1, 1, 0, 0},                       // e4m3, e5m2: a sum is rounded to the format once
 };
 
 double value_of(NumberFormat format, std::uint64_t bits) {
@@ -80,8 +81,9 @@ double value_of(NumberFormat format, std::uint64_t bits) {
   }
 }
 
-// True if two numbers are sums of the same terms. Sums of integers are exact, and do not differ. `coarsest`: the
-// coarsest format to which any of their inputs has been rounded.
+// True if two numbers may be sums of the same terms in different orders. Different integers may not, because sums of
+// integers are exact. `coarsest`: the coarsest format to which any term has been rounded. `largest`: the largest value
+// so far, which is updated.
 bool are_one_sum(NumberFormat format, NumberFormat coarsest, std::uint64_t a, std::uint64_t b, double& largest) {
   if (a == b) return true;
   const Tolerance& own = tolerances[format];
@@ -109,8 +111,9 @@ bool starts_with_one_of(std::string_view name, std::initializer_list<std::string
   return false;
 }
 
-// Result of an instruction: numbers of a format, bits of its sources, or neither. `adds`: as integers, which compilers
-// use to round f32 to bf16 below sm_80, by a sum whose upper half they keep.
+// What an instruction's result contains: numbers of certain formats, bits of its sources (`passes_on`), or neither.
+// `adds`: it is an integer addition. On GPUs before sm_80, compilers use one to round f32 to bf16, and keep the upper
+// half of the sum.
 struct Making {
   Formats formats = 0;
   bool passes_on = false, adds = false;
@@ -143,9 +146,9 @@ Making making_of(const Instruction& i) {
   return {};
 }
 
-// The index of the first source that is a term of the result (the last sources are): all of a sum, a difference, a
-// minimum or a change of sign or format, the addend of a product, and none for other instructions. Factors and
-// exponents do not bound the size of the result.
+// Index of the first source that is a term of the result; all later sources are terms, too. All sources of sums,
+// differences, minima, and changes of sign or format are terms. So is the addend of a multiply-add. Other instructions
+// have no terms, because factors and exponents do not bound the size of the result.
 unsigned first_term(const Instruction& i) {
   const std::string_view name = i.row->name;
   if (starts_with_one_of(name, {"add.", "sub.", "min", "max", "neg.", "abs.", "cvt"})) return 0;
@@ -179,7 +182,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
       }
     }
   };
-  // Each visit returns the first source to visit next.
+  // Each visit returns the index of the first source that is visited next.
   go_back(open, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
     adds = adds || making.adds;
@@ -208,7 +211,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
   return stored;
 }
 
-// Largest term of the values that the running lanes store.
+// Largest magnitude of the terms of the values that the running lanes store.
 double largest_term(Machine& machine, const Stored& stored) {
   ptx::Warp& warp = machine.warps.all[machine.self->warp];
   double largest = 0;
@@ -228,7 +231,7 @@ double largest_term(Machine& machine, const Stored& stored) {
 
 const unsigned char* bytes_of(const void* p, int at) { return static_cast<const unsigned char*>(p) + at; }
 
-// Excludes small integers, which are subnormal as f32.
+// True unless the bits would be a subnormal f32: such values are more likely small integers.
 bool may_be_f32(std::uint64_t bits) { return (bits >> 23 & 0xffu) != 0; }
 
 bool are_sums(NumberFormat format, const void* one, const void* other, int bytes, const Stored& stored, double& largest) {
@@ -254,7 +257,7 @@ bool nearly_equal(Machine& machine, const void* one, const void* other, int byte
   const double term = largest_term(machine, stored);
   for (unsigned format = 0; format < num_formats; ++format) {
     if ((stored.formats >> format & 1u) == 0) continue;
-    // If the terms of this sum are known, the values of other threads are irrelevant.
+    // If the terms of this sum are known, the largest of them is used instead of the largest value stored so far.
     double own = term;
     double& largest = stored.terms.empty() ? stored.largest[format] : own;
     if (are_sums(static_cast<NumberFormat>(format), one, other, bytes, stored, largest)) return true;

@@ -11,15 +11,15 @@
 namespace autosched::emulator::ptx {
 namespace {
 
-constexpr std::size_t most_skipped = 256;  // limit of skipped instructions
-constexpr std::size_t most_steps = 256;    // limit of the instructions that compute a guard
+constexpr std::size_t most_skipped = 256;  // maximum number of skipped instructions
+constexpr std::size_t most_steps = 256;    // maximum number of instructions that compute a guard
 
 bool reads_any(const Instruction& i, const std::unordered_set<std::uint32_t>& slots) {
   const std::uint32_t* const sources = i.operand + i.destinations;
   return slots.contains(i.guard) || std::any_of(sources, sources + i.sources, [&](std::uint32_t at) { return slots.contains(at); });
 }
 
-// The instruction that computes each register; nullptr if there are several.
+// The instruction that writes each register; nullptr if several instructions write it.
 using Makers = std::unordered_map<std::uint32_t, const Instruction*>;
 Makers makers_of(const std::vector<Instruction>& code) {
   Makers makers;
@@ -32,13 +32,13 @@ Makers makers_of(const std::vector<Instruction>& code) {
   return makers;
 }
 
-// Appends the instructions that compute a register to `steps`, in the order of their execution. Returns false if it
-// depends on more than constants and special registers. ``met``: registers that have been visited.
+// Appends the instructions that compute a register to `steps`, in the order of their execution. Returns false if the
+// register depends on anything except constants and special registers. ``met``: registers that have been visited.
 bool add_steps(const Makers& makers, std::uint32_t slot, std::unordered_map<std::uint32_t, bool>& met,
                std::vector<const Instruction*>& steps) {
   const auto found = makers.find(slot);
   if (found == makers.end()) return true;  // a constant or a special register
-  // A register that depends on itself is visited again before it is done.
+  // A register that depends on itself is visited again while its entry is still false.
   const auto [known, is_new] = met.try_emplace(slot, false);
   if (!is_new) return known->second;
   const Instruction* const maker = found->second;
@@ -51,7 +51,7 @@ bool add_steps(const Makers& makers, std::uint32_t slot, std::unordered_map<std:
   return true;
 }
 
-// The computation of a guard from the thread's indices.
+// The instructions that compute a guard from the thread's indices, or nothing if it depends on anything else.
 std::optional<std::vector<const Instruction*>> steps_of(const Makers& makers, std::uint32_t slot) {
   std::unordered_map<std::uint32_t, bool> met;
   std::vector<const Instruction*> steps;

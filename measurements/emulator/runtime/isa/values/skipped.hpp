@@ -1,5 +1,5 @@
-// Code that a branch skips, for racing values that decide the branch. If a lane would execute none of that code anyway,
-// the value does not matter.
+// Analyses code that a branch skips. If a racing value decides a branch, but the lane would execute nothing of the
+// skipped code anyway, the value does not matter.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +14,18 @@ namespace autosched::emulator::ptx {
 struct Guard {
   std::uint32_t slot;
   bool negated;
-  // Instructions that compute it, in order, from the thread's indices; empty if it depends on anything else.
+  // The instructions that compute the predicate from the thread's indices, in order. Empty if the predicate depends on
+  // anything else.
   std::optional<std::vector<const Instruction*>> steps;
 };
 
-// True if an instruction accesses no memory, like those that compute the address of a load on the same line.
+// True if an instruction accesses no memory. A source line with a load also has such instructions, which compute the
+// load's address.
 bool only_computes(const Instruction& i);
-// The guards of the code that a forward branch skips, if the rest of that code only computes registers that nothing
-// reads afterwards; nothing if it skips more.
+// The guards of the instructions with effects that a forward branch skips. The other skipped instructions must only
+// compute registers that nothing reads afterwards; otherwise nothing is returned.
 std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_t branch);
-// True if a lane satisfies a guard, as far as that follows from its thread's indices; true if it does not follow.
+// Evaluates a guard for a lane, from the thread's indices. Returns true if the guard depends on anything else.
 bool may_meet(Warp& w, const Guard& guard, unsigned lane);
 
 }  // namespace autosched::emulator::ptx

@@ -1,6 +1,7 @@
-// Propagation of undefined bits through instructions, and findings where a decision depends on them. As in valgrind's
-// memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision", USENIX 2005):
-// bitwise instructions bit by bit, sums up to the lowest unknown bit, all others as a whole.
+// Propagates undefined bits through instructions, and reports decisions that depend on them. The rules are those of
+// valgrind's memcheck (Seward and Nethercote, "Using Valgrind to detect undefined value errors with bit-precision",
+// USENIX 2005). Bitwise instructions propagate single bits. In a sum, all bits from the lowest unknown bit on are
+// unknown. The result of other instructions is completely unknown.
 #include "machine/part.hpp"
 #include "isa/numbers/bits.hpp"
 #include "isa/program.hpp"
@@ -15,16 +16,16 @@
 
 namespace autosched::emulator::ptx {
 
-// Reads of memory that was never written, and branches that choose between unknown values.
+// Reads of memory that was never written, and branches on undefined values that only choose register contents.
 struct UnknownValues {
-  // Effect of a decision that only chooses register contents, if all of that code lies between the branch and the point
-  // where its paths meet. ``end``: that point; 0: it has other effects.
+  // What a branch decides if both its paths only write registers. ``end``: the instruction at which the paths meet; 0:
+  // the branch decides more than register contents.
   struct Choice {
     std::size_t end = 0;
-    std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers and their widths
+    std::vector<std::pair<std::uint32_t, unsigned>> chosen;  // registers that a path writes, and their widths
   };
-  std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first read of each site
-  std::unordered_map<const Instruction*, Choice> choices;  // by branch
+  std::unordered_map<SiteIndex, Uninitialized> uninitialized;  // the first undefined read at each site
+  std::unordered_map<const Instruction*, Choice> choices;  // by branch instruction
 };
 
 namespace {
@@ -33,7 +34,7 @@ using Choice = UnknownValues::Choice;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
-// The bits of the first destination that a lane knows.
+// Computes which bits of the first destination are known in a lane.
 using Known = u64 (*)(Warp&, const Instruction&, unsigned lane);
 
 u64 known(Warp& w, const Instruction& i, unsigned source, unsigned lane) {
@@ -57,7 +58,7 @@ u64 known_of_or(Warp& w, const Instruction& i, unsigned k) {
 }
 u64 known_of_xor(Warp& w, const Instruction& i, unsigned k) { return known(w, i, 0, k) & known(w, i, 1, k); }
 
-// A bit is known if all entries of the table that are possible for the known bits agree.
+// A result bit is known if all entries of the truth table that the known source bits allow are equal.
 u64 known_of_lop3(Warp& w, const Instruction& i, unsigned k) {
   u64 zero = 0, one = 0;
   for (unsigned row = 0; row < 8; ++row) {
@@ -105,7 +106,8 @@ u64 known_of_bfe(Warp& w, const Instruction& i, unsigned k) {
   const u64 a = known(w, i, 0, k);
   const auto position = static_cast<u32>(value(w, i, 1, k)), length = static_cast<u32>(value(w, i, 2, k));
   if ((length & looked_at) == 0) return ~u64{0};
-  if (std::string_view(i.row->name).starts_with("bfe.s")) {  // the bits above are known if the sign is
+  // the bits above are copies of the sign, and known if the sign is known
+  if (std::string_view(i.row->name).starts_with("bfe.s")) {
     return wide ? static_cast<u64>(extract<std::int64_t>(static_cast<std::int64_t>(a), position, length))
                 : static_cast<u32>(extract<std::int32_t>(static_cast<std::int32_t>(a), position, length));
   }
@@ -121,13 +123,13 @@ u64 known_of_bfi(Warp& w, const Instruction& i, unsigned k) {
                                    : insert<u32>(static_cast<u32>(a), static_cast<u32>(b), position, length);
 }
 
-// Sums, differences and products: an unknown bit does not affect lower bits.
+// For sums, differences and products: an unknown bit does not affect lower bits.
 u64 known_below(Warp& w, const Instruction& i, unsigned k) {
   u64 unknown = 0;
   for (unsigned s = 0; s < i.sources; ++s) unknown |= ~known(w, i, s, k) & ones_of(i.width_of_source(s));
   return (i.flags & sat) != 0 ? 0 : (unknown & -unknown) - 1;
 }
-// Independent pairs of 32-bit, or 16-bit, values.
+// For packed pairs of 32-bit or 16-bit values, each of which is known or unknown independently.
 u64 known_words(Warp& w, const Instruction& i, unsigned k) {
   u64 result = ~u64{0};
   for (unsigned s = 0; s < i.sources; ++s) {
@@ -180,7 +182,7 @@ Known rule_of(const Row* row) {
   return at->second;
 }
 
-// mov: the bytes of all sources one after another, cut into the destinations.
+// For mov, which concatenates the bytes of all sources and splits them into the destinations.
 constexpr unsigned most_moved = 64;
 void known_of_move(Warp& w, const Instruction& i, unsigned lane, u64* to) {
   unsigned char bytes[most_moved] = {};
@@ -255,7 +257,7 @@ void report_undefined(Warp& w, const Instruction& i, SiteIndex origin, unsigned 
   machine.self->site = i.site;
   if (report_uninitialized(machine, origin)) return;
   FINDING(machine.report, undefined_register, origin,
-          "%s reads a register or a local variable that was never written on the path taken, for %s%s",
+          "%s reads a register or a local variable that was never written on the executed path, for %s%s",
           describe_self(machine).c_str(), i.row->name, also_at(machine, i, origin).c_str());
 }
 
@@ -270,7 +272,8 @@ SiteIndex origin_of_sources(Warp& w, const Instruction& i, Lanes undefined) {
 
 void report_undefined_sources(Warp& w, const Instruction& i, Lanes undefined) {
   const std::string_view name = i.row->name;
-  // The order of several exchanges, and so the final value, is unknown.
+  // Runs with a few poison values cannot decide whether undefined operands of these instructions have an effect: the
+  // order of several exchanges, and so the final value, is unknown.
   if (name.starts_with("atom.cas") || name.starts_with("atom.exch") || name.starts_with("match")) leave_undecided(*w.machine);
   report_undefined(w, i, origin_of_sources(w, i, undefined), static_cast<unsigned>(__builtin_ctz(undefined)));
 }
@@ -299,7 +302,7 @@ const Choice& choice_at(Machine& machine, const Instruction& branch) {
     const Instruction& i = machine.program.code[k];
     const bool is_last = k + 1 == static_cast<std::size_t>(branch.immediate[0]);
     if (i.flow == Flow::branch && i.guard == 0 && is_last && static_cast<std::size_t>(i.immediate[0]) > k) {
-      end = static_cast<std::size_t>(i.immediate[0]);  // skips the other path
+      end = static_cast<std::size_t>(i.immediate[0]);  // the end of the first path jumps over the second path
     } else if (!add_to(choice, i)) {
       return choice;
     }
@@ -319,8 +322,7 @@ bool choose_unknown(Warp& w, const Instruction& i, Lanes undefined, std::size_t&
   const SiteIndex origin = origin_of(w, i.guard, i);
   note_uninitialized(machine, Kind::undefined_register, origin, [&] {
     return describe_self(machine) + " takes a decision" + also_at(machine, i, origin) +
-           " on a predicate that was never written on the path taken";
-  });
+           " on a predicate that was never written on the executed path"; });
   for (const auto& [at, width] : choice.chosen) undefine(w, at, width, undefined, origin);
   end = choice.end;
   return true;
@@ -333,12 +335,13 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
   const SiteIndex origin = origin_of(w, i.guard, i);
   if (report_uninitialized(machine, origin)) return;
   FINDING(machine.report, undefined_register, origin,
-          "%s takes a decision%s on a predicate that was never written on the path taken", describe_self(machine).c_str(),
+          "%s takes a decision%s on a predicate that was never written on the executed path", describe_self(machine).c_str(),
           also_at(machine, i, origin).c_str());
 }
 
 namespace {
-// True if a result has only a few possible values, as that of a comparison: most operands give the same result.
+// True if an instruction's result has only a few possible values, such as that of a comparison. Most operands then give
+// the same result.
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;
@@ -354,7 +357,7 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
   }
   const SiteIndex origin = undefined != 0 ? origin_of_sources(w, i, undefined) : SiteIndex{0};
   if (std::string_view(i.row->name) == "mma") return multiply_unknown(w, i, origin);
-  // The known bits of the results are computed before the results are written, as these may also be sources.
+  // The known bits are computed before the results are written, because a destination may also be a source.
   constexpr unsigned most = 8;
   u64 bits[warp_size][most] = {};
   const bool moves = std::string_view(i.row->name).starts_with("mov") && i.destinations <= most &&
@@ -406,7 +409,8 @@ void report_unused_values(Machine& machine) {
   for (const auto& [site, read] : machine.unknown_values.uninitialized) {
     if (read.kind == Kind::uninitialized_shared_read || was_found(machine.report, read.kind, site)) continue;
     if (count_finding(machine.report, read.kind, site, Grade::note)) {
-      write_graded(machine.report, read.kind, Grade::note, site, read.other, "%s; it has no effect", read.text.c_str());
+      write_graded(machine.report, read.kind, Grade::note, site, read.other,
+              "%s; the value has no effect", read.text.c_str());
     }
   }
 }

@@ -2,8 +2,9 @@
 //
 // runner PROGRAM JOB DATA REPORT
 //
-// JOB has one setting per line; DATA the contents of all buffers, which modified ones replace; REPORT the JSON lines.
-// The process ends itself at the time limit in CPU seconds, and after a crash, which it reports.
+// JOB has one setting per line. DATA holds the contents of all buffers; the runner overwrites those of modified
+// buffers. REPORT receives JSON lines. The process exits when its CPU time reaches the limit, and after a crash of the
+// kernel, which it reports.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -43,7 +44,7 @@ namespace {
 
 using ptx::TensorMapSpec;
 
-// The target of a pointer: a byte of a buffer.
+// The target of a pointer: a position in a buffer.
 struct Target {
   std::size_t buffer, offset;
 };
@@ -55,13 +56,13 @@ struct AddressInMemory {
   std::uint64_t original = 0;
 };
 
-// The same for a parameter passed by value.
+// The address of ``target`` is at offset ``at`` in a parameter that is passed by value.
 struct AddressInValue {
   std::size_t parameter, at;
   Target target;
 };
 
-// Bytes that earlier launches may still write, or read: of a buffer, or of a program's memory (buffer -1).
+// Bytes that earlier launches may still write, or read. They belong to a buffer, or to a program's memory (buffer -1).
 struct Unfinished {
   std::int64_t buffer = -1;
   std::uint64_t first = 0, bytes = 0;
@@ -70,36 +71,38 @@ struct Unfinished {
 
 struct Job {
   std::vector<BufferSpec> buffers;
-  std::vector<std::size_t> offsets;  // in DATA
-  std::vector<std::string> values;   // bytes of the parameters passed by value
+  std::vector<std::size_t> offsets; // offsets of the buffers in DATA
+  std::vector<std::string> values;   // bytes of the parameters that are passed by value
   std::vector<TensorMapSpec> maps;
-  // For each parameter: p with a pointer, v with a value, t with a tensor map, by their indices.
+  // For each parameter, its kind and its index among parameters of this kind: p pointer, v value, t tensor map.
   std::vector<std::pair<char, std::size_t>> parameters;
   std::string arena;
   bool uses = false;  // whether to report how a program's memory is used
-  std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the kernel that are buffers
+  std::vector<std::pair<std::string, std::size_t>> symbols;  // variables of the kernel whose content is a buffer
   std::vector<ptx::Texture> textures;
   std::vector<std::pair<std::string, std::size_t>> fills;  // __constant__ variables to which buffers are copied
   std::vector<Target> pointers;
-  std::vector<std::pair<std::size_t, std::size_t>> defined;  // buffer, and the offset in DATA of the flags of its bytes
+  // buffers with flags per byte, and the offsets of these flags in DATA
+  std::vector<std::pair<std::size_t, std::size_t>> defined;
   std::vector<AddressInMemory> addresses;
   std::vector<AddressInValue> inside;
   std::vector<Unfinished> unfinished;
-  bool lists_writes = false;  // the caller needs a list of the written bytes
+  bool lists_writes = false;  // whether the caller needs a list of the written bytes
   double time_limit = 60;
 };
 
-Machine* running = nullptr;  // for signal handlers
+Machine* running = nullptr;  // the machine that signal handlers report
 
 [[noreturn]] void fail(const std::string& message) {
   std::fprintf(stderr, "emulator: %s\n", message.c_str());
   std::exit(1);
 }
 
-// ``copied``: writes go to a private copy. ``kept``: the private copy is written back at the end.
+// Maps a program's memory at its address. ``copied``: writes go to a private copy. ``kept``: this copy is written back
+// at the end.
 void map_arena(Machine& machine, const char* path, std::uint64_t base, std::size_t bytes, bool copied, bool kept) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) fail("cannot open the memory of the program");
+  if (fd < 0) fail("cannot open the program's memory");
   void* at = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
                   (copied ? MAP_PRIVATE : MAP_SHARED) | MAP_NORESERVE | MAP_FIXED_NOREPLACE, fd, 0);
   if (kept) {
@@ -183,20 +186,20 @@ Job read_job(Machine& machine, const char* path) {
                : role == "output" ? BufferSpec::Role::output
                : role == "inout"  ? BufferSpec::Role::variable
                                   : BufferSpec::Role::workspace;
-      if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // all bytes are defined
+      if (b.role == BufferSpec::Role::variable) b.zeroed = true;  // whether all bytes are defined
       job.buffers.push_back(b);
       job.offsets.push_back(offset);
     } else if (key == "pointer") {
       Target target{};
       file >> target.buffer >> target.offset;
-      if (target.buffer >= job.buffers.size()) fail("a pointer to no buffer");
+      if (target.buffer >= job.buffers.size()) fail("a pointer to a buffer that does not exist");
       job.parameters.push_back({'p', job.pointers.size()});
       job.pointers.push_back(target);
     } else if (key == "defined") {
       std::size_t buffer = 0, offset = 0;
       file >> buffer >> offset;
-      if (buffer >= job.buffers.size()) fail("flags of no buffer");
-      job.buffers[buffer].zeroed = false;  // some bytes are undefined
+      if (buffer >= job.buffers.size()) fail("flags of a buffer that does not exist");
+      job.buffers[buffer].zeroed = false;  // whether some bytes are undefined
       job.defined.push_back({buffer, offset});
     } else if (key == "address") {
       AddressInMemory a{};
@@ -215,12 +218,12 @@ Job read_job(Machine& machine, const char* path) {
       std::string name;
       std::size_t buffer = 0;
       file >> name >> buffer;
-      if (buffer >= job.buffers.size()) fail("a symbol of no buffer");
+      if (buffer >= job.buffers.size()) fail("a symbol of a buffer that does not exist");
       job.fills.push_back({name, buffer});
     } else if (key == "tensor_map") {
       TensorMapSpec m{};
       file >> m.buffer >> m.offset >> m.element_bytes >> m.rank;
-      if (m.buffer >= job.buffers.size() || m.rank < 1 || m.rank > 5) fail("a tensor map of no buffer");
+      if (m.buffer >= job.buffers.size() || m.rank < 1 || m.rank > 5) fail("a tensor map of a buffer that does not exist");
       for (unsigned d = 0; d < m.rank; ++d) file >> m.sizes[d];
       for (unsigned d = 0; d + 1 < m.rank; ++d) file >> m.strides[d];
       for (unsigned d = 0; d < m.rank; ++d) file >> m.box[d];
@@ -229,7 +232,7 @@ Job read_job(Machine& machine, const char* path) {
       job.parameters.push_back({'t', job.maps.size()});
       job.maps.push_back(m);
     } else if (key == "arena") {
-      // Memory of another process, and the positions of its buffers: at the same addresses.
+      // Memory of another process, which is mapped at the same addresses, and the positions of buffers in it.
       std::uint64_t base = 0;
       std::size_t bytes = 0;
       bool copied = false, kept = false;
@@ -253,7 +256,7 @@ Job read_job(Machine& machine, const char* path) {
       job.buffers.push_back(b);
       job.offsets.push_back(0);
     } else if (key == "heap") {
-      // Heap of the program, in the arena: position, bytes, cudaLimitMallocHeapSize, number of resets.
+      // The device heap of the program in this memory: position, bytes, cudaLimitMallocHeapSize, number of resets.
       std::uint64_t address = 0, resets = 0;
       std::size_t bytes = 0, limit = 0;
       bool copied = false;
@@ -263,11 +266,11 @@ Job read_job(Machine& machine, const char* path) {
       std::string name;
       std::size_t buffer = 0;
       file >> name >> buffer;
-      if (buffer >= job.buffers.size()) fail("a symbol in no buffer");
+      if (buffer >= job.buffers.size()) fail("a symbol in a buffer that does not exist");
       job.symbols.emplace_back(name, buffer);
     } else if (key == "texture") {
       job.textures.push_back(ptx::read_texture(file));
-      if (job.textures.back().buffer >= job.buffers.size()) fail("a texture of no buffer");
+      if (job.textures.back().buffer >= job.buffers.size()) fail("a texture in a buffer that does not exist");
     } else if (key == "value") {
       std::string digits;
       file >> digits;
@@ -283,7 +286,8 @@ Job read_job(Machine& machine, const char* path) {
     if (!file) fail("bad value of " + key);
   }
   machine.launch.threads = machine.block_size.x * machine.block_size.y * machine.block_size.z;
-  if (machine.launch.threads == 0 || machine.launch.threads > max_block_warps * warp_size) fail("a block has 1 to 1024 threads");
+  if (machine.launch.threads == 0 || machine.launch.threads > max_block_warps * warp_size) fail(
+          "invalid block size: a block must have 1 to 1024 threads");
   return job;
 }
 
@@ -299,11 +303,11 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
   }
 }
 
-// Describes what the machine was doing, after a crash. Only short strings are allocated, as allocation may fail.
+// Reports what the machine was doing before a crash. Allocates only short strings, because allocation may fail.
 void last_words(Machine& machine, const char* status, const char* what) {
   char message[512];
   if (machine.self != nullptr) {
-    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last access of memory, barrier or shuffle)", what,
+    std::snprintf(message, sizeof message, "%s, in %s (the line is that of its last memory access, barrier or shuffle)", what,
                   describe_self(machine).c_str());
   } else {
     std::snprintf(message, sizeof message, "%s", what);
@@ -319,17 +323,17 @@ void on_crash(int signal) {
 
 void on_time_limit(int) {
   Machine& machine = *running;
-  // A thread that waits forever is more informative than the thread that ran last.
+  // If a thread waits forever, it is more informative than the thread that ran last.
   if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
     const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->asked));
     std::snprintf(
         message, sizeof message,
-        "the time limit ended the launch, in which %s waits here%s%s: it polls a value that never changes",
+        "the launch reached the time limit: %s waits here%s%s, polling a value that never changes",
         describe(machine, waits->who, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
     report_end(machine.report, "timeout", waits->asked_at, message);
   } else {
-    last_words(machine, "timeout", "the time limit ended the launch");
+    last_words(machine, "timeout", "the launch reached the time limit");
   }
   _exit(2);
 }
@@ -341,7 +345,7 @@ void guard_process(Machine& machine, double time_limit) {
 #endif
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  // The handler needs a separate stack, in case the stack has overflowed.
+  // The handler needs a separate stack, because a stack overflow may be the reason for the crash.
   static char handler_stack[64 * 1024];
   stack_t alternate{};
   alternate.ss_sp = handler_stack;
@@ -359,22 +363,23 @@ void guard_process(Machine& machine, double time_limit) {
   timer.it_value.tv_sec = static_cast<time_t>(time_limit);
   timer.it_value.tv_usec = static_cast<suseconds_t>((time_limit - static_cast<double>(timer.it_value.tv_sec)) * 1e6);
   if (timer.it_value.tv_sec == 0 && timer.it_value.tv_usec == 0) timer.it_value.tv_usec = 1;
-  setitimer(ITIMER_PROF, &timer, nullptr);  // CPU time, as a busy machine is not a fault of the kernel
+  // limits CPU time rather than elapsed time, so that other load does not matter
+  setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
 std::uint64_t address_of(const std::vector<void*>& buffers, const Target& target) {
   return reinterpret_cast<std::uint64_t>(buffers[target.buffer]) + target.offset;
 }
 
-// Replaces ``expected`` by ``value``; bytes that the kernel has overwritten stay.
+// Replaces the address ``expected`` by ``value``, unless the kernel has overwritten it.
 void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a, std::uint64_t expected,
                      std::uint64_t value) {
   char* bytes = static_cast<char*>(buffers[a.buffer]) + a.at;
   if (std::memcmp(bytes, &expected, sizeof expected) == 0) std::memcpy(bytes, &value, sizeof value);
 }
 
-// Returns the launch's writes to its copy of a program's memory. If they may depend on undefined values, effect.py
-// receives them as a list, and decides whether they do.
+// Writes the launch's changes back to the program's memory. If they may depend on undefined values, they are written as
+// a list instead, from which effect.py decides whether they do.
 void hand_over_writes(Machine& machine, bool listed, int data) {
   if (machine.poison != 0 || listed) {
     list_writes(machine, data);
@@ -384,7 +389,7 @@ void hand_over_writes(Machine& machine, bool listed, int data) {
   report_still_unknown(machine);
 }
 
-// After the launch: final checks, the outputs, the counts.
+// Completes a launch: final checks, outputs and counts.
 void finish(Machine& machine, bool finished, const Job& job, int data, const std::vector<void*>& buffers) {
   const itimerval off{};
   setitimer(ITIMER_PROF, &off, nullptr);
@@ -420,14 +425,15 @@ void finish(Machine& machine, bool finished, const Job& job, int data, const std
   report_end(machine.report, finished ? "done" : "stopped", 0, "");
 }
 
-// Checks that the launch has the kernel's cluster, or none. Otherwise returns false, with a line on stderr.
+// Sets the cluster size of the launch. Returns false, with a line on stderr, if the launch and the kernel specify
+// different sizes, or if the size does not fit the grid or the emulator.
 bool arrange_cluster(Machine& machine) {
   const Index3 own = machine.program.cluster;
   Index3& c = machine.launch.cluster;
   machine.launch.clustered = machine.launch.clustered || own.x != 0;
   if (c.x * c.y * c.z == 1 && own.x != 0) c = own;
   if (own.x != 0 && (own.x != c.x || own.y != c.y || own.z != c.z)) {
-    std::fprintf(stderr, "arguments: __cluster_dims__ is (%u, %u, %u), but the launch says (%u, %u, %u)\n", own.x, own.y,
+    std::fprintf(stderr, "arguments: __cluster_dims__ is (%u, %u, %u), but the launch requests (%u, %u, %u)\n", own.x, own.y,
                  own.z, c.x, c.y, c.z);
     return false;
   }
@@ -437,24 +443,26 @@ bool arrange_cluster(Machine& machine) {
   }
   machine.warp_count = block_warps(machine) * cluster_blocks(machine);
   if (machine.warp_count > max_warps) {
-    std::fprintf(stderr, "lacking: the emulator runs %u warps together, and a cluster has %u\n", max_warps, machine.warp_count);
+    std::fprintf(stderr,
+            "lacking: the emulator runs at most %u warps together, but a cluster has %u\n",
+            max_warps, machine.warp_count);
     return false;
   }
   return true;
 }
 
-// Checks the limits of the smallest GPU that can run the kernel.
+// Checks the shared memory of a block against the largest limit of any GPU that can run the kernel.
 void check_shared_limit(Machine& machine) {
   constexpr unsigned most_of_any = 227 * 1024, most_of_sm_120 = 99 * 1024;
   const unsigned all = machine.program.static_shared_bytes + machine.launch.dynamic_shared_bytes;
   const unsigned most = machine.program.target >= 120 ? most_of_sm_120 : most_of_any;
   if (all > most) {
     FINDING(machine.report, launch_limit, 0,
-            "the launch needs %u bytes of shared memory for a block, of which GPUs have at most %u", all, most);
+            "a block needs %u bytes of shared memory, but GPUs have at most %u", all, most);
   }
 }
 
-// Exit status 5 if the kernel needs something that the runtime lacks.
+// Runs the job. The exit status is 5 if the kernel needs something that the runtime does not support.
 int run(Machine& machine, int argc, char** argv) {
   if (argc != 5) fail("usage: runner PROGRAM JOB DATA REPORT");
   Job job = read_job(machine, argv[2]);
@@ -478,7 +486,7 @@ int run(Machine& machine, int argc, char** argv) {
   }
   std::vector<BufferSpec> specs = job.buffers;
   for (const BufferSpec& variable : ptx::variable_specs(machine)) specs.push_back(variable);
-  // {bytes, barrier}, as in cooperative_groups/details/driver_abi.h.
+  // The workspace of this_grid().sync(): {bytes, barrier}, as in cooperative_groups/details/driver_abi.h.
   const bool meets = machine.program.uses_grid_workspace && machine.launch.cooperative;
   if (meets) specs.push_back({BufferSpec::Role::variable, "the grid's barrier", 8, 4, true});
   std::vector<void*> buffers = reserve_buffers(machine, specs);
@@ -519,7 +527,8 @@ int run(Machine& machine, int argc, char** argv) {
   }
   for (const AddressInValue& a : job.inside) {
     const std::uint64_t address = address_of(buffers, a.target);
-    if (a.parameter >= arguments.size() || a.at + sizeof address > arguments[a.parameter].size()) fail("an address in no value");
+    if (a.parameter >= arguments.size() || a.at + sizeof address > arguments[a.parameter].size()) fail(
+            "an address outside of every value");
     std::memcpy(arguments[a.parameter].data() + a.at, &address, sizeof address);
   }
   if (!ptx::set_arguments(machine, arguments)) return 5;
@@ -533,7 +542,7 @@ int run(Machine& machine, int argc, char** argv) {
 }  // namespace autosched::emulator
 
 int main(int argc, char** argv) {
-  // If memory for bookkeeping is missing, the emulator fails; an exception would look like a crash of the kernel.
+  // If memory for bookkeeping runs out, exits with a message: an exception would look like a crash of the kernel.
   std::set_new_handler([] {
     constexpr char message[] = "emulator: out of memory\n";
     _exit(write(STDERR_FILENO, message, sizeof message - 1) > 0 ? 1 : 3);

@@ -1,5 +1,5 @@
-// Headers that most files of the runtime include, precompiled for them (measurements/emulator/host/build.py). Each file
-// includes it explicitly, too.
+// Standard headers that most files of the runtime need, as a precompiled header (measurements/emulator/host/build.py).
+// Files also include the headers that they use explicitly.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Updates of the clocks. The happened-before test is in the header, because it runs at every access.
+// Updates of vector clocks. The test of happens-before is inline in the header, because it runs at every access.
 #include "machine/clocks.hpp"
 
 namespace autosched::emulator {
@@ -145,7 +145,7 @@ void Clocks::share(unsigned w, std::uint32_t lanes, std::uint32_t living) {
     known[w].seen.up_to[w] = now[w];
   }
   tick(w);
-  // Entries of the same lanes are merged.
+  // Merges entries of the same lanes.
   for (std::size_t k = mine.size(); k-- > 0;) {
     if (mine[k].event != 0) continue;
     for (std::size_t n = 0; n < k; ++n) {

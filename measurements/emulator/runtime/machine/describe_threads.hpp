@@ -1,4 +1,4 @@
-// Describes what threads are doing, for findings about those that wait for them.
+// Describes what threads are doing, for findings about threads that wait for them.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace autosched::emulator {
 
-// "threads 0-31, 64" of linear thread indices in ascending order.
+// Formats linear thread indices, which are in ascending order, such as "threads 0-31, 64".
 inline std::string list_threads(const std::vector<unsigned>& indices) {
   std::string text = indices.size() == 1 ? "thread " : "threads ";
   for (std::size_t i = 0; i < indices.size();) {
@@ -43,7 +43,7 @@ std::string describe_others(Machine& machine, Predicate applies) {
     if (!text.empty()) text += "; ";
     text += list_threads(indices) + ": " + what;
   }
-  return text.empty() ? "there are no more threads" : text;
+  return text.empty() ? "there are no other threads" : text;
 }
 
 }  // namespace autosched::emulator

@@ -4,8 +4,8 @@
 
 namespace autosched::emulator {
 
-// Turns in which a thread was still waiting, since the last progress: in this turn of the running blocks, and in all
-// turns of all blocks.
+// Numbers of unsuccessful polls since the last progress: `count_` since the running blocks were scheduled, and `vain_`
+// in all blocks.
 class IdlePolls {
  public:
   void operator++() { ++count_, ++vain_; }
@@ -13,17 +13,17 @@ class IdlePolls {
     count_ = vain_ = 0, ++progress_;
     met_ = false;
   }
-  // Called when warps have met at a barrier, which is not progress by itself, since warps in a waiting loop may do so,
-  // too.
+  // Called when warps have met at a barrier. This is not progress by itself, because a waiting loop may contain
+  // barriers.
   void meet() { met_ = true; }
   bool met() const { return met_; }
-  // Called when some state has changed that no thread polls.
+  // Called when state that no thread polls has changed, such as registers.
   void move() { count_ = vain_ = 0; }
   operator std::uint64_t() const { return count_; }
   std::uint64_t vain() const { return vain_; }
   std::uint64_t progress() const { return progress_; }
   void begin_turn() { count_ = laps_ = 0; }
-  // Called in long loops that do not poll.
+  // Called after many iterations of a loop that does not poll.
   void add_lap() { ++laps_; }
   std::uint64_t laps() const { return laps_; }
 

@@ -1,4 +1,5 @@
-// State shared by the whole machine: the launch, the running threads, and the names of actors and epochs.
+// State of the whole machine: the launch, the running threads, the names of actors, and the blocks to which epochs
+// belong.
 #include "machine/machine.hpp"
 
 #include <sys/mman.h>
@@ -49,14 +50,14 @@ void* reserve_zeroed(Machine& machine, std::size_t bytes) {
     std::exit(1);
   }
 #ifdef MADV_HUGEPAGE
-  // Huge pages: the bookkeeping of a launch takes megabytes, and page faults of 4 KiB would take longer than its use. A
-  // sparse launch touches little of a large range, and uses small pages.
+  // Uses huge pages, because a launch's bookkeeping takes megabytes, and page faults for pages of 4 KiB would dominate
+  // its cost. Sparse launches use small pages, because they touch little of a large range.
   if (!machine.launch.sparse) madvise(p, bytes, MADV_HUGEPAGE);
 #endif
   return p;
 }
 
-// Counter-based (the finalizer of MurmurHash3): schedules depend only on the seed.
+// A counter-based random number generator (the finalizer of MurmurHash3), so that schedules depend only on the seed.
 unsigned random_below(Machine& machine, unsigned count) {
   std::uint64_t x = machine.launch.order_seed * 0x9e3779b97f4a7c15u + ++machine.turns_taken;
   x = (x ^ x >> 33) * 0xff51afd7ed558ccdu;
@@ -123,7 +124,7 @@ unsigned block_in_grid(Machine& machine, unsigned n, unsigned rank) {
 void begin_stretch(Machine& machine, Epoch first, unsigned block) { machine.stretches.push_back({first, block}); }
 
 unsigned block_of_epoch(Machine& machine, Epoch epoch) {
-  // Consecutive queries are usually close together, like the elements of a tile that another block has written.
+  // Consecutive queries usually have the same result, as for the elements of a tile that one block has written.
   if (machine.last_stretch + 1 < machine.stretches.size() && machine.stretches[machine.last_stretch].first <= epoch &&
       epoch < machine.stretches[machine.last_stretch + 1].first) {
     return machine.stretches[machine.last_stretch].block;

@@ -1,4 +1,5 @@
-// The state of the emulated machine: one launch, one resident block, its warps and threads; and the parts of the machine.
+// The state of the emulated machine: the launch, the running blocks with their warps and threads, and references to the
+// state of other components.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -19,9 +20,9 @@ struct Index3 {
 
 constexpr std::uint32_t low_word_of_windows = 0x5a000000u;  // start of generic addresses of shared and local memory
 
-constexpr int all_threads = -1;  // as the count of a barrier
+constexpr int all_threads = -1;  // thread count of a barrier of the whole block
 
-// Bytes in flight to shared memory.
+// A cp.async copy in flight to shared memory.
 struct AsyncCopy {
   unsigned shared;
   int bytes;
@@ -30,10 +31,10 @@ struct AsyncCopy {
   unsigned char data[16];
 };
 
-// A fence.acq_rel.gpu: the position of everything that happened before it.
+// A fence.acq_rel.gpu, with the events that happened before it.
 struct Fence {
-  Epoch epoch = 0;          // of the fencing thread's warp
-  std::uint32_t count = 0;  // fences of that thread so far, this one included
+  Epoch epoch = 0;          // epoch of the fencing thread's warp
+  std::uint32_t count = 0;  // number of fences of that thread so far, including this fence
   View seen;
 };
 
@@ -47,64 +48,67 @@ enum class State { runnable, gathering, at_barrier, exited };
 
 struct Thread {
   Index3 index{}, block{};  // threadIdx, blockIdx
-  // Indices among all threads that run together: index in `threads`, warp, and rank of the block in the cluster.
+  // Indices among all threads that run together: index in `threads`, warp, lane, and rank of the block in the cluster.
   unsigned linear = 0, warp = 0, lane = 0, rank = 0;
   Who who = 0;
   State state = State::exited;
-  SiteIndex site = 0;  // of the last instruction
+  SiteIndex site = 0;  // site of the last instruction
   bool waited = false;  // in a dependent launch: the thread has waited for earlier launches
-  bool polls = false;  // waits by polling
-  bool spins = false;  // its last poll of memory returned the same value as before
+  bool polls = false;  // the thread waits by polling an mbarrier
+  bool spins = false;  // the thread's last poll of memory returned the same value as before
   std::uint64_t asked = 0;
   SiteIndex asked_at = 0;
 
   const Collective* collective = nullptr;  // while gathering
-  unsigned mask = 0;  // while gathering: the lanes for which it waits; 0: the whole warp
+  unsigned mask = 0;  // while gathering: the lanes for which the thread waits; 0: the whole warp
   unsigned barrier = 0;  // while at_barrier
 
   std::vector<AsyncCopy> copies;
-  unsigned group = 0;  // the open cp.async group
+  unsigned group = 0;  // number of the open cp.async group
 
   std::uint32_t fences = 0;
-  Fence last_fences[2];  // newest first
+  Fence last_fences[2];  // the newest fence comes first
 };
 
 struct Launch {
   unsigned launches = 1;  // successive launches of the kernel, which together compute the outputs
-  unsigned calls = 1;     // repetitions of all these launches, each on the memory that the previous one left
+  // repetitions of all these launches; each continues with the memory of the previous repetition
+  unsigned calls = 1;
   Epoch began = 0;        // first epoch of the running launch; all earlier epochs are ordered before it
   unsigned threads = 0;  // per block
-  Index3 cluster{1, 1, 1};  // blocks of a cluster, which run together
-  bool clustered = false;   // the launch or the kernel has clusters, even if of a single block
+  Index3 cluster{1, 1, 1};  // size of a cluster, whose blocks run together
+  bool clustered = false;   // the launch or the kernel specifies clusters, possibly of a single block
   unsigned dynamic_shared_bytes = 0;
   bool uses_reserved_shared = false;  // the kernel reads the address of the reserved kilobyte of shared memory
-  unsigned narrowest_store = 16;  // bytes of the narrowest global store; neighbours may belong to other threads
-  bool check = true;  // shadow memory: races and initialisation
+  // bytes of the narrowest global store: adjacent elements of this size may be written by different threads
+  unsigned narrowest_store = 16;
+  bool check = true;  // use shadow memory to report races and uninitialised reads
   bool count = false;  // count executed instructions, for time estimates
-  bool sparse = false;  // back buffers and generate inputs only when they are touched
+  bool sparse = false;  // allocate pages of buffers and generate inputs only when they are accessed
   std::vector<unsigned> blocks;  // blocks to run, in this order; empty: the whole grid, ascending
-  std::uint64_t order_seed = 0;  // seed of the turns of warps and lanes; 0: ascending
-  unsigned resident = 128;  // maximum blocks, or clusters, that have started and not ended
+  std::uint64_t order_seed = 0;  // seed of the order in which warps and lanes run; 0: ascending order
+  unsigned resident = 128;  // maximum number of resident blocks (or clusters), which have started and not ended
   bool interleaved = false;  // blocks alternate at each access to global memory
-  bool cooperative = false;  // all blocks are resident
-  bool dependent = false;    // may start before earlier launches in its stream have ended
+  bool cooperative = false;  // all blocks must be resident at once
+  bool dependent = false;    // the launch may start before earlier launches in its stream have ended
 };
 
-// Blocks (or clusters) of the running launch, in their order.
+// The blocks (or clusters) of the running launch, numbered in the order in which they start.
 struct Units {
-  unsigned first = 0, begun = 0, all = 0;  // begun: started or cancelled
+  unsigned first = 0, begun = 0, all = 0;  // begun: number of blocks that have started or were cancelled
 
   bool left() const { return begun < all; }
   unsigned take() { return first + begun++; }
 };
 
-// File to which the launch writes back its copy of a program's memory at the end.
+// File to which the launch writes its copy of a program's memory when it ends.
 struct ProgramMemory {
   int file = -1;  // -1: not written back
   std::uint64_t begin = 0;
 };
 
-// An actor without lanes: its name in messages, and the kind of finding if memory is changed that it reads.
+// An actor without lanes: its name in messages, and the kind of finding if memory is changed while the actor still
+// reads it.
 struct EngineActor {
   std::string name;
   Kind in_flight;
@@ -155,9 +159,9 @@ struct Wgmmas;
 struct Collectives;
 }  // namespace ptx
 
-// All state that changes while a launch runs. A part that a higher layer defines is a reference to an incomplete type,
-// so that this header includes nothing from higher layers (machine/part.hpp). A machine and its parts live until the
-// process ends.
+// All state that changes while a launch runs. A component that a higher layer defines is a reference to an incomplete
+// type (machine/part.hpp), so that this header includes nothing from higher layers. A machine and its parts live until
+// the process ends.
 struct Machine {
   Machine();
   Machine(const Machine&) = delete;
@@ -165,14 +169,14 @@ struct Machine {
   // The launch, and the threads that run.
   Thread* self = nullptr;
   unsigned warp_count = 0;
-  unsigned block_index = 0;  // number of blocks, or clusters, that ran before this one, over all launches
+  unsigned block_index = 0;  // number of blocks (or clusters) that started before the running one, over all launches
   IdlePolls idle_polls;
   Launch launch;
   Index3 block_size{1, 1, 1}, grid_size{1, 1, 1};
   Parking parking;
   PerBlock<std::vector<Thread>> threads{parking};
   PerBlock<Clocks> clocks{parking};
-  unsigned warp_lanes[max_warps] = {};  // number of existing lanes of each warp
+  unsigned warp_lanes[max_warps] = {};  // number of lanes of each warp that exist
   Report report;
 
   // Memory.
@@ -186,15 +190,15 @@ struct Machine {
   Dependence& dependence;
   TensorMemories& tensor_memories;
   Counting& counting;
-  const Copied* copied = nullptr;  // copied values of the store that is being executed
+  const Copied* copied = nullptr;  // locations of the copied values that the current store writes
   int inputs_file = -1;
   ProgramMemory program_memory;
-  // Content of undefined memory. 0: unchanged. 1 to 7: constant bytes, including very large and small numbers and NaN.
-  // Larger: pseudorandom bytes (measurements/emulator/effect.py).
+  // Number of the poison pattern that fills undefined memory. 0: none. 1 to 7: constant bytes, including very large and
+  // small numbers and NaN. Larger numbers: pseudorandom bytes (measurements/emulator/effect.py).
   unsigned poison = 0;
   std::uint64_t poison_state = 0;
-  // If true, missing fences and waits that the PTX ISA requires, but that have no known effect on a GPU, are notes:
-  // compilers other than NVIDIA's omit them.
+  // Grade of findings about missing fences and waits that the PTX ISA requires but that have no known effect on a GPU.
+  // For compilers other than NVIDIA's, which omit them, such findings are notes.
   Grade grade_of_missing_fences = Grade::fault;
 
   // Happens-before.
@@ -206,7 +210,7 @@ struct Machine {
   ptx::ProgramText& program_text;
   ptx::Warps& warps;
   ptx::Executed& executed;
-  const ptx::Instruction* loading = nullptr;  // the load that is being executed
+  const ptx::Instruction* loading = nullptr;  // the load that is currently executed
   DroppedValues& dropped;
   NearlyEqualStores& nearly_equal_stores;
   ptx::UnknownValues& unknown_values;
@@ -221,16 +225,17 @@ struct Machine {
   ptx::Wgmmas& wgmmas;
   ptx::Collectives& collectives;
   std::uint64_t ticks = 0;        // value of the clock registers
-  std::size_t printed_bytes = 0;  // by printf
+  std::size_t printed_bytes = 0;  // number of bytes that printf has written
 
   // Scheduling.
   Units units;
   Residents& residents;
-  unsigned turn = 0;  // the next warp, if blocks alternate
+  unsigned turn = 0;  // the warp that runs next, if blocks alternate
   std::uint64_t turns_taken = 0;
-  PerBlock<std::vector<EngineActor>> engine_actors{parking};  // of the running block, from clocks.warps on
+  // engines of the running blocks: actors from clocks.warps on
+  PerBlock<std::vector<EngineActor>> engine_actors{parking};
   std::vector<Stretch> stretches;
-  std::size_t last_stretch = 0;  // index of the last result
+  std::size_t last_stretch = 0;  // index of the stretch that was last found
   Parked<unsigned> parked_index{parking, block_index};
   Parked<unsigned> parked_turn{parking, turn};
 };
@@ -247,14 +252,15 @@ inline unsigned rank_of(Machine& machine, Who who) {
 
 Index3 block_coordinates(Machine& machine, unsigned n, unsigned rank);
 
-// "thread (1, 0, 0) of block (0, 0, 0)" or "warp 1 of block ..." of a thread of block `block`.
+// Describes a thread or a warp of the block (or cluster) `block`: "thread (1, 0, 0) of block (0, 0, 0)", "warp 1 of
+// block ...".
 std::string describe(Machine& machine, Who who, unsigned block);
 inline std::string describe_self(Machine& machine) { return describe(machine, machine.self->who, machine.block_index); }
-// Epochs from `first` on, up to the next stretch, are those of a block (or cluster).
+// Records that the epochs from `first` on, up to the next stretch, belong to a block (or cluster).
 void begin_stretch(Machine& machine, Epoch first, unsigned block);
 // The block to which an epoch belongs.
 unsigned block_of_epoch(Machine& machine, Epoch epoch);
-// True if an epoch is one of the running blocks.
+// True if an epoch belongs to the running blocks.
 inline bool of_running(Machine& machine, Epoch epoch) {
   return epoch >= machine.clocks.resumed ||
          (epoch >= machine.clocks.first && block_of_epoch(machine, epoch) == machine.block_index);
@@ -263,12 +269,12 @@ inline bool of_running(Machine& machine, Epoch epoch) {
 // Reserves zeroed memory. Pages are allocated at their first access.
 void* reserve_zeroed(Machine& machine, std::size_t bytes);
 
-// The clocks of blocks that start, in epochs from `first` on, without other actors than their warps.
+// Starts the clocks of blocks, with epochs from `first` on. Initially, their warps are the only actors.
 void start_clocks(Machine& machine, Epoch first);
 unsigned add_actor(Machine& machine, std::string name, Kind in_flight);
 Kind in_flight_kind(Machine& machine, unsigned actor);
 
-// Random numbers of the launch's order; below 1: 0.
+// A random number below `count`, which determines the order of execution; 0 if `count` is 0 or 1.
 unsigned random_below(Machine& machine, unsigned count);
 inline bool seeded(Machine& machine) { return machine.launch.order_seed != 0; }
 

@@ -1,4 +1,4 @@
-// State that a block saves while other blocks run in its slot.
+// Per-block state, which is saved while other blocks run.
 #pragma once
 #include <cstddef>
 #include <deque>
@@ -9,12 +9,13 @@ namespace autosched::emulator {
 
 class ParkedBase;
 
-// All per-block variables of a machine.
+// The list of all per-block variables of a machine.
 struct Parking {
   std::vector<ParkedBase*> all;
 };
 
-// Per-block state of the running blocks, which is swapped when other blocks run in their slot (residents.cpp).
+// A per-block variable. It contains the state of the running blocks, which is swapped with that of a slot when other
+// blocks run (residents.cpp).
 class ParkedBase {
  public:
   explicit ParkedBase(Parking& parking) { parking.all.push_back(this); }
@@ -25,13 +26,13 @@ class ParkedBase {
   ~ParkedBase() = default;
 };
 
-// A part of the machine with separate values for each block.
+// Base class of components of the machine that have per-block variables.
 struct Unit {
   explicit Unit(Parking& all) : parking(all) {}
   Parking& parking;
 };
 
-// Values of one variable by slot. The running blocks' values are in the variable itself.
+// Saved values of one variable, by slot. The value of the running blocks is in the variable itself.
 template <class T>
 class ParkedValues {
  public:
@@ -57,7 +58,7 @@ class PerBlock final : public T, ParkedBase {
   ParkedValues<T> parked_;
 };
 
-// Makes a number or a pointer a per-block variable.
+// Makes an existing variable per-block: a number or a pointer, from which PerBlock cannot derive.
 template <class T>
 class Parked final : ParkedBase {
  public:
@@ -69,7 +70,7 @@ class Parked final : ParkedBase {
   ParkedValues<T> parked_;
 };
 
-// Makes a part of the machine (machine/part.hpp).
+// Creates a component of the machine (machine/part.hpp).
 template <class T>
 T& make_part(Parking& parking);
 

@@ -1,4 +1,5 @@
-// Registration of a part of the machine by the file that defines it. The header of the machine only declares its type.
+// AUTOSCHED_PART defines how a component of the machine is created. It is used by the file that defines the component's
+// type, which machine.hpp only declares.
 #pragma once
 #include <type_traits>
 
@@ -17,6 +18,6 @@ T& make_part(Parking& parking) {
 
 }  // namespace autosched::emulator
 
-// At the end of the file, outside of all namespaces.
+// Use this macro at the end of the file, outside of all namespaces.
 #define AUTOSCHED_PART(TYPE) \
   template autosched::emulator::TYPE& autosched::emulator::make_part<autosched::emulator::TYPE>(autosched::emulator::Parking&)

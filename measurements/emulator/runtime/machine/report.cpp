@@ -10,7 +10,7 @@
 namespace autosched::emulator {
 namespace {
 
-// A line under construction. Long text is truncated, so that the line always ends as valid JSON.
+// Builds a line of the report. Long text is truncated, so that the line is always valid JSON.
 class Line {
  public:
   Line(const char* event) { raw("{\"event\": \"").raw(event).raw("\""); }
@@ -30,7 +30,7 @@ class Line {
     }
     return raw("\"");
   }
-  // Appends text in which only control characters are kept unchanged.
+  // Appends a JSON string.
   Line& escaped(const char* key, const char* value) {
     raw(", \"").raw(key).raw("\": \"");
     const std::size_t limit = size_ + 2 * longest_text;

@@ -24,7 +24,7 @@ struct Report {
   std::vector<SourceSite> sites = {{"", "", 0}};
 };
 
-// Strings must stay valid.
+// Adds a source site. The report keeps pointers to its strings.
 SiteIndex add_site(Report& report, const SourceSite& site);
 const SourceSite& source_site(Report& report, SiteIndex index);
 unsigned site_count(Report& report);
@@ -74,14 +74,14 @@ enum class Kind {
 constexpr Kind last_kind = Kind::uninitialized_tensor_memory;
 const char* kind_name(Kind kind);
 
-// A note is a finding that violates the PTX ISA, but is harmless in practice.
+// A fault makes a kernel wrong. A note is a violation of the PTX ISA that is harmless in practice.
 enum class Grade { fault, note };
 
 // Counts a finding and returns whether it is the first of its kind and grade at its site.
 bool count_finding(Report& report, Kind kind, SiteIndex site, Grade grade = Grade::fault);
-bool was_found(Report& report, Kind kind, SiteIndex site);  // as a fault
+bool was_found(Report& report, Kind kind, SiteIndex site); // only counts faults
 bool was_found(Report& report, Kind kind);
-std::uint64_t times_found(Report& report, Kind kind, SiteIndex site);  // as a fault
+std::uint64_t times_found(Report& report, Kind kind, SiteIndex site); // only counts faults
 void write_finding(Report& report, Kind kind, SiteIndex site, const char* format, ...) __attribute__((format(printf, 4, 5)));
 // ``other``: site of the second access involved (0: none).
 void write_graded(Report& report, Kind kind, Grade grade, SiteIndex site, SiteIndex other, const char* format, ...)
@@ -94,7 +94,7 @@ void lower_to_note(Report& report, Kind kind, SiteIndex site, const char* why);
   do {                                                                                 \
     if (count_finding(REPORT, Kind::KIND, SITE)) write_finding(REPORT, Kind::KIND, SITE, __VA_ARGS__); \
   } while (false)
-// The same for a finding on two accesses, with its grade.
+// Reports a finding with a grade and the site of a second access (0: none).
 #define FINDING_OF_TWO(REPORT, KIND, GRADE, SITE, OTHER, ...)                                                     \
   do {                                                                                                    \
     if (count_finding(REPORT, Kind::KIND, SITE, GRADE)) write_graded(REPORT, Kind::KIND, GRADE, SITE, OTHER, __VA_ARGS__); \
@@ -104,12 +104,12 @@ void report_shared(Report& report, SiteIndex site, const char* instruction, int 
                    std::uint64_t wavefronts, std::uint64_t ideal);
 void report_global(Report& report, SiteIndex site, const char* instruction, int bytes, std::uint64_t requests,
                    std::uint64_t sectors, std::uint64_t unique, std::uint64_t fresh);
-// Reports the number of executions of the instruction of a site by warps, and the length of their chains of dependent
-// instructions.
+// report_executed: how often warps have executed the instructions of a site. report_chains: how long the warps' chains
+// of dependent instructions are.
 void report_executed(Report& report, SiteIndex site, std::uint64_t times, const char* shape);
 void report_chains(Report& report, std::uint64_t warps, std::uint64_t cycles);
-// Writes the last line with the status ("done", "stopped" after a deadlock, "crashed" or "timeout") and the counts of
-// the findings. It allocates nothing, since signal handlers call it.
+// Writes the last line, with the status ("done", "stopped" after a deadlock, "crashed" or "timeout") and the number of
+// findings by kind and site. Allocates no memory, because signal handlers call this function.
 void report_end(Report& report, const char* status, SiteIndex site, const char* message);
 
 // Reports bytes of a program's memory that were undefined before the launch and still are.
@@ -120,13 +120,13 @@ void report_use(Report& report, std::uint64_t address, std::uint64_t bytes, unsi
 // Reports that the launch has waited for all earlier launches with which it might overlap (griddepcontrol.wait).
 void report_waited(Report& report);
 
-// Digest of the final content of a launch's variables.
+// Reports a digest of the final contents of the variables of a launch.
 void report_variables(Report& report, std::uint64_t digest);
 
-// Output of a kernel's printf calls, in their order.
+// Reports output of the kernel's printf calls, in the order of the calls.
 void report_print(Report& report, const char* text);
 
-// Output of the lines.
+// Sets the file to which lines are written.
 void report_to(Report& report, int file_descriptor);
 
 }  // namespace autosched::emulator

@@ -4,7 +4,8 @@
 
 namespace autosched::emulator {
 
-// The elements that the running thread stores, and the global-memory location of each copy; 0: not a copy.
+// For each element that the running thread stores, the location in global memory from which it was loaded; 0: not an
+// unchanged copy.
 struct Copied {
   static constexpr unsigned most = 8;
   unsigned element_bytes;

@@ -9,20 +9,21 @@
 
 namespace autosched::emulator {
 
-// Cost of transactions by source site.
+// Counts of memory transactions by source site.
 struct Counting {
   struct Totals {
     const char* instruction = nullptr;
     int bytes = 0;
     std::uint64_t requests = 0;
     std::uint64_t cost = 0;   // wavefronts or sectors
-    std::uint64_t ideal = 0;  // wavefronts without conflicts
-    std::uint64_t unique = 0, fresh = 0;  // sectors that the block, or any block, has not requested before
+    std::uint64_t ideal = 0;  // wavefronts if there were no bank conflicts
+    // sectors that the block (unique), or any block (fresh), has not requested before
+    std::uint64_t unique = 0, fresh = 0;
   };
-  // Open hash table of the requested sectors, with the block that requested each last.
+  // A hash table of requested sectors, with the last block that requested each sector.
   class Sectors {
    public:
-    // 0: requested by this block before; 1: by another one; 2: by none.
+    // Records a request. Returns 0 if this block requested the sector last, 1 if another block did, 2 if none has.
     int ask(std::uint64_t sector, std::uint32_t block) {
       if (2 * (used_ + 1) > slots_.size()) grow();
       Slot& slot = find(sector);
@@ -35,7 +36,7 @@ struct Counting {
    private:
     struct Slot {
       std::uint64_t sector = 0;
-      std::uint32_t block = 0;  // 0: free
+      std::uint32_t block = 0;  // 0: unused entry
     };
     Slot& find(std::uint64_t sector) {
       std::size_t at = sector * 0x9e3779b97f4a7c15u >> shift_;
@@ -85,7 +86,7 @@ constexpr unsigned banks = 32;
 constexpr unsigned bank_bytes = 4;
 constexpr unsigned sector_bytes = 32;
 
-// Distinct 4-byte words per bank; the largest number of any bank is the cost of the phase.
+// One phase of a shared-memory request. Its cost is the largest number of distinct 4-byte words in any bank.
 class Phase {
  public:
   void add(std::uint64_t address, unsigned bytes) {
@@ -100,7 +101,7 @@ class Phase {
 
  private:
   unsigned count_[banks] = {};
-  std::uint64_t words_[banks][64];  // 32 lanes, each of at most 2 words of one bank when misaligned
+  std::uint64_t words_[banks][64];  // at most 2 words of one bank for each of 32 lanes, if addresses are misaligned
 };
 
 void add_shared(Totals& totals, std::uint32_t mask, const std::uint64_t* addresses) {
@@ -121,10 +122,10 @@ void add_shared(Totals& totals, std::uint32_t mask, const std::uint64_t* address
   }
 }
 
-// True if each lane of a whole warp continues where the previous one ends.
+// True if all 32 lanes are active and access consecutive addresses.
 bool is_one_stretch(std::uint32_t lanes, const std::uint64_t* addresses, unsigned bytes) {
   if (lanes != ~0u) return false;
-  std::uint64_t different = 0;  // one test at the end, so that compilers vectorise the loop
+  std::uint64_t different = 0;  // tested only after the loop, so that compilers vectorise it
   for (unsigned lane = 0; lane < warp_size; ++lane) different |= addresses[lane] ^ (addresses[0] + std::uint64_t{lane} * bytes);
   return different == 0;
 }

@@ -1,4 +1,4 @@
-// Memory transactions per source site. A request is one instruction of the lanes that execute it together.
+// Counts memory transactions per source site. A request is an instruction that some lanes of a warp execute together.
 #pragma once
 #include <cstdint>
 
@@ -8,20 +8,21 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// A request of some lanes of a warp, of `bytes` at addresses[lane].
+// Count a request in which each of `lanes` accesses `bytes` bytes at addresses[lane].
 void count_shared_request(Machine& machine, SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses);
 void count_global_request(Machine& machine, SiteIndex site, const char* instruction, int bytes, std::uint32_t lanes,
                           const std::uint64_t* addresses);
-// One warp-wide request in phases of 8 rows of 16 bytes (ldmatrix, wmma): `phases` times 8 row addresses.
+// Counts a warp-wide request (ldmatrix, wmma) that takes `phases` phases, each of which accesses 8 rows of 16 bytes.
+// `rows`: the addresses of all rows.
 void count_shared_rows(Machine& machine, SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases);
 
-// With launch.count, the farthest memory that the lanes of a warp's last load reached. Loads of constant memory cost a
-// request per distinct address.
+// The farthest level of memory that any lane of the last load reached, which determines its latency. Used with
+// launch.count.
 enum class Reached { shared, constant, l1, memory };
 Reached take_reached(Machine& machine);
 void count_constant_request(Machine& machine, SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses);
-void begin_block_counts(Machine& machine);  // all sectors are new to each block
+void begin_block_counts(Machine& machine);  // from then on, all sectors are new to the block
 
 void report_counts(Machine& machine);
 

@@ -12,8 +12,8 @@ struct Bytes {
   unsigned char byte;
   bool answer;
 };
-// As floating point: zero, NaN, large, tiny, large and negative; for f32 and f64 also two values near the largest. As
-// integers: the largest and the smallest.
+// Bytes of which floating-point values consist: zero, NaN, large, tiny, large negative, and (f32 and f64) two values
+// near the largest. They include the largest and the smallest integers.
 constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true},  {0x77, true}, {0x88, false},
                                  {0xf7, true},  {0x7f, false}, {0xfe, true}};
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;

@@ -1,4 +1,4 @@
-// The shadow of tensor memory.
+// The contents of tensor memory, and records of accesses to it.
 #include "machine/part.hpp"
 #include "memory/tensor_memory.hpp"
 
@@ -9,15 +9,15 @@
 
 namespace autosched::emulator {
 
-// Tensor memory of the resident blocks, and the users of it.
+// Tensor memory of the running blocks, and the actors that access it.
 struct TensorMemories : Unit {
   using Unit::Unit;
 
-  PerBlock<std::vector<TensorMemory>> by_rank{parking};  // by rank; empty until the first use
+  PerBlock<std::vector<TensorMemory>> by_rank{parking};  // by rank of the block; empty until the first use
   PerBlock<std::map<std::pair<Who, TensorWork>, TensorActor>> actors{parking};
   PerBlock<std::unordered_map<unsigned, const TensorActor*>> actors_by_number{parking};
   PerBlock<std::unordered_map<Who, View>> fenced_after{
-      parking};  // knowledge of a thread, or a whole warp, at its last fence::after_thread_sync
+      parking};  // events before the last tcgen05.fence::after_thread_sync of a thread, or of a whole warp
 };
 
 namespace {
@@ -30,16 +30,18 @@ bool is_fenced_after(Machine& machine, const TensorUse& other, Who me) {
   return false;
 }
 
-// Checks that `other` has ended before the action of `me`. Reports a finding if nothing orders them, or if fences are
-// missing that the PTX ISA requires (9.7.16.6.4) between threads of different warps.
+// Checks that the operation `other` has completed before the operation `use`, which `me` issues. Reports a finding if
+// nothing orders the two, or if fences are missing that the PTX ISA requires between threads of different warps
+// (9.7.16.6.4).
 void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Who me, unsigned column, const char* doing,
                  const char* did, const char* name) {
   if (other.epoch < machine.clocks.first) return;
-  // Products of one thread with the same shape are ordered, and a copy (shape 0) is ordered before everything after it.
+  // Products of one thread with the same shape are executed in order. A copy (shape 0) is executed before everything
+  // that the thread issues later.
   if (other.who == use.who && (other.shape == use.shape || other.shape == 0)) return;
   if (!machine.clocks.ordered(other.who, other.epoch, me)) {
     FINDING(machine.report, tcgen05_in_flight, machine.self->site,
-            "%s: %s %s column %u of tensor memory, which %s %s at %s, and nothing waits for its completion",
+            "%s: %s %s column %u of tensor memory, which %s %s at %s without a wait for its completion",
             describe(machine, me, machine.block_index).c_str(), name, doing, column,
             describe(machine, other.who, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str());
     return;
@@ -50,10 +52,10 @@ void check_order(Machine& machine, const TensorUse& other, const TensorUse& use,
   if (before && is_fenced_after(machine, other, me)) return;
   FINDING_OF_TWO(
       machine.report, missing_tcgen05_fence, machine.grade_of_missing_fences, machine.self->site, other.site,
-      "%s: %s %s column %u of tensor memory, which %s %s at %s: no tcgen05.fence::%s stands %s their synchronization",
+      "%s: %s %s column %u of tensor memory, which %s %s at %s: add tcgen05.fence::%s %s their synchronization",
       describe(machine, me, machine.block_index).c_str(), name, doing, column,
       describe(machine, other.who, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str(),
-      before ? "after_thread_sync" : "before_thread_sync", before ? "behind" : "in front of");
+      before ? "after_thread_sync" : "before_thread_sync", before ? "after" : "before");
 }
 
 }  // namespace
@@ -98,14 +100,15 @@ void end_block_tensor_memory(Machine& machine) {
   for (const TensorMemory& memory : machine.tensor_memories.by_rank) {
     for (const TensorAllocation& a : memory.allocations) {
       FINDING(machine.report, tensor_memory_misuse, a.site,
-              "a block exits without tcgen05.dealloc of the %u columns at %u of tensor memory", a.columns, a.column);
+              "a block exits without tcgen05.dealloc of %u columns of tensor memory (from column %u on)",
+              a.columns, a.column);
     }
-    // Other blocks of the SM wait in tcgen05.alloc while one block has the permit. With more than half of the columns
-    // they would wait anyway.
+    // While a block has the permit, other blocks of the SM wait in tcgen05.alloc. If the block has allocated more than
+    // half of the columns, they would wait anyway.
     if (memory.most != 0 && memory.most <= tensor_columns / 2 && !memory.relinquished) {
       FINDING_OF_TWO(machine.report, tensor_memory_misuse, machine.grade_of_missing_fences, memory.allocated_at, 0,
-                     "a block that allocates %u columns of tensor memory exits without tcgen05.relinquish_alloc_permit: until "
-                     "then other blocks of its SM cannot allocate",
+                     "a block that allocates %u columns of tensor memory exits without "
+                     "tcgen05.relinquish_alloc_permit: other blocks of its SM cannot allocate before it exits",
                      memory.most);
     }
   }
@@ -114,7 +117,8 @@ void end_block_tensor_memory(Machine& machine) {
 bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsigned columns, const char* name) {
   if (column + columns > tensor_columns) {
     FINDING(machine.report, tensor_memory_misuse, machine.self->site,
-            "%s: %s of columns %u to %u of tensor memory, which has %u", describe_self(machine).c_str(), name, column,
+            "%s: %s of columns %u to %u of tensor memory, which has only %u columns",
+            describe_self(machine).c_str(), name, column,
             column + columns - 1, tensor_columns);
     return false;
   }
@@ -179,7 +183,7 @@ void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column,
 
 void fence_before_thread_sync(Machine& machine, unsigned warp) {
   for (auto& [key, a] : machine.tensor_memories.actors) {
-    // Only completed operations are certainly before the fence.
+    // The fence only covers operations whose completion the warp has observed.
     if (warp_of(a.issuer) == warp && a.issued != 0) a.fenced = std::max(a.fenced, machine.clocks.seen(warp, a.actor));
   }
 }

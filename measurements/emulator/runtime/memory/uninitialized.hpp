@@ -10,17 +10,18 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// A load's read of undefined memory, in words; nullptr if there was none.
+// The kind and the message of a finding about a read of undefined memory, which is only reported if the value is used.
 struct Uninitialized {
   Kind kind;
   std::string text;
-  SiteIndex other;  // of the other access involved (0: none)
+  SiteIndex other;  // site of the other access involved; 0: none
 };
 const Uninitialized* uninitialized_at(Machine& machine, SiteIndex site);
 void note_uninitialized(Machine& machine, Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other = 0);
-// Called when the value is used, which is a fault. Returns false if nothing was recorded for that site.
+// Called when a value that was read at `origin` is used: reports the recorded finding as a fault. Returns false if
+// nothing was recorded for this site.
 bool report_uninitialized(Machine& machine, SiteIndex origin);
-// Reports undefined reads without an effect, and decisions without an effect, as notes.
+// Reports undefined reads and decisions that had no effect as notes.
 void report_unused_values(Machine& machine);
 
 }  // namespace autosched::emulator

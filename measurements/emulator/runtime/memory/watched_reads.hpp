@@ -6,26 +6,27 @@
 
 namespace autosched::emulator {
 
-// Watches a value that was read while another thread writes it: without an effect, the finding of that kind at
-// self->site is a note. ``just_now``: only later actions of the reader matter.
+// Watches a value that was read in a race: if it has no effect, the finding of this kind at self->site becomes a note.
+// ``just_now``: the read happens now, so only later actions of the reader matter.
 void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool just_now, const char* address = nullptr,
                 unsigned bytes = 0);
-// The same for a read of shared memory before a write at self->site.
+// Watches a value that was read from shared memory before a racing write at self->site.
 void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address);
-// Records that such a finding is a fault for another reason.
+// Records that a finding stays a fault for another reason.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
-void settle_watched_reads(Machine& machine);  // of the running blocks, which have ended
-void lower_harmless_races(Machine& machine);  // called after the launch
-// True if an instruction only stores constants.
+void settle_watched_reads(Machine& machine); // called when the running blocks have ended
+void lower_harmless_races(Machine& machine); // called after the launch: makes findings without an effect notes
+// True if the instruction at a site only stores constants.
 bool stores_constant(Machine& machine, SiteIndex store);
-// True if a decision depends on what an instruction loads, such as a flag.
+// True if a decision depends on the value that the instruction at a site loads, such as a flag.
 bool decides(Machine& machine, SiteIndex load);
 // True if the loaded value cannot affect anything.
 bool goes_nowhere(Machine& machine, SiteIndex load);
-// True if the loaded value has been used, so that the read has completed, before a store in the kernel's text: by the
-// same thread, or with a barrier in between.
+// True if the kernel's code uses the loaded value before a store, so that the read has completed: either the same
+// thread executes both, or a barrier is in between.
 bool used_before_store(Machine& machine, SiteIndex load, SiteIndex store, bool same_thread);
-// The same before something that other blocks can observe: a strong store, or an atomic.
+// True if the kernel's code uses the loaded value before something that other blocks can observe: a strong store, or an
+// atomic.
 bool used_before_signal(Machine& machine, SiteIndex load);
 
 }  // namespace autosched::emulator

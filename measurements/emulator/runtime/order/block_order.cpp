@@ -1,7 +1,7 @@
-// Happens-before between threads that run together, by flags: the actions of a thread before a fence happen before
-// those of a thread that reads a flag written after that fence, once the reader has executed a fence, too. PTX ISA,
-// memory consistency model: release and acquire patterns, and synchronizes-with. Barriers and mbarriers do not need
-// this.
+// Happens-before by flags between threads that run together (PTX ISA, memory consistency model: release and acquire
+// patterns, and synchronizes-with). One thread executes a fence and then writes a flag; another reads the flag and then
+// executes a fence. The first thread's actions before its fence happen before the second thread's actions after its own
+// fence. Barriers and mbarriers do not need this.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -17,19 +17,19 @@ namespace autosched::emulator {
 struct BlockOrder : Unit {
   using Unit::Unit;
 
-  // Events released by a flag's writers.
+  // Events that the writers of a flag have released.
   struct Release {
     std::shared_ptr<const Knowledge> what;
-    std::uint64_t event;  // the event of this release
+    std::uint64_t event;  // identifies this release
     unsigned rank;
     bool narrow;
   };
   struct Order {
     std::shared_ptr<const Knowledge> fenced;  // events before the thread's last fence
     bool narrow = false;
-    std::vector<Release> observed;  // since that fence
+    std::vector<Release> observed;  // releases that the thread has observed since that fence
   };
-  PerBlock<std::vector<Order>> orders{parking};  // by thread
+  PerBlock<std::vector<Order>> orders{parking};  // by index of the thread
   PerBlock<std::unordered_map<std::uint64_t, std::vector<Release>>> flags{parking};
   std::uint64_t events = 0;
 };

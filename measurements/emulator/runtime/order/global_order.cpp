@@ -11,8 +11,8 @@
 
 namespace autosched::emulator::global_shadow {
 
-// A filter that tests if an address may be in a map. Most queried addresses are not, and a map look-up takes a
-// division.
+// A filter that tests if an address may be in a map. It avoids most map look-ups, which take a division, because most
+// queried addresses are not in the map.
 class AddressFilter {
  public:
   void add(const void* address) { bits_[index(address)] = true; }
@@ -31,14 +31,14 @@ class AddressFilter {
 struct GlobalOrder : Unit {
   using Unit::Unit;
 
-  // Actions that a block has published by a fence followed by an atomic: all actions in `covered`, and the actions
-  // of each thread before its fence number `fences[thread]`.
+  // Actions that a block has published by a fence followed by an atomic: all actions in `covered`, and the actions of
+  // each thread before its fence with the number `fences[thread]`.
   struct Release {
     unsigned block = 0, rank = 0;
     View covered;
     std::vector<std::uint32_t> fences;
 
-    // True if it covers an action of its block.
+    // True if the release covers an action of its block.
     bool covers(const Stamp& s) const {
       if (covered.holds(s.who, s.epoch)) return true;
       return s.fences < fences[warp_of(s.who) * warp_size + lane_of(s.who)];
@@ -53,13 +53,14 @@ struct GlobalOrder : Unit {
     }
   };
   using ReleasePointer = std::shared_ptr<const Release>;
-  // A release that this block has read by an atomic; it applies to threads that are ordered after a later fence.
+  // A release that this block has read by an atomic. It applies to threads that are ordered after a fence following
+  // this atomic.
   struct Acquire {
     ReleasePointer release;
-    Who who;  // the atomic
+    Who who;  // the thread that executed the atomic
     Epoch epoch;
-    Epoch fence_of_warp[max_warps] = {};  // first fence after the atomic by some lane of each warp; 0: none
-    std::vector<bool> fenced;             // by thread: has fenced after the atomic itself
+    Epoch fence_of_warp[max_warps] = {};  // epoch of the first fence after the atomic by any lane of each warp; 0: none
+    std::vector<bool> fenced;             // by thread: whether this thread has executed a fence after the atomic
     unsigned fences = 0;                  // number of these threads
     std::vector<Grant> fencers;           // these threads, with the epochs of their fences
 
@@ -84,10 +85,11 @@ struct GlobalOrder : Unit {
       return false;
     }
   };
-  // State of the running block.
+  // What the running block has acquired and published.
   struct Learnt {
     std::vector<Acquire> acquires;
-    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;  // acquired by all threads, by releasing block
+    // releases that all threads have acquired, by releasing block
+    std::unordered_map<unsigned, std::vector<ReleasePointer>> by_all;
     unsigned fences = 0;
     struct {
       ReleasePointer release;
@@ -96,12 +98,13 @@ struct GlobalOrder : Unit {
       Who who = 0;
     } latest_release;
   };
-  // Events before a strong write of a thread, with or without a fence: those of its block, and the actions of other
-  // blocks that it had observed.
+  // Events before a strong write of a thread, with or without a fence: events of its block, and the actions of other
+  // blocks that the thread had observed.
   struct Shown {
     unsigned block, rank;
     View seen;
-    std::vector<std::uint32_t> others;  // numbers of earlier entries
+    // indices of earlier entries of all_shown, which contain the actions of other blocks
+    std::vector<std::uint32_t> others;
   };
   struct Glimpse {
     std::uint32_t what;
@@ -109,12 +112,12 @@ struct GlobalOrder : Unit {
     Epoch epoch;
   };
   std::unordered_map<std::uintptr_t, std::vector<ReleasePointer>> released_at;  // by address of the atomic
-  AddressFilter released;  // its addresses
+  AddressFilter released; // addresses in released_at
   PerBlock<Learnt> learnt{parking};
   std::vector<Shown> all_shown;
-  std::unordered_map<std::uintptr_t, std::uint32_t> shown_at;  // by address, the last one
-  AddressFilter shown;  // its addresses
-  PerBlock<std::vector<Glimpse>> glimpses{parking};  // of the running block
+  std::unordered_map<std::uintptr_t, std::uint32_t> shown_at;  // index of the last entry of all_shown, by address
+  AddressFilter shown; // addresses in shown_at
+  PerBlock<std::vector<Glimpse>> glimpses{parking}; // entries that the running block has read
 };
 
 namespace {
@@ -128,7 +131,7 @@ using Glimpse = GlobalOrder::Glimpse;
 
 namespace {
 
-// Several releases of one block that a thread acquires are merged into one.
+// Adds a release to a list. Releases of the same block are merged.
 void add(std::vector<ReleasePointer>& releases, const ReleasePointer& next) {
   for (ReleasePointer& known : releases) {
     if (known->block != next->block || known->rank != next->rank) continue;
@@ -154,7 +157,7 @@ bool nobody_knows(Machine& machine, Who who, Epoch epoch) {
   return true;
 }
 
-// A newly acquired release of a block replaces the thread's older one, unless other threads need it.
+// True if a newly acquired release makes an older one of the same block redundant for the thread.
 bool replaces(const Acquire& next, const Acquire& old) {
   return old.who == next.who && old.release->block == next.release->block && old.release->rank == next.release->rank &&
          next.release->holds(*old.release);
@@ -168,7 +171,8 @@ void settle(Machine& machine) {
   acquires.erase(settled, acquires.end());
 }
 
-// Actions that are covered by fences of this thread, and by earlier fences of other threads.
+// The release that the running thread would publish now: actions that are covered by its own fences, and by fences of
+// other threads that happened before.
 ReleasePointer current_release(Machine& machine) {
   if (machine.global_order.learnt.fences == 0) return nullptr;
   const Epoch epoch = machine.clocks.now[machine.self->warp];
@@ -343,7 +347,7 @@ void fence_device(Machine& machine) {
   fence.epoch = machine.clocks.now[machine.self->warp];
   fence.count = machine.self->fences;
   fence.seen = machine.clocks.view_of(machine.self->warp, machine.self->lane);
-  fence.seen.up_to.resize(machine.warp_count, 0);  // only of warps
+  fence.seen.up_to.resize(machine.warp_count, 0);  // actors other than warps are dropped
   using global_shadow::Acquire;
   auto& acquires = machine.global_order.learnt.acquires;
   bool fresh = false;
@@ -356,7 +360,7 @@ void fence_device(Machine& machine) {
     if (a.fence_of_warp[machine.self->warp] == 0) a.fence_of_warp[machine.self->warp] = fence.epoch;
   }
   if (!fresh) return;
-  // Later releases include earlier ones.
+  // Removes older acquires that a later acquire of the same thread makes redundant.
   std::vector<bool> replaced(acquires.size());
   for (std::size_t k = 0; k < acquires.size(); ++k) {
     const Acquire& old = acquires[k];

@@ -1,4 +1,4 @@
-// Happens-before between blocks, by fences and atomics.
+// Happens-before between blocks, established by fences and atomics.
 #pragma once
 
 namespace autosched::emulator {

@@ -1,6 +1,7 @@
-// Schedules blocks (or clusters). They run one after another, unless they wait: a block whose threads all poll
-// unchanged memory lets others run, and continues later. As on a GPU, a limited number of blocks is resident; others
-// start when one of these ends. If blocks alternate, each runs up to its next memory access.
+// Schedules blocks (or clusters). Blocks run one after another, unless they wait: a block whose threads all poll
+// unchanged memory is suspended, other blocks run, and it continues later. As on a GPU, the number of resident blocks
+// is limited, and further blocks start when one of them ends. If blocks alternate (launch.interleaved), each runs up to
+// its next memory access.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,9 +20,9 @@ namespace autosched::emulator {
 
 // The resident blocks, which have started and not ended.
 struct Residents {
-  unsigned slots = 1;                // slots created so far; the running block is not stored in its slot
+  unsigned slots = 1;                // number of slots; the state of the running block is not in its slot
   unsigned running = 0;              // slot of the running block
-  std::vector<unsigned> waiting;     // slots of waiting blocks, longest wait first
+  std::vector<unsigned> waiting;     // slots of suspended blocks, the longest suspended first
   std::vector<unsigned> free_slots;  // slots of blocks that have ended
   Epoch next = 1;                    // the first unused epoch
 
@@ -30,15 +31,15 @@ struct Residents {
 
 namespace {
 
-constexpr std::size_t most_bytes = std::size_t{6} << 30;  // limit of the private state of all resident blocks
+constexpr std::size_t most_bytes = std::size_t{6} << 30;  // maximum size of the state of all resident blocks
 constexpr unsigned most_interleaved = 16;
-constexpr unsigned longest_turn = 32;  // steps per turn with a random seed; half of the turns have one step
+constexpr unsigned longest_turn = 32;  // maximum steps per turn with a random seed; half of the turns have one step
 
 void exchange(Machine& machine, unsigned slot) {
   for (ParkedBase* p : machine.parking.all) p->swap_with(slot);
 }
 
-// Stores the running block in its slot, and loads the one from another slot.
+// Saves the running block to its slot, and loads the block of another slot.
 void change_to(Machine& machine, unsigned slot) {
   machine.residents.next = std::max(machine.residents.next, machine.clocks.end());
   machine.self = nullptr;
@@ -66,7 +67,7 @@ void make_threads(Machine& machine) {
   machine.threads.resize(cluster_blocks(machine) == 1 ? machine.launch.threads : machine.warp_count * warp_size);
 }
 
-// Stores the running block in a free slot, or a new one.
+// Suspends the running block, and starts another block in a free slot or a new one.
 void start_beside(Machine& machine, unsigned block) {
   machine.residents.waiting.push_back(machine.residents.running);
   if (machine.residents.free_slots.empty()) {
@@ -90,8 +91,8 @@ unsigned take_waiting(Machine& machine) {
   return slot;
 }
 
-// Reports a finding for each line at which threads of the running blocks wait forever. In a loop with barriers, some
-// threads may be at a barrier.
+// Reports a finding for each line at which threads of the running blocks wait forever. `at_barriers`: also reports
+// threads that are at a barrier, as they may be in a waiting loop with barriers.
 bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_barriers) {
   bool any = false;
   for (const Thread& t : machine.threads) {
@@ -101,7 +102,8 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
     const std::string where = locate_global(machine, reinterpret_cast<const void*>(t.asked));
     char others[128] = "";
     if (begun < all) {
-      std::snprintf(others, sizeof others, ", while %u blocks have not begun, as they do when one of %u ends", all - begun,
+      std::snprintf(others, sizeof others,
+              ", and %u blocks cannot start before one of the %u resident blocks ends", all - begun,
                     machine.residents.count());
     }
     write_finding(machine.report, Kind::deadlock, t.asked_at, "%s waits here forever%s%s%s",
@@ -111,7 +113,8 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
   return any;
 }
 
-// ``in_vain``: they poll repeatedly, instead of waiting for each other.
+// Reports for all resident blocks why they cannot continue. ``in_vain``: threads poll in loops that may contain
+// barriers.
 void report_endless(Machine& machine, unsigned begun, unsigned all, bool in_vain) {
   auto& waiting = machine.residents.waiting;
   for (;;) {
@@ -135,7 +138,9 @@ std::size_t bytes_of_residents(Machine& machine) {
 unsigned most_residents(Machine& machine, unsigned units) {
   const std::size_t fit = std::max<std::size_t>(most_bytes / std::max<std::size_t>(bytes_of_residents(machine), 1), 1);
   if (machine.launch.cooperative && units > fit) {
-    std::fprintf(stderr, "lacking: the emulator has room for %zu blocks at a time, and a cooperative launch has %u\n", fit, units);
+    std::fprintf(stderr,
+            "lacking: the emulator has memory for %zu resident blocks, but the cooperative launch has %u\n",
+            fit, units);
     std::exit(5);
   }
   if (machine.launch.cooperative) return units;
@@ -151,7 +156,7 @@ bool run_launch(Machine& machine, unsigned first, unsigned units) {
   unsigned steps = 0;
   start(machine, left.take());
   machine.launch.began = machine.clocks.first;
-  // Recomputed after each turn, because the running blocks may cancel the last unit.
+  // Evaluated after each turn, because the running blocks may cancel blocks that have not started.
   const auto may_start = [&] { return left.left() && machine.residents.count() < most; };
   for (;;) {
     const Turn turn = machine.launch.interleaved ? run_step(machine) : run_blocks(machine, may_start() || !waiting.empty());

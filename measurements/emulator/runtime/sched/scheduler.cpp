@@ -1,4 +1,4 @@
-// Runs the resident blocks: schedules their warps, completes barriers, and reports threads that wait forever.
+// Runs the warps of the running blocks, and reports threads that wait forever.
 #include "machine/describe_threads.hpp"
 #include "interpreter/interpreter.hpp"
 #include "isa/program.hpp"
@@ -23,7 +23,7 @@ bool can_run(Machine& machine, unsigned w) {
 
 }  // namespace
 
-// Reports which threads wait for which, if none can continue.
+// Reports which threads wait for which other threads, when no thread can continue.
 void report_deadlock(Machine& machine) {
   report_waiting_at_barriers(machine);
   for (unsigned w = 0; w < machine.warp_count; ++w) {
@@ -33,7 +33,7 @@ void report_deadlock(Machine& machine) {
       auto with_me = [&](const Thread& o) {
         return o.state == State::gathering && o.collective == t.collective && o.mask == t.mask;
       };
-      // One finding per group of lanes, at its first lane.
+      // Reports one finding per group of lanes that wait together, for its first lane.
       bool first = true;
       for (unsigned l = 0; l < lane; ++l) first = first && !with_me(machine.threads[w * warp_size + l]);
       if (!first) continue;
@@ -42,7 +42,7 @@ void report_deadlock(Machine& machine) {
       if (count_finding(machine.report, kind, t.site)) {
         char lanes[32] = "every lane";
         if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
-        write_finding(machine.report, kind, t.site, "%s needs %s of warp %u of block %u, and some never reach it (%s)",
+        write_finding(machine.report, kind, t.site, "%s needs %s of warp %u of block %u, but some never reach it (%s)",
                       t.collective->name, lanes, w % block_warps(machine),
                       block_in_grid(machine, machine.block_index, w / block_warps(machine)), others.c_str());
       }
@@ -94,11 +94,11 @@ void start_blocks(Machine& machine, Epoch first) {
 
 namespace {
 
-constexpr unsigned patience_of_pollers = 2048;  // polls of each warp without progress after which it is a deadlock
-constexpr unsigned patience_of_turns = 8;       // polls of each warp without progress after which other blocks run
-constexpr unsigned patience_where_warps_meet = 8;  // factor for turns with barriers in between
-constexpr unsigned patience_of_loops = 256;     // for long loops
-constexpr unsigned furthest = 24;               // number of waits by which a warp may be ahead of others in one round
+constexpr unsigned patience_of_pollers = 2048;  // polls per warp without progress that count as a deadlock
+constexpr unsigned patience_of_turns = 8;       // polls per warp without progress after which other blocks run
+constexpr unsigned patience_where_warps_meet = 8;  // the previous limit is multiplied by this if warps met at barriers
+constexpr unsigned patience_of_loops = 256;     // laps of long loops (IdlePolls::add_lap) after which other blocks run
+constexpr unsigned furthest = 24;               // maximum number of times that a warp runs in one round with a seed
 
 bool all_exited(Machine& machine) {
   return std::all_of(machine.threads.begin(), machine.threads.end(), [](const Thread& t) { return t.state == State::exited; });
@@ -110,7 +110,7 @@ bool wait_in_vain(Machine& machine, unsigned resident) {
   return machine.idle_polls.vain() > std::uint64_t{patience_of_pollers} * machine.warp_count * std::max(1u, resident / 8);
 }
 
-// With a seed, warps run in random order, some far ahead of others.
+// With a seed, warps run in random order, and some run far ahead of others.
 Turn run_blocks(Machine& machine, bool others) {
   unsigned turns[max_warps];
   for (unsigned w = 0; w < machine.warp_count; ++w) turns[w] = w;
@@ -155,7 +155,7 @@ Turn run_step(Machine& machine) {
   return all_exited(machine) ? Turn::ended : Turn::stuck;
 }
 
-// Replaces chosen blocks by the clusters that contain them.
+// Replaces the list of blocks to run by the clusters that contain them.
 void choose_clusters(Machine& machine) {
   const Index3 c = machine.launch.cluster;
   const unsigned wide = machine.grid_size.x / c.x, high = machine.grid_size.y / c.y;

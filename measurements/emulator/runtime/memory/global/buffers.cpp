@@ -1,4 +1,5 @@
-// The launch's buffers between guard zones, whole or backed on first access, and their final contents.
+// Allocates the launch's buffers between guard zones, locates addresses in them, and checks their final contents. In a
+// sparse launch, pages get their contents on first access.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -48,15 +49,15 @@ bool global_shadow::any_variable(Machine& machine) {
 
 namespace {
 
-// A number that depends only on the seed and an element's position, the same in measurements/emulator/sparse.py: the
-// integer hash lowbias32 (Wellons, "Prospecting for Hash Functions").
+// The integer hash lowbias32 (Wellons, "Prospecting for Hash Functions"). measurements/emulator/sparse.py computes the
+// same inputs with it.
 std::uint32_t number_of(std::uint32_t x) {
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
 }
 
-// Possible elements of a sparse input of floats: 1, 2, 3, and the sign bit.
+// The bits of 1, 2 and 3 in a floating-point format, and of its sign: the possible elements of a sparse input.
 struct SmallFloats {
   unsigned of[3], sign;
 };
@@ -70,13 +71,13 @@ SmallFloats small_floats(BufferSpec::Content content) {
   }
 }
 
-// Fills a page of a sparse input from its element ``first`` on, with integers 1 to 3 of either sign, so that sums are
-// exact and no term is zero; or with random bits that are not all ones.
+// Fills a page of a sparse input, which starts at element ``first``. Floats are integers 1 to 3 of either sign, so that
+// sums are exact and no term is zero. Other elements are random bits, except all ones.
 template <class Element>
 void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size_t count) {
   const bool are_bits = spec.content == BufferSpec::Content::bits;
   const SmallFloats floats = small_floats(spec.content);
-  // No page spans a multiple of 2^32 elements.
+  // first >> 32 is the same for all elements of a page, because no page crosses a multiple of 2^32 elements.
   const std::uint32_t salt =
       number_of(static_cast<std::uint32_t>(spec.seed) + 0x9e3779b9u * static_cast<std::uint32_t>(first >> 32));
   for (std::size_t i = 0; i < count; ++i) {
@@ -91,7 +92,7 @@ void generate(const BufferSpec& spec, std::uint64_t first, char* page, std::size
   }
 }
 
-// Initial contents of an undefined array.
+// Fills an undefined array with poison, or with ones if poisoning is disabled.
 void fill_empty(Machine& machine, char* begin, std::size_t bytes) {
   if (machine.poison != 0) {
     fill_poison(machine, begin, bytes);
@@ -112,7 +113,7 @@ void global_shadow::touch(Machine& machine, Buffer& b, const void* address, int 
     if ((b.touched[p] & page_has_content) != 0) continue;
     b.touched[p] |= page_has_content;
     machine.buffers.touched_pages.push_back({&b, p});
-    const bool is_constant = !b.writable() && b.spec.content == BufferSpec::Content::none;  // of the program
+    const bool is_constant = !b.writable() && b.spec.content == BufferSpec::Content::none;  // a constant of the program
     if (b.spec.content == BufferSpec::Content::file || is_constant) continue;
     char* page = b.begin + p * page_bytes;
     const std::size_t size = std::min(page_bytes, b.spec.bytes - p * page_bytes);
@@ -141,7 +142,8 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
   for (Buffer& b : machine.buffers.list) {
     if (b.marks[0] != nullptr && !(machine.launch.sparse && is_array(b))) visit(b.marks[0], 3 * b.words());
   }
-  for (const Page& page : machine.buffers.touched_pages) {  // arrays may have billions of cells
+  // only touched pages are visited, because arrays may have billions of cells
+  for (const Page& page : machine.buffers.touched_pages) {
     Buffer& b = *page.buffer;
     if (b.marks[0] == nullptr) continue;
     const std::size_t each = std::size_t{b.cell_bytes} * b.cells_of_word, first = page.index * page_bytes / each;
@@ -152,15 +154,16 @@ void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& 
   for_marks_apart(machine, visit);
 }
 
-// Number of accesses of one line outside of all memory after which the launch ends. A GPU ends it at the first one.
-// Later accesses may reveal further faults, but a loop over host pointers would run until the time limit.
+// Number of accesses outside of all memory by one line after which the launch ends. A GPU ends it at the first such
+// access. Continuing may reveal further faults, but a loop over host pointers would run until the time limit.
 constexpr std::uint64_t most_wild = std::uint64_t{1} << 20;
 
 namespace {
 void end_if_wild(Machine& machine, const void* address, const char* instruction) {
   const SiteIndex site = machine.self->site;
   if (times_found(machine.report, Kind::out_of_bounds_global, site) < most_wild || !locate_global(machine, address).empty()) return;
-  constexpr const char* message = "it made a million accesses at addresses outside of every argument, of which a GPU allows none";
+  constexpr const char* message =
+          "a million accesses were outside of every argument; a GPU would end the launch at the first";
   FINDING(machine.report, trap, site, "%s: the launch ends at %s: %s", describe_self(machine).c_str(), instruction, message);
   keep_writes(machine);
   report_counts(machine);
@@ -190,10 +193,11 @@ Buffer* check_access(Machine& machine, const void* address, int bytes, const cha
 
 void note_unset_read(Machine& machine, Buffer& b) {
   if (b.unset_read == 0) b.unset_read = machine.self->site;
-  if (b.writable()) return;  // the kernel may set it later
+  if (b.writable()) return;  // no finding yet: the kernel itself may set the variable
   if (!b.spec.unset) {
     FINDING(machine.report, unset_symbol, machine.self->site,
-            "%s reads bytes of %s, a __constant__ variable, that was never set: they are zero", describe_self(machine).c_str(),
+            "%s reads bytes of %s, a __constant__ variable, that were never set: they are zero",
+            describe_self(machine).c_str(),
             b.spec.name.c_str());
     return;
   }
@@ -227,7 +231,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
       continue;
     }
     const std::size_t body = (spec.bytes + page - 1) / page * page;
-    // A page is allocated at its first access.
+    // Reserves address space. Pages are allocated at their first access.
     void* zone = mmap(nullptr, body + 2 * guard_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (zone == MAP_FAILED) {
       std::perror("emulator: cannot reserve a buffer");
@@ -235,7 +239,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
     }
     char* begin = static_cast<char*>(zone) + guard_bytes;
     if (body != 0 && mprotect(begin, body, PROT_READ | PROT_WRITE) != 0) {
-      std::perror("emulator: cannot allot a buffer");
+      std::perror("emulator: cannot allocate a buffer");
       std::exit(1);
     }
     if (spec.content == BufferSpec::Content::file && body != 0 &&
@@ -251,7 +255,7 @@ std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpe
     machine.buffers.list.push_back(b);
     addresses.push_back(begin);
   }
-  machine.buffers.last = nullptr;  // the list may have moved
+  machine.buffers.last = nullptr;  // the pointer is invalid if the list has moved
   return addresses;
 }
 
@@ -282,9 +286,9 @@ std::string locate_global(Machine& machine, const void* address) {
 
 namespace {
 
-// The block that last wrote each element of a range; all ones: none.
+// For each element of a range, gets the block that wrote it last; all ones if none has.
 void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::size_t count, std::uint32_t* writers) {
-  Mark last = 0;  // cached, because adjacent elements mostly have the stamp of one warp
+  Mark last = 0;  // the last stamp is cached, because adjacent elements usually have the same stamp
   std::uint32_t block = ~0u;
   for (std::size_t i = 0, alike = 1; i < count; i += alike) {
     const std::size_t cell = first + i, word = cell / b.cells_of_word;
@@ -369,7 +373,8 @@ std::uint64_t digest_of_variables(Machine& machine) {
 void begin_call(Machine& machine) {
   forget_glimpses(machine);
   for (Buffer& b : machine.buffers.list) {
-    // Contents of variables, the heap and arrays that the kernel changes in place count as written, as before.
+    // Variables and the heap keep their contents and the records of their writes. So do arrays that the kernel changes
+    // in place.
     if (!b.writable() || b.spec.role >= BufferSpec::Role::variable) continue;
     if (b.spec.role == BufferSpec::Role::output) fill_empty(machine, b.begin, b.spec.bytes);
     b.forget_marks(machine);
@@ -380,7 +385,8 @@ void check_after_call(Machine& machine) {
   const auto check_zero = [&machine](const Buffer& b, const char* begin, const char* end) {
     const char* bad = std::find_if(begin, end, [](char c) { return c != 0; });
     if (bad == end) return;
-    FINDING(machine.report, workspace_not_zero, 0, "%s must be zero again after the launch, and %s is not", b.spec.name.c_str(),
+    FINDING(machine.report, workspace_not_zero, 0,
+            "%s must be zero again after the launch, but %s is not", b.spec.name.c_str(),
             element(b, bad).c_str());
   };
   const auto is_zeroed_workspace = [](const Buffer& b) {
@@ -397,7 +403,8 @@ void check_after_call(Machine& machine) {
   for (const Buffer& b : machine.buffers.list) {
     if (b.spec.unset && b.writable() && b.unset_read != 0) {
       FINDING(machine.report, unset_symbol, b.unset_read,
-              "%s is read, a __device__ variable that neither the host nor the kernel sets: it is zero", b.spec.name.c_str());
+              "%s, a __device__ variable, is read, but neither the host nor the kernel sets it: it is zero",
+              b.spec.name.c_str());
     }
     if (is_zeroed_workspace(b)) check_zero(b, b.begin, b.begin + b.spec.bytes);
     if (b.spec.role != BufferSpec::Role::output || !machine.launch.check) continue;
@@ -411,7 +418,8 @@ void check_after_call(Machine& machine) {
       first = e;
     }
     if (missing == 0) continue;
-    FINDING(machine.report, unwritten_output, 0, "%zu of %zu elements of %s were never written, the first is element %zu", missing,
+    FINDING(machine.report, unwritten_output, 0,
+            "%zu of %zu elements of %s were never written; the first is element %zu", missing,
             b.elements(), b.spec.name.c_str(), first);
   }
 }

@@ -1,4 +1,4 @@
-// The buffers of a launch, and their contents after its calls.
+// The buffers of a launch: allocation, initial contents, and final contents.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,52 +10,55 @@ namespace autosched::emulator {
 struct Machine;
 
 struct BufferSpec {
-  enum class Role { input, output, workspace, variable, heap } role;  // the last two belong to the program, not to the launch
+  // variables and the heap belong to the program rather than to the launch
+  enum class Role { input, output, workspace, variable, heap } role;
   std::string name;
   std::size_t bytes;
   unsigned element_bytes;
   bool zeroed;
-  // For a sparse input: the floats are small integers, `bits` any bits except all ones
-  // (measurements/emulator/sparse.py). `file`: the contents of the job's file of inputs from byte `seed` on.
+  // How the content of an input is generated. Floats are small integers, and `bits` are random bits except all ones
+  // (both for sparse launches, measurements/emulator/sparse.py). `file`: the content is that of the job's file of
+  // inputs from byte `seed` on.
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
-  void* address = nullptr;  // existing address in mapped memory of a program
-  bool unset = false;       // a variable of the program that is undefined until it is written
-  // For each byte, whether it is defined when the launch begins; nullptr: all are (`zeroed`), or none.
+  void* address = nullptr;  // address of a buffer in the mapped memory of a program; nullptr for other buffers
+  bool unset = false;       // a variable of the program that nothing has set yet
+  // For each byte, whether it is defined when the launch begins. nullptr: all bytes are if `zeroed`, otherwise none is.
   unsigned char* defined = nullptr;
   struct Stretch {
     std::size_t first, end;
   };
-  std::vector<Stretch> unknown;  // ranges of a program's memory that are undefined when the launch begins, ascending
+  // ranges of a program's memory that are undefined when the launch begins, in ascending order
+  std::vector<Stretch> unknown;
 };
-// Allocates the buffers with guard zones; returns their addresses.
+// Allocates the buffers between guard zones. Returns their addresses.
 std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpec>& specs);
-// For each byte of a buffer with flags: bit 0 if it is defined now, bit 1 if the launch has written it, and from bit 2
-// on how the launch has used it.
+// Sets a flag per byte of a buffer. Bit 0: the byte is defined now. Bit 1: the launch has written it. Bits 2 and
+// higher: how the launch has accessed it.
 void flag_used_bytes(Machine& machine, std::size_t buffer, unsigned char* flags);
-// Poisons undefined bytes of arrays; afterwards restores 0xFF in bytes that are still undefined.
+// fill_unwritten poisons undefined bytes of arrays. After the launch, clear_unwritten sets bytes that are still
+// undefined to 0xFF.
 void fill_unwritten(Machine& machine);
 void clear_unwritten(Machine& machine);
-// Digest of the values that the launch has written to variables other than the caller's arrays.
+// Digest of the values that the launch has written to the kernel's variables.
 std::uint64_t digest_of_variables(Machine& machine);
-// Copies the launch's writes from its copy of a program's memory back to it.
+// Writes the launch's changes from its copy of the program's memory back to the program's memory.
 void keep_writes(Machine& machine);
-// Writes the same as a list: addresses, lengths (8 bytes each) and bytes.
+// Writes these changes as a list to a file: addresses, lengths (8 bytes each) and bytes.
 void list_writes(Machine& machine, int file);
-// Reports the ranges of it that were undefined before and were not written.
+// Reports the ranges of the program's memory that were undefined before the launch and were not written.
 void report_still_unknown(Machine& machine);
 // Reports the launch's accesses to a program's memory.
 void report_uses(Machine& machine);
-// Checks that are only possible after a call: outputs that were not written, workspaces that must be zero again.
+// Checks outputs that were not written, and workspaces that must be zero again after a call.
 void check_after_call(Machine& machine);
-// Resets outputs for the next call, and clears the records of writes to them and to workspaces. Everything else is
-// unchanged.
+// Prepares the next call: resets outputs, and clears the records of writes to outputs and workspaces.
 void begin_call(Machine& machine);
-// For a sparse launch: the pages of each output that were written. The format is the number of the buffer and of the
-// ranges of elements (8 bytes each), the first element of each range (8), its number of elements (8), all elements, and
-// for each the block that wrote it last (4; all ones: none).
+// For a sparse launch: writes the pages of each output that the launch has written. The format is: the number of the
+// buffer and the number of ranges of elements (8 bytes each); the first element of each range (8); the number of
+// elements of each range (8); all elements; and for each element the block that wrote it last (4; all ones: none).
 void write_touched_outputs(Machine& machine, int file);
-// "64 bytes after the end of `a`", for an address near a buffer; empty elsewhere.
+// Describes an address in or near a buffer, such as "byte 64 of a, which has 32 bytes". Empty for other addresses.
 std::string locate_global(Machine& machine, const void* address);
 
 }  // namespace autosched::emulator

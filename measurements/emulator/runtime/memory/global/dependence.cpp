@@ -13,7 +13,7 @@ namespace autosched::emulator {
 
 using namespace global_shadow;
 
-// Memory of launches that the running launch may overlap.
+// Memory that is used by earlier launches which the running launch may overlap.
 struct Dependence : Unit {
   using Unit::Unit;
 
@@ -24,11 +24,12 @@ struct Dependence : Unit {
     Who who;
     Epoch epoch;
   };
-  std::vector<Stretch> unfinished[2];  // ranges that they write, and that they read; sorted by address once the launch begins
+  // ranges that earlier launches write [0], and that they read [1]; sorted by address at the first check
+  std::vector<Stretch> unfinished[2];
   bool sorted = false;
-  bool waited = false;  // a block has waited before it let later launches begin
+  bool waited = false;  // a block has waited before it allowed later launches to start
   PerBlock<std::vector<Wait>> waits{parking};
-  bool triggered = false;  // by the running blocks
+  bool triggered = false;  // whether the running blocks have allowed later launches to start
   Parked<bool> parked_triggered{parking, triggered};
 };
 
@@ -78,8 +79,8 @@ void global_shadow::check_dependence(Machine& machine, const Buffer& b, const vo
     return;
   }
   FINDING(machine.report, global_race, machine.self->site,
-          "%s: %s at %s, which the launch before may still %s: griddepcontrol.wait (cudaGridDependencySynchronize; only "
-          "code for sm_90 or later has it) must come before",
+          "%s: %s at %s, which the previous launch may still %s: call cudaGridDependencySynchronize before "
+          "(griddepcontrol.wait, sm_90 or later)",
           describe_self(machine).c_str(), instruction, element(b, address).c_str(), is_written ? "write" : "read");
   confirm_race(machine, Kind::global_race, machine.self->site);
 }

@@ -1,4 +1,4 @@
-// Memory of launches that the running one may overlap (programmatic dependent launch, PTX ISA 9.7.13.13 griddepcontrol).
+// Programmatic dependent launch (PTX ISA 9.7.13.13 griddepcontrol): the running launch may overlap earlier launches.
 #pragma once
 #include <cstddef>
 
@@ -6,14 +6,17 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Called before the launch with bytes that earlier launches in its stream may write, or (`only_read`) may read.
+// Declares bytes that earlier launches in the stream may still write, or only read (`only_read`). Called before the
+// launch.
 void add_unfinished(Machine& machine, const void* begin, std::size_t bytes, bool only_read);
 void start_block_dependence(Machine& machine);
-// The running thread waits for those launches. Their writes are visible to threads that are ordered after the wait.
+// The running thread waits for these launches. Their writes are then visible to threads that are ordered after the
+// wait.
 void wait_for_launches(Machine& machine);
 // The running thread allows later launches to start.
 void launch_dependents(Machine& machine);
-// True if a block has waited before it let later launches begin: all earlier launches have then ended before these.
+// True if a block has waited before it allowed later launches to start. All earlier launches have then ended before the
+// later launches start.
 bool waited_for_launches(Machine& machine);
 
 }  // namespace autosched::emulator

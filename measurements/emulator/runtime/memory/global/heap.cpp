@@ -1,5 +1,5 @@
 // The heap of device code: malloc and free (CUDA C++ Programming Guide, dynamic global memory allocation). The heap and
-// its bookkeeping are in one region, which in an executable outlives a launch.
+// its bookkeeping are in one region. In an executable, this region is preserved between launches.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,18 +14,18 @@
 
 namespace autosched::emulator {
 
-// The heap, and the location of its bookkeeping.
+// The state of the heap: pointers into the region.
 struct Heap {
   struct Allocation {
     std::uint64_t offset, bytes;
-    std::uint32_t made, freed;  // positions in the texts; freed: 0 until it is freed
-    std::uint32_t made_in, freed_in;  // launch numbers
+    std::uint32_t made, freed;  // offsets of texts that say where it was allocated and freed; freed is 0 before that
+    std::uint32_t made_in, freed_in;  // numbers of the launches that allocated and freed it
   };
-  // Header of the region, which is initially zero. The data, flags of their defined bytes, the allocations by offset,
-  // and the texts follow, a quarter of the region each.
+  // Header of the region, which is initially zero. The region has four quarters: this header and the texts, the data,
+  // the flags of defined bytes, and the allocations by ascending offset.
   struct Books {
     std::uint64_t used, live, count, texts;
-    std::uint64_t first;  // of the allocations that are not freed
+    std::uint64_t first;  // index of the first allocation that is not freed
     std::uint64_t launches, resets;
   };
   Books* books = nullptr;
@@ -34,9 +34,9 @@ struct Heap {
   Allocation* allocations = nullptr;
   char* texts = nullptr;
   std::size_t quarter = 0, limit = std::size_t{8} << 20;  // cudaLimitMallocHeapSize
-  std::size_t window = 0, window_end = 0;                 // of the data: the range that this launch may use
-  bool outlives_launch = false;                                     // it is in a program's memory
-  std::map<SiteIndex, std::uint32_t> kept_positions;  // text positions by site
+  std::size_t window = 0, window_end = 0;                 // range of the data that this launch may use
+  bool outlives_launch = false;                                     // the region is in a program's memory
+  std::map<SiteIndex, std::uint32_t> kept_positions;  // offsets of the texts of sites
 };
 
 namespace {
@@ -44,7 +44,8 @@ using Allocation = Heap::Allocation;
 using Books = Heap::Books;
 
 constexpr std::size_t alignment = 16, gap = 16, page = 4096;
-// Freed memory is not reused, to detect its use, so a launch needs more memory than is allocated at any time.
+// Freed memory is not reused, so that uses after free are detected. A launch therefore needs more memory than it has
+// allocated at any one time.
 constexpr std::size_t least_room = std::size_t{64} << 20;
 
 void open(Machine& machine, char* region, std::size_t bytes) {
@@ -86,7 +87,7 @@ std::string describe_allocation(Machine& machine, const Allocation& a) {
   return text;
 }
 
-// The last allocation that begins at or before `offset`; nullptr: none.
+// The last allocation that begins at or before `offset`, or nullptr.
 Allocation* allocation_at(Machine& machine, std::size_t offset) {
   Allocation* const end = machine.heap.allocations + machine.heap.books->count;
   Allocation* const after =
@@ -118,7 +119,8 @@ void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t mo
     ++machine.heap.books->first;
   machine.heap.window = begin_of_first();
   if (machine.heap.window > before && !copied)
-    madvise(machine.heap.data + before, machine.heap.window - before, MADV_REMOVE);  // may fail without consequences
+    // releases memory; a failure does not matter
+    madvise(machine.heap.data + before, machine.heap.window - before, MADV_REMOVE);
 }
 
 bool heap_is_used(Machine& machine) { return machine.heap.outlives_launch && machine.heap.books->count != 0; }
@@ -155,7 +157,7 @@ void heap_free(Machine& machine, std::uint64_t address) {
   const auto offset = static_cast<std::size_t>(address - reinterpret_cast<std::uint64_t>(machine.heap.data));
   Allocation* const a = allocation_at(machine, offset);
   if (a == nullptr || a->offset != offset) {
-    FINDING(machine.report, heap_misuse, machine.self->site, "%s frees %#llx, which malloc did not return",
+    FINDING(machine.report, heap_misuse, machine.self->site, "%s frees %#llx, which malloc has not returned",
             describe_self(machine).c_str(), static_cast<unsigned long long>(address));
   } else if (a->freed != 0) {
     FINDING(machine.report, heap_misuse, machine.self->site, "%s frees %s", describe_self(machine).c_str(),

@@ -8,14 +8,14 @@
 
 namespace autosched::emulator {
 
-// malloc and free at self->site (global/heap.cpp); address 0 for a failure. A heap that outlives this process is in a
-// region of the program's memory, including its bookkeeping. ``most``: largest number of allocated bytes. ``resets``:
-// how often the host has emptied it. ``copied``: the region is a copy.
+// malloc and free of device code (global/heap.cpp). heap_malloc returns 0 if it fails. open_heap uses a heap that
+// outlives this process: it is in a region of a program's memory. ``most``: maximum number of allocated bytes.
+// ``resets``: how often the host has reset the device. ``copied``: the region is a private copy.
 void open_heap(Machine& machine, void* region, std::size_t bytes, std::size_t most, std::uint64_t resets, bool copied);
-bool heap_is_used(Machine& machine);  // by earlier launches
-std::size_t heap_used_bytes(Machine& machine);  // of the buffer
+bool heap_is_used(Machine& machine); // whether earlier launches have allocated memory
+std::size_t heap_used_bytes(Machine& machine); // number of bytes of the heap's buffer that are in use
 BufferSpec heap_spec(Machine& machine);
-void keep_heap(Machine& machine);  // saves the flags of defined bytes for the next launch
+void keep_heap(Machine& machine);  // saves which bytes are defined for the next launch
 std::uint64_t heap_malloc(Machine& machine, std::uint64_t bytes);
 void heap_free(Machine& machine, std::uint64_t address);
 

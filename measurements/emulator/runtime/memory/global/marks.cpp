@@ -1,5 +1,5 @@
-// Marks of words with several cells: one mark if all cells have the same one, or consecutive lanes' marks; otherwise
-// cells have separate marks until their marks are equal again.
+// Marks of words with several cells. A word has a single mark if its cells have equal marks, or the marks of
+// consecutive lanes. Otherwise, its cells have separate marks until their marks are equal again.
 #include <vector>
 
 #include "memory/global/shadow.hpp"
@@ -10,7 +10,7 @@ namespace {
 using Parts = GlobalUses::Parts;
 constexpr unsigned most_cells = GlobalUses::most_cells;
 
-// The mark of a word whose cells have these marks, if there is one.
+// Computes the single mark of a word from the marks of its cells. Returns false if there is none.
 bool join(const Mark* parts, unsigned count, Mark& word) {
   bool same = true, side_by_side = parts[0] != 0 && (parts[0] >> lane_shift & (warp_size - 1)) + count <= warp_size;
   for (unsigned p = 1; p < count; ++p) {

@@ -1,4 +1,4 @@
-// Accesses of threads to global memory, and the writers and readers of each element that the kernel may write.
+// Accesses of threads to global memory, which record writers and readers of each element that the kernel may write.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -23,14 +23,15 @@ namespace {
 
 using CopyOf = GlobalUses::CopyOf;
 
-// The last write that was not an atomic, under later atomics.
+// Global memory accesses are recorded as stamps (who, when, where), which marks refer to.
 
-constexpr unsigned readers[] = {1, 2};  // indices of a buffer's marks
+constexpr unsigned readers[] = {1, 2};  // indices in Buffer::marks; index 0 is the last write
 
 Stamp stamp(Machine& machine, bool atomic, bool narrow = false) {
   return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, atomic, narrow};
 }
-// True if an atomic write of block scope is not atomic with respect to the running block.
+// True if an access by the running block is not atomic with respect to a write, because one of the two has block scope
+// and the write is by another block.
 bool too_narrow(Machine& machine, const Stamp& write, bool narrow) {
   return (narrow || write.narrow) && !of_running(machine, write.epoch);
 }
@@ -45,12 +46,13 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
                  const char* why = "") {
   const bool same_block = of_running(machine, race.other.epoch);
   FINDING_OF_TWO(machine.report, global_race, grade, machine.self->site, race.other.site,
-                 "%s %s %s, which %s %s at %s, and nothing orders the two%s%s", describe_self(machine).c_str(), race.doing,
+                 "%s %s %s, which %s %s at %s, and nothing orders the two accesses%s%s",
+                 describe_self(machine).c_str(), race.doing,
                  element(b, cell).c_str(), describe(machine, race.other.who, block_of_epoch(machine, race.other.epoch)).c_str(),
                  race.did, describe_site(machine.report, race.other.site).c_str(),
-                 same_block ? " (a barrier would)" : " (a fence and an atomic on both sides would)", why);
+                 same_block ? " (add a barrier)" : " (add a fence and an atomic on both sides)", why);
   if (grade == Grade::note) return;
-  // A note if the value that a thread has read has no effect.
+  // If the race involves a read whose value turns out to have no effect, the fault is lowered to a note later.
   if (race.doing[0] == 'r') {
     watch_read(machine, Kind::global_race, machine.self->site, machine.self->who, true, nullptr, 0);
   } else if (race.did[0] == 'r' && (same_block || goes_nowhere(machine, race.other.site))) {
@@ -61,13 +63,14 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
 }
 
 void check_alignment(Machine& machine, const Buffer& b, const void* address, int bytes, const char* instruction) {
-  if ((reinterpret_cast<std::uintptr_t>(address) & static_cast<unsigned>(bytes - 1)) == 0) return;  // a power of two
+  // bytes is a power of two
+  if ((reinterpret_cast<std::uintptr_t>(address) & static_cast<unsigned>(bytes - 1)) == 0) return;
   FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %d bytes at %s is not aligned to its size",
           describe_self(machine).c_str(), instruction, bytes, element(b, address).c_str());
 }
 
-// True if a strong write has been seen by a strong read that happened before (PTX ISA, memory consistency model: what
-// precedes in observation order and base causality order precedes in causality order).
+// True if a strong read that happened before has observed a strong write. The write then also happened before (PTX ISA,
+// memory consistency model: causality order includes observation order followed by base causality order).
 bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write) {
   if (!write.atomic) return false;
   return std::any_of(std::begin(readers), std::end(readers), [&](unsigned reader) {
@@ -76,8 +79,8 @@ bool observed(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& 
   });
 }
 
-// Index of the marks that record a read; 0: not recorded. Reads by plain loads race with atomics, so they are kept
-// separately.
+// Index of the marks in which a read is recorded; 0: it is not recorded. Plain reads are preferred to strong reads,
+// because they also race with atomics.
 unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& mine) {
   const Stamp reads[] = {stamp_of(machine, b.mark(machine, readers[0], cell)),
                          stamp_of(machine, b.mark(machine, readers[1], cell))};
@@ -95,14 +98,15 @@ unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, cons
   return slot < 0 ? 0 : readers[slot];
 }
 
-// ``mark``: that of ``mine``.
+// Records a read. ``mark``: the mark of the stamp ``mine``.
 void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, const Stamp& mine, Mark mark) {
   if (const Mark write = b.mark(machine, 0, cell); write != 0) b.set_marks(machine, 0, cell, count, write | was_read);
   if (b.mark(machine, readers[0], cell) == mark || b.mark(machine, readers[1], cell) == mark) return;
   if (const unsigned reader = place_of_read(machine, b, cell, mine)) b.set_marks(machine, reader, cell, count, mark);
 }
 
-// ``known``: for a lazy read, receives the defined bytes; returns whether all are.
+// Checks and records a read. ``known``: for a lazy read, receives which bytes are defined; the result is whether all
+// bytes are.
 bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;
@@ -112,7 +116,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
   const Cells cells = cells_of(b, address, bytes);
   Stamp mine = stamp(machine, relaxed, narrow);
   mine.constant = read_only;
-  Mark mark = 0;  // its mark, created for the first cell
+  Mark mark = 0;  // mark of the stamp, created at the first cell that needs it
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(machine, cell);
@@ -136,7 +140,8 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
       }
     } else if (read_only && write.epoch >= machine.launch.began) {
       FINDING(machine.report, read_only_load_of_written, machine.self->site,
-              "%s reads %s by ld.global.nc, but %s writes it at %s in the same launch", describe_self(machine).c_str(),
+              "%s reads %s by ld.global.nc, but %s writes this element at %s in the same launch",
+              describe_self(machine).c_str(),
               element(b, cell).c_str(), describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
               describe_site(machine.report, write.site).c_str());
       return whole;
@@ -151,7 +156,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
   return whole;
 }
 
-// True if the write is by the corresponding thread of a block that does the same work.
+// True if the write is by the corresponding thread of a block that does the same work as the running block.
 bool by_replica(Machine& machine, const Stamp& write) {
   const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.who));
   return write.who == machine.self->who &&
@@ -166,10 +171,11 @@ CopyOf& copy_in(Machine& machine, std::size_t cell) {
   return machine.global_uses.copies[cell % most_copies];
 }
 
-// The location from which the running thread has loaded the value that it stores in a cell; 0: not a copy.
+// The location from which the running thread has loaded the value that it stores to a cell; 0 if the value is not an
+// unchanged copy.
 std::uint64_t source_of(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
   const char* const begin = b.begin + cell * b.cell_bytes;
-  if (begin < static_cast<const char*>(address)) return 0;  // written in part, or at a misaligned address
+  if (begin < static_cast<const char*>(address)) return 0;  // the store covers only part of the cell, or is misaligned
   const auto at = static_cast<std::size_t>(begin - static_cast<const char*>(address));
   const std::uint64_t from = machine.copied->from[at / machine.copied->element_bytes];
   return from == 0 ? 0 : from + at % machine.copied->element_bytes;
@@ -180,7 +186,7 @@ void note_copy(Machine& machine, const Buffer& b, std::size_t cell, const void* 
                             machine.clocks.now[machine.self->warp], machine.self->who, machine.self->site};
 }
 
-// True if nothing in the launch has written at a location.
+// True if the launch has not written to a location.
 bool is_untouched(Machine& machine, std::uint64_t location, int bytes) {
   const auto* const address = reinterpret_cast<const char*>(location);
   const Buffer* const b = buffer_at(machine, address, bytes);
@@ -192,8 +198,8 @@ bool is_untouched(Machine& machine, std::uint64_t location, int bytes) {
   return true;
 }
 
-// True if the running thread and the last writers store values that they loaded from the same locations, which the
-// launch does not write.
+// True if the running thread stores the same values as the last writers, because all of them have loaded the values
+// from the same locations, which the launch does not write.
 bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int bytes) {
   if (machine.copied == nullptr) return false;
   const Cells cells = cells_of(b, address, bytes);
@@ -202,15 +208,16 @@ bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int
     const Stamp write = b.write(machine, cell);
     const bool is_last = copy.cell == b.begin + cell * b.cell_bytes && copy.epoch == write.epoch && copy.who == write.who &&
                          copy.site == write.site;
-    if (!of_running(machine, write.epoch) && !by_replica(machine, write)) return false;  // an element of another tile
+    // the other block computes another tile
+    if (!of_running(machine, write.epoch) && !by_replica(machine, write)) return false;
     const std::uint64_t from = source_of(machine, b, cell, address);
     if (!is_last || from == 0 || copy.from != from || !is_untouched(machine, from, static_cast<int>(b.cell_bytes))) return false;
   }
   return true;
 }
 
-// True if the running thread stores the unchanged value that it has loaded from this location, which is equivalent to a
-// read for other threads.
+// True if the running thread stores back the unchanged value that it has loaded from the same location. For other
+// threads, this is equivalent to a read.
 bool stores_back(Machine& machine, const Buffer& b, const void* address, const void* from, int bytes) {
   if (machine.copied == nullptr || b.spec.role != BufferSpec::Role::variable) return false;
   if (std::memcmp(address, from, static_cast<std::size_t>(bytes)) != 0) return false;
@@ -223,13 +230,13 @@ bool stores_back(Machine& machine, const Buffer& b, const void* address, const v
   return true;
 }
 
-// Concurrent writes by two threads: equal values are harmless in the cases below, and nearly equal values are not a
-// fault.
+// Reports concurrent writes by two threads. Equal values are only a note in the cases below, and so are nearly equal
+// values.
 void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing,
                        const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;
-  // Cases: a flag, a value that all threads of a block compute, or several blocks that do the same work. An element
-  // that two tiles compute is not among them.
+  // These cases are: a constant, such as a flag; a value that several threads of a block compute; and several blocks
+  // that do the same work. If two tiles overlap in an element, this is a fault.
   const bool by_block =
       b.spec.role == BufferSpec::Role::variable && (of_running(machine, write.epoch) || by_replica(machine, write));
   if (same && ((by_block && write.site == machine.self->site) ||
@@ -237,40 +244,44 @@ void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, cons
     report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; both write the same value");
   } else if (same && by_block && copies_the_same(machine, b, address, bytes)) {
     report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note,
-                "; both write a value that they have loaded from the same address, which is never written");
+                "; both write a value that they have loaded from the same unchanged address");
   } else if (from != nullptr && !same && by_block && write.site == machine.self->site &&
              nearly_equal(machine, address, from, bytes, machine.self->site)) {
-    report_race(machine, b, cell, {doing, write, "wrote"}, Grade::note, "; the values are not deterministic in the last bits");
+    report_race(machine, b, cell, {doing, write,
+            "wrote"}, Grade::note, "; both write sums that only differ in the last bits");
   } else {
     report_race(machine, b, cell, {doing, write, "wrote"});
   }
 }
 
-// A write to a location that others have read; returns whether there is a finding.
+// Reports a write to a location that other threads have read, if nothing orders the accesses. Returns whether there is
+// a finding.
 bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& read, bool atomic) {
   const char* const doing = atomic ? "updates" : "writes";
   const bool is_ordered = (atomic && read.atomic) || ordered(machine, read);
-  // A thread that has signalled by a strong access that it used a value has read it, even without a fence.
+  // A thread that signals by a strong access after using a value has certainly read it, even without a fence.
   const bool is_seen = !is_ordered && glimpsed(machine, read) && used_before_signal(machine, read.site);
   if (!is_ordered && !is_seen) {
     report_race(machine, b, cell, {doing, read, "read"});
     return true;
   }
   if (!is_ordered) {
-    report_race(machine, b, cell, {doing, read, "read"}, Grade::note, "; strong accesses without fences say that it has been read");
+    report_race(machine, b, cell, {doing, read,
+            "read"}, Grade::note, "; strong accesses (without fences) signal that the read has completed");
   }
   if (!read.constant || read.epoch < machine.launch.began) return !is_ordered;
   const bool is_used = is_seen || used_before_store(machine, read.site, machine.self->site,
                                                     read.who == machine.self->who && of_running(machine, read.epoch));
   FINDING_OF_TWO(machine.report, read_only_load_of_written, is_used ? Grade::note : Grade::fault, machine.self->site, read.site,
-                 "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s", describe_self(machine).c_str(),
+                 "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s: use a plain load",
+                 describe_self(machine).c_str(),
                  element(b, cell).c_str(), describe(machine, read.who, block_of_epoch(machine, read.epoch)).c_str(),
-                 describe_site(machine.report, read.site).c_str(), is_used ? "; it was read and used before" : "");
+                 describe_site(machine.report, read.site).c_str(), is_used ? " (the value was used before the write)" : "");
   return true;
 }
 
-// ``from``: the written value, nullptr for an atomic's result. Lanes of a warp may write one value with one
-// instruction.
+// Checks and records a write. ``from``: the written value; nullptr for an atomic. Several lanes of a warp may write the
+// same value with the same instruction.
 void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, bool atomic, const void* from, bool narrow = false) {
   if (!machine.launch.check) return;
   const Cells cells = cells_of(b, address, bytes);
@@ -279,7 +290,7 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
   };
   const char* const doing = atomic ? "updates" : "writes";
   bool reported = false;
-  Mark mine = 0;  // created for the first cell
+  Mark mine = 0;  // mark of the stamp, created at the first cell
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     if (mine == 0) mine = mark_of(machine, stamp(machine, atomic, narrow));
@@ -301,7 +312,8 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
         reported = true;
       } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.mark(machine, 0, cell) & was_read) == 0 &&
                  (write.who != machine.self->who || !of_running(machine, write.epoch))) {
-        FINDING(machine.report, lost_write, machine.self->site, "%s writes %s over the value that %s wrote at %s, which was never read",
+        FINDING(machine.report, lost_write, machine.self->site,
+                "%s overwrites %s before anything has read the value that %s wrote at %s",
                 describe_self(machine).c_str(), element(b, cell).c_str(),
                 describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
                 describe_site(machine.report, write.site).c_str());
@@ -351,7 +363,7 @@ bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t 
   Buffer* const b = buffer_at(machine, first, static_cast<int>(span));
   if (b == nullptr || b->writable() || !is_array(*b) || b->spec.unset || !b->spec.unknown.empty() || machine.launch.dependent) return false;
   if (!machine.launch.sparse) return true;
-  if (span <= page_bytes) {  // no page lies between those of the first and the last byte
+  if (span <= page_bytes) {  // the addresses span at most two pages, those of the first and the last byte
     touch(machine, *b, first, static_cast<int>(span));
     return true;
   }
@@ -364,7 +376,7 @@ bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t 
 bool check_global_read(Machine& machine, const void* address, int bytes) {
   Buffer* b = check_access(machine, address, bytes, "cp.async");
   if (b == nullptr) return false;
-  // cp.async is a weak load through L2.
+  // cp.async is a weak load, which races with concurrent writes.
   shadow_read(machine, *b, address, bytes, false, false);
   return true;
 }

@@ -6,19 +6,19 @@ namespace autosched::emulator {
 
 struct Machine;
 
-// Accesses of one thread, at self->site, without counting transactions. ``relaxed``: does not race with atomics.
-// ``narrow``: of block scope. ``known``: for a lazy read, which reports no finding for undefined bytes, but returns
-// here which bytes are defined, and whether all are.
+// Accesses of one thread, at self->site, which do not count transactions. ``relaxed``: the access does not race with
+// atomics. ``narrow``: the access has block scope. ``known``: makes the read lazy: it reports no finding for undefined
+// bytes, sets which bytes are defined, and returns whether all are.
 bool read_global(Machine& machine, void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
                  bool narrow = false, unsigned char* known = nullptr);
-// True if lanes read the same number of bytes each from one array that the kernel only reads, at aligned addresses:
-// nothing needs to be checked or recorded, and the bytes are those at the addresses.
+// True if all lanes read aligned values from one array that the kernel never writes. The caller can then read memory
+// directly, because nothing needs to be checked or recorded.
 bool read_input(Machine& machine, const std::uint64_t* addresses, std::uint32_t lanes, int bytes);
 void write_global(Machine& machine, void* address, const void* from, int bytes, const char* instruction, bool relaxed,
                   bool narrow = false);
 unsigned char* update_global(Machine& machine, void* address, int bytes, const char* instruction, bool narrow = false);
 
-// Checks a read of global memory for cp.async; false if it is out of bounds.
+// Checks a read of global memory by cp.async. Returns false if it is out of bounds.
 bool check_global_read(Machine& machine, const void* address, int bytes);
 // Reads and writes of a bulk copy, of any length and alignment. Out-of-bounds bytes are read as 0xFF.
 void read_global_bulk(Machine& machine, void* to, const void* address, int bytes, const char* instruction);

@@ -1,4 +1,4 @@
-// Effects of a launch on a program's memory: the bytes that it has written and read, and the undefined bytes.
+// How a launch has used a program's memory: the bytes that it has written and read, and the bytes that are undefined.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,9 +16,10 @@ using namespace global_shadow;
 
 namespace {
 
-constexpr std::size_t most_stretches = 4096;  // per buffer that are reported; later ones are not checked
+// maximum number of reported ranges per buffer; later ranges are not checked
+constexpr std::size_t most_stretches = 4096;
 
-// Calls ``visit`` with ranges of bytes of the pages with a flag: written, or read.
+// Calls ``visit`` for each range of pages with the flag ``kind`` (written, or read), as a range of bytes.
 template <class Visit>
 void for_pages(Machine& machine, unsigned char kind, Visit visit) {
   for (const Buffer& b : machine.buffers.list) {
@@ -34,7 +35,7 @@ void for_pages(Machine& machine, unsigned char kind, Visit visit) {
 
 std::uint64_t address_in(const Buffer& b, std::size_t at) { return reinterpret_cast<std::uint64_t>(b.begin) + at; }
 
-// Accesses of a launch to a cell: the low bits of Use in measurements/emulator/host_order.py. 0: none.
+// How a launch has accessed a cell: the low bits of Use in measurements/emulator/host_order.py. 0: not at all.
 class CellUse {
  public:
   explicit CellUse(Machine& machine) : machine_(machine) {}
@@ -112,7 +113,7 @@ void list_writes(Machine& machine, int file) {
 
 void report_still_unknown(Machine& machine) {
   for (const Buffer& b : machine.buffers.list) {
-    std::size_t reported = 0, first = 0, end = 0;  // the range that may be extended
+    std::size_t reported = 0, first = 0, end = 0;  // the current range, which may be extended
     const auto flush = [&] {
       if (end > first && ++reported <= most_stretches) report_unknown(machine.report, address_in(b, first), end - first);
     };

@@ -1,4 +1,5 @@
-// The launch's buffers, and the writers and readers of their elements. Only for global_*.cpp.
+// The launch's buffers, and the writers and readers of their elements. Internal header of the files about global
+// memory.
 #pragma once
 #include <unistd.h>
 
@@ -14,57 +15,62 @@
 #include "memory/global/buffers.hpp"
 
 namespace autosched::emulator {
-// True if nothing that a kernel reads distinguishes two blocks (isa/program.cpp).
+// True if two blocks do the same work: the kernel reads no special register in which they differ (isa/program.cpp).
 bool are_replicas(Machine& machine, unsigned block, unsigned other);
 }  // namespace autosched::emulator
 
 namespace autosched::emulator::global_shadow {
 
 struct Stamp {
-  Epoch epoch = 0;       // 0: none
-  std::uint32_t fences = 0;  // of that thread so far
+  Epoch epoch = 0;       // 0: no access
+  std::uint32_t fences = 0;  // number of fences of that thread before the access
   Who who = 0;
   SiteIndex site = 0;
   bool atomic = false;
   bool narrow = false;  // an atomic of block scope
-  bool constant = false;  // a read by ld.global.nc, of data that nothing in the launch may write
+  bool constant = false;  // a read by ld.global.nc, which requires that the launch does not write the data
 };
-// A stamp in 4 bytes: the lane, and the number of its warp's stamp (stamps.cpp). 0: none.
+// A reference to a stamp in 4 bytes: the lane, and the number of a stamp that lanes of a warp share (stamps.cpp). 0:
+// none.
 using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // flag of a write that has been read
 constexpr unsigned lane_shift = 26, number_bits = 25;
 constexpr Mark numbers = (1u << number_bits) - 1;
-// Flag of the mark of a word with several cells: the mark is that of the first cell, and the next cells have the next
-// lanes.
+// Flag of the mark of a word with several cells: the mark applies to the first cell, and the next cells belong to the
+// next lanes.
 constexpr Mark spread = 1u << number_bits;
 // Flag of the write mark of a word whose cells have separate marks (marks.cpp).
 constexpr Mark apart = spread | (warp_size - 1) << lane_shift;
 Mark mark_of(Machine& machine, const Stamp& stamp);
-// Records of accesses to the launch's buffers, except those in the buffers.
+// Data about accesses to all buffers, to which the marks in buffers refer.
 struct GlobalUses {
-  static constexpr std::size_t fewest = std::size_t{1} << 16;  // stamps between two garbage collections (stamps.cpp)
-  std::vector<Stamp> stamps = std::vector<Stamp>(1);  // stamps of lane 0; number 0 is unused
+  // minimum number of stamps before a garbage collection (stamps.cpp)
+  static constexpr std::size_t fewest = std::size_t{1} << 16;
+  // stamps, each as if lane 0 had made the access; number 0 is unused
+  std::vector<Stamp> stamps = std::vector<Stamp>(1);
   static constexpr unsigned num_latest = 1u << 12;
   Mark latest[num_latest] = {};  // by a hash of site, kind and warp: the number of the last stamp with this hash
-  std::size_t full = fewest;  // number of stamps at which unused ones are collected
+  std::size_t full = fewest;  // number of stamps at which the next garbage collection runs
 
-  static constexpr unsigned most_cells = 4;  // per word (marks.cpp)
+  static constexpr unsigned most_cells = 4;  // maximum number of cells per word (marks.cpp)
   struct Parts {
     Mark marks[3][most_cells];
   };
   std::vector<Parts> kept_apart;
-  std::vector<Mark> unused;  // unused positions in it
+  std::vector<Mark> unused;  // unused indices of kept_apart
 
-  // Locations from which the contents of cells were loaded, for as many cells with recently stored copies as fit.
+  // For a cell to which a copy was stored: the location from which the value was loaded. Older entries may be
+  // overwritten.
   struct CopyOf {
     const char* cell;
     std::uint64_t from;
-    Epoch epoch;  // of the store, and its thread and site
+    Epoch epoch;  // epoch, thread and site of the store
     Who who;
     SiteIndex site;
   };
-  CopyOf* copies = nullptr;  // by cell
-  std::unordered_map<const char*, Stamp> under_atomics;  // by the first byte of the cell
+  CopyOf* copies = nullptr;  // a hash table of cells
+  // last plain writes before later atomics, by the first byte of the cell
+  std::unordered_map<const char*, Stamp> under_atomics;
   bool any_release = false;  // whether anything has been published between blocks
 };
 inline Stamp stamp_of(Machine& machine, Mark mark) {
@@ -82,21 +88,23 @@ constexpr unsigned char page_has_content = 1, page_was_read = 2;
 struct Buffer {
   BufferSpec spec;
   char* begin;
-  // For memory that the kernel may write, by cell: one per element, or several if the kernel stores parts of elements.
-  // The last write (0), and two later readers that represent all readers (1, 2); those by plain loads are kept after
-  // atomics. A mark belongs to a word: one cell, or several with less than 4 bytes together. Only accessed parts are
-  // allocated.
+  // Records of accesses to memory that the kernel may write. A cell is an element, or a part of one if the kernel
+  // stores parts. Marks 0 are the last writes. Marks 1 and 2 are two later readers, which represent all readers; plain
+  // readers are kept when an atomic follows. Each word has a mark: a word is a cell, or several small cells of up to 4
+  // bytes together. Memory of marks is only allocated where it is accessed.
   Mark* marks[3];
   unsigned cell_bytes;
   unsigned cells_of_word;
-  unsigned char* touched;  // for a sparse launch, one per page: whether it has its content, and readers of written data
-  std::vector<unsigned char> pages;  // flags of a program's memory, one per page: whether it was written, read, ...
-  SiteIndex unset_read = 0;  // for a variable that was never set: the line that reads it
+  // flags per page in a sparse launch: whether the page has content, and whether it has recorded readers
+  unsigned char* touched;
+  // flags per page of a program's memory: whether the page was written, read or poisoned
+  std::vector<unsigned char> pages;
+  SiteIndex unset_read = 0;  // for a variable that was never set: the site that reads it
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
-  // False if nothing has been read on the page of a cell: its readers are then not accessed, as each access would
-  // allocate a page.
+  // False if nothing on the page of a cell has been read. The marks of its readers are then not accessed, because this
+  // would allocate a page of marks.
   bool has_readers(std::size_t cell) const {
     return touched == nullptr || (touched[cell * cell_bytes / page_bytes] & page_was_read) != 0;
   }
@@ -114,22 +122,22 @@ struct Buffer {
     if (cells_of_word != 1) {
       set_mark_in_word(machine, which, cell, mark);
     } else if (marks[which][cell] != mark) {
-      marks[which][cell] = mark;  // avoids the store, which alone would allocate memory
+      marks[which][cell] = mark;  // an unchanged mark is not stored, because a store may allocate a page
     }
   }
-  // Number of consecutive cells from this one on that have the same marks, within an access that ends before ``end``:
-  // those of a word, or one.
+  // Number of cells from this cell on that are handled together because they have the same marks: all cells of a word,
+  // or 1. ``end``: end of the accessed cells.
   unsigned alike(std::size_t cell, std::size_t end) const {
     if (cells_of_word == 1 || cell % cells_of_word != 0 || cell + cells_of_word > end) return 1;
     const std::size_t word = cell / cells_of_word;
     return (any_mark(word) & spread) == 0 ? cells_of_word : 1;
   }
-  // The same for cells never written or read; 0 if they were.
+  // Like alike() for cells that were never accessed; 0 if they were.
   unsigned untouched(std::size_t cell, std::size_t end) const {
     const std::size_t word = cell / cells_of_word;
     return any_mark(word) != 0 ? 0 : alike(cell, end);
   }
-  // For so many cells with the same marks.
+  // Sets the mark of `count` cells, as returned by alike().
   void set_marks(Machine& machine, unsigned which, std::size_t cell, unsigned count, Mark mark) {
     if (which != 0 && touched != nullptr) {
       if (mark == 0 && !has_readers(cell)) return;
@@ -160,7 +168,7 @@ struct Buffer {
   }
 };
 
-// Called before a write or a read, to mark the accessed pages.
+// Sets a flag of the pages that an access touches. Called before the access.
 inline void note_pages(Buffer& b, const void* address, int bytes, unsigned char what) {
   if (b.pages.empty()) return;
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
@@ -183,31 +191,33 @@ inline Cells cells_of(const Buffer& b, const void* address, int bytes) {
   const auto offset = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
   return {offset / b.cell_bytes, (offset + static_cast<std::size_t>(bytes) - 1) / b.cell_bytes + 1};
 }
-// Calls ``visit`` with the marks of all buffers, those of words and of separate cells, and their number.
+// Calls ``visit`` with arrays of marks and their lengths, for all marks of words and of separate cells.
 void for_marks(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
 void for_marks_apart(Machine& machine, const std::function<void(Mark*, std::size_t)>& visit);
 
-bool any_variable(Machine& machine);  // whether the launch has a variable array that its kernel may write
-Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr: none
-// True for buffers that are neither variables nor the heap; in a sparse launch their pages are generated on first
+bool any_variable(Machine& machine);  // whether the launch has a variable of the program
+Buffer* buffer_at(Machine& machine, const void* address, int bytes);  // nullptr if no buffer contains all bytes
+// True for buffers that are neither variables nor the heap. In a sparse launch, their pages get their content on first
 // access.
 bool is_array(const Buffer& b);
 void touch(Machine& machine, Buffer& b, const void* address, int bytes);
-// Reports a finding if an access comes too early in a launch that may overlap earlier ones (dependence.cpp).
+// Reports an access to memory that earlier launches may still use, if the thread has not waited for these launches
+// (dependence.cpp).
 void check_dependence(Machine& machine, const Buffer& b, const void* address, int bytes, bool writes, const char* instruction);
-// The buffer of an access, or nullptr (and a finding) if it is in none.
+// Returns the buffer of an access. If the access is out of bounds, reports a finding and returns nullptr.
 Buffer* check_access(Machine& machine, const void* address, int bytes, const char* instruction, bool writes = false);
-// Poisons undefined bytes in the pages that are read, once per page.
+// Poisons undefined bytes of the accessed pages, once per page.
 void fill_unknown(Machine& machine, Buffer& b, const void* address, int bytes);
-// Records a read of a variable that was never set, for a finding now or after the launch.
+// Records a read of a variable that was never set, which is reported immediately or after the launch.
 void note_unset_read(Machine& machine, Buffer& b);
 // Returns true if an access to the heap is inside of an allocation; otherwise reports a finding.
 bool check_heap(Machine& machine, const void* address, int bytes, const char* instruction);
 std::string element(const Buffer& b, const void* address);
 std::string element(const Buffer& b, std::size_t cell);
 
-// Happens-before between blocks: by a fence and an atomic on both sides.
-bool acquired(Machine& machine, const Stamp& before);  // from the other block
+// Happens-before between blocks, which needs a fence and an atomic on both sides.
+// whether the running thread has acquired this action of another block
+bool acquired(Machine& machine, const Stamp& before);
 inline bool ordered(Machine& machine, const Stamp& before) {
   if (before.epoch < machine.launch.began) return true;
   if (of_running(machine, before.epoch)) {
@@ -216,14 +226,17 @@ inline bool ordered(Machine& machine, const Stamp& before) {
   }
   return acquired(machine, before);
 }
-// True if strong accesses, with or without fences, have communicated the other block's action to this block.
+// True if strong accesses, with or without fences, have told this block of an action of another block.
 bool glimpsed(Machine& machine, const Stamp& before);
-// Acquires the events that a strong write at the address has communicated.
+// Called for a strong read: learns the events that the last strong write to the address has communicated.
 void glimpse(Machine& machine, const void* address);
-void show(Machine& machine, const void* address);  // communicates this thread's earlier events by a strong write
-void forget_glimpses(Machine& machine);                  // forgets the communication of an earlier launch
-void acquire_from(Machine& machine, const void* address);  // acquires actions that others have published there
-void synchronize(Machine& machine, void* address);         // and publishes
+// called for a strong write: communicates this thread's earlier events
+void show(Machine& machine, const void* address);
+// called when a launch starts: forgets what earlier launches have communicated
+void forget_glimpses(Machine& machine);
+// acquires actions that other blocks have published at the address
+void acquire_from(Machine& machine, const void* address);
+void synchronize(Machine& machine, void* address);         // acquires, and publishes this thread's actions
 void forget_releases(Machine& machine, const void* address);
 
 }  // namespace autosched::emulator::global_shadow
@@ -232,14 +245,14 @@ namespace autosched::emulator {
 
 // The buffers of the launch.
 struct Buffers {
-  // Sparse launches: the content of a page is generated on first access.
+  // A page of a buffer that got its content on first access, in a sparse launch.
   struct Page {
     global_shadow::Buffer* buffer;
     std::size_t index;
   };
   std::vector<global_shadow::Buffer> list;
   std::vector<Page> touched_pages;
-  global_shadow::Buffer* last = nullptr;  // the one that was found last
+  global_shadow::Buffer* last = nullptr;  // the buffer that was found last, as a cache
 };
 
 }  // namespace autosched::emulator

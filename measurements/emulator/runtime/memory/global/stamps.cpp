@@ -1,4 +1,5 @@
-// Stamps, each stored once for the lanes of a warp that share it: an element's marks have 4 bytes, not 20.
+// Stores a stamp once for all lanes of a warp that share it. So a mark, which refers to a stamp, has 4 bytes instead of
+// the 20 of a stamp.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,7 @@
-// Tensor maps in global memory that threads have written, and the proxy through which bulk copies read them (PTX ISA,
-// memory consistency model: proxies; CUDA C++ Programming Guide, modification of a tensor map). The writer of a map
-// fences with .release; some thread of a block that uses it, ordered after that, with .acquire of its address.
+// Tensor maps in global memory that threads have written. Bulk copies read them through another proxy (PTX ISA, memory
+// consistency model: proxies; CUDA C++ Programming Guide, modification of a tensor map). So the writer of a map must
+// execute a fence.proxy.tensormap with .release. Ordered after it, a thread of each block that uses the map must
+// execute one with .acquire of the map's address.
 #include <algorithm>
 #include <memory>
 #include <unordered_map>
@@ -17,17 +18,17 @@ using namespace global_shadow;
 struct WrittenMaps {
   struct Release {
     Stamp by;
-    std::shared_ptr<const Knowledge> what;  // knowledge before it
+    std::shared_ptr<const Knowledge> what;  // events before the fence
     unsigned rank;
   };
   struct Acquire {
     Stamp by;
     std::uint32_t lanes;
-    std::uint64_t writes;  // digest of the writes to the map at that time
-    bool released;         // all writes were released
+    std::uint64_t writes;  // digest of the last writes to the map at the time of the fence
+    bool released;         // whether all these writes were released
   };
   std::vector<Release> releases;
-  std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // by address
+  std::unordered_map<std::uint64_t, std::vector<Acquire>> acquires;  // by address of the map
 };
 
 namespace {
@@ -38,7 +39,7 @@ using Acquire = WrittenMaps::Acquire;
 namespace {
 
 constexpr int map_bytes = 128;
-constexpr std::size_t most_kept = 4096;  // maximum fences of each kind; the oldest are dropped
+constexpr std::size_t most_kept = 4096;  // maximum number of fences of each kind; the oldest are dropped
 
 Stamp stamp_of_map(Machine& machine, bool narrow) {
   return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->who, machine.self->site, false, narrow};
@@ -111,7 +112,7 @@ void acquire_tensor_map(Machine& machine, const void* address, std::uint32_t lan
   auto& list = machine.written_maps.acquires[reinterpret_cast<std::uintptr_t>(address)];
   std::erase_if(list, [&](const Acquire& a) { return a.writes != writes; });
   keep(list, Acquire{stamp_of_map(machine, narrow), lanes, writes, good});
-  machine.clocks.tick(machine.self->warp);  // writes from now on are distinguishable
+  machine.clocks.tick(machine.self->warp);  // ends the epoch, so that later writes of this warp are distinguishable
 }
 
 void check_tensor_map_acquired(Machine& machine, const void* address, const char* instruction) {
@@ -138,11 +139,11 @@ void check_tensor_map_acquired(Machine& machine, const void* address, const char
   while (!b->written(machine, cell)) ++cell;
   const Stamp write = b->write(machine, cell);
   FINDING(machine.report, missing_proxy_fence, machine.self->site,
-          "%s: %s takes the tensor map at %s, which %s wrote at %s, and %s", describe_self(machine).c_str(), instruction,
+          "%s: %s uses the tensor map at %s, which %s wrote at %s, but %s", describe_self(machine).c_str(), instruction,
           element(*b, address).c_str(), describe(machine, write.who, block_of_epoch(machine, write.epoch)).c_str(),
           describe_site(machine.report, write.site).c_str(),
           unreleased ? "no fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) follows the write"
-                     : "no fence.proxy.tensormap::generic.acquire of it by this block is in between");
+                     : "this block has not executed fence.proxy.tensormap::generic.acquire of the map since");
 }
 
 }  // namespace autosched::emulator

@@ -1,5 +1,5 @@
-// Accesses of the async proxy to shared memory, on behalf of a thread (bulk copies, wgmma, mbarriers), and accesses to
-// the shared memory of other blocks of the cluster.
+// Accesses of the async proxy to shared memory on behalf of a thread (bulk copies, wgmma, mbarriers), and accesses to
+// shared memory of other blocks of the cluster.
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
@@ -13,19 +13,21 @@ namespace autosched::emulator {
 
 using namespace shared_shadow;
 
-// Accesses to the shared memory of other blocks, and by reductions in flight.
+// Accesses to shared memory of other blocks, and reductions in flight.
 struct EngineUses : Unit {
   using Unit::Unit;
 
-  // The last access of a thread, or a bulk copy, to another block's shared memory at a line.
+  // The last access of a thread, or of a bulk copy, to shared memory of another block at one source line.
   struct RemoteUse {
     unsigned rank;
     Who who;
     Epoch epoch;
     SiteIndex site;
   };
-  PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses{parking};  // key: everything but the epoch
-  PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way{parking};  // by byte: number of reductions
+  // the key consists of rank, who and site
+  PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses{parking};
+  // number of reductions in flight, by byte
+  PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way{parking};
 };
 
 namespace {
@@ -69,7 +71,8 @@ void start_bulk_update(Machine& machine, unsigned address, int bytes, const char
   if (!machine.launch.check || position == no_position) return;
   for (unsigned a = position; a < position + static_cast<unsigned>(bytes); ++a) {
     if (machine.engine_uses.updates_under_way[a]++ != 0)
-      machine.shared_uses.pending[a] = Pending{};  // reductions in flight at one byte do not race
+      // reductions that are in flight to the same byte do not race with each other
+      machine.shared_uses.pending[a] = Pending{};
   }
   const bool good =
       check_bulk_write(machine, position, bytes, async_proxy) && check_under_atomics(machine, position, bytes, machine.self->who);
@@ -108,13 +111,14 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     report_out_of_bounds(machine, address, bytes, instruction);
     return nullptr;
   }
-  // The engine uses another block's memory: an observed completion, as by tcgen05.commit, is sufficient.
+  // The asynchronous engine reads another block's memory, which must not exit before. Observing the engine's
+  // completion, as by tcgen05.commit, is sufficient.
   if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
     touch_block(machine, rank, who_of(actor, whole_warp), epoch);
   }
   const unsigned char* from = bytes_at(machine, position);
   if (!machine.launch.check) return from;
-  Stamp checked{};  // initially not the stamp of any byte (unwritten bytes have epoch 0)
+  Stamp checked{};  // the last stamp that was checked; initially none
   for (unsigned a = position; a < position + static_cast<unsigned>(bytes); ++a) {
     if (machine.shared_uses.pending[a].what != InFlight::nothing) {
       report_pending(machine, a, me, "reads", false);
@@ -124,7 +128,7 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     if (write.epoch != 0 && write.epoch == checked.epoch && write.who == checked.who && write.site == checked.site) continue;
     checked = write;
     if (write.epoch < machine.clocks.first) {
-      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s: %s reads %s, which was not written yet",
+      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s: %s reads %s, which has not been written",
               describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str());
       break;
     }
@@ -134,7 +138,7 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
     }
     if (!by_engine(machine, write.who) && !machine.clocks.proxied(write.who, write.epoch, me)) {
       FINDING(machine.report, missing_proxy_fence, machine.self->site,
-              "%s: %s reads %s, which %s wrote at %s, and no fence.proxy.async is in between",
+              "%s: %s reads %s, which %s wrote at %s: no fence.proxy.async is in between",
               describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
               describe_actor(machine, write.who).c_str(), emulator::describe_site(machine.report, write.site).c_str());
       break;
@@ -159,7 +163,7 @@ bool check_mbarrier_visible(Machine& machine, unsigned address, const char* inst
   const Stamp& write = machine.shared_uses.last_write[position];
   if (!machine.clocks.ordered(write.who, write.epoch, machine.self->who)) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
-            "%s: %s uses the mbarrier at %s, which %s initializes at %s, and no barrier is in between",
+            "%s: %s uses the mbarrier at %s, which %s initializes at %s: no barrier is in between",
             describe_self(machine).c_str(), instruction, describe_position(machine, position).c_str(),
             describe_actor(machine, write.who).c_str(), emulator::describe_site(machine.report, write.site).c_str());
     return false;
@@ -182,7 +186,8 @@ void check_exits(Machine& machine) {
     }
     if (known) continue;
     FINDING(machine.report, block_exited, use.site,
-            "%s uses shared memory of block %u of its cluster, which may have exited: nothing orders the access before its exit",
+            "%s uses shared memory of block %u of its cluster, which may have exited: nothing orders the access "
+            "before the exit",
             describe_actor(machine, use.who).c_str(), use.rank);
   }
 }

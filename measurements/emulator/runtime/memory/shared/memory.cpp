@@ -1,4 +1,4 @@
-// The block's shared memory: its window, and accesses of threads.
+// The shared memory of a block: the layout of its window, and accesses of threads.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace autosched::emulator {
 
 using namespace shared_shadow;
 
-// Location of the running blocks' shared memory, and the names of its arrays.
+// Host memory of the running blocks' shared memory, and names of static arrays.
 struct SharedMemory : Unit {
   using Unit::Unit;
 
@@ -26,7 +26,8 @@ struct SharedMemory : Unit {
   unsigned dynamic_begin = 0;
   unsigned char* static_memory = nullptr;
   unsigned char* dynamic_memory = nullptr;
-  unsigned char* reserved_memory = nullptr;  // for kernels that read its address, such as those with cooperative groups
+  // the reserved kilobyte, for kernels that read its address, such as those with cooperative groups
+  unsigned char* reserved_memory = nullptr;
   std::vector<SharedArray> arrays;  // static arrays
   Parked<unsigned char*> parked_memory[3] = {{parking, static_memory}, {parking, dynamic_memory}, {parking, reserved_memory}};
 };
@@ -42,7 +43,7 @@ namespace {
 constexpr unsigned window_begin = reserved_shared_bytes;
 constexpr unsigned dynamic_alignment = 1024;
 
-// The static array that contains an address, or is nearest to it; nullptr if there is none.
+// The static array that contains an address, or otherwise the nearest one. nullptr if there are no static arrays.
 const SharedArray* nearest_array(Machine& machine, unsigned address) {
   const auto distance = [&](const SharedArray& a) {
     return address < a.begin ? a.begin - address : address < a.begin + a.bytes ? 0 : address - (a.begin + a.bytes) + 1;
@@ -80,7 +81,7 @@ std::string of_rank(Machine& machine, unsigned rank) {
   return cluster_blocks(machine) == 1 ? "" : " of block " + std::to_string(rank) + " of the cluster";
 }
 
-// A cp.async copy, which writes to shared memory.
+// Completes a cp.async copy by writing its data to shared memory.
 void land(Machine& machine, const AsyncCopy& copy) {
   std::memcpy(bytes_at(machine, copy.shared), copy.data, static_cast<std::size_t>(copy.bytes));
   if (!machine.launch.check) return;
@@ -125,7 +126,7 @@ std::string describe_position(Machine& machine, unsigned position) {
 }
 
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction) {
-  if ((address & static_cast<unsigned>(alignment - 1)) == 0) return true;  // a power of two
+  if ((address & static_cast<unsigned>(alignment - 1)) == 0) return true;  // alignment is a power of two
   FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %s is not aligned to %d bytes",
           describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str(), alignment);
   return false;
@@ -134,7 +135,8 @@ bool check_alignment(Machine& machine, unsigned address, int alignment, const ch
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction) {
   if (const unsigned own = address - low_word_of_windows; find(machine, own, bytes, false) != no_position) {
     FINDING(machine.report, out_of_bounds_shared, machine.self->site,
-            "%s: %s of %d bytes at a generic address that was cut to 32 bits (of %s): convert it by __cvta_generic_to_shared",
+            "%s: %s of %d bytes at a generic address that was truncated to 32 bits (of %s): convert it with "
+            "__cvta_generic_to_shared",
             describe_self(machine).c_str(), instruction, bytes, describe_shared(machine, own).c_str());
     return;
   }
@@ -175,7 +177,8 @@ void start_block_shared(Machine& machine) {
     std::memset(machine.shared_memory.static_memory, 0xff, of_static);
   }
   if (machine.launch.uses_reserved_shared) {
-    // Zeroed when a block begins: the barriers that cooperative groups keep there are never initialised.
+    // Reserved memory is zero when a block starts, because cooperative groups never initialise the barriers that they
+    // keep in it.
     std::memset(machine.shared_memory.reserved_memory, 0, std::size_t{window_begin} * cluster_blocks(machine));
     for (unsigned rank = 0; rank < cluster_blocks(machine); ++rank) {
       std::fill_n(machine.shared_uses.last_write + rank * machine.shared_uses.window_bytes, window_begin,
@@ -199,7 +202,8 @@ void end_block_shared(Machine& machine) {
     std::fill_n(machine.shared_uses.pending, machine.shared_uses.window_bytes * cluster_blocks(machine), Pending{});
 }
 
-// A byte has its last write, a state of operations in flight, two masks, and the last read of each warp.
+// For each byte of shared memory there are: the byte itself, its last write, its state in flight, two masks, and the
+// last read of each warp.
 std::size_t shared_books_bytes(Machine& machine) {
   const std::size_t each = 1 + sizeof(Stamp) + sizeof(Pending) + 2 * sizeof(std::uint32_t) + machine.warp_count * sizeof(Stamp);
   return machine.shared_uses.window_bytes * cluster_blocks(machine) * each;
@@ -252,7 +256,7 @@ void note_unknown_shared(Machine& machine, unsigned address, int bytes, const un
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
     if (bits[k] == 0xff) continue;
     const auto [found, fresh] = machine.shared_uses.unknown.try_emplace(position + k, SharedUses::Unknown{bits[k], origin});
-    if (!fresh) found->second.known &= bits[k];  // a value of another thread is also unknown
+    if (!fresh) found->second.known &= bits[k];  // another thread may have stored an unknown value, too
   }
 }
 
@@ -274,14 +278,16 @@ bool shared_window_holds(Machine& machine, unsigned address, int bytes) { return
 
 void start_copy(Machine& machine, unsigned shared, const void* global, int bytes, int source_bytes) {
   if (source_bytes < 0 || source_bytes > bytes) {
-    FINDING(machine.report, invalid_argument, machine.self->site, "%s: cp.async of %d bytes takes %d bytes from global memory",
+    FINDING(machine.report, invalid_argument, machine.self->site,
+            "%s: cp.async of %d bytes reads %d bytes from global memory",
             describe_self(machine).c_str(), bytes, source_bytes);
     return;
   }
   AsyncCopy copy{shared, bytes, machine.self->group, machine.self->site, {}};
   if (reinterpret_cast<std::uintptr_t>(global) % static_cast<unsigned>(bytes) != 0) {
     FINDING(machine.report, misaligned_access, machine.self->site,
-            "%s: the global address of a cp.async of %d bytes is not aligned to it", describe_self(machine).c_str(), bytes);
+            "%s: the global address of a cp.async of %d bytes is not aligned to this size",
+            describe_self(machine).c_str(), bytes);
   }
   if (source_bytes > 0) {
     if (check_global_read(machine, global, source_bytes)) {
@@ -298,7 +304,7 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
   check_alignment(machine, shared, bytes, "cp.async");
   copy.shared = position;
   if (machine.launch.check) {
-    // The bytes may change at any time until the wait.
+    // Until the wait, the bytes are in flight: they may change at any time.
     check_write(machine, position, bytes, machine.self->who);
     for (int i = 0; i < bytes; ++i)
       machine.shared_uses.pending[position + static_cast<unsigned>(i)] = {InFlight::cp_async, machine.self->who, machine.self->site};
@@ -309,7 +315,7 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
 void commit_copies(Machine& machine) { ++machine.self->group; }
 
 void wait_copies(Machine& machine, int in_flight) {
-  // Groups complete in the order of their commits. There is no wait for the open group.
+  // Groups complete in the order of their commits. A wait does not wait for the open group.
   auto& copies = machine.self->copies;
   std::size_t landed = 0;
   while (landed < copies.size() && copies[landed].group + static_cast<unsigned>(in_flight) < machine.self->group) {

@@ -27,8 +27,9 @@ bool is_volatile(Machine& machine, SiteIndex site) {
 }
 bool reads_data(Machine& machine, SiteIndex load) { return is_volatile(machine, load) && !decides(machine, load); }
 
-// True if two accesses do not race in any order. A volatile read of data does race, because volatile orders nothing.
-// ``load``: the access that reads; 0: none.
+// True if two accesses are strong and so do not race in any order. Volatile accesses still race if the value read is
+// data rather than a flag, because volatile orders nothing. ``load``: site of the access that reads; 0: neither access
+// reads.
 bool both_strong(Machine& machine, const Stamp& other, SiteIndex load) {
   return strong(machine, other.site) && strong(machine, machine.self->site) &&
          !(load != 0 && is_volatile(machine, other.site) && is_volatile(machine, machine.self->site) && reads_data(machine, load));
@@ -39,7 +40,8 @@ bool is_unordered(Machine& machine, const Stamp& write, Who me) {
          !both_strong(machine, write, 0);
 }
 
-// The pending race of a byte if a write by `me` does not resolve it, else nullptr.
+// The unresolved race of several writes to a byte, unless a write by `me` would be ordered after all of them. nullptr
+// if there is no such race.
 Racing* open_race(Machine& machine, unsigned a, Who me) {
   if (machine.shared_uses.racing.empty()) [[likely]] return nullptr;
   const auto found = machine.shared_uses.racing.find(a);
@@ -50,7 +52,7 @@ Racing* open_race(Machine& machine, unsigned a, Who me) {
              : nullptr;
 }
 
-// True if all bytes of an access have the same state, as in most cases. Otherwise they are checked one by one.
+// True if all bytes of an access have the same state, which is usual. Otherwise, each byte must be checked.
 template <class T>
 bool uniform(const T* each, int bytes) {
   return std::memcmp(each, each + 1, static_cast<std::size_t>(bytes - 1) * sizeof(T)) == 0;
@@ -60,8 +62,8 @@ bool nothing_pending(Machine& machine, unsigned a, int bytes) {
                      [](const Pending& p) { return p.what == InFlight::nothing; });
 }
 
-// The newest read of a byte that did not happen before the action of `me`, or nullptr. `same_value`: ignores threads
-// that write the same value with the same instruction, whose stamps are among the reads.
+// A read of a byte that did not happen before the action of `me`, or nullptr. `same_value`: ignores threads that have
+// written the same value with the same instruction, because their writes are recorded like reads.
 const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_value) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
@@ -76,7 +78,8 @@ const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_valu
   return nullptr;
 }
 
-// True if a thread's access to a byte is visible to the async proxy, on behalf of `me`.
+// True if an access needs no proxy fence, or if one has made it visible to the async proxy, which acts on behalf of
+// `me`.
 bool is_fenced(Machine& machine, const Stamp& use, Who me) {
   return use.epoch < machine.clocks.first || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me);
 }
@@ -84,12 +87,13 @@ bool is_fenced(Machine& machine, const Stamp& use, Who me) {
 // True if an access to a byte happened before the action of `me` and, with `Async`, is_fenced.
 template <bool Async>
 bool is_settled(Machine& machine, const Stamp& use, Who me) {
-  // A lane publishes the fences of all lanes of its warp, even if it is not ordered after their actions.
+  // A proxy fence alone does not imply this: lanes publish fences of all lanes of their warp, even of those after whose
+  // actions they are not ordered.
   return machine.clocks.ordered(use.who, use.epoch, me) &&
          (!Async || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me));
 }
 
-// Fast path of check_write; false if each byte must be checked. `Async`: check_async_write.
+// Fast path of check_write and (`Async`) check_async_write. Returns false if each byte must be checked.
 template <bool Async = false>
 bool is_clear(Machine& machine, unsigned address, int bytes, Who me, bool same_value) {
   if (!uniform(machine.shared_uses.last_write + address, bytes) || !uniform(machine.shared_uses.readers + address, bytes) ||
@@ -137,7 +141,7 @@ std::string describe_race(Machine& machine, unsigned address, Who me, const char
   const bool both_volatile = is_volatile(machine, other.site) && is_volatile(machine, machine.self->site);
   return describe_actor(machine, me) + " " + doing + " " + describe_position(machine, address) + ", which " +
          describe_actor(machine, other.who) + " " + did + " at " + describe_site(machine.report, other.site) +
-         ", and no barrier is in between" + (both_volatile ? " (volatile orders nothing)" : "");
+         ": no barrier is in between" + (both_volatile ? " (volatile orders nothing)" : "");
 }
 }  // namespace
 
@@ -150,7 +154,7 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
                                         : Kind::async_read_before_wait;
     if (count_finding(machine.report, kind, machine.self->site)) {
       write_graded(machine.report, kind, Grade::fault, machine.self->site, other.site,
-                   "%s %s %s, which %s %s (%s), and nothing waits for its completion", describe_actor(machine, me).c_str(), doing,
+                   "%s %s %s, which %s %s (%s) without a wait for its completion", describe_actor(machine, me).c_str(), doing,
                    describe_position(machine, address).c_str(), describe_actor(machine, other.who).c_str(), did,
                    describe_site(machine.report, other.site).c_str());
     }
@@ -159,7 +163,7 @@ void report_race(Machine& machine, unsigned address, Who me, const char* doing, 
   FINDING_OF_TWO(machine.report, shared_race, grade, machine.self->site, other.site, "%s%s",
                  describe_race(machine, address, me, doing, other, did).c_str(), why);
   if (grade == Grade::note) return;
-  // A note if the value that a thread has read has no effect.
+  // If the race involves a read whose value turns out to have no effect, the fault is lowered to a note later.
   if (doing[0] == 'r') {
     watch_read(machine, Kind::shared_race, machine.self->site, me, true);
   } else if (did[0] == 'r') {
@@ -173,7 +177,8 @@ void report_pending(Machine& machine, unsigned address, Who me, const char* doin
   const Pending& p = machine.shared_uses.pending[address];
   if (p.what == InFlight::mbarrier) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
-            "%s %s %s, where the mbarrier of %s stands, without an mbarrier instruction", describe_actor(machine, me).c_str(),
+            "%s %s %s, which is part of the mbarrier that was initialized at %s: only mbarrier instructions may "
+            "access it", describe_actor(machine, me).c_str(),
             doing, describe_position(machine, address).c_str(), describe_site(machine.report, p.site).c_str());
   } else if (p.what == InFlight::bulk_copy) {
     if (writing) {
@@ -182,7 +187,7 @@ void report_pending(Machine& machine, unsigned address, Who me, const char* doin
               describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
     } else {
       FINDING(machine.report, async_read_before_wait, machine.self->site,
-              "%s %s %s, which the bulk copy of %s at %s has not delivered: its mbarrier has not completed the phase",
+              "%s %s %s, to which a bulk copy of %s at %s is still in flight: its mbarrier has not completed the phase",
               describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
               describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
     }
@@ -192,7 +197,7 @@ void report_pending(Machine& machine, unsigned address, Who me, const char* doin
             describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
   } else {
     FINDING(machine.report, async_read_before_wait, machine.self->site,
-            "%s %s %s, which a cp.async of %s at %s has not written yet: its wait comes later or never",
+            "%s %s %s, to which a cp.async of %s at %s is still in flight: wait for its group first",
             describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
             describe_actor(machine, p.who).c_str(), describe_site(machine.report, p.site).c_str());
   }
@@ -206,7 +211,7 @@ void check_known(Machine& machine, unsigned address, int bytes) {
     const SiteIndex origin = found->second.origin;
     if (report_uninitialized(machine, origin)) return;
     FINDING(machine.report, undefined_register, origin,
-            "%s uses %s, where a register is stored that was never written on the path taken, at %s",
+            "%s uses %s, to which an undefined register was stored, at %s",
             describe_self(machine).c_str(), describe_position(machine, a).c_str(),
             describe_site(machine.report, machine.self->site).c_str());
     return;
@@ -214,8 +219,8 @@ void check_known(Machine& machine, unsigned address, int bytes) {
 }
 
 namespace {
-// Returns true if all bytes of a read are known; otherwise a read that is not lazy causes a finding. Not inlined, to
-// keep readers short.
+// Returns true if all bytes of a read are known. If not, a read that is not lazy causes a finding, and the result is
+// true. Not inlined, because it is rarely needed.
 [[gnu::noinline]] bool reads_known(Machine& machine, unsigned address, int bytes, bool lazily) {
   if (!lazily) {
     check_known(machine, address, bytes);
@@ -254,12 +259,11 @@ bool shadow_read(Machine& machine, unsigned address, int bytes, Who me, bool laz
     if (write.epoch < machine.clocks.first) {
       if (lazily) {
         note_uninitialized(machine, Kind::uninitialized_shared_read, machine.self->site, [&] {
-          return describe_actor(machine, me) + " reads " + describe_position(machine, a) + ", which was not written yet";
-        });
+          return describe_actor(machine, me) + " reads " + describe_position(machine, a) + ", which has not been written"; });
         whole = false;
         continue;
       }
-      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s reads %s, which was not written yet",
+      FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s reads %s, which has not been written",
               describe_actor(machine, me).c_str(), describe_position(machine, a).c_str());
       return true;
     }
@@ -293,7 +297,8 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
         return true;
       }
       if (nearly != nullptr && write.site == machine.self->site && nearly_equal(machine, there, from, bytes, machine.self->site)) {
-        report_race(machine, a, me, "writes", write, "wrote", Grade::note, "; the values are not deterministic in the last bits");
+        report_race(machine, a, me,
+                "writes", write, "wrote", Grade::note, "; both write sums that only differ in the last bits");
         *nearly = true;
         return true;
       }
@@ -309,7 +314,7 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
     }
     if (const Stamp* read = unordered_read(machine, a, me, same_value)) {
       if (nearly != nullptr && read->site == machine.self->site && nearly_equal(machine, there, from, bytes, machine.self->site)) {
-        *nearly = true;  // other threads have written it with this instruction
+        *nearly = true;  // other threads have written the same value with this instruction
         return true;
       }
       report_race(machine, a, me, "writes", *read, "read");
@@ -320,7 +325,8 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
 }
 
 namespace {
-// The last write of a byte, or a read since, that is not visible to the async proxy, or nullptr.
+// The last write of a byte, or a read after it, that no proxy fence has made visible to the async proxy. nullptr if all
+// are visible. `wrote`: whether it is a write.
 const Stamp* unfenced_use(Machine& machine, unsigned a, Who me, bool& wrote) {
   wrote = true;
   if (!is_fenced(machine, machine.shared_uses.last_write[a], me)) return &machine.shared_uses.last_write[a];
@@ -343,11 +349,11 @@ bool check_async_write(Machine& machine, unsigned address, int bytes, Who me, co
     const Stamp* const use = unfenced_use(machine, a, me, wrote);
     if (use == nullptr) continue;
     FINDING_OF_TWO(machine.report, missing_proxy_fence, machine.grade_of_missing_fences, machine.self->site, use->site,
-                   "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. "
-                   "The fence belongs behind the %s, before what says that the bytes are free",
+                   "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. Add the fence "
+                   "after the %s and before the synchronization",
                    describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
                    describe_actor(machine, use->who).c_str(), wrote ? "wrote" : "read", describe_site(machine.report, use->site).c_str(),
-                   wrote ? "the old bytes may come on top of the new ones" : "the read may see the new bytes",
+                   wrote ? "the earlier write may overwrite the new bytes" : "the read may see the new bytes",
                    wrote ? "write" : "read");
     return machine.grade_of_missing_fences == Grade::note;
   }
@@ -365,7 +371,7 @@ void stamp_written(Machine& machine, unsigned address, int bytes, Who me, SiteIn
   std::fill_n(machine.shared_uses.together + address, bytes, 0u);
 }
 
-// Several threads write different values: bits are unknown unless they agree.
+// Records writes of different values by several threads. Bits in which the values differ become unknown.
 void write_torn(Machine& machine, unsigned address, int bytes, Who me, const unsigned char* from) {
   const unsigned char* const there = bytes_at(machine, address);
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
@@ -420,8 +426,8 @@ void shadow_write(Machine& machine, unsigned address, int bytes, Who me, const v
       mark_written(machine, a, 1, me, machine.self->site);
       continue;
     }
-    // The stamp of the first writer is kept. This write is recorded like a read, so that a thread that changes the byte
-    // must be ordered after both.
+    // The stamp of the first writer is kept, and this write is recorded like a read. So a later thread that changes the
+    // byte must be ordered after both writers.
     machine.shared_uses.together[a] |= 1u << warp % 32;
     machine.shared_uses.readers[a] |= 1u << warp % 32;
     reads_of(machine, warp)[a] = {machine.clocks.now[warp], me, machine.self->site};
@@ -432,7 +438,7 @@ void check_taken(Machine& machine, unsigned address, int bytes, Who me) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     if (machine.shared_uses.last_write[a].epoch >= machine.clocks.first) continue;
     leave_undecided(machine);
-    FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which was not written yet",
+    FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which has not been written",
             describe_actor(machine, me).c_str(), describe_position(machine, a).c_str());
     break;
   }
@@ -446,7 +452,7 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
     if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.who, under->second.epoch, me))
       continue;
     if (machine.clocks.ordered(machine.shared_uses.last_write[a].who, machine.shared_uses.last_write[a].epoch, me))
-      continue;  // the write is before a later atomic
+      continue;  // the plain write happened before a later atomic, after which `me` is ordered
     report_race(machine, a, me, "updates", under->second, "wrote");
     return false;
   }
@@ -454,7 +460,7 @@ bool check_under_atomics(Machine& machine, unsigned address, int bytes, Who me) 
 }
 
 namespace {
-// The last write of a byte that was not an atomic's; epoch 0: none.
+// The last plain write of a byte, possibly followed by atomics; its epoch is 0 if there is none.
 Stamp plain_write(Machine& machine, unsigned a) {
   if (const auto under = machine.shared_uses.under_atomics.find(a); under != machine.shared_uses.under_atomics.end())
     return under->second;

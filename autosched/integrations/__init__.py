@@ -1,6 +1,6 @@
-"""Integrations with other projects: autosched in these projects, and their files in autosched.
+"""Integrations with other projects: use autosched within a project, or read and write a project's files.
 
-Start at ``config_files/`` (vLLM and SGLang); each project has a folder: ``helion/``, ``inductor/``, ``flashinfer/``
-and ``tunableop/``. Other packages load them by name through ``autosched.registry`` and never import them. A folder
-may import every package except ``autosched.cli``, and must not import another integration.
+Start at ``config_files/`` (vLLM and SGLang). ``helion/``, ``inductor/``, ``flashinfer/`` and ``tunableop/`` integrate
+one project each. Other packages load integrations by name through ``autosched.registry`` and never import them. A
+folder may import every package except ``autosched.cli``, and must not import another integration.
 """

@@ -1,4 +1,4 @@
-"""Loading of tile programs from files.
+"""Load tile programs from files.
 
 Start at ``loading.py``, which finds programs in Python and text files and registers each as a kernel template.
 ``references.py`` attaches a user's reference function. The language and its compiler are in

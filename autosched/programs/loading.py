@@ -1,4 +1,4 @@
-"""Loading of a user's tile program from ``FILE`` or ``FILE:NAME``."""
+"""Load a user's tile program from ``FILE`` or ``FILE:NAME``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 22  # maximum size of a text file
 
 
 def load(location: str) -> Program | ProgramTemplate:
-    """Load as ``load_program`` does, but also accept a program that adds a template to an operator.
+    """Load a program like ``load_program``, but also accept a program that adds a template to an operator.
 
     Raises:
         ProgramError: As ``load_program`` does.
@@ -33,8 +33,8 @@ def load(location: str) -> Program | ProgramTemplate:
 def load_program(location: str) -> Program:
     """Return a program from a Python file, or from a text file with a listing (``search_spaces.programs.text``).
 
-    A Python file is executed; the result is its program called NAME, or its only one. A text file contains one program,
-    which gets the name NAME; default: the name of the file.
+    A Python file is executed, and its program called NAME is returned, or its only program if NAME is omitted. A text
+    file contains one program, which is named NAME, or after the file if NAME is omitted.
 
     Args:
         location: ``FILE`` or ``FILE:NAME``.
@@ -43,7 +43,7 @@ def load_program(location: str) -> Program:
         The program.
 
     Raises:
-        ProgramError: There is no such program; the message is one line.
+        ProgramError: There is no such program. The message is one line.
     """
     loaded = _load(location)
     if isinstance(loaded, ProgramTemplate):
@@ -55,7 +55,7 @@ def _load(location: str) -> Program | ProgramTemplate:
     path, name = _split(location)
     if not path.is_file():
         problem = f"{path} is not a regular file" if path.exists() else f"no such file: {path}"
-        raise ProgramError(f"{problem}; write --program FILE[:NAME]")
+        raise ProgramError(f"{problem}: use --program FILE[:NAME]")
     if path.suffix in TEXTS:
         return _read(path, name)
     module_name = f"autosched_program_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
@@ -89,15 +89,15 @@ def _split(location: str) -> tuple[Path, str]:
 
 
 def register_program(program: Program) -> None:
-    """Add a program to the catalogue of this process; it replaces an earlier one of the same name.
+    """Add a program to the catalogue of this process, in place of an earlier program of the same name.
 
-    Raises ValueError if a built-in operator has the name.
+    Raises ValueError if a built-in operator has the same name.
     """
     register(operator(program), template(program), replace=True)
 
 
 def register_program_template(declared: ProgramTemplate) -> None:
-    """Add the program's template to the catalogue of this process; it replaces an earlier one of the same name."""
+    """Add the program's template to the catalogue of this process, in place of an earlier one of the same name."""
     register(declared.template(), replace=True)
 
 
@@ -113,7 +113,7 @@ def register_at(location: str, reference: str = "") -> Program | ProgramTemplate
 
     Raises:
         ProgramError: The program or its reference cannot be loaded (``load``, ``with_reference``).
-        ValueError: A built-in operator has its name.
+        ValueError: A built-in operator has the same name.
     """
     loaded = load(location)
     if reference and isinstance(loaded, ProgramTemplate):
@@ -128,7 +128,7 @@ def register_at(location: str, reference: str = "") -> Program | ProgramTemplate
 
 
 def problem(program: Program, **sizes: int) -> ProgramProblem:
-    """Return the problem with these sizes, for ``tune``, ``Database.kernel`` and others. Registers the program.
+    """Register the program and return its problem with these sizes, for ``tune``, ``Database.kernel`` and others.
 
     Raises ValueError for unknown or missing sizes, and for sizes that the program rejects.
     """

@@ -1,4 +1,4 @@
-"""A user's reference function of a tile program, ``FILE.py:FUNCTION``: the expected outputs, up to the usual bounds."""
+"""A user's reference function for a tile program (``FILE.py:FUNCTION``), which computes the expected outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def with_reference(program: Program, location: str) -> Program:
     """Return a copy of the program whose results are compared with those of a function.
 
     The function receives the sizes and arrays named by its parameters, and returns one array, or a dict of all outputs.
-    It runs in a separate process.
+    The function runs in a separate process.
 
     Args:
         program: The tile program.
@@ -39,7 +39,7 @@ def with_reference(program: Program, location: str) -> Program:
     """
     file, _, name = location.rpartition(":")
     if not file or not name.isidentifier():
-        raise ProgramError(f"--reference {location} does not name a function: write FILE.py:FUNCTION")
+        raise ProgramError(f"--reference {location} does not name a function: use FILE.py:FUNCTION")
     try:
         content = read_bounded(file, _MOST_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:

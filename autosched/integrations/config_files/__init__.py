@@ -1,6 +1,6 @@
-"""JSON files of tuned configurations of vLLM and SGLang: verification, and tuning of new ones.
+"""Verify the JSON files of tuned configurations of vLLM and SGLang, and tune new configurations.
 
-Start at ``files.py``, which reads and writes them; ``file_names.py`` parses their names and needs no torch.
-``verify_config.py`` verifies each configuration without a GPU, and ``tuning/`` finds new ones. This package must not
-import ``autosched.cli`` or another integration.
+Start at ``files.py``, which reads these files. ``file_names.py`` parses file names and needs no torch.
+``verify_config.py`` verifies a configuration without a GPU, and ``tuning/`` searches new configurations. This package
+must not import ``autosched.cli`` or another integration.
 """

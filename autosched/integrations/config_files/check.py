@@ -1,7 +1,7 @@
-"""Checks of folders of tuned configurations of vLLM and SGLang, with a finding per entry and one per file.
+"""Check folders of tuned configurations of vLLM and SGLang. Each file and each of its entries gets a finding.
 
-A configuration is compiled and verified once for each architecture that it is used on. Nothing is timed, so slow
-configurations are not detected.
+A configuration is compiled and verified once for each GPU architecture for which a file contains it. Nothing is timed,
+so slow configurations are not detected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_LAUNCHED = {"compiled": EntryStatus.SOUND, "no_kernel": EntryStatus.CANNOT_
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of a file, identified by its index; ``entry`` is None for the file as a whole."""
+    """An entry of a file, or, if ``entry`` is None, the file itself."""
 
     file: ConfigFile
     entry: BatchConfig | None
@@ -36,7 +36,7 @@ class FileEntry:
 
     @property
     def name(self) -> str:
-        """Name of the entry in reports: its file and batch size."""
+        """Name of the entry in reports: file and batch size."""
         at = self.file.path.relative_to(self.folder) if self.file.path != self.folder else Path(self.file.path.name)
         return f"{at}: {self.entry.size} rows" if self.entry else str(at)
 
@@ -47,7 +47,7 @@ class FileEntry:
 
     @property
     def entries(self) -> list[FileEntry]:
-        """The entry itself; for a file as a whole, all its entries that can be verified."""
+        """This entry alone, or, for a file, all entries of the file that can be verified."""
         if self.entry is not None:
             return [self]
         if self.file.name.device is None:
@@ -56,11 +56,11 @@ class FileEntry:
 
 
 def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
-    """Return each file followed by its entries, and a line for each file in another format.
+    """Return each file followed by the entries of the file, and a line for each file in another format.
 
     Raises:
         NoConfigs: The folder contains no configuration file.
-        CannotCheck: No file is for the device.
+        CannotCheck: No file in the folder is for the device.
     """
     files, skipped = read_folder(folder, format)
     if check.device is not None:
@@ -69,7 +69,7 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
             devices = ", ".join(sorted({f.name.device.name for f in files if f.name.device is not None}))
             raise CannotCheck(
                 f"{folder} has files for {devices or 'no known device'}, but not for {check.device.name}: omit "
-                "--device or name another"
+                f"--device or choose another device"
             )
         files = files_of_device
     entries = []
@@ -82,7 +82,7 @@ def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[li
 def check_configs(
     folder: Path, format: Format, check: ConfigCheck, on_entry: Callable[[str], None] = lambda verdict: None
 ) -> CheckReport:
-    """Verify all entries of a folder. Raises NoConfigs and CannotCheck."""
+    """Verify all entries of a folder. Raises NoConfigs and CannotCheck, as ``config_entries`` does."""
     began = time.monotonic()
     entries, skipped = config_entries(folder, format, check)
     with ProcessConfigVerifier(format, check) as verifier:
@@ -126,7 +126,9 @@ class ProcessConfigVerifier:
             try:
                 check_ready(source=False)
             except HostFailure as error:
-                raise CannotCheck(f"results cannot be verified here: {error}; or give --no-emulate") from error
+                raise CannotCheck(
+                    f"results cannot be verified on this machine: {error}; or pass --no-emulate"
+                ) from error
         self.tools["triton"] = triton.__version__
         if self._other is not None:
             self._other.start()
@@ -156,7 +158,7 @@ class ProcessConfigVerifier:
                     self._pool.close()
 
     def finding(self, entry: FileEntry) -> CheckFinding:
-        """Return the finding of one entry, or of a file with its entries; verify it now if necessary."""
+        """Return the finding of an entry, or of a file and its entries. Verify first if that has not happened yet."""
         key = (entry.path, entry.entry)
         if key not in self._known:
             self._known[key] = self._finding(entry)
@@ -180,7 +182,7 @@ class ProcessConfigVerifier:
         if outcome.get("local_bytes") and not verdict.fails:
             reasons.append(f"{outcome['local_bytes']} bytes of local memory per thread: registers spill")
         if not self.check.emulate and outcome["status"] == "compiled":
-            reasons.append("it compiles and fits on the device; its results were not verified")
+            reasons.append("the configuration compiles and fits on the device; its results were not verified")
         if self._other is not None and not verdict.fails:
             began = time.monotonic()
             device = entry.file.name.device
@@ -198,7 +200,7 @@ class ProcessConfigVerifier:
 
 
 def _key(entry: FileEntry) -> str:
-    """Return the key of the compiled configuration; "" if nothing is compiled."""
+    """Return a key that is equal for entries with the same compiled code; "" if nothing is compiled."""
     device = entry.file.name.device
     if entry.entry is None or entry.entry.fault or device is None:
         return ""
@@ -206,15 +208,15 @@ def _key(entry: FileEntry) -> str:
 
 
 def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -> CheckFinding:
-    """Return the finding of a file. It is sound only if no entry fails and at least one was verified."""
+    """Return the finding of a file. A file is sound only if no entry fails and at least one entry was verified."""
     file = entry.file
     if file.name.device is None:
         return _finding(entry, EntryStatus.CANNOT_COMPARE, [f"{file.name.device_name} is not a known NVIDIA GPU"])
     notes = list(file.notes) + ladder_notes(file.entries)
     if not file.triton:
-        notes.append("the version of Triton that tuned it is not recorded")
+        notes.append("the file does not record the version of Triton that tuned it")
     elif triton and file.triton != triton:
-        notes.append(f"it was tuned with Triton {file.triton}, not {triton}, so it may no longer be the fastest")
+        notes.append(f"tuned with Triton {file.triton}, not {triton}, so other configurations may now be faster")
     failing = [verdict for verdict in of_entries if verdict.fails]
     faults = list(file.faults)
     if failing:
@@ -225,7 +227,7 @@ def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -
     elif any(verdict.judged for verdict in of_entries):
         verdict = EntryStatus.SOUND
     else:
-        verdict = of_entries[0]  # a file without entries is a fault
+        verdict = of_entries[0]  # there is at least one entry, as a file without entries has a fault
     return _finding(entry, verdict, [*faults, *notes])
 
 

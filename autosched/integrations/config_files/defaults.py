@@ -1,11 +1,11 @@
-"""Default configurations of vLLM and SGLang for MoE layers that have no file.
+"""Default configurations that vLLM and SGLang use for MoE layers without a configuration file.
 
 Transcribed from ``get_default_config`` of each package, for NVIDIA's GPUs without a batch-invariant mode:
 
 - vLLM since 0.17 (vllm-project/vllm#34846), ``vllm/model_executor/layers/fused_moe/fused_moe.py``
 - SGLang, ``python/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_config.py``
 
-Omitted options have Triton's defaults: 4 warps, 3 stages.
+An omitted option has Triton's default: 4 warps, 3 stages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autosched.integrations.config_files.files import Config
 from autosched.integrations.config_files.layer import Layer
 
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "num_warps", "num_stages")
-# Configurations by the largest number of rows of the batch; 0 stands for all larger batches.
+# Configurations by maximum number of rows of the batch; 0 stands for all larger batches.
 _VLLM = (
     (32, (16, 64, 128, 4, 4)),
     (64, (32, 64, 128, 4, 3)),
@@ -27,14 +27,14 @@ _VLLM = (
     (0, (128, 128, 64, 8, 3)),
 )
 _VLLM_FP8_DEPTH = 128
-_VLLM_GROUP = (128, 16)  # minimum tokens per expert for grouping blocks, and the group size
-# SGLang distinguishes batches with at most one row per expert from larger ones. GROUP_SIZE_M is last.
+_VLLM_GROUP = (128, 16)  # if experts have more tokens than the first number, GROUP_SIZE_M is the second
+# Configurations for batches with at most one row per expert, and for larger batches. The last value is GROUP_SIZE_M.
 _SGLANG = ((16, 32, 64, None, None, 1), (64, 64, 32, None, None, 8))
 _SGLANG_FP8 = ((64, 128, 128, 4, 4, 1), (128, 256, 128, 8, 4, 32))
 
 
 def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
-    """Return the configuration that the package uses for a batch of ``rows`` if there is no file.
+    """Return the configuration that the package uses for a batch of ``rows`` without a configuration file.
 
     Args:
         layer: Experts, sizes and types.
@@ -42,8 +42,8 @@ def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
         format: The package.
 
     Returns:
-        The configuration; None for 8-bit integer weights with block scales, whose tiles do not depend only on the
-        layer.
+        The configuration. None for 8-bit integer weights with block scales, because their tiles also depend on other
+        settings.
     """
     scaled_fp8 = layer.dtype == "fp8_w8a8" and layer.block_shape is not None
     if layer.dtype == "int8_w8a16" and layer.block_shape is not None:
@@ -61,7 +61,7 @@ def default_config(layer: Layer, rows: int, format: Format) -> Config | None:
 
 
 def _scaled(layer: Layer, rows: int, format: Format) -> Config:
-    """Return the configuration for 8-bit floats with block scales: tile columns and depth are those of a block."""
+    """Return the configuration for 8-bit floats with block scales, whose tiles have the width and depth of a block."""
     assert layer.block_shape is not None
     few = format == "vllm"
     return _config(

@@ -1,7 +1,7 @@
-"""Names of tuned-configuration files, which identify the layer and GPU of their configurations.
+"""Names of tuned-configuration files. A name identifies the layer and the GPU that the configurations are for.
 
 ``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3,dtype=fp8_w8a8,block_shape=[128,128].json`` is for a layer of 8 experts
-with an intermediate size of 7168. With ``K=`` instead of ``E=`` it is for a block-scaled matmul.
+with an intermediate size of 7168. A name with ``K=`` instead of ``E=`` is for a block-scaled matmul.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from search_spaces.hardware.devices import Device, all_devices
 Format = Literal["vllm", "sglang"]
 FORMATS: tuple[Format, ...] = ("vllm", "sglang")
 _PAIR = re.compile(r"(\w+)=((?:\[[^\]]*\])|[^,]*)(?:,|$)")
-# Device names in files that differ from the driver's names. Each product has only one row for SXM or PCIe.
+# Device names in files that differ from the driver's names. The device table has only one row per product, either SXM
+# or PCIe.
 _OTHER_NAMES = {
     "NVIDIA_H100": "h100",
     "NVIDIA_H100_80GB": "h100",
@@ -33,8 +34,9 @@ class NotAConfigFile(ValueError):
 class FileName:
     """Parsed name of a file. ``experts`` is 0 for a plain matmul.
 
-    ``n`` is the intermediate size of a layer (of one rank), or the columns of a matmul; ``k`` is the depth of a matmul,
-    0 if the name does not contain it. ``dtype`` is "" for 16-bit floats. ``rest`` has unknown key-value pairs.
+    ``n`` is the intermediate size of a layer on one rank, or the number of columns of a matmul. ``k`` is the depth of a
+    matmul, or 0 if the name does not contain it. ``dtype`` is "" for 16-bit floats. ``rest`` has the key-value pairs
+    with unknown keys.
     """
 
     experts: int
@@ -54,11 +56,11 @@ class FileName:
 
     @cached_property
     def device(self) -> Device | None:
-        """Row of the device; None for other vendors' devices, and if the table has no row."""
+        """Row of the device in the device table; None if there is no row, as for other vendors' devices."""
         return row_of_file_device(self.device_name)
 
     def text(self, format: Format = "vllm") -> str:
-        """Return the name in the spelling of the format: SGLang has a blank in ``block_shape``."""
+        """Return the file name as the format spells it: SGLang writes a space in ``block_shape``."""
         sizes = f"E={self.experts},N={self.n}" if self.is_moe else f"N={self.n},K={self.k}"
         parts = [sizes, f"device_name={self.device_name}"]
         if self.dtype:
@@ -81,14 +83,14 @@ def parse_file_name(name: str) -> FileName:
     stem = stem.removesuffix("_down")
     pairs = _PAIR.findall(stem)
     if ",".join(f"{k}={v}" for k, v in pairs) != stem:
-        raise NotAConfigFile(f"{name}: the name must have the form E=8,N=7168,device_name=NAME,dtype=TYPE.json")
+        raise NotAConfigFile(f"{name}: expected a name like E=8,N=7168,device_name=NAME,dtype=TYPE.json")
     values = dict(pairs)
     if len(values) != len(pairs):
         raise NotAConfigFile(f"{name}: duplicate key")
     sizes = {key: _size(name, key, values.pop(key, "0")) for key in ("E", "N", "K")}
     device = values.pop("device_name", "")
     if not device or not sizes["N"] or bool(sizes["E"]) == bool(sizes["K"]):
-        raise NotAConfigFile(f"{name}: needs device_name=, N=, and either E= (experts) or K= (a matmul)")
+        raise NotAConfigFile(f"{name}: a name needs device_name=, N=, and either E= (experts) or K= (a matmul)")
     shape = values.pop("block_shape", "")
     block = tuple(_size(name, "block_shape", part.strip()) for part in shape.strip("[]").split(",")) if shape else None
     if block is not None and len(block) != 2:
@@ -107,7 +109,7 @@ def parse_file_name(name: str) -> FileName:
 
 
 def row_of_file_device(name: str) -> Device | None:
-    """Return the device row of a file's ``device_name``, which is the driver's name with underscores for blanks."""
+    """Return the device row for ``device_name`` of a file: the driver's name with underscores instead of spaces."""
     name_of_row = _OTHER_NAMES.get(name)
     for row in all_devices():
         if row.name == name_of_row or any(driver.replace(" ", "_") == name for driver in row.driver_names):
@@ -116,9 +118,9 @@ def row_of_file_device(name: str) -> Device | None:
 
 
 def file_device_of_row(device: Device, format: Format) -> str:
-    """Return the device's name in files; vLLM has one name for the whole family of the H200. Raises ValueError."""
+    """Return the device's name in file names. vLLM uses one name for all H200 variants. Raises ValueError."""
     if not device.driver_names:
-        raise ValueError(f"{device.name}: the driver's name of this GPU is unknown, so it has no file name")
+        raise ValueError(f"{device.name}: no file name is possible, because the driver's name of this GPU is unknown")
     name = device.driver_names[0].replace(" ", "_")
     return "NVIDIA_H200" if format == "vllm" and "H200" in name.split("_") else name
 

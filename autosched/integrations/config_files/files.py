@@ -1,4 +1,4 @@
-"""Reading of folders of tuned configurations, with checks of the files before anything is compiled."""
+"""Read folders of tuned configurations, and check the files before anything is compiled."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from autosched.integrations.config_files.file_names import FORMATS, FileName, Fo
 from measurements.files.bounded import read_json
 from measurements.files.text import one_line
 
-SIDECAR = ".autosched.json"  # suffix of the sidecar file, which has facts that the format cannot represent
+SIDECAR = ".autosched.json"  # suffix of the sidecar file, which stores facts that the format cannot represent
 LAUNCH_OPTIONS = ("num_warps", "num_stages", "num_ctas")
-# Minimum tile sizes of Triton's matmuls, which pad rows and columns.
+# Minimum tile sizes of Triton's matmuls, to which rows and columns are padded.
 _TILES = {"BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": 1, "BLOCK_SIZE_K": 16}
 _NEEDED = (*_TILES, "GROUP_SIZE_M")
 _FOLDER_VERSION = re.compile(r"triton_(\d+)_(\d+)_(\d+)$")
 _MOST_BYTES = 2**20
 _MOST_ELEMENTS = 2**20  # maximum number of elements of a Triton tensor (TRITON_MAX_TENSOR_NUMEL)
 
-Config = tuple[tuple[str, int], ...]  # pairs of names and values, sorted
+Config = tuple[tuple[str, int], ...]  # parameters of a configuration as sorted (name, value) pairs
 
 
 @dataclass(frozen=True)
 class BatchConfig:
-    """One configuration of a file, for batches of ``size`` rows. ``fault`` is the reason if it is invalid."""
+    """One configuration of a file, for batches of ``size`` rows. ``fault`` is the reason if it is invalid, else ""."""
 
     size: int
     config: Config
@@ -40,9 +40,9 @@ class BatchConfig:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file of configurations. ``triton`` is the version that tuned it, "" if unknown.
+    """A file of configurations. ``triton`` is the version of Triton that tuned it, or "" if unknown.
 
-    ``faults`` concern the file as a whole; ``notes`` are harmless facts.
+    ``faults`` lists faults of the file itself rather than of an entry; ``notes`` lists harmless facts.
     """
 
     path: Path
@@ -83,14 +83,14 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
             skipped.append(one_line(str(error)))
     if not files:
         raise NoConfigs(
-            f"{folder} has no file with a name of the form E=8,N=7168,device_name=NVIDIA_H200.json: "
-            f"give the folder `configs` of {'vLLM' if format == 'vllm' else 'SGLang'}, or a folder of your own"
+            f"{folder} has no file with a name like E=8,N=7168,device_name=NVIDIA_H200.json: pass the folder `configs` "
+            f"of {'vLLM' if format == 'vllm' else 'SGLang'}, or a folder of your own"
         )
     return _with_rivals(files, format), skipped
 
 
 def fits(folder: Path, format: Format) -> bool:
-    """Return True if the files of a folder may have this format. Files without a known format are ignored.
+    """Return True if the files of a folder may have this format. Files whose format is unknown are ignored.
 
     Raises:
         NoConfigs: The folder contains no configuration file.
@@ -100,18 +100,18 @@ def fits(folder: Path, format: Format) -> bool:
 
 
 def _formats(file: ConfigFile) -> set[Format]:
-    """Return the formats with this spelling of file names and this location of Triton's version."""
+    """Return the formats that this file may have, by its spelling and by where Triton's version is recorded."""
     versioned = bool(_folder_version(file.path))
     formats = {format for format in FORMATS if file.name.rest or file.path.name == _expected_name(file.name, format)}
     if versioned or file.name.down:
-        formats.discard("vllm")  # vLLM's folder is flat, and a layer has one file
+        formats.discard("vllm")  # only SGLang has subfolders per version of Triton, and two files for a layer
     if file.triton and not versioned:
-        formats.discard("sglang")  # SGLang's files do not contain triton_version
+        formats.discard("sglang")  # only vLLM's files may contain triton_version
     return formats
 
 
 def _folder_version(path: Path) -> str:
-    """Return Triton's version in the name of the file's folder; "" if there is none."""
+    """Return Triton's version from the name of the file's folder; "" if the name has none."""
     match = _FOLDER_VERSION.search(path.absolute().parent.name)
     return ".".join(match.groups()) if match else ""
 
@@ -128,7 +128,7 @@ def read_file(path: Path) -> ConfigFile:
             raise ValueError("not an object")
         pairs = document
     except (OSError, ValueError) as error:
-        faults.append(f"it cannot be read as JSON: {one_line(str(error))[:200]}")
+        faults.append(f"the file cannot be read as JSON: {one_line(str(error))[:200]}")
     entries: list[BatchConfig] = []
     seen: dict[int, str] = {}
     for key, value in pairs:
@@ -142,7 +142,7 @@ def read_file(path: Path) -> ConfigFile:
             seen[int(key)] = key
             entries.append(_entry(int(key), value, name))
     if not entries and not faults:
-        faults.append("it contains no configuration")
+        faults.append("the file contains no configuration")
     return ConfigFile(path, name, tuple(sorted(entries, key=lambda e: e.size)), version, tuple(faults))
 
 
@@ -152,7 +152,7 @@ def _refused(text: str) -> Any:
 
 def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
     if not isinstance(value, list) or not all(isinstance(pair, tuple) for pair in value):
-        return BatchConfig(size, (), "it is not an object with BLOCK_SIZE_M and other parameters")
+        return BatchConfig(size, (), "the entry is not an object with BLOCK_SIZE_M and other parameters")
     config: dict[str, int] = {}
     for key, number in value:
         if key in config:
@@ -166,7 +166,7 @@ def _entry(size: int, value: Any, name: FileName) -> BatchConfig:
 
 
 def _fault(config: Mapping[str, int], name: FileName) -> str:
-    """Return the reason why a configuration cannot be launched on any device; "" if it can."""
+    """Return the reason why a configuration cannot be launched on any device, or ""."""
     missing = [key for key in _NEEDED if key not in config]
     if missing:
         return f"{' and '.join(missing)} is missing"
@@ -194,7 +194,7 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
 
 
 def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile]:
-    """Add faults to files of a folder that are for the same layer, and notes to SGLang's pairs of files."""
+    """Add faults to files that contradict another file of the same layer, and notes to SGLang's pairs of files."""
     from dataclasses import replace
 
     names: dict[tuple[Path, str], list[ConfigFile]] = {}
@@ -211,7 +211,7 @@ def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile
             if _values(rival) != _values(file)
         ]
         if file.path.name != expected_name and not file.name.rest:
-            faults.append(f"programs never use it: they look for {expected_name}")
+            faults.append(f"programs never use this file, because they look for {expected_name}")
         notes: list[str] = []
         if format == "sglang" and file.name.down:
             notes += _pair_notes(file, names.get((file.path.parent, expected_name.replace("_down.json", ".json")), []))
@@ -232,7 +232,7 @@ def _values(file: ConfigFile) -> dict[int, Config]:
 
 
 def _pair_notes(down: ConfigFile, ups: Sequence[ConfigFile]) -> Iterator[str]:
-    """Yield notes on a pair of files: SGLang sorts the rows once for both matmuls, by the first one's BLOCK_SIZE_M."""
+    """Yield notes on a pair of files. SGLang sorts the rows for both matmuls by BLOCK_SIZE_M of the first matmul."""
     for up in ups:
         first = _values(up)
         for entry in down.entries:

@@ -1,7 +1,7 @@
-"""Triton kernels of the installed vLLM or SGLang, loaded without importing the package.
+"""Load the Triton kernels of an installed vLLM or SGLang without importing the package.
 
 Importing the package would need a GPU and all its dependencies. Only functions compiled by Triton and literal constants
-are loaded from its file. They keep their line numbers, so that findings refer to the package's source.
+are loaded from the package's file. Line numbers are unchanged, so that findings refer to the package's source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from autosched.integrations.config_files import kernels as own
 from autosched.integrations.config_files.file_names import Format
 from autosched.version import VERSION
 
-# Modules that contain the kernels of each format, in the newest version first.
+# Modules that contain the kernels of each format; the module of the newest version comes first.
 _MOE = {
     "vllm": ("model_executor/layers/fused_moe/fused_moe.py",),
     "sglang": (
@@ -38,7 +38,7 @@ _MATMUL_NAMES = ("_w8a8_triton_block_scaled_mm", "_w8a8_block_fp8_matmul")
 
 @dataclass(frozen=True)
 class ConfigKernel:
-    """A kernel. ``origin`` names its source in a few words; ``package`` is "" for autosched's own kernel."""
+    """A kernel. ``origin`` says in a few words where it is from. ``package`` is "" for autosched's own kernel."""
 
     function: Any
     origin: str
@@ -59,7 +59,7 @@ def kernel_for(format: Format, moe: bool) -> ConfigKernel:
 
 
 def _files(package: str, locations: Sequence[str]) -> list[Path]:
-    spec = importlib.util.find_spec(package)  # find_spec imports nothing for a top-level name
+    spec = importlib.util.find_spec(package)  # find_spec does not import a top-level package
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     return [path for folder in folders for subfolder in locations if (path := Path(folder) / subfolder).is_file()]
 
@@ -72,7 +72,7 @@ def _version(package: str) -> str:
 
 
 class _JitFunctionsOnly(SourceLoader):
-    """Loads a file without its imports and its other functions."""
+    """Module loader that drops a file's imports, and all functions that Triton does not compile."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -112,7 +112,7 @@ def _is_jit(node: ast.stmt) -> bool:
     plain = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
     if [ast.unparse(d) for d in plain] != ["triton.jit"]:
         return False
-    # Drop decorator arguments, which may use names that are not loaded. Triton compiles the same code.
+    # Drop decorator arguments, which may use names that are not loaded. The compiled code is the same without them.
     node.decorator_list = plain
     return True
 

@@ -1,4 +1,4 @@
-"""Interface of one project's files for other packages: check, tune, read and write them.
+"""Interface through which other packages check, tune, read and write the files of vLLM or SGLang.
 
 Torch and Triton are imported only when configurations are compiled.
 """
@@ -37,7 +37,7 @@ class MoeConfigFiles:
     batch_sizes: Sequence[int] = BATCH_SIZES
 
     def fits(self, folder: Path) -> bool:
-        """Return True if the folder's files may have this project's format."""
+        """Return True if the files in the folder may have this project's format."""
         return fits(folder, self.format)
 
     def entries(self, folder: Path, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
@@ -45,7 +45,7 @@ class MoeConfigFiles:
         return config_entries(folder, self.format, check)
 
     def verifier(self, check: ConfigCheck, workers: int | None = None) -> ProcessConfigVerifier:
-        """Return a verifier that runs in separate processes."""
+        """Return a verifier of entries that uses separate processes."""
         return ProcessConfigVerifier(self.format, check, workers)
 
     def check(self, folder: Path, check: ConfigCheck, on_entry: Callable[[str], None]) -> CheckReport:
@@ -96,7 +96,7 @@ class MoeConfigFiles:
         return write_tuned(folder, self.format, tuned)
 
     def read(self, paths: Iterable[Path], model: Path | None) -> list[tuple[Path, TunedLayer]]:
-        """Read files of this project's format, with the layer of a model if given."""
+        """Read files of this project's format. If a model is given, its layer completes files without a sidecar."""
         layer = layer_of_model(model) if model is not None else None
         return [(file.path, read_tuned(file, layer)) for path in paths for file in read_folder(path, self.format)[0]]
 
@@ -105,7 +105,7 @@ class MoeConfigFiles:
         return trials_of(tuned)
 
     def stored(self, store: Store, device: str | None) -> list[TunedLayer]:
-        """Return the tuned layers in the store, of one device if given."""
+        """Return the tuned layers in the store, of one device or of all."""
         return tuned_layers(store, self.format, device)
 
 

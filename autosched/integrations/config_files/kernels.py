@@ -1,7 +1,7 @@
-"""Replacements of the kernels of vLLM and SGLang: a grouped matmul of experts, and a scaled matmul.
+"""Replacements for the kernels of vLLM and SGLang: a grouped matmul of experts, and a scaled matmul.
 
-They are used on machines without these packages. Parameters have the packages' names, so that the arguments are the
-same for all kernels.
+They are used on machines without these packages. Parameters have the same names as in the packages, so that the
+arguments are the same for all kernels.
 """
 
 # mypy: ignore-errors
@@ -52,9 +52,9 @@ def fused_moe_kernel(
     use_int8_w8a16: tl.constexpr,
     per_channel_quant: tl.constexpr,
 ):
-    """Compute row r of the output as row ``r // top_k`` of A times the matrix of the expert assigned to r.
+    """Multiply rows by matrices of experts: output row r is row ``r // top_k`` of A times the matrix of r's expert.
 
-    ``sorted_token_ids_ptr`` lists assignments by expert, padded to whole blocks with numbers of at least
+    ``sorted_token_ids_ptr`` lists output rows sorted by expert, padded to whole blocks with numbers of at least
     ``num_valid_tokens``. A block whose expert is -1 belongs to another rank, and writes zeros.
     """
     program = tl.program_id(0)
@@ -73,7 +73,7 @@ def fused_moe_kernel(
     depth = tl.where(expert < 0, 0, K)
     expert = tl.maximum(expert, 0)
 
-    wrapped = (columns % N).to(tl.int64)  # beyond the last column is the next expert, or the end of the array
+    wrapped = (columns % N).to(tl.int64)  # memory after the last column belongs to the next expert, or is out of bounds
     k = tl.arange(0, BLOCK_SIZE_K)
     rows = assigned // top_k
     a_at = a_ptr + rows[:, None] * stride_am + k[None, :] * stride_ak
@@ -140,7 +140,7 @@ def scaled_matmul(
     BLOCK_SIZE_K: tl.constexpr,
     GROUP_SIZE_M: tl.constexpr,
 ):
-    """Compute C = A B. Each ``group_k`` elements of a row of A, and each block of B, have a scale."""
+    """Compute C = A B. Each group of ``group_k`` elements of a row of A has a scale, and so has each block of B."""
     program = tl.program_id(0)
     column_blocks = tl.cdiv(N, BLOCK_SIZE_N)
     block_m, block_n = tl.swizzle2d(

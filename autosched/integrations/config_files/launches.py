@@ -1,6 +1,7 @@
-"""Small launches of a configuration's kernel that cover all cases of large ones: partial tiles and every loop.
+"""Small launches of a configuration's kernel that cover all cases of large launches: partial tiles and every loop.
 
-The result applies to all sizes that are multiples of 16, as in real layers, because Triton compiles the same code.
+Their results apply to all sizes that are multiples of 16, as in real layers, because Triton compiles the same code for
+these.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from autosched.integrations.config_files.file_names import FileName
 
 TYPES = ("", "bf16", "bfloat16", "float16", "fp8_w8a8", "int8_w8a8", "int8_w8a16")
 _TOP_K = 2
-_MOST_STAGES = 4  # number of loop iterations, which covers first, middle and last ones
+_MOST_STAGES = 4  # limit for num_stages, on which the number of loop iterations depends
 
 
 class NoSuchKernel(ValueError):
-    """The kernel cannot be called here. The message is one line."""
+    """No kernel is known for the file's type, or the known kernel has unknown parameters. The message is one line."""
 
 
 @dataclass(frozen=True, eq=False)
 class SmallLaunch:
-    """A launch: ``arguments`` by parameter, the output ``out``, and ``expected`` values and ``bound`` in float64."""
+    """A launch: ``arguments`` by parameter, the output ``out``, ``expected`` float64 values, and error ``bound``."""
 
     grid: tuple[int, int, int]
     arguments: Mapping[str, Any]
@@ -36,9 +37,10 @@ class SmallLaunch:
 
 @dataclass(frozen=True)
 class _Operands:
-    """Operands of a launch as stored, and as the numbers that they represent.
+    """Operands of a launch, both in their storage types and as float64 values.
 
-    ``a`` is (rows, k) and ``b`` is (experts, n, k); ``values`` returns both in float64, ``b`` as (experts, k, n).
+    ``a`` has shape (rows, k), and ``b`` has shape (experts, n, k). ``values`` returns the two in float64, with ``b`` of
+    shape (experts, k, n).
     """
 
     a: torch.Tensor
@@ -55,7 +57,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
         parameters: Names of the kernel's parameters, which depend on the version.
         name: Parsed file name.
         config: The configuration.
-        clamped: If True, the program limits BLOCK_SIZE_K to the number of columns that share a scale.
+        clamped: If True, BLOCK_SIZE_K is limited to the number of columns that share a scale, as the program does.
 
     Returns:
         Grid, arguments, and the expected output with its bound.
@@ -64,7 +66,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
         NoSuchKernel: The file's type has no known kernel.
     """
     if name.dtype not in TYPES:
-        raise NoSuchKernel(f"unknown dtype={name.dtype}: there are kernels for {', '.join(t for t in TYPES if t)}")
+        raise NoSuchKernel(f"unknown dtype={name.dtype}: use one of {', '.join(t for t in TYPES if t)}")
     tiles = dict(config)
     if clamped and name.block_shape:
         tiles["BLOCK_SIZE_K"] = min(tiles["BLOCK_SIZE_K"], *name.block_shape)
@@ -72,7 +74,7 @@ def small_launch(parameters: Sequence[str], name: FileName, config: Mapping[str,
 
 
 def _sizes(name: FileName, tiles: Mapping[str, int]) -> tuple[int, int]:
-    """Return N and K. N has a full and a partial block; K has a first, middle and partial last iteration."""
+    """Return N and K. N gives a full and a partial block; K gives first, middle and partial last loop iterations."""
     iterations = min(tiles.get("num_stages", 3), _MOST_STAGES) + 1
     k = iterations * tiles["BLOCK_SIZE_K"] + 16
     return tiles["BLOCK_SIZE_N"] + 16, k
@@ -81,7 +83,8 @@ def _sizes(name: FileName, tiles: Mapping[str, int]) -> tuple[int, int]:
 def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> SmallLaunch:
     block_m = tiles["BLOCK_SIZE_M"]
     n, k = _sizes(name, tiles)
-    # Expert 0 has more than one block, expert 1 one row, expert 2 none; the last expert belongs to another rank.
+    # Rows of each expert: expert 0 has more than one block, expert 1 has one row, expert 2 has none. The last expert
+    # belongs to another rank.
     counts = (block_m + 3, 1, 0, 2)
     assignments = sum(counts)
     assignments += assignments % _TOP_K
@@ -122,7 +125,7 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
 
 @dataclass(frozen=True)
 class _Routing:
-    """``rows`` lists assignments by expert, padded to blocks of one expert each; the first ``padded`` are used."""
+    """``rows`` lists output rows by expert, padded so that each block has one expert. ``padded`` entries are used."""
 
     rows: list[int]
     experts: list[int]
@@ -135,7 +138,7 @@ class _Routing:
 def _moe_values(
     name: FileName, tiles: Mapping[str, int], data: _Operands, routing: _Routing, out: torch.Tensor
 ) -> dict[str, Any]:
-    """Return the arguments by parameter name."""
+    """Return the arguments of the MoE kernel, by parameter name."""
     n, k = data.b.shape[1:]
     where = data.a.device
     block = name.block_shape or (0, 0)
@@ -184,7 +187,7 @@ def true_launch(
     shape: tuple[int, int],
     device: torch.device | str,
 ) -> tuple[tuple[int, int, int], dict[str, Any]]:
-    """Return grid and arguments of one matmul of a layer at its true size, for timing. Values are random.
+    """Return grid and arguments of one matmul of a layer at the true size, for timing. Values are random.
 
     Args:
         parameters: Names of the kernel's parameters.
@@ -261,7 +264,7 @@ def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) ->
     return _launch(parameters, values, tiles, blocks, out, expected, bound)
 
 
-# Parameters of the packages' kernels that are unused, disabled or zero for a plain layer.
+# Arguments for parameters of the packages' kernels that are unused, disabled or zero in a plain layer.
 _ABSENT = ("b_bias_ptr", "bias_ptr", "a_desc", "b_desc", "add_mask_ptr")
 _OFF = (
     *("naive_block_assignment", "HAS_BIAS", "SWAP_AB", "USE_TD", "c_sorted", "swap_ab", "FUSE_ADD_TO_OUTPUT"),
@@ -280,8 +283,8 @@ def _launch(
     magnitude: torch.Tensor,
 ) -> SmallLaunch:
     relative = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}[out.dtype]
-    # Relative errors: half a unit in the last place of the output; f32 sums; sums of 8-bit floats in tensor cores,
-    # which have fewer bits.
+    # Allowed error: half a unit in the last place of the output, plus the error of sums. The latter covers f32, and
+    # tensor cores, which sum products of 8-bit floats with fewer bits.
     bound = relative * expected.abs() + 2.0**-12 * magnitude + 1e-6
     return SmallLaunch((blocks, 1, 1), _arguments(parameters, values, tiles), out, expected, bound)
 
@@ -292,7 +295,7 @@ def _arguments(parameters: Sequence[str], values: Mapping[str, Any], tiles: Mapp
     known = {**values, **{key: value for key, value in tiles.items() if key in parameters}}
     unknown = [p for p in parameters if p not in known and p not in _DEFAULTED]
     if unknown:
-        raise NoSuchKernel(f"its parameter {' and '.join(unknown)} is unknown")
+        raise NoSuchKernel(f"the kernel has an unknown parameter: {' and '.join(unknown)}")
     arguments = {p: known[p] for p in parameters if p in known}
     return arguments | {key: tiles[key] for key in LAUNCH_OPTIONS if key in tiles}
 
@@ -355,7 +358,7 @@ def _strides(prefix: str, tensor: torch.Tensor, axes: str) -> dict[str, int]:
 
 
 def _scale_strides(data: _Operands, per_row: str, per_column: str) -> dict[str, int]:
-    """Return the strides of the scales as the packages pass them: 0 for axes that a scale does not have."""
+    """Return the strides of the scales as the packages pass them, with 0 for axes that the scales lack."""
     a, b = data.a_scale, data.b_scale
     row, row_k = per_row.split()
     expert, b_k, b_n = per_column.split()

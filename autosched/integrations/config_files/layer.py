@@ -16,18 +16,18 @@ from search_spaces.hardware.devices import Device
 from search_spaces.hardware.dtype_names import canonical
 from search_spaces.operators.matmul import Matmul
 
-# Names of each field in public models.
+# Names of each field in the config.json of public models.
 _MOST_BYTES = 1 << 24  # maximum bytes of a config.json
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k")
 _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _INTERMEDIATE = ("moe_intermediate_size", "expert_ffn_hidden_size", "ffn_hidden_size", "intermediate_size")
-# Batch sizes of vLLM's tuner.
+# Batch sizes for which vLLM's tuner tunes.
 BATCH_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 _BYTES = {"": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "fp8_w8a8": 1, "int8_w8a8": 1, "int8_w8a16": 1}
 
 
-# Weight types with a scale per 16 or 32 elements, by their names in config.json.
+# Weight types with a scale per 16 or 32 elements, keyed by their names in config.json.
 _BLOCK_SCALED = {
     "mxfp4": "mxfp4",
     "gpt_oss_mxfp4": "mxfp4",
@@ -38,12 +38,12 @@ _BLOCK_SCALED = {
 
 
 class ModelError(ValueError):
-    """The file does not describe such a layer. The message is one line with the remedy."""
+    """The file does not describe a supported MoE layer. The message is one line with the remedy."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """An MoE layer. ``intermediate`` is the size on one rank, ``N`` in file names. ``dtype`` is "" for bf16."""
+    """An MoE layer. ``intermediate`` is the size on one rank (``N`` in file names). ``dtype`` is "" for bf16."""
 
     experts: int
     hidden: int
@@ -55,9 +55,9 @@ class Layer:
     def __post_init__(self) -> None:
         for name in ("experts", "hidden", "intermediate", "top_k"):
             if getattr(self, name) < 1:
-                raise ModelError(f"{name} of a layer is {getattr(self, name)}: it must be at least 1")
+                raise ModelError(f"{name} of a layer must be at least 1, not {getattr(self, name)}")
         if self.top_k > self.experts:
-            raise ModelError(f"a token cannot choose {self.top_k} of {self.experts} experts: give a smaller --top-k")
+            raise ModelError(f"a token cannot choose {self.top_k} of {self.experts} experts: use a smaller --top-k")
 
     @property
     def weight_bytes(self) -> int:
@@ -66,12 +66,12 @@ class Layer:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of an element of the rows that are multiplied with the weights."""
+        """Bytes of an element of the activations, which are multiplied by the weights."""
         return 2 if self.dtype == "int8_w8a16" else self.weight_bytes
 
     @property
     def matmuls(self) -> tuple[tuple[int, int], ...]:
-        """Columns and depth of the two matmuls of a configuration: gate and up together, then down."""
+        """Columns and depth of the layer's two matmuls: gate and up projection combined, then down projection."""
         return (2 * self.intermediate, self.hidden), (self.hidden, self.intermediate)
 
     @property
@@ -81,7 +81,7 @@ class Layer:
         return name if name in BLOCK_FORMATS else ""
 
     def expert_rows(self, tokens: int) -> int:
-        """Return the rows of an expert if the tokens of a batch are spread evenly, at least 1."""
+        """Return the number of rows per expert, at least 1, if the tokens of a batch are spread evenly."""
         return max(1, -(-tokens * self.top_k // self.experts))
 
     def file_name(self, device_name: str) -> FileName:
@@ -133,11 +133,11 @@ def _size(path: Path, model: Mapping[str, Any], keys: tuple[str, ...]) -> int:
         value = model.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-    raise ModelError(f"{path} has none of {', '.join(keys)}: is it the config.json of a mixture of experts?")
+    raise ModelError(f"{path} has none of {', '.join(keys)}: use the config.json of a mixture-of-experts model")
 
 
 def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None]:
-    """Return the quantization in the spelling of file names if they have one, else in the model's spelling."""
+    """Return the quantization as file names spell it, or as the model spells it if file names do not support it."""
     settings = model.get("quantization_config")
     if not isinstance(settings, dict):
         return "", None
@@ -153,24 +153,24 @@ def _quantization(model: Mapping[str, Any]) -> tuple[str, tuple[int, int] | None
 
 
 def refuse_without_kernel(layer: Layer, device: Device) -> None:
-    """Raise ModelError for a layer whose tiles no server reads from files."""
+    """Raise ModelError for a layer of a type for which vLLM and SGLang read no configuration files."""
     if layer.dtype in _BYTES:
         return
     known = ", ".join(dtype for dtype in _BYTES if dtype)
-    remedy = f"give --dtype if they are served as another type ({known})"
+    remedy = f"pass --dtype if the weights are served as another type ({known})"
     if layer.block_type:
         raise ModelError(
-            f"the experts are {layer.dtype.upper()}, whose tiles no server reads from a file: tune the "
-            f"products of an expert on {device.name} with --db best.db and without --out, or {remedy}"
+            f"no server reads tiles of {layer.dtype.upper()} experts from a file: tune the products of an expert on "
+            f"{device.name} with --db best.db and without --out, or {remedy}"
         )
     raise ModelError(
-        f"the experts are of the type {one_line(layer.dtype)[:40]}, for which no kernel is known on "
-        f"{device.name} ({device.arch}) or any other device: {remedy}"
+        f"no kernel is known for experts of type {one_line(layer.dtype)[:40]}, on {device.name} ({device.arch}) or any "
+        f"other device: {remedy}"
     )
 
 
 def expert_products(layer: Layer, tokens: Sequence[int]) -> list[ExpertProduct]:
-    """Return the products of an expert of a block-scaled layer, by batch size.
+    """Return the matrix products of an expert of a block-scaled layer, by batch size.
 
     Batches with the same number of rows per expert share an entry. Scales have cuBLAS's layout.
 
@@ -179,10 +179,10 @@ def expert_products(layer: Layer, tokens: Sequence[int]) -> list[ExpertProduct]:
         tokens: Batch sizes.
 
     Returns:
-        Products of gate and up, and of down.
+        Products of the gate and up projection, and of the down projection.
 
     Raises:
-        ModelError: The matmul operator does not have such a product.
+        ModelError: The matmul operator does not support such a product.
     """
     batches: dict[int, list[int]] = {}
     for count in sorted(set(tokens)):

@@ -1,4 +1,4 @@
-"""Comparison of the code that two environments' Triton versions generate from configurations."""
+"""Compare the code that the Triton versions of two environments generate from configurations."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SECONDS = 120.0  # time limit to import Triton
 
 @dataclass(frozen=True)
 class TritonChange:
-    """Changes of an entry with the other Triton.
+    """How the other version of Triton changes an entry.
 
     Attributes:
-        verdict: The entry's status; None if nothing gets worse.
+        verdict: New status of the entry; None if nothing gets worse.
         reasons: One line for each property that gets worse.
-        numbers: Resources with the other Triton, and its version.
+        numbers: Resources with the other version of Triton, and that version.
     """
 
     verdict: EntryStatus | None = None
@@ -41,7 +41,7 @@ class OtherTriton:
 
     Args:
         format: Package that the files belong to.
-        check: Options with the environment's Python, and whether results are emulated.
+        check: Options, which contain the environment's Python, and whether results are emulated.
         workers: Number of processes; None for one per core.
     """
 
@@ -57,12 +57,12 @@ class OtherTriton:
                 answer = worker.request({"version": True}, _SECONDS)
             except OSError as error:
                 raise CannotCheck(
-                    f"{self._python} cannot be run ({error.strerror}): give an environment's Python"
+                    f"{self._python} cannot be run ({error.strerror}): pass the Python of an environment"
                 ) from None
             except WorkerError as error:
                 last = str(getattr(error, "stderr", "")).strip().splitlines()[-1:] or [str(error)]
                 why = f"{self._python} cannot compile configurations ({last[0].strip()})"
-                raise CannotCheck(f"{why}: install Triton, torch and numpy there") from None
+                raise CannotCheck(f"{why}: install Triton, torch and numpy in that environment") from None
         self.version = str(answer["triton"])
         self._pool.__enter__()
 
@@ -73,7 +73,7 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, installed: Mapping[str, Any]
     ) -> TritonChange:
-        """Compare one configuration with ``installed``, its outcome in this environment."""
+        """Verify a configuration in the other environment, and compare with ``installed``, the outcome in this one."""
         other_verdict, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": other_verdict[key]
@@ -94,7 +94,7 @@ class OtherTriton:
 
 
 def _code(outcome: Mapping[str, Any], config: Mapping[str, int], device: Device) -> CompiledCode:
-    """Return the compiled code of an outcome (``verify_config.ConfigOutcome``), for comparison."""
+    """Return the properties of an outcome (``verify_config.ConfigOutcome``) that describe the compiled code."""
     threads = 32 * config.get("num_warps", 4)
     instructions = outcome.get("loop_instructions", 0)
     return CompiledCode(

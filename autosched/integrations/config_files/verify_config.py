@@ -1,4 +1,4 @@
-"""Verification of one configuration on one device: compilation by the installed Triton, resources, and emulation."""
+"""Verify one configuration for one device: compile with the installed Triton, check resources, and emulate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from search_spaces.hardware.devices import Device
 
 _PLAN = LaunchPlan(time_limit=120.0)
 NO_KERNEL = "no_kernel"  # status: no known kernel supports the type
-COMPILED = "compiled"  # status: it compiles and fits; verification was not requested
+COMPILED = "compiled"  # status: the configuration compiles and fits on the device; verification was not requested
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,15 @@ class ConfigOutcome:
     """Outcome of one configuration.
 
     Attributes:
-        status: Status of the verdict on its launch; ``NO_KERNEL`` or ``COMPILED`` if nothing was launched.
+        status: Status of the verdict on the configuration's launch. ``NO_KERNEL`` or ``COMPILED`` if nothing was
+            launched.
         reason: Reason of this status, in one line.
-        shared_bytes: Shared memory per block; 0 if it did not compile.
+        shared_bytes: Shared memory per block in bytes; 0 if the configuration did not compile.
         registers: Registers per thread.
-        local_bytes: Local memory per thread.
-        loop_instructions: Instructions of the main loop; 0 if it did not compile, or cannot be disassembled here.
-        error_over_bound: Largest error divided by its bound.
+        local_bytes: Local memory per thread in bytes.
+        loop_instructions: Instructions of the main loop; 0 if the configuration did not compile, or this machine cannot
+            disassemble it.
+        error_over_bound: Largest ratio of an error to its bound.
     """
 
     status: str
@@ -73,7 +75,7 @@ def verify_config(
         HostFailure: This machine cannot run the emulator.
     """
     kernel = kernel_for(format, name.is_moe)
-    # vLLM limits BLOCK_SIZE_K to the number of columns that share a scale, regardless of the file.
+    # vLLM limits BLOCK_SIZE_K to the number of columns that share a scale, whatever the file contains.
     clamped = format == "vllm" and name.is_moe
     with emulated(device, plan=_PLAN, fake_cuda=False, check=False) as session:
         try:
@@ -82,7 +84,7 @@ def verify_config(
             return ConfigOutcome(NO_KERNEL, f"{kernel.origin}: {error}" if kernel.package else str(error))
         try:
             compiled = kernel.function.warmup(grid=launch.grid, **launch.arguments)
-        except Exception as error:  # compilers may raise any exception; the outcome contains it
+        except Exception as error:  # the compiler may raise any exception, which becomes the reason of the outcome
             return ConfigOutcome("compile_error", _compiler_message(error))
         cubin = cubin_resources(compiled.asm["cubin"])
         outcome = ConfigOutcome(
@@ -121,7 +123,7 @@ def _loop_instructions(cubin: bytes, entry: str) -> int:
 
 
 def _compared(launch: SmallLaunch) -> Comparison:
-    """Compare the output of a launch with the expected product, each element within its bound."""
+    """Check that each element of a launch's output differs from the expected product by at most its error bound."""
     found, wanted, allowed = (t.double().numpy().reshape(-1) for t in (launch.out, launch.expected, launch.bound))
     ratio, wrong = tensor_errors(launch.out.dtype, found, wanted, allowed)
     worst, at = float(ratio.max(initial=0.0)), int(ratio.argmax())
@@ -139,13 +141,14 @@ def _compared(launch: SmallLaunch) -> Comparison:
 def _too_large(outcome: ConfigOutcome, warps: int, device: Device) -> str:
     if outcome.shared_bytes > device.shared_per_block:
         return (
-            f"it needs {outcome.shared_bytes:,} bytes of shared memory, but a block on {device.name} has at most "
+            f"each block needs {outcome.shared_bytes:,} bytes of shared memory, but a block on {device.name} has at "
+            f"most "
             f"{device.shared_per_block:,}"
         )
     each = -(-outcome.registers * device.warp_size // device.register_allocation_unit) * device.register_allocation_unit
     if warps * each > device.registers_per_block:
         return (
-            f"its {warps} warps need {warps * each:,} registers, but a block on {device.name} has at most "
+            f"the {warps} warps of a block need {warps * each:,} registers, but a block on {device.name} has at most "
             f"{device.registers_per_block:,}"
         )
     return ""

@@ -1,4 +1,4 @@
-"""Process that compiles and verifies configurations, so that a crash of the compiler only ends this process."""
+"""Worker process that compiles and verifies configurations, so that a crash of the compiler only ends this process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _origin = lru_cache(maxsize=8)(kernel_for)
 def handle(request: Message) -> Message:
     """Answer a request with the outcome of a configuration and the kernel's origin, or with an estimate.
 
-    The request has ``format``, ``name`` (of a file), ``config``, ``device`` and ``verify``. With ``layer`` and ``rows``
-    instead of ``name`` and ``verify``, the answer has estimated ``seconds``, or None with a reason.
+    The request has ``format``, ``name`` (of a file), ``config``, ``device`` and ``verify``. A request with ``layer``
+    and ``rows`` instead of ``name`` and ``verify`` asks for an estimate. The answer then has estimated ``seconds``, or
+    None with a reason.
     """
     import triton
 

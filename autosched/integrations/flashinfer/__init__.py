@@ -1,7 +1,7 @@
-"""Problems of programs that use FlashInfer, and storage of its tunings across processes.
+"""Problems of programs that use FlashInfer, and storage of FlashInfer's tunings for other processes.
 
 Start at ``trace_dump.py``, which reads the definitions and workloads that FlashInfer and flashinfer-bench write.
 Definitions without a matching operator are counted by reason. ``persistence.py`` stores the choices of FlashInfer's
-autotuner in a database; only this file imports FlashInfer, and only on request. This package must not import torch or
-another integration.
+autotuner in a database; only this module imports FlashInfer, once a function of it is called. This package must not
+import torch or another integration.
 """

@@ -1,9 +1,9 @@
-"""Storage of the choices of FlashInfer's autotuner in a database, which processes share.
+"""Store the choices of FlashInfer's autotuner in a database that several processes share.
 
 Only FlashInfer's public interface is used: ``AutoTuner.get``, ``load_configs``, ``save_configs``, ``clear_cache`` and
-the context ``autotune``, which versions 0.6.18 to 0.7.4 share. FlashInfer itself writes and reads the entries through
-its cache file; each is stored unchanged. An entry belongs to the environment that FlashInfer records (its own version,
-those of CUDA, cuBLAS and cuDNN, and the GPU). Of several entries with one key, the first stored one is used.
+the context ``autotune``, which are the same in versions 0.6.18 to 0.7.4. Entries are exchanged with FlashInfer through
+its cache file, and stored unchanged. An entry belongs to the environment that FlashInfer records: the GPU, and the
+versions of FlashInfer, CUDA, cuBLAS and cuDNN. If several entries have the same key, the first stored entry is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNIDENTIFIED = (None, "None", "unknown")
 
 @dataclass(frozen=True)
 class FlashInferEnvironment(Problem):
-    """The tunings of one environment; the schedule of a trial is one entry of FlashInfer's cache file."""
+    """The tunings of one environment, as a problem. The schedule of a trial is an entry of FlashInfer's cache file."""
 
     operator: ClassVar[str] = _NAME
     summary: ClassVar[str] = "tunings of FlashInfer in one environment"
@@ -68,13 +68,13 @@ class FlashInferEnvironment(Problem):
 
 
 class FlashInferEntries:
-    """The entries of a database. Raises StoreError if it cannot be used."""
+    """The FlashInfer entries of a database. Methods raise StoreError if the database cannot be used."""
 
     def __init__(self, database: str | Path | None) -> None:
         self.database = database_or_default(database)
 
     def read(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of each key that was stored first."""
+        """Return the first stored value of each key."""
         problem, device, toolchain = _identity(metadata)
         entries: dict[str, Any] = {}
         with Store.open(self.database) as store:
@@ -111,17 +111,17 @@ class FlashInferEntries:
 
 
 class FlashInferPersistence:
-    """Result of ``persist``: counts, and a way to stop.
+    """Result of ``persist``, with counts and a ``stop`` method.
 
     Args:
-        database: A path or URL; None for the user's.
-        device: Name of the GPU if FlashInfer does not record it; None rejects such tunings.
+        database: A path or URL; None for the user's database.
+        device: Name of the GPU for tunings in which FlashInfer does not record it. None: such tunings are rejected.
     """
 
     def __init__(self, database: str | Path | None = None, device: str | None = None) -> None:
         self.entries = FlashInferEntries(database)
-        self.answered = 0  # entries passed to FlashInfer at its start
-        self.tuned = 0  # new entries of this process
+        self.answered = 0  # number of stored entries loaded into FlashInfer at the start
+        self.tuned = 0  # number of new entries from this process
         self._device = device
         self._loaded = False
         self._contexts = 0
@@ -130,7 +130,7 @@ class FlashInferPersistence:
         self._detach: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Attach to FlashInfer's autotuner, which is imported."""
+        """Import FlashInfer's autotuner and attach to it."""
         module: Any = import_module(_MODULE)
         tuner, plain_autotune, plain_get = module.AutoTuner, module.autotune, module.AutoTuner.__dict__["get"]
 
@@ -147,10 +147,10 @@ class FlashInferPersistence:
                 with plain_autotune(*args, **kwargs):
                     if (
                         kwargs.get("cache", args[1] if len(args) > 1 else None) is not None
-                    ):  # ``clear_cache`` has also dropped the stored entries: load them again
+                    ):  # load the stored entries again, because ``clear_cache`` has dropped them too
                         self._tried(self._load, tuner.get())
                     yield
-            finally:  # at this point FlashInfer has written its own cache file
+            finally:  # the context has ended, so FlashInfer has written its own cache file
                 with self._guard:
                     self._contexts -= 1
                     if not self._contexts:
@@ -170,11 +170,11 @@ class FlashInferPersistence:
         self._detach = detach
 
     def stop(self) -> None:
-        """Detach from FlashInfer. Loaded entries remain."""
+        """Detach from FlashInfer. Entries that FlashInfer has loaded remain."""
         self._detach()
 
     def report_at_exit(self) -> None:
-        """Print the counts to stderr when this process ends, if there are any."""
+        """Print the counts to stderr when this process ends, unless they are zero."""
         atexit.register(self._report)
 
     def _report(self) -> None:
@@ -189,7 +189,7 @@ class FlashInferPersistence:
                 self.answered = self._tried(self._load, tuner) or 0
 
     def _tried(self, action: Callable[[Any], int], tuner: Any) -> int | None:
-        """Run ``action``. A database error never ends the program."""
+        """Run ``action``. Print database errors as warnings, so that they never end the program."""
         try:
             return action(tuner)
         except (OSError, ValueError, KeyError) as error:
@@ -199,14 +199,18 @@ class FlashInferPersistence:
             return None
 
     def _load(self, tuner: Any) -> int:
-        """Pass the stored entries to FlashInfer; return their number."""
+        """Load the stored entries into FlashInfer, and return their number."""
         own = _saved(tuner)
         entries = self.entries.read(self._identified(own[_METADATA]))
         _hand_over(tuner, {**{k: v for k, v in own.items() if k.startswith("_")}, **_tactics(own), **entries})
         return len(entries)
 
     def _settle(self, tuner: Any) -> int:
-        """Store FlashInfer's new entries, and pass it those that were stored first, so that all processes agree."""
+        """Store FlashInfer's new entries.
+
+        If another process has stored other values for the same keys first, load those values into FlashInfer, so that
+        all processes agree.
+        """
         own = _saved(tuner)
         metadata, tactics = self._identified(own[_METADATA]), _tactics(own)
         known = self.entries.read(metadata)
@@ -225,20 +229,21 @@ class FlashInferPersistence:
         gpu = metadata.get("gpu")
         if gpu in _UNIDENTIFIED:
             if self._device is None:
-                raise ValueError("FlashInfer records no name of the GPU")
+                raise ValueError("FlashInfer does not record the name of the GPU")
             return {**metadata, "gpu": self._device}
         return metadata
 
 
 def persist(database: str | Path | None = None, *, device: str | None = None) -> FlashInferPersistence:
-    """Make FlashInfer's autotuner read its choices from a database, and store new ones there.
+    """Make FlashInfer's autotuner read its choices from a database, and store new choices in it.
 
     Args:
         database: A path or URL. Default: the user's database.
-        device: Name of the GPU if FlashInfer does not record it. Default: such tunings are not stored.
+        device: Name of the GPU for tunings in which FlashInfer does not record it. Default: such tunings are not
+            stored.
 
     Returns:
-        Counts of loaded and new entries; its ``stop`` undoes the call.
+        An object that counts loaded and new entries. Its ``stop`` method undoes the call.
 
     Raises:
         ImportError: FlashInfer is not installed.
@@ -251,9 +256,9 @@ def persist(database: str | Path | None = None, *, device: str | None = None) ->
 
 
 def attach_served(database: str, timeout: float) -> None:
-    """Attach to FlashInfer in a process that ``autosched serve`` has started.
+    """Attach to FlashInfer in a process started by ``autosched serve``.
 
-    ``timeout`` is ignored: it is for processes that wait for each other, as with Triton.
+    ``timeout`` is ignored, because processes that tune with FlashInfer do not wait for each other, unlike with Triton.
     """
     persistence = FlashInferPersistence(database)
     persistence.start()
@@ -267,7 +272,7 @@ def _identity(metadata: Mapping[str, Any]) -> tuple[FlashInferEnvironment, str, 
 
 
 def _saved(tuner: Any) -> dict[str, Any]:
-    """Return the cache file that FlashInfer would write now."""
+    """Return the content of the cache file that FlashInfer would write now."""
     with temporary_folder("flashinfer") as folder:
         file = folder / "cache.json"
         tuner.save_configs(str(file))
@@ -283,5 +288,5 @@ def _hand_over(tuner: Any, content: Mapping[str, Any]) -> None:
 
 
 def _tactics(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a cache file, whose other keys begin with an underscore."""
+    """Return the entries of a cache file. All keys that begin with an underscore are metadata."""
     return {key: value for key, value in content.items() if not key.startswith("_")}

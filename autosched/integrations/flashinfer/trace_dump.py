@@ -1,8 +1,8 @@
-"""Definitions in FlashInfer's trace dump, and workloads of flashinfer-bench.
+"""Read definitions in FlashInfer's trace dump, and workloads of flashinfer-bench.
 
-``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file for each function and shape of a
-program: its axes, and the shapes and types of its arrays. Axes without a value are *open*: their sizes come from lines
-    of workloads (``*.jsonl``), or from the user.
+``FLASHINFER_TRACE_DUMP=1 FLASHINFER_TRACE_DUMP_DIR=traces`` writes a JSON file for each function and shape that a
+program uses. This *definition* has the axes, and the shapes and types of the arrays. Axes without a value are *open*.
+Their sizes come from workloads (lines of ``*.jsonl`` files), or from the user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ READER: CallReader = _TraceReader()
 
 @dataclass(frozen=True)
 class Definition:
-    """A function and shape. ``sizes`` are the sizes of axes that have one; ``open`` are the other axes."""
+    """A function and shape. ``sizes`` has the sizes of axes with a fixed size; ``open`` lists all other axes."""
 
     name: str
     function: str
@@ -50,9 +50,9 @@ class Definition:
     arrays: Mapping[str, tuple[tuple[str, ...], str]]
 
     def problem(self, sizes: Mapping[str, int]) -> Problem:
-        """Return the problem with these ``sizes`` of the open axes.
+        """Return the problem in which the open axes have these ``sizes``.
 
-        Raises ValueError, in one line, if no kernel computes it.
+        Raises ValueError, with one line, if no kernel computes the problem.
         """
         make_problem = _FUNCTIONS.get(self.function)
         if make_problem is None:
@@ -67,12 +67,14 @@ class Definition:
         """Return the type of an array."""
         name = canonical(self.arrays[array][1])
         if name not in FLOAT_DTYPES:
-            raise ValueError(f"{self.function} of {name} is not supported: only of {', '.join(FLOAT_DTYPES)}")
+            raise ValueError(
+                f"{self.function} of {name} is not supported: the supported types are {', '.join(FLOAT_DTYPES)}"
+            )
         return name
 
 
 def definition(document: Any) -> Definition | None:
-    """Return the definition in a JSON document; None if it is not a definition."""
+    """Return the definition in a JSON document; None if the document is not a definition."""
     if not isinstance(document, Mapping) or not {"name", "axes", "inputs", "outputs"} <= set(document):
         return None
     try:
@@ -97,7 +99,7 @@ def definition(document: Any) -> Definition | None:
 def documents(path: Path) -> Iterator[Any]:
     """Yield the JSON documents of a file, or of the ``*.json`` and ``*.jsonl`` files in a folder.
 
-    Raises ValueError that names the file.
+    Raises ValueError, which names the file, for invalid JSON.
     """
     files = sorted(p for p in path.rglob("*") if p.suffix in (".json", ".jsonl")) if path.is_dir() else [path]
     for file in files:
@@ -111,13 +113,13 @@ def documents(path: Path) -> Iterator[Any]:
 
 
 def problems(documents: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Problem], Counter[str]]:
-    """Return the problems in documents with the number of calls of each, and the number of skipped ones by reason.
+    """Return the problems in documents with their numbers of calls, and the numbers of skipped problems by reason.
 
-    An open axis has the sizes in the workloads of its definition, each as often as it occurs there; without workloads,
-    it has those of ``rows``, once each.
+    An open axis gets each size in the workloads of the definition, with the number of its occurrences as the number of
+    calls. Without workloads, it gets each size in ``rows`` once.
 
     Raises:
-        ValueError: Definitions have open axes, and neither workloads nor ``rows`` give a size.
+        ValueError: A definition has an open axis, but neither workloads nor ``rows`` contain a size for it.
     """
     workloads: dict[str, list[dict[str, int]]] = {}
     definitions: dict[str, Definition] = {}
@@ -149,8 +151,8 @@ def problems(documents: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Pro
     if unsaid:
         first = unsaid[0]
         raise ValueError(
-            f"{first.name} does not contain its {' and '.join(first.open) or 'sizes'}: give --rows 1,16,256, or a "
-            "folder that also contains flashinfer-bench's workloads"
+            f"{first.name} does not contain its {' and '.join(first.open) or 'sizes'}: pass --rows 1,16,256, or a "
+            f"folder that also contains flashinfer-bench's workloads"
         )
     return counts, skipped
 
@@ -159,7 +161,8 @@ def _matmul(one: Definition, sizes: Mapping[str, int]) -> Problem:
     (m, k), (_, n) = one.shape("A", sizes), one.shape("B", sizes)
     dtype = one.type_of("A")
     out = next(array for array in one.arrays if array not in ("A", "B"))
-    return Matmul(m=m, n=n, k=k, a=dtype, b=dtype, out=one.type_of(out), order_b="col")  # the layout of its weights
+    # the layout of the weights in FlashInfer's definitions
+    return Matmul(m=m, n=n, k=k, a=dtype, b=dtype, out=one.type_of(out), order_b="col")
 
 
 def _row_wise(kind: Callable[..., Problem], **options: Any) -> Callable[[Definition, Mapping[str, int]], Problem]:

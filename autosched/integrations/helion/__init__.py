@@ -1,11 +1,12 @@
-"""Verification, samplers and database of autosched for Helion's autotuner.
+"""Use autosched's verification, samplers and database with Helion's autotuner.
 
-Start at ``search.py``: ``autotuner`` is a complete search.
+Start at ``search.py``, whose ``autotuner`` replaces Helion's search.
 
     @helion.kernel(autotuner_fn=autosched.integrations.helion.autotuner("best.db"))
 
-``verified`` filters the configurations of Helion's search, ``seeds`` starts it, and ``DatabaseBackend`` stores its
-winners. Without a GPU, times are ESTIMATED. This package must not import ``autosched.cli`` or another integration.
+Helion's own search can use parts of autosched: ``verified`` filters the configurations, ``seeds`` provides the first
+ones, and ``DatabaseBackend`` stores the winners. Without a GPU, times are ESTIMATED. This package must not import
+``autosched.cli`` or another integration.
 """
 
 from autosched.integrations.helion.cache import DatabaseBackend

@@ -1,4 +1,4 @@
-"""Backend of Helion's remote cache that uses autosched's database.
+"""Backend for Helion's remote cache that stores entries in autosched's database.
 
 HELION_AUTOTUNE_CACHE=RemoteAutotuneCache HELION_REMOTE_CACHE_BACKEND=autosched.integrations.helion.DatabaseBackend
 """
@@ -25,13 +25,14 @@ _NO_TIME = "Helion's cache has no times"
 
 
 class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
-    """Winners of Helion's own searches, in the database (path or URL) of AUTOSCHED_DB.
+    """Stores winners of Helion's own searches in the database (path or URL) named by AUTOSCHED_DB.
 
-    A database server shares them between all machines and ranks. Another kernel, device or version has another key.
+    With a database server, all machines and ranks share the winners. Different kernels, devices and versions have
+    different keys.
     """
 
     def get(self, key: str) -> str | None:
-        """Return the newest entry of the key; None if there is no entry or no database yet. Raises StoreError."""
+        """Return the newest entry with this key, or None without an entry or database. Raises StoreError."""
         store = self._reading()
         if store is None:
             return None
@@ -65,7 +66,7 @@ class DatabaseBackend(RemoteCacheBackend):  # type: ignore[misc]
             )
 
     def list(self, max_results: int | None = None) -> Iterable[str]:
-        """Return entries of all keys, newest first. Helion starts a search with those of the same kernel."""
+        """Return the entries of all keys, newest first. Helion starts a search with the entries of the same kernel."""
         store = self._reading()
         if store is None:
             return ()

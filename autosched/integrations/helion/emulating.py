@@ -1,4 +1,4 @@
-"""Helion kernels on CPU tensors, compiled and emulated for an absent GPU."""
+"""Run Helion kernels on CPU tensors by compiling and emulating them for a GPU that need not exist."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ def emulating(device: Device) -> Iterator[Any]:
 
 @contextmanager
 def on_cpu_tensors(device: Device) -> Iterator[None]:
-    """Answer Helion's queries about the GPU for ``device``. No torch mode may be active while Helion traces kernels."""
+    """Within the context, answer Helion's queries about the GPU with ``device``.
+
+    Torch modes are disabled, because none may be active while Helion traces kernels.
+    """
 
     def multiprocessors(_: Any, *, reserved_sms: int = 0) -> int:
         return max(device.sm_count - reserved_sms, 1)
 
-    # Persistent kernels query the number of multiprocessors, which Helion does not support for a CPU.
+    # Persistent kernels query the number of SMs, which Helion does not support for CPU tensors.
     with _disable_current_modes(), patch.object(helion.runtime, "get_num_sm", multiprocessors):
         yield

@@ -1,4 +1,4 @@
-"""Estimated times of Helion's configurations without a GPU, from their compiled Triton launches."""
+"""Estimate times of Helion's configurations without a GPU, from their compiled Triton launches."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from search_spaces.hardware.devices import Device
 
 
 class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
-    """Estimated times for Helion, from CPU tensors of the tuned sizes.
+    """Provides estimated times to Helion, computed with CPU tensors of the tuned sizes.
 
     The host code of each configuration runs, and the times of its launches are estimated.
 
     Args:
         kernel: The bound kernel.
-        settings: Settings of Helion; not used.
-        config_spec: Specification of Helion; not used.
+        settings: Helion's settings; ignored.
+        config_spec: Helion's specification of configurations; ignored.
         args: CPU tensors of the tuned sizes.
-        log: Log of Helion; not used.
-        autotune_metrics: Counts configurations for Helion.
+        log: Helion's log; ignored.
+        autotune_metrics: Helion's metrics, in which configurations are counted.
         device: GPU whose times are estimated.
     """
 
@@ -46,21 +46,21 @@ class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
         *,
         device: Device,
     ) -> None:
-        self.reasons: dict[str, str] = {}  # reasons of missing times, by configuration
+        self.reasons: dict[str, str] = {}  # reasons why a configuration has no time, by configuration
         self._kernel, self._args, self._metrics = kernel, args, autotune_metrics
         self._device = device
         self._runner = TritonEstimateRunner(device, _none)
 
     def setup(self) -> None:
-        """Prepare nothing."""
+        """Do nothing, because no preparation is needed."""
 
     def cleanup(self) -> None:
-        """Release nothing."""
+        """Do nothing, because there is nothing to release."""
 
     def benchmark(
         self, configs: list[Any], *, desc: str = "Benchmarking", raise_if_no_viable_config: bool = True
     ) -> list[Any]:
-        """Return the milliseconds of each configuration; infinite if it does not compile, or no block fits."""
+        """Return the milliseconds of each configuration; infinity if it does not compile, or if no block fits."""
         results = []
         for config in configs:
             began = time.monotonic()
@@ -80,7 +80,7 @@ class EstimateProvider(BenchmarkProvider):  # type: ignore[misc]
             with activated(capture), on_cpu_tensors(self._device):
                 function = self._kernel.compile_config(config)
                 function(*self._args)
-        except Exception as error:  # Helion and Triton raise exceptions of their own types
+        except Exception as error:  # Helion and Triton raise many types of exceptions
             return function, math.inf, refusal_of(error, self._device).reason
         total = 0.0
         for launch in capture.launches:

@@ -1,4 +1,4 @@
-"""Problems of trials in the database: a call of a Helion kernel, and an entry of Helion's cache."""
+"""Problem types of Helion's trials in the database: a call of a Helion kernel, or an entry of Helion's cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CACHE = "helion_cache"
 class CacheEntry(TritonProblem):
     """An entry of Helion's cache.
 
-    ``arguments`` is a digest of the kernel, its arguments, the device and versions.
+    ``arguments`` is a digest of the kernel, the call's arguments, the device and the versions.
     """
 
     operator: ClassVar[str] = CACHE
@@ -35,7 +35,7 @@ def _type_of(kernel: str) -> type[TritonProblem]:
 
 
 def problem_of(kernel: Any, args: Sequence[Any]) -> TritonProblem:
-    """Return the problem with types, shapes and strides of a call's tensors, and its numbers, by parameter name."""
+    """Return the problem of a call: types, shapes and strides of tensors, and numbers, by parameter name."""
     names = list(inspect.signature(kernel.fn).parameters)
     named = zip(names + [f"argument_{k}" for k in range(len(names), len(args))], args, strict=False)
     return _type_of(kernel.name)(" ".join(f"{name}={described_value(value)}" for name, value in named))

@@ -1,4 +1,4 @@
-"""Searches of Helion's autotuner with autosched's samplers, which store every trial in a database: ``autotuner_fn``."""
+"""Searches for Helion's setting ``autotuner_fn`` that use autosched's samplers and store every trial in a database."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from search_spaces.operators.problem import whole_number
 from search_spaces.spaces.schedule import Schedule
 
 TRIALS = 64
-_BATCH = 8  # configurations that Helion compiles in parallel
-_ROUNDS = 4  # maximum rounds of proposals per trial, since known configurations are skipped
+_BATCH = 8  # number of configurations that Helion compiles in parallel
+_ROUNDS = 4  # maximum rounds of proposals per trial; several are needed because known configurations are skipped
 _STATUSES = {
     "timeout": Status.TIMEOUT,
     "accuracy_error": Status.WRONG_RESULT,
@@ -50,13 +50,13 @@ _STATUSES = {
 
 
 class SampledSearch(BaseSearch):  # type: ignore[misc]
-    """Search that satisfies Helion's ``BaseAutotuner``. Times are Helion's on a GPU, else ESTIMATED for ``device``.
+    """Search with Helion's ``BaseAutotuner`` interface. Helion measures times on a GPU; else they are ESTIMATED.
 
     Args:
         bound: Helion's bound kernel.
         args: Its arguments.
         database: Database of all trials; None for the default one.
-        device: The GPU; None for the emulated one.
+        device: GPU that times are estimated for; None for the emulated GPU.
         trials: Number of configurations to try.
         sampler: Name of the sampler.
         seed: Random seed.
@@ -76,7 +76,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         filtered: VerifiedConfigs | None,
     ) -> None:
         self.device = active_device() if device is None else device
-        # look at the storage: a tensor of a simulated GPU reports a CUDA device
+        # use the storage's device, because a tensor of a simulated GPU itself reports a CUDA device
         on_gpu = any(isinstance(a, torch.Tensor) and a.untyped_storage().device.type != "cpu" for a in args)
         self.provenance = Provenance.MEASURED if on_gpu else Provenance.ESTIMATED
         provider = LocalBenchmarkProvider if on_gpu else partial(EstimateProvider, device=self.device)
@@ -92,10 +92,10 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         self.measured: dict[Schedule, Measurement] = {}
 
     def autotune(self, *, skip_cache: bool = False) -> Any:
-        """Return the recorded winner for this source, device and versions, or else that of a new search.
+        """Return the recorded winner for this source, device and versions, or the winner of a new search.
 
         Args:
-            skip_cache: If True, always search.
+            skip_cache: If True, search even if a winner is recorded.
 
         Returns:
             The configuration.
@@ -111,7 +111,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
         return super().autotune(skip_cache=skip_cache) if best is None else best
 
     def best(self, count: int) -> list[Any]:
-        """Return the fastest verified configurations, the fastest first."""
+        """Return the best verified configurations, in ascending order of time."""
         timed = [(m.timing.median, s) for s, m in self.measured.items() if m.timing is not None]
         configs: dict[str, Any] = {}
         for _, schedule in sorted(timed, key=lambda pair: pair[0]):
@@ -165,7 +165,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """Return the key of a schedule's configuration. Helion's repairs may map several schedules to one."""
+        """Return the key of a schedule's configuration. Helion's repairs may map several schedules to the same one."""
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:
@@ -189,7 +189,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
             yield schedule, measurement
 
     def _measurement(self, result: Any, best: float) -> Measurement:
-        """Return the measurement of a result; a new best is verified first."""
+        """Convert Helion's result to a measurement. A new best configuration is verified first."""
         seconds = result.perf * 1e-3
         if not 0 < seconds < math.inf:
             status = _STATUSES.get(result.status, Status.CRASHED)
@@ -197,7 +197,10 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
             why = known.get(result.config.to_json(), f"Helion: {result.status}")
             return Measurement(status, self.provenance, why, compile_seconds=result.compile_time)
         if seconds < best and self._verified is not None and self._verified(result.config) is None:
-            why = next((why for config, why in self._verified.refused if config == result.config), "it is not verified")
+            why = next(
+                (why for config, why in self._verified.refused if config == result.config),
+                "the configuration is not verified",
+            )
             return Measurement(Status.WRONG_RESULT, self.provenance, why, compile_seconds=result.compile_time)
         timing = Timing.estimate(seconds) if self.provenance is Provenance.ESTIMATED else Timing.of([seconds])
         return Measurement(Status.OK, self.provenance, timing=timing, compile_seconds=result.compile_time)
@@ -231,19 +234,19 @@ def autotuner(
     verify: bool = True,
     verification_args: Sequence[Any] | None = None,
 ) -> Callable[..., SampledSearch]:
-    """Return a function for Helion's setting ``autotuner_fn``, which uses recorded winners or searches.
+    """Return a function for Helion's setting ``autotuner_fn`` that uses the recorded winner, or searches without one.
 
-    On a GPU Helion times configurations; for CPU tensors, times are ESTIMATED. Every trial is stored.
+    On a GPU, Helion times configurations. For CPU tensors, times are ESTIMATED. Every trial is stored.
 
     Args:
         database: A path or an SQLAlchemy URL; None for the default database.
-        device: Name or row of the GPU that estimates are for; None for the emulated one.
+        device: Name or row of the GPU that times are estimated for; None for the emulated GPU.
         trials: Number of configurations that a search tries.
         sampler: Name of the sampler.
         seed: Random seed.
-        verify: If True, each new best configuration is emulated. It must have no fault, and compute the same as
-            Helion's default.
-        verification_args: Small tensors to verify on; None for the arguments themselves.
+        verify: If True, each new best configuration is emulated. It must have no fault, and compute the same results as
+            Helion's default configuration.
+        verification_args: Small tensors for verification; None for the arguments themselves.
 
     Returns:
         The function for the setting.
@@ -289,7 +292,7 @@ def seeds(
 
     Args:
         kernel: Result of ``@helion.kernel``.
-        args: Its arguments; tensors are copied to the CPU.
+        args: Arguments of the kernel. Tensors are copied to the CPU.
         device: Name or row of the GPU that estimates are for.
         count: Maximum number of configurations to return.
         trials: Number of configurations to try.
@@ -299,7 +302,7 @@ def seeds(
         verification_args: As in ``autotuner``.
 
     Returns:
-        The best configurations by their ESTIMATED times, the fastest first.
+        The configurations with the lowest ESTIMATED times, in ascending order.
 
     Raises:
         ValueError: An unknown device.

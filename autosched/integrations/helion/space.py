@@ -1,4 +1,4 @@
-"""Helion's configurations as a search space of autosched, for every sampler."""
+"""Represent Helion's configurations as a search space of autosched, so that every sampler can be used."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from search_spaces.spaces.parameters import Value, categorical, ordinal
 from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.space import Space
 
-_MOST_VALUES = 256  # limit per parameter: the first values in Helion's order are used
+_MOST_VALUES = 256  # maximum number of values per parameter, of which the first in Helion's order are used
 
 
 @dataclass(frozen=True, eq=False)
 class ConfigSpace:
-    """A space with a parameter for each of Helion's flat values. ``values`` maps parameter values to Helion's values.
+    """A space with a parameter for each element of Helion's flat configurations.
 
-    Helion repairs combinations that it does not allow, so two schedules may be the same configuration.
+    ``values`` maps parameter values to Helion's values. Helion repairs combinations that it does not allow, so two
+    schedules may become the same configuration.
     """
 
     space: Space
@@ -51,7 +52,7 @@ class ConfigSpace:
         return cls(Space("helion", parameters), generation, tuple(values))
 
     def config(self, schedule: Schedule) -> Any:
-        """Return the configuration, repaired as Helion does. Raises helion.exc.InvalidConfig if that is impossible."""
+        """Return a schedule's configuration, repaired by Helion. Raises helion.exc.InvalidConfig if that fails."""
         flat = [known[value] for known, (_, value) in zip(self.values, schedule.items, strict=True)]
         return self.generation.unflatten([list(v) if isinstance(v, list) else v for v in flat])
 
@@ -68,9 +69,9 @@ class ConfigSpace:
 
 
 def _values_of(fragment: Any) -> list[Any]:
-    """Return the values in ascending order; unordered values with Helion's default first."""
+    """Return the values in ascending order; values without an order start with Helion's default."""
     values = fragment.search_values(_MOST_VALUES)
-    if values is None and hasattr(fragment, "inner"):  # a list of such values
+    if values is None and hasattr(fragment, "inner"):  # a list of values, each chosen separately
         each = fragment.inner.search_values(_MOST_VALUES)
         values = [] if each is None else [list(v) for v in islice(product(each, repeat=fragment.length), _MOST_VALUES)]
     elif values is None and isinstance(fragment.default(), list):  # a permutation of loops

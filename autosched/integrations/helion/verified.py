@@ -1,8 +1,8 @@
-"""Verification of the configurations that Helion's autotuner tries: ``autotune_config_filter`` without a GPU.
+"""Verify the configurations that Helion's autotuner tries, without a GPU, through ``autotune_config_filter``.
 
     kernel.settings.autotune_config_filter = autosched.integrations.helion.verified(kernel, args, device="h100")
 
-Helion calls the filter with each configuration before it compiles or times it.
+Helion calls the filter with each configuration before compiling or timing it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from measurements.files.text import one_line
 from search_spaces.hardware.devices import Device
 from search_spaces.hardware.devices import device as device_row
 
-Compare = Callable[[Any, Any], None]  # called with expected and actual results; raises AssertionError if they differ
+# function of expected and actual results that raises AssertionError if these differ
+Compare = Callable[[Any, Any], None]
 
 
 class VerifiedConfigs:
     """A filter of configurations for Helion.
 
-    It returns a configuration if Helion generates a kernel for it that compiles for the device, launches, has no fault
-    in the emulator, and computes the result of the default configuration; else None. ``accepted`` are the
-    configurations that passed, ``refused`` the others with the reason in one line. Each configuration is emulated once.
+    The filter returns a configuration if the kernel that Helion generates compiles for the device, launches, has no
+    fault in the emulator, and computes the results of the default configuration. Otherwise it returns None.
+    ``accepted`` lists the configurations that passed. ``refused`` lists all other configurations, each with the reason
+    in one line. Each configuration is emulated once.
 
     Args:
         kernel: The result of ``@helion.kernel``.
@@ -41,7 +43,8 @@ class VerifiedConfigs:
         self._kernel, self._device = kernel, device
         self._args = tuple(a.detach().cpu() if isinstance(a, torch.Tensor) else a for a in args)
         self._compare = compare or self._close
-        self._known: dict[str, str] = {}  # reason of a refusal, by the configuration's JSON; "" if it passed
+        # reason of the refusal, by the configuration's JSON; "" if the configuration passed
+        self._known: dict[str, str] = {}
         self._bound: Any = None
         self._expected: Any = None
         self.accepted: list[Any] = []
@@ -78,16 +81,16 @@ class VerifiedConfigs:
             self._compare(self._expected, result)
         except AssertionError as error:
             return Comparison(
-                None, f"its results differ from those of the default configuration: {one_line(str(error))}"
+                None, f"the results differ from the results of the default configuration: {one_line(str(error))}"
             )
         return Comparison(None)
 
     def _run(self, bound: Any, config: Any, compare: Callable[[Any], Comparison] | None = None) -> tuple[Any, str]:
-        """Return the results of a configuration, and the reason of a refusal in one line; "" if it is accepted."""
+        """Return the results of a configuration, and the reason of a refusal in one line ("" if it is accepted)."""
         with emulating(self._device) as session:
             try:
                 result = bound.compile_config(config)(*self._fresh())
-            except Exception as error:  # Helion, Triton and the emulator raise exceptions of their own types
+            except Exception as error:  # Helion, Triton and the emulator raise many types of exceptions
                 return None, one_line(f"{type(error).__name__}: {error}")
         verdict = session.verdict(compare(result) if compare is not None and session.ok else None)
         if verdict.ok or not session.launches:
@@ -105,7 +108,7 @@ class VerifiedConfigs:
 
 
 def _finite(leaf: Any) -> Any:
-    """Replace infinities by the largest number: rounding may lead to either."""
+    """Replace infinities by the largest finite number, because rounding a large result may give one or the other."""
     if not isinstance(leaf, torch.Tensor) or leaf.dtype not in (torch.float16, torch.bfloat16, torch.float32):
         return leaf
     return torch.nan_to_num(leaf, nan=math.nan)
@@ -114,14 +117,14 @@ def _finite(leaf: Any) -> Any:
 def verified(
     kernel: Any, args: Sequence[Any], *, device: str | Device, compare: Compare | None = None
 ) -> VerifiedConfigs:
-    """Return a filter of configurations of a ``@helion.kernel``, which emulates each.
+    """Return a filter that emulates each configuration of a ``@helion.kernel``.
 
     Args:
         kernel: Result of ``@helion.kernel``.
         args: Small tensors.
         device: Name or row of the GPU that is emulated.
-        compare: ``compare(expected, actual)`` raises AssertionError if results differ. Default: they agree within 2% of
-            their values plus 0.02.
+        compare: ``compare(expected, actual)`` raises AssertionError if results differ. Default: the difference may be
+            at most 2% of the value plus 0.02.
 
     Returns:
         The filter.

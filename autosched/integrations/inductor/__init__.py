@@ -1,8 +1,8 @@
 """Tuned kernels and stored choices for ``torch.compile``.
 
-Start at ``candidates.py``: it adds autosched's kernels to the candidates that Inductor times.
-``matmul_choices.py`` selects the configuration of Inductor's own matmul template. Both import torch, so names are
-resolved on first use. This package must not import ``autosched.cli`` or another integration.
+Start at ``candidates.py``, which adds autosched's kernels to the candidates that Inductor times. ``matmul_choices.py``
+selects the configuration of Inductor's own matmul template. The two modules import torch, so they are only imported
+when a name of theirs is first used. This package must not import ``autosched.cli`` or another integration.
 """
 
 from __future__ import annotations

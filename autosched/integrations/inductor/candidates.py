@@ -1,4 +1,4 @@
-"""Tuned kernels as candidates of Inductor, which times all candidates and uses the fastest."""
+"""Add tuned kernels to the candidates of Inductor, which times all candidates and uses the fastest."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from autosched.dispatch import functions
 from autosched.torch import cpu, formulas
 
-RACED = ("softmax", "rmsnorm", "layernorm")  # operators that Inductor fuses with their neighbours
+RACED = ("softmax", "rmsnorm", "layernorm")  # operators whose formulas Inductor can fuse with neighbouring operators
 
 
 def external_matmul(a: Any, b: Any, out: Any) -> None:
-    """Write ``a @ b`` into ``out``: an entry of Inductor's option ``external_matmul``.
+    """Write ``a @ b`` into ``out``. To be used as an entry of Inductor's option ``external_matmul``.
 
-    ``torch.compile(model, options={"max_autotune": True, "external_matmul": [external_matmul]})``. Inductor calls it
-    only for plain ``mm``, and fuses no later operation with it.
+    ``torch.compile(model, options={"max_autotune": True, "external_matmul": [external_matmul]})``. Inductor calls this
+    function only for plain ``mm``, and fuses no later operation with it.
     """
     if a.is_cuda:
         functions.matmul(a, b, out)
@@ -25,11 +25,11 @@ def external_matmul(a: Any, b: Any, out: Any) -> None:
 
 
 def race_formulas(*, min_speedup: float = 1.0) -> None:
-    """Let Inductor choose between each normalisation of ``torch.ops.autosched`` and its compiled and fused formula.
+    """Let Inductor choose between each normalisation kernel of ``torch.ops.autosched`` and its compiled formula.
 
-    A compiled model then uses the formula if it is faster than the tuned kernel by the factor ``min_speedup``, else the
-    kernel. Call it once, before ``torch.compile``. Raises RuntimeError for a torch without
-    ``register_custom_op_autotuning``.
+    Inductor can fuse the formula with other operators. A compiled model uses the formula if it is faster than the tuned
+    kernel by the factor ``min_speedup``, and the kernel otherwise. Call this function once, before ``torch.compile``.
+    Raises RuntimeError if torch has no ``register_custom_op_autotuning``.
     """
     try:
         from torch._inductor.kernel.custom_op import CustomOpConfig, register_custom_op_autotuning

@@ -1,4 +1,4 @@
-"""Choice of Inductor's Triton matmul configuration without timing: the recorded one, else the time model's.
+"""Choose the configuration of Inductor's Triton matmul without timing, from recorded winners or by the time model.
 
 ``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``, with ``choices`` from
 ``autosched.integrations.inductor``. All code that depends on Inductor's names is in this file.
@@ -31,12 +31,13 @@ from search_spaces.hardware.devices import device as device_row
 from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.schedule import Schedule
 
-OPERATOR = "inductor_mm"  # operator name of trials, which are for Inductor's template and the strides of a call
+# operator name in trials, which are of Inductor's template and depend on the strides of a call
+OPERATOR = "inductor_mm"
 TEMPLATES = {"mm": "triton::mm", "addmm": "triton::mm", "bmm": "triton::bmm"}
 _DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 _GROUP_M = 8
-_MOST_SUMS = 256  # maximum accumulators per thread; more would be spilled
-# Powers of two as in Inductor's own lists; configurations that do not fit a device are skipped.
+_MOST_SUMS = 256  # maximum accumulators per thread, because more would spill
+# Powers of two, as in Inductor's own lists. Configurations that do not fit on a device are skipped.
 _SPACE = {
     "block_m": (16, 32, 64, 128, 256), "block_n": (16, 32, 64, 128, 256), "block_k": (16, 32, 64, 128),
     "stages": (2, 3, 4, 5), "warps": (2, 4, 8),
@@ -81,15 +82,16 @@ def choices(
     """Return a factory for Inductor's option ``inductor_choices_class``.
 
     For each mm, addmm and bmm of f16, bf16 or f32 on a GPU called ``device`` Inductor gets one configuration of its
-    Triton template: the recorded winner of ``database`` for these sizes, strides and versions of torch and Triton, else
-    the time model's first choice. So Inductor times nothing, and all processes and ranks choose the same.
+    Triton template. It is the winner recorded in ``database`` for these sizes, strides and versions of torch and
+    Triton, or else the time model's first choice. So Inductor times nothing, and all processes and ranks choose the
+    same configuration.
 
     Args:
-        database: A path or an SQLAlchemy URL; None to use only the model's choices.
+        database: A path or an SQLAlchemy URL; None to use only the time model's choices.
         device: Name or row of the GPU.
-        on_choice: Called once with each choice.
-        record: If True, Inductor times problems that are not in ``database``, and its winners are stored as measured.
-            Run this once with max_autotune on the GPU.
+        on_choice: Function that is called once with each choice.
+        record: If True, Inductor times the configurations of problems that are not in ``database``, and the winners are
+            stored as measured. Run the program once in this mode, with max_autotune on the GPU.
 
     Returns:
         The factory.
@@ -108,7 +110,7 @@ def choices(
 
 
 class _Shared:
-    """State of all instances of one call; Inductor creates an instance for each query of its cache key."""
+    """State shared by the instances of one ``choices`` call. Inductor creates one for each query of its cache key."""
 
     def __init__(
         self, database: str | None, device: Device, on_choice: Callable[[MatmulChoice], None], record: bool
@@ -130,7 +132,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         self._shared = shared
 
     def uuid(self) -> str:
-        """Return a key for Inductor's caches, because different choices generate different code."""
+        """Return a key for Inductor's caches that depends on the choices, because other choices generate other code."""
         return f"autosched-{self._shared.identity}"
 
     def lookup_template_configs(
@@ -140,7 +142,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         template_uids: list[str],
         template_hash_map: dict[str, str | None] | None = None,
     ) -> dict[str, list[dict[str, Any]]]:
-        """Return one configuration of one template; an empty dict if the choice is left to Inductor."""
+        """Return one configuration of one template, or an empty dict to let Inductor choose."""
         template = TEMPLATES.get(op_name)
         if template is None or template not in template_uids:
             return {}
@@ -153,7 +155,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
         config = {
             "BLOCK_M": c.block_m, "BLOCK_N": c.block_n, "BLOCK_K": c.block_k, "GROUP_M": _GROUP_M,
             "num_stages": c.stages, "num_warps": c.warps,
-            # Loads need no mask if k is known to be a multiple of the block.
+            # If k is known to be a multiple of BLOCK_K, loads need no mask.
             "EVEN_K": bool(static and int(k) % c.block_k == 0),
         }  # fmt: skip
         return {template: [config]}
@@ -176,7 +178,7 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
             config, seconds = shared.recorded[key]
             choice = MatmulChoice(op, text, config, "recorded", seconds)
         elif shared.record:
-            choice = MatmulChoice(op, text, None, "", note="it is timed, and recorded")
+            choice = MatmulChoice(op, text, None, "", note="Inductor times this problem, and the winner is recorded")
         else:
             config, seconds = first_choice(problem, shared.device)
             choice = MatmulChoice(
@@ -197,7 +199,8 @@ class _LookupChoices(LookupTableChoices):  # type: ignore[misc]
 def first_choice(problem: Matmul, device: Device) -> tuple[TritonConfig, float]:
     """Return the configuration that the time model expects to be the fastest, and its ESTIMATED seconds.
 
-    Of equal estimates, the smaller block is chosen, so that the choice is deterministic.
+    Among configurations with equal estimates, the one with the smallest block is chosen, so that the choice is
+    deterministic.
     """
     element = problem.input_dtype.bytes
     widest = [16 if line * element % 16 == 0 else element for line in _lines(problem)]
@@ -226,7 +229,7 @@ def _fits(config: TritonConfig, element: int, device: Device) -> bool:
 
 
 def _problem(kernel_inputs: Any, op: str) -> tuple[str, Matmul | None, str]:
-    """Return a key and the problem, or a key, None and the reason if there is none."""
+    """Return a key and the problem, or, for a problem that is not supported, a key, None and the reason."""
     shapes, strides = kernel_inputs.shapes_hinted()[-2:], kernel_inputs.strides_hinted()[-2:]
     dtypes = kernel_inputs.dtypes()[-2:]
     return _described(op, shapes, strides, dtypes)
@@ -275,7 +278,7 @@ def _versions() -> str:
 
 
 def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, float]]:
-    """Return the configurations and seconds recorded with these versions, by problem."""
+    """Return the configurations and times recorded with the installed versions of torch and Triton, by problem."""
     winners = {}
     with Store.open(database, create=False) as store:
         for summary in store.problems(OPERATOR):
@@ -289,11 +292,11 @@ def _recorded(database: str, device: Device) -> dict[str, tuple[TritonConfig, fl
 
 
 def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
-    """Store the fastest Triton configuration of one timing; times of the library are ignored."""
+    """Store the fastest Triton configuration timed for a problem; times of the library are ignored."""
     timed = {choice: ms for choice, ms in timings.items() if _config_of(choice) is not None and 0 < ms < float("inf")}
     nodes = [node for node in best.input_nodes if len(node.get_size()) >= 2][-2:]
     if not timed or len(nodes) != 2 or any(node.get_device().type != "cuda" for node in nodes):
-        return  # without a GPU, times are not measurements
+        return  # store nothing: times without a GPU are not measurements
     fastest = min(timed, key=lambda choice: timed[choice])
     config = _config_of(fastest)
     assert config is not None
@@ -308,7 +311,7 @@ def _keep(shared: _Shared, best: Any, timings: Mapping[Any, float]) -> None:
 
 
 def _config_of(choice: Any) -> TritonConfig | None:
-    """Return the configuration of a candidate of Inductor's matmul templates; None for the library and others."""
+    """Return the configuration of a candidate of Inductor's Triton matmul templates; None for other candidates."""
     log_info = getattr(choice, "log_info", None)
     if not log_info or "tile_shape" not in log_info:
         return None
@@ -321,16 +324,16 @@ def record_winner(database: str | Path, device: Device, key: str, config: Triton
 
     Args:
         database: A path or an SQLAlchemy URL.
-        device: The GPU that it was measured on.
+        device: The GPU that the winner was measured on.
         key: The problem: operator, sizes, strides and types.
         config: The winner.
-        seconds: Its time.
+        seconds: Time of the winner.
 
     Returns:
         The stored trial.
 
     Raises:
-        StoreError: The database rejects it.
+        StoreError: The database rejects the trial.
     """
     trial = Trial(
         problem_key=key,

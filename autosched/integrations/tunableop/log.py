@@ -1,9 +1,9 @@
-"""GEMMs in a CSV file of PyTorch's TunableOp.
+"""Read the GEMMs in a CSV file of PyTorch's TunableOp.
 
 ``PYTORCH_TUNABLEOP_ENABLED=1 PYTORCH_TUNABLEOP_TUNING=0 PYTORCH_TUNABLEOP_RECORD_UNTUNED=1`` writes
 ``tunableop_untuned0.csv``, with a line such as ``GemmTunableOp_Half_TN,tn_768_1024_512_ld_512_512_768`` for each GEMM.
-Its matrices are column-major, as in BLAS: C (m, n) = op(A) op(B). autosched computes the transposed, row-major product
-with n rows, m columns and B as the first factor.
+Its matrices are column-major, as in BLAS: C (m, n) = op(A) op(B). autosched computes the transposed product, which is
+row-major, with n rows, m columns, and B as the first factor.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ READER: CallReader = _LogReader()
 
 
 def _seconds(line: str) -> float | None:
-    """Return the mean time of a tuned GEMM, whose line ends with milliseconds; None for an untuned one."""
+    """Return the mean time of a tuned GEMM in seconds, from the milliseconds at the end of its line; else None."""
     columns = line.strip().split(",")
     try:
         milliseconds = float(columns[3])
@@ -53,9 +53,9 @@ def _seconds(line: str) -> float | None:
 
 
 def problem(line: str) -> Matmul | None:
-    """Return the problem of a line; None for other lines, such as those of validators.
+    """Return the problem of a line; None for a line without a GEMM, such as the line of a validator.
 
-    Raises ValueError, in one line, for a GEMM that no kernel computes.
+    Raises ValueError, with one line, for a GEMM that no kernel computes.
     """
     name, _, rest = line.strip().partition(",")
     operation = _OPERATION.fullmatch(name)
@@ -64,13 +64,13 @@ def problem(line: str) -> Matmul | None:
     kind, type_name, _ = operation.groups()
     sizes = _SIZES.match(rest)
     if kind == "ScaledGemm" or sizes is None:
-        raise ValueError(f"{kind} is not supported: only plain, biased and batched GEMMs are")
+        raise ValueError(f"{kind} is not supported: only plain, biased and batched GEMMs are supported")
     if type_name not in _TYPES:
-        raise ValueError(f"GEMMs of {type_name} are not supported: only of {', '.join(_TYPES)}")
+        raise ValueError(f"GEMMs of {type_name} are not supported: the supported types are {', '.join(_TYPES)}")
     order_a, order_b = sizes[1], sizes[2]
     m, n, k, lda, ldb, ldc = (int(sizes[i]) for i in (3, 4, 5, 7, 8, 9))
     if (lda, ldb, ldc) != (m if order_a == "n" else k, k if order_b == "n" else n, m):
-        raise ValueError("matrices that are not dense are not supported")
+        raise ValueError("GEMMs of matrices that are not dense are not supported")
     return Matmul(
         m=n,
         n=m,

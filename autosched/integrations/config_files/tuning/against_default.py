@@ -1,11 +1,11 @@
-"""Comparison of the best configuration with the package's default. The verdict is default, tuned, or noise.
+"""Compare the best configuration with the package's default. The verdict is default, tuned, or noise.
 
-If the gain is within noise, the file gets the default as the entry of the batch size. Without an entry, a program would
-use the configuration of the nearest size.
+If the gain is within noise, the default becomes the file's entry for the batch size. The entry is needed because,
+without it, a program would use the configuration of the nearest size.
 
 The noise of measured times is the confidence interval of interleaved rounds. The noise of estimates is derived from the
-packages' files, which were tuned on GPUs: it is the median ratio of the estimated times of their configurations and of
-the time model's first choice (benchmarks/results/moe_winners.md). The model cannot distinguish smaller differences.
+packages' files, which were tuned on GPUs. It is the median ratio of two estimated times: of a file's configuration, and
+of the time model's first choice (benchmarks/results/moe_winners.md). The model cannot distinguish smaller differences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _TRITON_OPTIONS = {"num_warps": 4, "num_stages": 3}
 
 @dataclass(frozen=True)
 class TimedConfig:
-    """A configuration with its times. If it is unusable, ``timing`` is None and ``verification`` gives the reason."""
+    """A configuration and its times.
+
+    If it is unusable, ``timing`` is None and ``verification`` has the reason.
+    """
 
     config: Config
     timing: Timing | None
@@ -36,7 +39,7 @@ class TimedConfig:
 
     @property
     def seconds(self) -> float | None:
-        """Median seconds of a batch."""
+        """Median time of a batch, in seconds."""
         return None if self.timing is None else self.timing.median
 
     def document(self) -> dict[str, Any]:
@@ -52,7 +55,7 @@ class TimedConfig:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Return the configuration of a JSON ``document``. Raises KeyError, TypeError or ValueError for others."""
+        """Return the configuration in a JSON ``document``. Raises KeyError, TypeError or ValueError."""
         timing = None
         if document["seconds"] is not None:
             low, high = map(float, document["quartiles"])
@@ -69,8 +72,8 @@ class TimedConfig:
 class DefaultComparison:
     """Comparison of the best configuration found, ``tuned``, with the package's ``default``.
 
-    ``ratio`` is the default's time divided by the tuned one's, ``interval`` its uncertainty; both are None if the
-    default cannot be used.
+    ``ratio`` is the default's time divided by the tuned configuration's time, and ``interval`` is the confidence
+    interval of this ratio. ``ratio`` and ``interval`` are None if the default cannot be used.
     """
 
     default: TimedConfig
@@ -100,7 +103,7 @@ class DefaultComparison:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Return the comparison of a JSON ``document``. Raises KeyError, TypeError or ValueError for anything else."""
+        """Return the comparison of a JSON ``document``. Raises KeyError, TypeError or ValueError if it is invalid."""
         ratio, interval = document["ratio"], document["interval"]
         if (ratio is None) != (interval is None):
             raise ValueError("a ratio needs an interval")
@@ -114,20 +117,22 @@ class DefaultComparison:
 
 
 def same_config(one: Config, other: Config) -> bool:
-    """Return True if Triton compiles both to the same code. Omitted options have Triton's defaults."""
+    """Return True if Triton compiles two configurations to the same code. Omitted options have Triton's defaults."""
     return _TRITON_OPTIONS | dict(one) == _TRITON_OPTIONS | dict(other)
 
 
 def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> DefaultComparison:
-    """Compare medians. The noise is that of the quartiles; for times without repeats, that of estimates.
+    """Compare the medians of two configurations.
+
+    The noise is computed from the quartiles. Times without repeats have the noise of estimates.
 
     Args:
         default: The package's default.
         tuned: Best configuration found, with a time.
-        format: The package, which has its own noise of estimates.
+        format: The package, on which the noise of estimates depends.
 
     Returns:
-        The comparison. If the default is at least as fast, it is also the tuned configuration.
+        The comparison. If the default is at least as fast, the comparison's ``tuned`` is the default too.
     """
     if default.timing is None or tuned.timing is None:
         return DefaultComparison(default, tuned, None, None)
@@ -140,16 +145,16 @@ def compare(default: TimedConfig, tuned: TimedConfig, format: Format) -> Default
 def compare_alternately(
     default: TimedConfig, tuned: TimedConfig, measure: Callable[[Config], float], rounds: int = ROUNDS
 ) -> DefaultComparison:
-    """Time two configurations alternately, each first in every other round.
+    """Time two configurations in rounds. The configuration that is timed first alternates.
 
     Args:
-        default: The package's default; its times are replaced.
-        tuned: Best configuration found; its times are replaced.
+        default: The package's default. Its times are replaced by the measured times.
+        tuned: Best configuration found. Its times are replaced by the measured times.
         measure: Returns the seconds of a batch with a configuration.
         rounds: Number of rounds, at least 6.
 
     Returns:
-        The comparison, with the interval of the log-ratios of the rounds.
+        The comparison, whose interval is computed from the log-ratios of the rounds.
     """
     if same_config(default.config, tuned.config):
         return DefaultComparison(default, default, 1.0, (1.0, 1.0))

@@ -1,9 +1,9 @@
-"""Estimated times of a layer's two matmuls, from emulation of the compiled kernel.
+"""Estimate the times of a layer's two matmuls by emulating the compiled kernels.
 
-The kernel is compiled for the device, and one of its blocks runs in the emulator at the layer's true depth, with the
-average number of rows per block. All blocks do the same work, regardless of their expert and columns. The number of
-blocks and the DRAM traffic of the launch are computed from sizes (``layer_counts.py``). ``estimate.py`` has the time
-model.
+A kernel is compiled for the device. One block of its launch runs in the emulator, at the layer's true depth and with
+the average number of rows per block. One block is enough because all blocks do the same work, regardless of expert and
+columns. The number of blocks and the DRAM traffic of the launch are computed from sizes (``layer_counts.py``).
+``autosched/triton/estimate.py`` computes the times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class NotCounted(ValueError):
 
 
 def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str, int], device: Device) -> float:
-    """Estimate both matmuls of a layer for a batch from the instructions that their compiled kernels execute.
+    """Estimate the time of a layer's two matmuls for a batch from the instructions that the compiled kernels execute.
 
     Args:
         format: Package of the kernel.
@@ -54,7 +54,7 @@ def derived_seconds(format: Format, layer: Layer, rows: int, config: Mapping[str
 def derived_table(
     format: Format, layer: Layer, rows: int, config: Mapping[str, int], shape: tuple[int, int], device: Device
 ) -> LaunchTable:
-    """Count one matmul of a layer.
+    """Count the work of one matmul of a layer.
 
     Args:
         format: Package of the kernel.
@@ -65,7 +65,7 @@ def derived_table(
         device: The GPU.
 
     Returns:
-        A table of one row.
+        A table with the counts in its only row.
 
     Raises:
         NotCounted: The kernel cannot be counted.

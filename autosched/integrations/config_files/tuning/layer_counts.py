@@ -1,13 +1,13 @@
-"""Counts of the instructions and bytes of a layer's two matmuls, from sizes only, for many configurations at once.
+"""Count instructions and bytes of a layer's two matmuls from sizes only, for many configurations at once.
 
-Nothing is compiled, so a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These are
-ranked again by counts of the compiled kernel (``derived_counts.py``). A test verifies that both counts are equal. Times
-are computed from the counts as for any Triton launch (``autosched/triton/estimate.py``). Tokens are assumed to choose
-experts uniformly and independently.
+Nothing is compiled, so a tuner's whole space is ranked in milliseconds, and only the best few are compiled. These few
+are ranked again by counts of the compiled kernel (``derived_counts.py``). A test compares the counts from sizes with
+the counts of compiled kernels. Times are computed from the counts as for any Triton launch
+(``autosched/triton/estimate.py``). Tokens are assumed to choose experts uniformly and independently.
 
-Constants per warp and iteration describe the code that Triton 3.9 generates from vLLM's kernel; they are linear fits
-over a dozen tiles. ``_ITERATION`` and ``_COPY`` are counts of an iteration and of each of its copies. ``_ONCE`` and
-others are counts of code outside the loop.
+The constants below describe the code that Triton 3.9 generates from vLLM's kernel. They are linear fits over a dozen
+tiles. ``_ITERATION`` counts the instructions per loop iteration, and ``_COPY`` the additional instructions for each
+copy in it. Constants with ``ONCE`` or ``WIDE`` in their names count code outside the loop.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 
 Floats = npt.NDArray[np.float64]
-_WARPGROUP_ROWS = 64  # minimum number of rows of an output tile for which Triton uses wgmma or tcgen05
+_WARPGROUP_ROWS = 64  # Triton uses wgmma or tcgen05 for output tiles with at least this number of rows
 _NAMES = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
 _USUAL = {"num_warps": 4, "num_stages": 3, "GROUP_SIZE_M": 1}
-# Space of vLLM's own tuner for NVIDIA, in the order of its loops.
+# Search space of vLLM's own tuner for NVIDIA GPUs, in the order of the tuner's loops.
 SPACE: dict[str, tuple[int, ...]] = {
     "BLOCK_SIZE_M": (16, 32, 64, 128, 256),
     "BLOCK_SIZE_N": (32, 64, 128, 256),
@@ -40,17 +40,18 @@ SPACE: dict[str, tuple[int, ...]] = {
     "num_stages": (2, 3, 4, 5),
 }
 _ITERATION, _COPY = 24.0, 4.8  # integer instructions per warp
-_ONCE, _ONCE_COPY = 120.0, 26.0  # integer instructions per warp before and after the loop
-_WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # multiplications of addresses outside the loop
-_DECODED = 0.8  # integer instructions per 8-bit float of a fragment that is converted to 16 bits
+_ONCE, _ONCE_COPY = 120.0, 26.0  # integer instructions per warp outside the loop
+_WIDE_ONCE, _WIDE_COPY = 25.0, 7.0  # integer multiplications for addresses, per warp, outside the loop
+_DECODED = 0.8  # integer instructions to convert an 8-bit float of a fragment to 16 bits
 _LOOP = 6.0  # other instructions per iteration: barriers, branch, waits for copies
-# Latencies in cycles: dependent mma.sync instructions, other waits of an iteration, and code outside the loop.
+# Latencies in cycles: one in a chain of mma.sync instructions, the remaining code of an iteration (by instruction, and
+# for block scales), and the code outside the loop.
 _MMA, _AROUND_MMA, _AROUND_WGMMA, _AROUND_TCGEN05, _SCALED, _CHAIN_ONCE = 33.0, 60.0, 86.0, 386.0, 60.0, 1500.0
 
 
 @dataclass(frozen=True, eq=False)
 class ConfigColumns:
-    """Configurations by parameter, one array each."""
+    """Several configurations, stored as one array per parameter."""
 
     m: Floats
     n: Floats
@@ -61,12 +62,12 @@ class ConfigColumns:
 
     @classmethod
     def of(cls, configs: list[dict[str, int]]) -> ConfigColumns:
-        """Return one row per configuration. Missing parameters get default values."""
+        """Return arrays with one element per configuration. Missing parameters get default values."""
         table = np.array([[c.get(name, _USUAL.get(name, 0)) for name in _NAMES] for c in configs], dtype=np.float64)
         return cls(*table.reshape(-1, len(_NAMES)).T)
 
     def warps_across(self) -> tuple[Floats, Floats]:
-        """Return the warps along rows and columns, as Triton distributes mma.sync tiles of 16 rows and 8 columns."""
+        """Return the number of warps along rows and along columns, as Triton distributes mma.sync tiles (16 by 8)."""
         rows, columns = np.ones_like(self.m), np.ones_like(self.m)
         for _ in range(5):
             more = rows * columns < self.warps
@@ -76,7 +77,7 @@ class ConfigColumns:
 
 
 def tuner_space(layer: Layer) -> list[dict[str, int]]:
-    """Return the configurations that vLLM's tuner would time for the layer."""
+    """Return the configurations that vLLM's tuner would time for a layer."""
     configs = [dict(zip(SPACE, values, strict=True)) for values in product(*SPACE.values())]
     if layer.block_shape:
         configs = [c for c in configs if layer.block_shape[1] % c["BLOCK_SIZE_K"] == 0]
@@ -89,16 +90,16 @@ def as_config(config: dict[str, int]) -> Config:
 
 
 def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, device: Device) -> Floats:
-    """Estimate both matmuls of a layer for a batch, for each configuration.
+    """Estimate the time of a layer's two matmuls for a batch, for each configuration.
 
     Args:
-        configs: Tiles, warps and stages of each.
+        configs: Tiles, warps and stages of each configuration.
         layer: Experts, sizes and types.
         rows: Tokens of the batch.
         device: The GPU.
 
     Returns:
-        ESTIMATED seconds, [configs]; infinity if no block fits.
+        ESTIMATED seconds of each configuration; infinity if a block does not fit on the device.
     """
     c = ConfigColumns.of(configs)
     times = [triton_times(launch_table(c, layer, rows, n, k, device), device).seconds for n, k in layer.matmuls]
@@ -107,7 +108,7 @@ def estimated_seconds(configs: list[dict[str, int]], layer: Layer, rows: int, de
 
 @lru_cache(maxsize=256)
 def tokens_of_experts(experts: int, top_k: int, rows: int) -> tuple[int, ...]:
-    """Return the number of tokens of each expert in a batch whose tokens choose uniformly, from a fixed random seed."""
+    """Return the number of tokens of each expert if tokens choose experts uniformly at random (with a fixed seed)."""
     rng = np.random.default_rng(0)
     choices = np.argpartition(rng.random((rows, experts)), top_k - 1, axis=1)[:, :top_k]
     return tuple(np.bincount(choices.reshape(-1), minlength=experts).tolist())
@@ -121,18 +122,18 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         layer: Experts, sizes and types.
         rows: Tokens of the batch, distributed evenly among the experts.
         n: Columns of the weights of one expert.
-        k: Their depth.
-        device: The GPU. It determines if Triton uses wgmma or mma.sync.
+        k: Depth of the weights.
+        device: The GPU. It determines whether Triton uses wgmma or mma.sync.
 
     Returns:
-        Counts of a launch in each row.
+        A table with the counts of one configuration's launch in each row.
     """
     tokens = np.array(tokens_of_experts(layer.experts, layer.top_k, rows))
     blocks = _row_blocks(c, layer, rows) * np.ceil(n / c.n)
     depth = np.minimum(c.k, min(layer.block_shape)) if layer.block_shape else c.k
     iterations = np.ceil(k / depth)
     valid = rows_of_blocks(c, layer, rows)
-    copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes per iteration, 16 per copy
+    copied = (c.m * layer.row_bytes + c.n * layer.weight_bytes) * depth  # bytes that a block copies per iteration
     requested_bytes = (valid * layer.row_bytes + c.n * layer.weight_bytes) * depth
     stored = valid * c.n * 2
     sectors = iterations * requested_bytes / SECTOR_BYTES
@@ -151,7 +152,8 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
         executed=executed,
         chain_cycles=_CHAIN_ONCE + waiting,
         chain_loads=1.0 + (cold - waiting) / (memory - CHAIN_LOAD),
-        # Copies and fragments access lines of 128 bytes. The output also passes through shared memory once.
+        # Copies and fragment loads access shared memory in lines of 128 bytes. The output is also stored to and loaded
+        # from shared memory once.
         shared_wavefronts=(iterations * (copied + tile.fragment_bytes * c.warps) + 2 * c.m * c.n * 2) / 128,
         wavefronts=(iterations * copied + c.m * c.n * 2) / 128,
         held_lines=np.zeros_like(blocks),
@@ -167,7 +169,7 @@ def launch_table(c: ConfigColumns, layer: Layer, rows: int, n: int, k: int, devi
 
 
 def rows_of_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
-    """Return the average number of rows of a tile that belong to a token."""
+    """Return the average number of used rows per tile; the remaining rows are padding."""
     return np.asarray(np.minimum(rows * layer.top_k / _row_blocks(c, layer, rows), c.m))
 
 
@@ -180,7 +182,7 @@ def _row_blocks(c: ConfigColumns, layer: Layer, rows: int) -> Floats:
 def shared_bytes(c: ConfigColumns, layer: Layer, device: Device) -> Floats:
     """Return the bytes of shared memory per block.
 
-    Triton uses one buffer per stage for wgmma, which reads asynchronously, and one less for mma.sync.
+    Triton uses one buffer per stage for wgmma, which reads asynchronously, and one buffer less than that for mma.sync.
     """
     buffers = np.where(_by_warpgroups(c, device), c.stages, np.maximum(c.stages - 1, 1))
     return np.asarray(buffers * (c.m * layer.row_bytes + c.n * layer.weight_bytes) * c.k)
@@ -193,17 +195,18 @@ def registers(c: ConfigColumns, layer: Layer) -> Floats:
     """
     threads = 32 * c.warps
     sums = c.m * c.n / threads * (2.0 if layer.block_shape else 1.3)
-    copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads  # number of 16-byte copies, each with an address
+    # number of 16-byte copies per thread, each of which needs registers for an address
+    copied = (c.m + c.n) * c.k * layer.weight_bytes / 16 / threads
     return np.asarray(sums + 2.0 * copied + 32.0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Tile:
-    """Counts of one iteration of a tile.
+    """Work of one loop iteration on a tile.
 
-    Per warp: ``mma`` instructions of mma.sync, ``wgmma`` instructions, bytes of fragments that it reads from shared
-    memory, 8-bit floats that a thread decodes, and integers that it converts. ``chain`` is the latency of the iteration
-    in cycles without its copies.
+    The fields count, per warp, ``mma`` (mma.sync) and ``wgmma`` instructions, and ``fragment_bytes`` read from shared
+    memory. ``decoded`` counts the 8-bit floats, and ``converted`` the integers, that a thread converts. ``chain`` is
+    the latency of the iteration in cycles without its copies.
     """
 
     mma: Floats
@@ -216,7 +219,7 @@ class _Tile:
     chain: Floats
 
     def cycles_of_iteration(self, stages: Floats, load: float) -> Floats:
-        """Return the cycles of an iteration if copies take ``load`` cycles and are issued several iterations ahead."""
+        """Return the cycles of an iteration. Copies take ``load`` cycles and are issued several iterations ahead."""
         return np.maximum(self.chain, (self.chain + load) / np.maximum(stages - 1, 1))
 
     @classmethod
@@ -225,7 +228,8 @@ class _Tile:
         across_m, across_n = c.warps_across()
         rows, columns = c.m / across_m, np.maximum(c.n / across_n, 8.0)
         dtype = {"fp8_w8a8": "e4m3", "int8_w8a8": "s8"}.get(layer.dtype, "bf16")
-        # mma.sync multiplies 8-bit floats on Ada and consumer Blackwell; elsewhere Triton converts them to f16 first.
+        # mma.sync multiplies 8-bit floats only on Ada and consumer Blackwell. For other GPUs, Triton converts them to
+        # f16 first.
         decodes = dtype == "e4m3" and device.sm not in (89, 120, 121)
         narrow = "f16" if decodes else dtype
         step = 32 if narrow in ("e4m3", "s8") else 16
@@ -248,13 +252,13 @@ class _Tile:
 def _executed(
     c: ConfigColumns, layer: Layer, tile: _Tile, copied: Floats, iterations: Floats
 ) -> tuple[Floats, dict[str, Floats]]:
-    """Return the instructions of a warp's code, and the number of each operation of the warps of a block."""
-    copies = copied / 16 / (32 * c.warps)  # number per thread and iteration
+    """Return the number of instructions in a warp's code, and how often a block's warps execute each operation."""
+    copies = copied / 16 / (32 * c.warps)  # number of 16-byte copies per thread and iteration
     results = c.m * c.n / (32 * c.warps)
     integer = _ITERATION + _COPY * copies + _DECODED * tile.decoded + tile.converted
     once = _ONCE + _ONCE_COPY * copies
     scaled = 2 * results if layer.block_shape else np.zeros_like(results)
-    # Multiplications of the final sums by the router's weight and by the scales of rows and columns.
+    # Number of factors that each final sum is multiplied by: the router's weight, and the scales of rows and columns.
     factors = 1 if layer.block_shape else {"": 1, "int8_w8a16": 2}.get(layer.dtype, 3)
     loads = copies + tile.fragment_bytes / 512  # ldmatrix reads 512 bytes
     of_warp = {

@@ -1,4 +1,4 @@
-"""Timing of a configuration on a GPU: both matmuls of a layer, at their true sizes."""
+"""Time a configuration on a GPU, with the two matmuls of a layer at their true sizes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from autosched.integrations.config_files.tuning.tune_layer import Measure
 
 
 def gpu_measure(format: Format) -> Measure:
-    """Return a function that measures median seconds on Triton's device.
+    """Return a function that measures the median time of a configuration on Triton's device, in seconds.
 
-    It uses ``triton.testing.do_bench``, which clears the L2 cache between repeats.
+    The function uses ``triton.testing.do_bench``, which clears the L2 cache between repeats.
     """
     kernel = kernel_for(format, moe=True).function
     parameters = parameters_of(kernel)

@@ -22,14 +22,15 @@ from measurements.workers.worker import Worker
 from search_spaces.hardware.devices import Device
 
 WORKER = "autosched.integrations.config_files.worker"
-_SECONDS = 300.0  # CPU seconds per configuration, for compilation and emulation; emulation also has its own limit
+# CPU seconds per configuration, for compilation and emulation together; emulation also has a separate limit
+_SECONDS = 300.0
 
 
 class VerifierPool:
     """Pool of processes. If ``verify`` is True, they also emulate each configuration.
 
-    ``python`` is the interpreter of an environment with another Triton. As many threads as there are workers may use
-    the pool.
+    ``python`` is the interpreter of an environment with another version of Triton. Up to ``workers`` threads may use
+    the pool at the same time.
     """
 
     def __init__(
@@ -56,12 +57,12 @@ class VerifierPool:
 
     @staticmethod
     def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
-        """Return a key of everything that affects the compiled code and its limits."""
+        """Return a key of all that affects a configuration's compiled code and the limits for it."""
         kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 
     def verified(self, name: FileName, config: Mapping[str, int], device: Device) -> tuple[Mapping[str, Any], float]:
-        """Return the outcome as JSON (``verify_config.ConfigOutcome``), and the seconds that it took."""
+        """Return the outcome as JSON (``verify_config.ConfigOutcome``), and the seconds that verification took."""
         key = self.key(name, config, device)
         if key not in self._known:
             began = time.monotonic()
@@ -107,9 +108,9 @@ class VerifierPool:
         try:
             return request_within(worker, request, seconds=_SECONDS)
         except WorkerFailed as error:  # a bug in autosched: report it, and continue with other configurations
-            return {"status": UNVERIFIED, "reason": one_line(f"it could not be verified: {error}")}
+            return {"status": UNVERIFIED, "reason": one_line(f"the configuration could not be verified: {error}")}
         except WorkerLimitExceeded:
-            return {"status": UNVERIFIED, "reason": f"it took more than {_SECONDS:.0f} s of CPU time"}
+            return {"status": UNVERIFIED, "reason": f"verification took more than {_SECONDS:.0f} s of CPU time"}
         except WorkerError as error:
             return {"status": "compile_error", "reason": one_line(f"the compiler ended the process: {error}")}
         finally:

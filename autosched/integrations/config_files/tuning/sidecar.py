@@ -1,8 +1,8 @@
-"""Tuned-configuration files, and a sidecar file for each with facts that the format cannot represent.
+"""Read and write tuned-configuration files, and sidecar files with facts that the format cannot represent.
 
-``NAME.autosched.json`` contains the layer's hidden size and top-k, the device's row, Triton's version and the verified
-kernel. For each batch size it contains a time and its provenance, resources, verification, and the comparison with the
-package's default.
+``NAME.autosched.json`` contains the layer's hidden size and top-k, the device's row, Triton's version and the name of
+the verified kernel. For each batch size it contains a time with its provenance, the resources, the verification, and
+the comparison with the package's default.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _MOST_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """Configuration of a batch of ``rows``.
+    """Chosen configuration for a batch of ``rows``.
 
-    ``provenance`` is "estimated" or "measured". ``verification`` has a status and numbers, and is empty if nothing was
-    verified. ``comparison`` is with the package's default; None if the default's time is unknown.
+    ``provenance`` is "estimated" or "measured". ``verification`` has a status and numbers, and is empty if the
+    configuration was not verified. ``comparison`` compares with the package's default; it is None if the default's time
+    is unknown.
     """
 
     rows: int
@@ -42,14 +43,14 @@ class LayerChoice:
 
     @classmethod
     def of(cls, rows: int, comparison: DefaultComparison, provenance: str) -> Self:
-        """Return the better of two configurations."""
+        """Return the choice of the better of two compared configurations."""
         chosen = comparison.chosen
         return cls(rows, chosen.config, chosen.seconds, provenance, chosen.verification, comparison)
 
 
 @dataclass(frozen=True)
 class TunedLayer:
-    """Content of a file and of its sidecar."""
+    """Content of a configuration file and of its sidecar."""
 
     layer: Layer
     device: Device
@@ -67,7 +68,7 @@ class TunedLayer:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the layer as JSON. Its provenance is measured if any of its choices is measured."""
+        """Return the layer as JSON. The provenance is "measured" if at least one choice is measured."""
         measured = any(choice.provenance == "measured" for choice in self.choices)
         return {
             "device": self.device.name,
@@ -88,7 +89,7 @@ class TunedLayer:
 
 
 def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
-    """Write the sidecar, then the configuration file. For SGLang, into a subfolder named after Triton's version.
+    """Write the sidecar, then the configuration file. SGLang's files go to a subfolder named after Triton's version.
 
     Args:
         folder: Folder of the files.
@@ -133,7 +134,7 @@ def write_tuned(folder: Path, format: Format, tuned: TunedLayer) -> Path:
 
 
 def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
-    """Read a file with its sidecar; without a sidecar, hidden size and top-k are those of ``model``.
+    """Read a file with its sidecar. Without a sidecar, take hidden size and top-k from ``model``.
 
     Raises ModelError.
     """
@@ -144,7 +145,7 @@ def read_tuned(file: ConfigFile, model: Layer | None) -> TunedLayer:
     if device is None:
         raise ModelError(f"{file.path}: {name.device_name} is not a known NVIDIA GPU")
     if sidecar is None and model is None:
-        raise ModelError(f"{file.path} has no {SIDECAR[1:]} next to it: give --model config.json of its model")
+        raise ModelError(f"{file.path} has no {SIDECAR[1:]} next to it: pass --model with the config.json of the model")
     try:
         hidden = int(sidecar["hidden_size"]) if sidecar is not None else model.hidden  # type: ignore[union-attr]
         top_k = int(sidecar["top_k"]) if sidecar is not None else model.top_k  # type: ignore[union-attr]
@@ -166,7 +167,7 @@ def _choice(rows: int, config: Config, sidecar: Mapping[str, Any]) -> LayerChoic
     compared = sidecar.get("comparison")
     comparison = None if compared is None else DefaultComparison.from_document(compared)
     if comparison is not None and comparison.chosen.config != config:
-        comparison = None  # ignore the sidecar's data if the file was changed later
+        comparison = None  # use the sidecar's data only if the file was not changed later
     return LayerChoice(
         rows,
         config,
@@ -200,7 +201,7 @@ def _sidecar(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise ModelError(f"{path_of_sidecar} cannot be read as JSON: {error}") from error
     if not isinstance(document, dict) or document.get("autosched_sidecar") != _VERSION:
-        raise ModelError(f"{path_of_sidecar} is not a sidecar of this version")
+        raise ModelError(f"{path_of_sidecar} is not a sidecar in the format of this version")
     return document
 
 

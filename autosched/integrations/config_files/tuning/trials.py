@@ -1,6 +1,6 @@
 """Tuned layers in the trial store.
 
-Each layer and batch size is a problem; its trials are the chosen configuration and the package's default.
+Each layer and batch size is a problem. Its trials are of the chosen configuration and of the package's default.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from search_spaces.spaces.schedule import Schedule
 _NAME = "fused_moe"
 OPERATOR = f"{PREFIX}{_NAME}"
 _TEMPLATE_VERSION = "1"
-_CHOSEN = "time model"  # name of the sampler in trials of tune --moe
+_CHOSEN = "time model"  # sampler recorded in trials of tune --moe
 _PROVENANCES = {"estimated": Provenance.ESTIMATED, "measured": Provenance.MEASURED}
 _FAILURES = {
     "compile_error": Status.COMPILE_ERROR,
@@ -44,7 +44,7 @@ _FAILURES = {
 
 
 def problem_of(layer: Layer, rows: int) -> TritonProblem:
-    """Return the layer's two matmuls for a batch of ``rows``."""
+    """Return the problem of computing the layer's two matmuls for a batch of ``rows``."""
     block = f"{layer.block_shape[0]}x{layer.block_shape[1]}" if layer.block_shape else "none"
     return problem_type(_NAME)(
         f"experts={layer.experts} hidden={layer.hidden} intermediate={layer.intermediate} top_k={layer.top_k} "
@@ -53,9 +53,9 @@ def problem_of(layer: Layer, rows: int) -> TritonProblem:
 
 
 def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
-    """Yield a trial for each choice, and one for the default that it was compared with.
+    """Yield a trial for each choice, and a trial for each default that a choice was compared with.
 
-    A choice without a time gets the time model's estimate.
+    The time of a choice without a time is estimated by the time model.
     """
     for choice in tuned.choices:
         comparison, provenance = choice.comparison, _PROVENANCES[choice.provenance]
@@ -76,7 +76,7 @@ def trials_of(tuned: TunedLayer) -> Iterator[Trial]:
             reason = f"by the time model, it does not fit on {tuned.device.name}"
             measurement = Measurement(Status.UNRANKED, Provenance.ESTIMATED, reason)
         else:
-            # Without a comparison, a sidecar only has the median time.
+            # A choice without a comparison only has a median time.
             timing = Timing(seconds, seconds, seconds, 0 if provenance is Provenance.ESTIMATED else 1)
             measurement = _measurement(TimedConfig(choice.config, timing, choice.verification), provenance)
         yield _trial(tuned, choice.rows, choice.config, measurement, sampler)
@@ -118,10 +118,11 @@ def _measurement(timed_config: TimedConfig, provenance: Provenance) -> Measureme
 
 
 def tuned_layers(store: Store, format: Format, device: str | None = None) -> list[TunedLayer]:
-    """Return the best configurations in a database, by layer and device. Measured times take precedence over estimates.
+    """Return the best configurations in a database for each layer and device. Measured times precede estimates.
 
-    Each is compared with the format's default if a time of the default is known: from a trial, or, for choices of the
-    time model, from estimates of both. Configurations imported without a time are returned unchanged.
+    Each configuration is compared with the format's default if the default's time is known. This time is taken from a
+    trial. For a configuration that the time model chose, it is estimated otherwise. Configurations imported without a
+    time are returned unchanged.
 
     Args:
         store: The database.
@@ -129,7 +130,7 @@ def tuned_layers(store: Store, format: Format, device: str | None = None) -> lis
         device: Name of the device; None for all.
 
     Returns:
-        One layer per layer and device.
+        One ``TunedLayer`` for each layer and device.
     """
     best: dict[tuple[str, str], tuple[Trial, ProblemSummary]] = {}
     for summary in store.problems(OPERATOR):
@@ -158,7 +159,7 @@ def tuned_layers(store: Store, format: Format, device: str | None = None) -> lis
 def _comparison(
     store: Store, summary: ProblemSummary, trial: Trial, config: Config, layer: Layer, rows: int, format: Format
 ) -> DefaultComparison | None:
-    """Compare a trial with the newest one of the default, ``config``; None if the default's time is unknown."""
+    """Compare a trial with the newest trial of the default, ``config``. None if the default's time is unknown."""
     tuned = _side(trial)
     default = next((t for t in reversed(store.entry(summary)) if same_config(_config(t), config)), None)
     if default is not None:
@@ -181,7 +182,7 @@ def _comparison(
 
 def _tuned(layer: Layer, device: str, entries: Sequence[tuple[LayerChoice, str, str]]) -> TunedLayer:
     choices, versions, kernels = zip(*entries, strict=True)
-    # The choices have no common version if they are from several.
+    # If the choices were tuned with several versions of Triton, the layer has no version.
     version = versions[0] if len(set(versions)) == 1 else ""
     return TunedLayer(layer, device_named(device), choices, version, "; ".join(sorted({k for k in kernels if k})))
 

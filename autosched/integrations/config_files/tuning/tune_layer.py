@@ -1,8 +1,8 @@
-"""Choice of a configuration for each batch size of a layer.
+"""Choose a configuration for each batch size of a layer.
 
-The space is ranked by estimates from sizes. The best configurations are compiled, verified, and ranked again by counts
-of the compiled kernel, or timed if there is a GPU. The fastest is compared with the package's default, which is kept
-unless a gain is shown.
+All configurations are ranked by estimates from sizes. The best are compiled and verified. They are then ranked again,
+by counts of the compiled kernel, or by measured times if there is a GPU. The fastest is compared with the package's
+default, which is chosen unless the gain exceeds the noise.
 """
 
 from __future__ import annotations
@@ -36,28 +36,29 @@ from search_spaces.hardware.devices import Device
 
 CANDIDATES = 4
 _SAME = 1.0 + 1e-9
-Measure = Callable[[Layer, int, dict[str, int]], float]  # returns the seconds of a batch on this machine's GPU
+# function that measures the seconds of a batch on this machine's GPU
+Measure = Callable[[Layer, int, dict[str, int]], float]
 _Timed = Callable[[Config], float]
 
 
 class NoUsableConfig(ValueError):
-    """None of the tried configurations can be used. The message is one line."""
+    """No configuration that was tried can be used. The message is one line."""
 
 
 def first_choices(layer: Layer, rows: int, device: Device, count: int) -> list[tuple[dict[str, int], float]]:
     """Return the configurations that the time model ranks first.
 
-    Of configurations with indistinguishable estimates, only the one with the smallest tiles and fewest stages is
-    returned.
+    If the estimates of several configurations cannot be distinguished, only the configuration with the smallest tiles
+    and fewest stages is returned.
 
     Args:
         layer: Experts, sizes and types.
         rows: Tokens of the batch.
         device: The GPU.
-        count: Maximum number of configurations; fewer are returned if fewer fit.
+        count: Maximum number of configurations. Fewer are returned if fewer fit on the device.
 
     Returns:
-        Configurations with ESTIMATED seconds, the fastest first.
+        Configurations with ESTIMATED seconds, in ascending order of time.
     """
     space = tuner_space(layer)
     seconds = estimated_seconds(space, layer, rows, device)
@@ -85,11 +86,11 @@ def tune_layer(
     measure: Measure | None = None,
     on_batch_size: Callable[[str], None] = lambda note: None,
 ) -> TunedLayer:
-    """Choose a configuration for each batch size among the model's ``candidates``.
+    """Choose a configuration for each batch size among ``candidates`` configurations that the time model ranks first.
 
-    It is the fastest configuration that passes verification, or the package's default if the gain is within noise.
-    Times come from ``measure`` or, without a GPU, from counts of the compiled kernel. Without a GPU, configurations
-    that spill registers rank last.
+    The choice is the fastest configuration that passes verification, or the package's default if the gain is within
+    noise. Times come from ``measure`` or, without a GPU, from counts of the compiled kernel. Without a GPU,
+    configurations that spill registers rank last.
 
     Args:
         layer: Experts, sizes and types.
@@ -97,16 +98,16 @@ def tune_layer(
         format: Project whose file is written.
         pool: Processes that verify configurations.
         rows: Batch sizes, in tokens.
-        candidates: Number of configurations, ranked by the model, that are compiled for each batch size.
-        measure: Returns the seconds of a batch with a configuration on this machine's GPU; None without one.
+        candidates: Number of configurations to compile for each batch size, the best by the time model.
+        measure: Returns the seconds of a batch with a configuration on this machine's GPU; None without a GPU.
         on_batch_size: Called with a line for every batch size.
 
     Returns:
-        A configuration for each batch size, and its verification.
+        A configuration for each batch size, with its verification.
 
     Raises:
-        NoUsableConfig: No choice for a batch size can be used.
-        ValueError: Files have no name for the device.
+        NoUsableConfig: For one of the batch sizes, no configuration can be used.
+        ValueError: The device has no name in file names.
     """
     name = layer.file_name(file_device_of_row(device, format))
     choices, kernel, triton = [], "", ""
@@ -131,8 +132,8 @@ def tune_layer(
                 tried, default = examinations[: len(ranked)], examinations[len(ranked) :]
                 usable = [each for each in tried if each.usable]
                 if not usable:
-                    why = tried[0].outcome["reason"] if tried else f"none of its configurations fits on {device.name}"
-                    raise NoUsableConfig(f"there is no usable configuration for {m} rows: {why}")
+                    why = tried[0].outcome["reason"] if tried else f"no configuration fits on {device.name}"
+                    raise NoUsableConfig(f"no configuration can be used for {m} rows: {why}")
                 timed = None if measure is None else partial(_measured, measure, layer, m)
                 choices.append(_choice(usable, default[0] if default else None, m, format, timed))
                 on_batch_size("")
@@ -143,7 +144,7 @@ def tune_layer(
 
 @dataclass(frozen=True)
 class _Examined:
-    """A compiled configuration, with seconds estimated from sizes, and from counts if they are known."""
+    """A compiled configuration, with seconds estimated from sizes, and from the compiled kernel's counts if known."""
 
     config: Config
     outcome: Mapping[str, Any]
@@ -153,7 +154,8 @@ class _Examined:
     @property
     def usable(self) -> bool:
         """True if the configuration may be used."""
-        compiled = bool(self.outcome.get("registers"))  # the emulator may not support an instruction
+        # a compiled configuration is uncertain if the emulator does not support an instruction
+        compiled = bool(self.outcome.get("registers"))
         decision = outcome_of(self.outcome["status"])
         return decision == "accepted" or (decision == "uncertain" and compiled)
 
@@ -165,7 +167,7 @@ class _Examined:
         return TimedConfig(self.config, timing, _verification(self.outcome))
 
     def estimated(self, seconds: float) -> TimedConfig:
-        """Return the configuration with an estimate; infinite if no block fits."""
+        """Return the configuration with an estimated time; infinity means that no block fits on the device."""
         return self.timed(None if seconds == float("inf") else Timing.estimate(seconds))
 
 
@@ -196,9 +198,9 @@ def _choice(
 
 
 def _estimates(examined: Sequence[_Examined]) -> list[float]:
-    """Return the estimated seconds of each configuration: from counts if all have them, else from sizes.
+    """Return the estimated seconds of each configuration: from counts if all have counts, else from sizes.
 
-    The two kinds of estimates are not comparable.
+    Estimates from counts cannot be compared with estimates from sizes.
     """
     counted = [each.counted for each in examined if each.counted is not None]
     return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]

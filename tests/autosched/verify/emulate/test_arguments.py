@@ -285,7 +285,7 @@ def test_an_ambiguous_kernel_is_reported_with_all_cpp_names() -> None:
     source = "template <int N> __global__ void fill(int* x) { *x = N; }\n" + "".join(
         f"template __global__ void fill<{n}>(int*);\n" for n in (1, 2)
     )
-    with pytest.raises(ValueError, match=r"name one of the kernels .*: void fill<1>\(int\*\), void fill<2>\(int\*\)"):
+    with pytest.raises(ValueError, match=r"--kernel: void fill<1>\(int\*\), void fill<2>\(int\*\)"):
         autosched.emulate(source, arguments=(np.zeros(1, np.int32),), grid=1, block=1)
 
 

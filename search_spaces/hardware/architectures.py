@@ -1,11 +1,11 @@
-"""Compute capabilities as data rows: the limits of an SM, and its *features*, the instructions it has.
+"""Compute capabilities as data rows: limits of an SM, and *features*, which are instructions that the SM has.
 
-Compute capabilities are not ordered by features: 12.0 has tensor memory access but neither wgmma nor tcgen05, and 10.0
-has no block-scaled mma.sync. Code therefore tests features by name and never compares numbers. A new architecture is
-one more row.
+A higher compute capability need not have the features of a lower one: 12.0 has TMA but neither wgmma nor tcgen05, and
+10.0 has no block-scaled mma.sync. So code tests features by name, and never compares numbers of compute capabilities. A
+new architecture is one more row.
 
-Limits are those of ``cuda_occupancy.h`` of CUDA 13.5 and of libcudacxx's ``arch_traits.h``, which agree. An
-architecture has the features that NVRTC 13.5 compiles for it, which a test checks with one kernel per feature.
+Limits are from ``cuda_occupancy.h`` of CUDA 13.5 and from libcudacxx's ``arch_traits.h``, which agree. An architecture
+has a feature if NVRTC 13.5 compiles the feature's instructions for it; a test compiles one kernel per feature.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-# Compilation targets that have a feature, by suffix: all; a and f (architecture- and family-specific); or only a.
+# Suffix of the compilation targets that have a feature: "" for all targets, "f" for suffixes a and f (architecture- and
+# family-specific), "a" for suffix a only.
 Scope = Literal["", "f", "a"]
 
 
 class ArchitectureFeature(NamedTuple):
-    """Instructions that an architecture has or lacks together.
+    """A group of instructions; an architecture has either all of them or none.
 
     Attributes:
-        since: The first target that has it, for error messages.
-        doc: Description.
-        scope: Targets that have the feature: "" all, "f" those with suffix a or f, "a" only those with suffix a.
+        since: The first target that has the feature, for error messages.
+        doc: Description of the instructions.
+        scope: Targets that have the feature: "" for all targets, "f" for suffixes a and f, "a" for suffix a only.
     """
 
     name: str
@@ -102,12 +103,13 @@ class Architecture:
 
     Attributes:
         sm: 10 * major + minor.
-        shared_per_block: Maximum with opt-in.
+        shared_per_block: Maximum dynamic shared memory of a block, with opt-in.
         reserved_shared: Additional shared memory per block that the driver reserves.
         shared_unit: Allocation unit of shared memory.
-        named_barriers: Named barriers that all blocks of an SM share; 0 if each block has 16 of its own.
-        tensor_memory_blocks: Blocks per SM that can hold tensor memory at a time; 0 without tensor memory.
-        cuda: The first CUDA toolkit that compiles for it.
+        named_barriers: Number of named barriers that all blocks of an SM share; 0 if each block has 16 barriers.
+        tensor_memory_blocks: Number of blocks per SM that can hold tensor memory at the same time; 0 without tensor
+            memory.
+        cuda: The first CUDA toolkit that compiles for the architecture.
     """
 
     sm: int
@@ -136,7 +138,7 @@ class Architecture:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Compilation targets, the one with all features first."""
+        """Compilation targets. The first target has all features."""
         suffixes = ("a", "f", "") if self.major >= 10 else ("a", "") if self.major == 9 else ("",)
         return tuple(f"sm_{self.sm}{suffix}" for suffix in suffixes)
 
@@ -153,7 +155,7 @@ _KIB = 1024
 
 def _row(sm: int, chips: str, features: frozenset[str], shared: int, threads: int, blocks: int, cuda: str,
          named_barriers: int = 0, tensor_memory_blocks: int = 0) -> Architecture:  # fmt: skip
-    """Return an architecture from sm_80 on, where the driver reserves 1 KiB of each block's shared memory."""
+    """Return the row of an architecture from sm_80 on, where the driver reserves 1 KiB of shared memory per block."""
     return Architecture(
         sm, chips, features, shared * _KIB, (shared - 1) * _KIB, threads, blocks, cuda,
         named_barriers=named_barriers, tensor_memory_blocks=tensor_memory_blocks,
@@ -178,7 +180,7 @@ ARCHITECTURES: dict[int, Architecture] = {
 }
 
 
-# Compute capabilities by NVIDIA's name of the architecture.
+# Compute capabilities by NVIDIA's name of their architecture.
 GENERATIONS: dict[str, tuple[int, ...]] = {
     "turing": (75,),
     "ampere": (80, 86, 87),
@@ -192,24 +194,24 @@ _CAPABILITY = re.compile(r"(?:sm_?|compute_?|cc ?)?(\d{2,3}|\d{1,2}\.\d)[af]?")
 
 
 def capabilities_called(name: str) -> tuple[int, ...]:
-    """Return the compute capabilities with a name such as "hopper", "sm_90a", "compute_90" or "9.0"; else ()."""
+    """Return the compute capabilities that a name such as "hopper", "sm_90a" or "9.0" means; () for other names."""
     lower = " ".join(name.lower().replace("_", " ").replace("-", " ").split())
     number = _CAPABILITY.fullmatch(name.lower())
     return GENERATIONS.get(lower) or ((int(number[1].replace(".", "")),) if number else ())
 
 
 class UnknownArchitecture(ValueError):
-    """No row describes the compute capability. The message is one line."""
+    """The compute capability has no row. The message is one line."""
 
 
 def architecture(sm: int) -> Architecture:
     """Return the row of a compute capability, such as 90 for 9.0.
 
-    An unknown minor of a known major runs code of the nearest lower minor, and gets that one's portable features (CUDA
-    C++ Programming Guide, "Binary compatibility").
+    An unknown minor version of a known major version runs code for the nearest lower minor version. So it gets the
+    portable features of that version (CUDA C++ Programming Guide, "Binary compatibility").
 
     Raises:
-        UnknownArchitecture: If no row describes it.
+        UnknownArchitecture: The compute capability has no row.
     """
     row = ARCHITECTURES.get(sm)
     if row is not None:

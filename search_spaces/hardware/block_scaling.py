@@ -1,7 +1,7 @@
-"""Block-scaled formats as data rows: narrow types whose neighbours along k share a scale.
+"""Block-scaled formats as data rows: narrow types of which a block of values along k shares a scale.
 
-mxf8 and mxf4 are those of the OCP Microscaling Formats Specification, revision 1.0, section 5. nvf4 is NVIDIA's, with
-scales that have a mantissa (cuBLAS documentation, "Narrow precision data types usage").
+mxf8 and mxf4 are formats of the OCP Microscaling Formats Specification, revision 1.0, section 5. nvf4 is a format of
+NVIDIA, whose scales have a mantissa (cuBLAS documentation, "Narrow precision data types usage").
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import numpy as np
 
 from search_spaces.hardware.dtypes import E2M1X2, E4M3, MULTIPLIED_DTYPES, UE4M3, UE8M0, DType
 
-FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])  # values of e2m1 without its sign, the highest bit
-FP4_EXPONENT = -14  # power of two that makes products of e2m1 and a scale exact in f16
+# values of e2m1 by code, without the sign bit, which is the highest
+FP4 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+# exponent of a power of two, by which scales are multiplied so that products with e2m1 are exact in f16
+FP4_EXPONENT = -14
 
 
 class BlockFormat(NamedTuple):
-    """A block-scaled format: ``block`` numbers along k, stored as ``element``, share a scale of type ``scale``."""
+    """A block-scaled format: ``block`` values along k, stored as ``element``, share a scale of type ``scale``."""
 
     name: str
     element: DType
@@ -26,12 +28,12 @@ class BlockFormat(NamedTuple):
 
     @property
     def block_elements(self) -> int:
-        """Stored elements that share a scale."""
+        """Number of stored elements that share a scale."""
         return self.block // self.element.values
 
     @property
     def word_elements(self) -> int:
-        """Stored elements along k whose scales fill a 32-bit register."""
+        """Number of stored elements along k whose scales fill a 32-bit register."""
         return 32 // self.scale.bits * self.block_elements
 
 
@@ -44,7 +46,7 @@ BLOCK_FORMATS = {
     )
 }
 
-UNIT_SCALED_AS = "mxf8"  # format in which 8-bit floats are multiplied with scales of one
+UNIT_SCALED_AS = "mxf8"  # format as which 8-bit floats without scales are multiplied; all scales are then 1
 
 # Storage types of the factors of a product, including block-scaled ones.
 FACTOR_DTYPES = MULTIPLIED_DTYPES | {name: row.element for name, row in BLOCK_FORMATS.items()}

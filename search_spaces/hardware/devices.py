@@ -1,4 +1,4 @@
-"""GPUs as data rows: the limits on schedules, and the rates that cost models need. No GPU is queried.
+"""GPUs as data rows, with limits for schedules and rates for cost models. No GPU is queried.
 
 A device is a product (``products``: counts, clocks, bandwidths) of an architecture (``architectures``: limits and
 features). A new GPU is one more product.
@@ -19,14 +19,13 @@ from search_spaces.hardware.architectures import FEATURES, Architecture, archite
 from search_spaces.hardware.products import ALIASES, PRODUCTS, GpuProduct, rates_of
 
 _MIB = 2**20
-_SMS_OF_TPC, _SMS_OF_GPC = 2, 16  # for Hopper; some GPCs have 18 SMs (H100 white paper, and products with 132 SMs)
+# minimum SMs of a GPC of Hopper; some GPCs have 18 (H100 white paper, and products with 132 SMs)
+_SMS_OF_TPC, _SMS_OF_GPC = 2, 16
 
 
 _TWO_PARTITIONS = (80, 90)  # compute capabilities whose L2 has two partitions
-_MAY_BE_ZERO = (
-    "reserved_shared_per_block",
-    "sustained_clock_hz",
-)  # sm_75 reserves nothing; the clock may be unknown
+# fields that may be 0: the driver reserves nothing on sm_75, and the clock may be unknown
+_MAY_BE_ZERO = ("reserved_shared_per_block", "sustained_clock_hz")
 
 
 @cache
@@ -35,33 +34,33 @@ def _features(sm: int, arch: str) -> frozenset[str]:
 
 
 class UnknownDevice(ValueError):
-    """No row has that name. The message is one line with the known names."""
+    """No device row has this name. The message is one line with the known names."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU. Units: bytes, hertz, bytes per second, and flops per cycle of one SM (an FMA is two).
+    """One GPU. Units are bytes, hertz, bytes per second, and flops per cycle and SM (an FMA counts as two).
 
-    Tensor peaks of data sheets are at ``tensor_clock_hz``, all others at ``clock_hz``.
+    Data sheets state tensor peaks at ``tensor_clock_hz``, and all other peaks at ``clock_hz``.
 
     Attributes:
-        tensor_flops_per_cycle: Dense rate per operand type of the widest instruction with f32 accumulation (wgmma on
-            sm_90, mma.sync elsewhere); "f16_f16" is f16 accumulated in f16, if its rate differs.
-        mma_sync_fraction: Share of that rate that mma.sync reaches.
-        memory_bytes: Total that the driver reports; programs can use slightly less.
-        driver_names: Names under which the driver reports this product; some are shared with other products.
-        sustained_clock_hz: Clock within the power limit while tensor cores multiply 16-bit floats without pause; 0 if
-            it is not known to be below ``tensor_clock_hz``.
-        sms_of_gpcs: SMs of each GPC of one such chip; empty if not measured.
-        unconfirmed: Figures of the row that no source confirms.
-        derived: True if the figures come from the driver and the architecture, because there is no row for the product.
+        tensor_flops_per_cycle: Dense rate by operand type, for the widest instruction with f32 accumulation (such as
+            wgmma on sm_90). "f16_f16" is the rate of f16 accumulated in f16, if it differs.
+        mma_sync_fraction: Fraction of this rate that mma.sync reaches.
+        memory_bytes: Total memory that the driver reports; programs can use slightly less.
+        driver_names: Names that the driver reports for this product; other products may have the same names.
+        sustained_clock_hz: Clock that the power limit allows while tensor cores multiply 16-bit floats without pause. 0
+            if this clock is not known to be below ``tensor_clock_hz``.
+        sms_of_gpcs: Number of SMs of each GPC, measured on one chip; empty if not measured.
+        unconfirmed: Values of the row that no source confirms.
+        derived: True if values come from the driver and the architecture, because the product has no row.
     """
 
     name: str
     sm: int
     arch: str
     sm_count: int
-    shared_per_block: int  # maximum with opt-in
+    shared_per_block: int  # maximum of a block, with opt-in
     shared_per_sm: int
     max_threads_per_sm: int
     max_blocks_per_sm: int
@@ -80,10 +79,10 @@ class Device:
     registers_per_sm: int = 65536
     registers_per_block: int = 65536
     max_registers_per_thread: int = 255
-    register_allocation_unit: int = 256  # registers are allocated per warp in multiples of this
+    register_allocation_unit: int = 256  # registers are allocated per warp, in multiples of this number
     max_threads_per_block: int = 1024
     warp_size: int = 32
-    schedulers_per_sm: int = 4  # each with its share of the registers
+    schedulers_per_sm: int = 4  # schedulers of an SM, each with an equal share of the registers
     shared_bytes_per_cycle: int = 128
     banks: int = 32
     bank_bytes: int = 4
@@ -147,48 +146,48 @@ class Device:
 
     @property
     def architecture(self) -> Architecture:
-        """The limits and features of its compute capability. Raises UnknownArchitecture."""
+        """Limits and features of the device's compute capability. Raises UnknownArchitecture."""
         return architecture(self.sm)
 
     def has(self, feature: str) -> bool:
         """Return True if code compiled for ``arch`` can use a feature.
 
         Args:
-            feature: A key of ``architectures.FEATURES``; "" is a feature of all devices.
+            feature: A key of ``architectures.FEATURES``; "" for no requirement, which every device satisfies.
 
         Raises:
-            KeyError: For an unknown feature.
+            KeyError: The feature is unknown.
         """
         return not feature or FEATURES[feature].name in _features(self.sm, self.arch)
 
     @property
     def note(self) -> str:
-        """The uncertain values of the row; "" if every value is from a data sheet."""
+        """Note on uncertain values of the row; "" if every value is from a data sheet."""
         derived = f"derived from the driver's figures and sm_{self.architecture.sm}" if self.derived else ""
         unconfirmed = f"unconfirmed: {self.unconfirmed}" if self.unconfirmed else ""
         return "; ".join(part for part in (derived, unconfirmed) if part)
 
     @property
     def max_warps_per_sm(self) -> int:
-        """Warps per SM."""
+        """Maximum number of warps per SM."""
         return self.max_threads_per_sm // self.warp_size
 
     def sms_of_clusters(self, cluster: int) -> int:
-        """Return the SMs that clusters of so many blocks occupy, for sizes 1, 2 and multiples of 2.
+        """Return the number of SMs that clusters of ``cluster`` blocks can occupy. The size is 1 or a multiple of 2.
 
-        Clusters of two fit in a TPC, larger ones in a GPC, whose last SMs stay empty if ``cluster`` does not divide its
-        SMs. Some GPCs of a chip may have more SMs, which only the driver knows; here all are assumed to have the
-        minimum.
+        Clusters of two blocks fit into a TPC. Larger clusters fit into a GPC, whose last SMs stay empty if ``cluster``
+        does not divide their number. Some GPCs of a chip may have more SMs, but only the driver knows. All GPCs are
+        assumed to have the minimum.
         """
         if cluster <= _SMS_OF_TPC:
             return self.sm_count // cluster * cluster
         return max(cluster, self.sm_count // _SMS_OF_GPC * (_SMS_OF_GPC // cluster * cluster))
 
     def running_sms(self, cluster: int) -> int:
-        """Return the SMs that clusters of so many blocks are expected to occupy.
+        """Return the number of SMs that clusters of ``cluster`` blocks are expected to occupy.
 
-        Unlike ``sms_of_clusters``, it uses the GPCs of a measured chip. Launches use at most this number; the driver
-        reports if a chip can run fewer clusters.
+        Unlike ``sms_of_clusters``, this function uses the GPCs of a measured chip. Launches use at most this number of
+        SMs. If a chip can run fewer clusters, its driver reports so at the launch.
         """
         if cluster <= _SMS_OF_TPC or not self.sms_of_gpcs:
             return self.sms_of_clusters(cluster)
@@ -196,10 +195,10 @@ class Device:
 
     @property
     def l2_for_all(self) -> int:
-        """Bytes of L2 for data that all SMs read.
+        """Usable bytes of L2 for data that all SMs read.
 
-        If L2 has two partitions, each has a copy for the SMs connected to it (A100 white paper, "A100 L2 cache"; H100
-        has the same two).
+        If L2 has two partitions, each partition has a copy for the SMs that are connected to it (A100 white paper,
+        "A100 L2 cache"; H100 has the same two).
         """
         return self.l2_bytes // 2 if self.sm in _TWO_PARTITIONS else self.l2_bytes
 
@@ -207,29 +206,28 @@ class Device:
         """Return dense tensor flops per cycle and SM for an operand type.
 
         Args:
-            operand_dtype: Such as "f16", "tf32" or "e4m3"; "i8" for integer operations; "f16_f16" for accumulation in
-                f16.
+            operand_dtype: Operand type, such as "f16", "tf32", "e4m3" or "i8"; "f16_f16" for f16 accumulated in f16.
 
         Raises:
-            ValueError: For a type that the tensor cores do not multiply.
+            ValueError: The tensor cores do not multiply this type.
         """
         rates = dict(self.tensor_flops_per_cycle)
         for name in (
             operand_dtype,
             operand_dtype.partition("_")[0],
-        ):  # prefer the accumulator type's rate
+        ):  # a rate for the accumulator type takes precedence
             if name in rates:
                 return rates[name]
         known = ", ".join(name for name, _ in self.tensor_flops_per_cycle)
         raise ValueError(f"device {self.name} has no tensor rate for {operand_dtype!r}: use one of {known}")
 
     def tensor_peak(self, operand_dtype: str) -> float:
-        """Return dense tensor flop/s of the whole device as in its data sheet. Raises ValueError."""
+        """Return the dense tensor peak of the whole device in flop/s, as in its data sheet. Raises ValueError."""
         return self.sm_count * self.tensor_rate(operand_dtype) * self.tensor_clock_hz
 
     @property
     def fma_peak(self) -> float:
-        """f32 flop/s of the CUDA cores of the whole device."""
+        """Peak of f32 arithmetic on the CUDA cores of the whole device, in flop/s."""
         return self.sm_count * self.fma_flops_per_cycle * self.clock_hz
 
     def to_json(self) -> dict[str, Any]:
@@ -251,14 +249,14 @@ class Device:
 
 
 def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
-    """Return the row of a product: the limits of its architecture, and its own rates, counts and clocks.
+    """Combine a product with the limits of its architecture to a device row.
 
     Args:
         product: The product.
-        derived: True if the figures come from the driver rather than a data sheet.
+        derived: True if values come from the driver instead of a data sheet.
 
     Raises:
-        UnknownArchitecture: If no row describes its compute capability.
+        UnknownArchitecture: The compute capability has no row.
     """
     its = architecture(product.sm)
     rates = product.rates or rates_of(its.sm, product.geforce)
@@ -293,7 +291,7 @@ def device_of(product: GpuProduct, *, derived: bool = False) -> Device:
     )
 
 
-DEFAULT_DEVICE = "h200"  # used if none is named and no GPU responds
+DEFAULT_DEVICE = "h200"  # default device if the user names none and no GPU responds
 
 _LIST = "autosched devices lists all names"
 _BY_NAME = {product.name: product for product in PRODUCTS}
@@ -307,15 +305,15 @@ def _row(name: str) -> Device:
 
 
 def all_devices() -> tuple[Device, ...]:
-    """Return the rows of all products. Most commands need only one, and creating all takes 5 ms."""
+    """Return the rows of all products. They are created at the first call, because that takes 5 ms."""
     return tuple(map(_row, _BY_NAME))
 
 
 def device(name: str) -> Device:
-    """Return the row called ``name``, in any case.
+    """Return the device row with this name, ignoring case.
 
     Raises:
-        UnknownDevice: If no row has exactly this name; names the GPUs of an architecture.
+        UnknownDevice: No row has this name. If it is the name of an architecture, the message lists the GPUs of it.
     """
     if not isinstance(name, str):
         raise UnknownDevice(f"a device name must be a string, not {name!r}: {_LIST}")
@@ -326,7 +324,7 @@ def device(name: str) -> Device:
     siblings = [known.name for known in PRODUCTS if known.sm in capabilities_called(name)]
     if siblings:
         raise UnknownDevice(f"{name!r} is an architecture, not a GPU: use one of {', '.join(siblings)}")
-    import difflib  # imported here, as programs that only call kernels do not need it
+    import difflib  # a late import, because programs that only call kernels do not need this module
 
     close = difflib.get_close_matches(lower, (*_BY_NAME, *ALIASES), n=3, cutoff=0.5)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
@@ -334,10 +332,10 @@ def device(name: str) -> Device:
 
 
 def devices_of_driver_name(driver_name: str) -> tuple[Device, ...]:
-    """Return the rows of the GPUs that the driver calls exactly ``driver_name``, such as "NVIDIA H200".
+    """Return the rows of GPUs whose name in the driver is exactly ``driver_name``, such as "NVIDIA H200".
 
-    There may be several ("Orin"), or none for an unknown product: "NVIDIA H200 NVL" does not share the row of "NVIDIA
-    H200".
+    There may be several rows ("Orin"), or none for an unknown product. For example, "NVIDIA H200 NVL" does not share
+    the row of "NVIDIA H200".
     """
     return tuple(_row(product.name) for product in PRODUCTS if driver_name in product.driver_names)
 
@@ -375,25 +373,25 @@ def occupancy(
 ) -> IntArray | int:
     """Return the number of resident blocks per SM.
 
-    The rules are those of the CUDA toolkit's ``cuda_occupancy.h``. Registers are allocated per warp in whole units
-    inside one of four sub-partitions; the check of registers per block rounds the warps up to the sub-partitions.
-    Shared memory is allocated in 128-byte units (256 on sm_75) in addition to the driver's reserve. Since 9.0 blocks
-    share the named barriers of an SM. A kernel that allocates tensor memory has one block per SM, until that block
-    relinquishes its allocation permit.
+    The rules are those of the CUDA toolkit's ``cuda_occupancy.h``. Registers are allocated per warp, in whole units,
+    within one of four sub-partitions. For the limit of registers per block, the number of warps is rounded up to a
+    multiple of the sub-partitions. Shared memory is allocated in 128-byte units (256 on sm_75) in addition to what the
+    driver reserves. Since 9.0, the blocks of an SM share its named barriers. If a kernel allocates tensor memory, an SM
+    runs one block, until that block relinquishes its allocation permit.
 
     Args:
         device: The GPU.
-        threads: Threads per block; like the next two an integer, or an array that broadcasts with the others.
+        threads: Threads per block. ``threads``, ``registers`` and ``shared_bytes`` are integers or broadcastable
+            arrays.
         registers: Registers per thread.
-        shared_bytes: Bytes per block, static plus dynamic.
+        shared_bytes: Shared memory per block in bytes, static plus dynamic.
         named_barriers: Named barriers per block.
         tensor_memory: True if the kernel allocates tensor memory.
 
-    Returns:
-        Blocks; 0 if not even one fits.
+    Returns: Number of blocks; 0 if not even one block fits.
 
     Raises:
-        ValueError: For negative counts, or fewer than one thread.
+        ValueError: A count is negative, or there is no thread.
     """
     sizes = (threads, registers, shared_bytes)
     if all(isinstance(count, int) for count in sizes):  # fast path for single schedules
@@ -407,21 +405,21 @@ def occupancy(
 
 
 def _shared_resources(its: Architecture, named_barriers: int, tensor_memory: bool) -> int:
-    """Return the blocks per SM that named barriers and tensor memory allow."""
+    """Return the number of blocks per SM that named barriers and tensor memory allow."""
     by_barriers = its.named_barriers // named_barriers if its.named_barriers and named_barriers else its.blocks
     return min(by_barriers, its.tensor_memory_blocks) if tensor_memory else by_barriers
 
 
 def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some: Any) -> Any:
-    """Return ``occupancy`` for t threads, r registers and s shared bytes, as integers or arrays.
+    """Return the result of ``occupancy`` for t threads, r registers and s shared bytes, as integers or arrays.
 
-    ``least``, ``most`` and ``some`` are the functions minimum, maximum and any for integers or arrays.
+    ``least``, ``most`` and ``some`` are the functions minimum, maximum and any, for integers or for arrays.
     """
     if some(t < 1) or some(r < 0) or some(s < 0):
         raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
     warps = -(-t // device.warp_size)
     per_warp = -(-(r * device.warp_size) // device.register_allocation_unit) * device.register_allocation_unit
-    per_warp = most(per_warp, 1)  # a kernel without registers is limited only by its warps
+    per_warp = most(per_warp, 1)  # 0 registers do not limit the number of blocks
     warps_by_registers = device.registers_per_sm // device.schedulers_per_sm // per_warp * device.schedulers_per_sm
     block_registers = per_warp * (-(-warps // device.schedulers_per_sm) * device.schedulers_per_sm)
     shared = -(-(s + device.reserved_shared_per_block) // device.shared_allocation_unit) * device.shared_allocation_unit
@@ -446,18 +444,18 @@ def register_limit(device: Device, threads: IntArray, blocks: IntArray | int = .
 @overload
 def register_limit(device: Device, threads: int, blocks: IntArray) -> IntArray: ...
 def register_limit(device: Device, threads: IntArray | int, blocks: IntArray | int = 1) -> IntArray | int:
-    """Return the most registers per thread with which ``blocks`` blocks of ``threads`` threads share an SM.
+    """Return the maximum registers per thread with which an SM can run ``blocks`` blocks of ``threads`` threads.
 
-    ptxas limits a kernel with these launch bounds to this number. Warps are distributed to the schedulers, which have
-    separate registers, so the scheduler with the most warps determines the limit: with nine warps one scheduler has
-    three, so the limit is the same as with twelve.
+    ptxas uses the same limit for a kernel with these launch bounds. Warps are distributed to the schedulers, which have
+    separate registers, so the scheduler with the most warps determines the limit. For example, with nine warps one
+    scheduler has three, so the limit is the same as with twelve.
 
     Args:
         device: The GPU.
-        threads: Threads per block; like the next an integer, or an array that broadcasts with the other.
-        blocks: At least 1.
+        threads: Threads per block. ``threads`` and ``blocks`` are integers or broadcastable arrays.
+        blocks: Blocks per SM, at least 1.
     """
-    if isinstance(threads, int) and isinstance(blocks, int):  # as in ``occupancy``
+    if isinstance(threads, int) and isinstance(blocks, int):  # fast path for single schedules, as in ``occupancy``
         one: int = _limit(device, threads, blocks, min)
         return one
     limit: IntArray = _limit(device, np.asarray(threads), np.asarray(blocks), np.minimum)
@@ -465,7 +463,7 @@ def register_limit(device: Device, threads: IntArray | int, blocks: IntArray | i
 
 
 def _limit(device: Device, t: Any, b: Any, least: Any) -> Any:
-    """Return ``register_limit`` for t threads and b blocks, integers or arrays; ``least`` is their minimum."""
+    """Return the result of ``register_limit`` for t threads and b blocks, as integers or arrays."""
     warps = -(-t // device.warp_size)
     of_block = _registers_of_warp(device, device.registers_per_block, warps)
     of_warp = least(of_block, _registers_of_warp(device, device.registers_per_sm, warps * b))
@@ -473,6 +471,6 @@ def _limit(device: Device, t: Any, b: Any, least: Any) -> Any:
 
 
 def _registers_of_warp(device: Device, registers: int, warps: Any) -> Any:
-    """Return the share of ``registers`` per warp, in whole units."""
+    """Return how many of ``registers`` each of several warps gets, in whole allocation units."""
     dealt = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
     return registers // dealt // device.register_allocation_unit * device.register_allocation_unit

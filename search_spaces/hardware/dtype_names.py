@@ -1,10 +1,10 @@
-"""Names of element types: one table of the spellings in numpy, torch, Triton, PTX, CUDA C++ and this project."""
+"""Names of element types in numpy, torch, Triton, PTX, CUDA C++ and this project, in one table."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-# Other spellings, by autosched's name. "long" has 64 bits on the platforms that CUDA and this project support.
+# Other names of a type, by autosched's name. "long" has 64 bits on the platforms that autosched supports.
 _SPELLINGS = {
     "bool": (),
     "f16": ("float16", "fp16", "half", "__half"),
@@ -35,14 +35,14 @@ _INTEGERS |= {f"s{bits}": f"i{bits}" for bits in (8, 16, 32, 64)} | {"int": "i32
 ALIASES = {alias: name for name, aliases in _SPELLINGS.items() for alias in aliases} | _INTEGERS
 DTYPE_NAMES = {name: name for name in _SPELLINGS} | ALIASES
 
-# C++ names of the types whose own names are unknown in C++.
+# C++ names of types, by autosched's names that C++ does not have.
 _IN_SOURCES = {"f16": "half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double", "bool": "bool"}
 _IN_SOURCES |= {"i8": "signed char", "i16": "short", "i32": "int", "i64": "long long"}
 _IN_SOURCES |= {"u8": "unsigned char", "u16": "unsigned short", "u32": "unsigned int", "u64": "unsigned long long"}
 
 
 def canonical(name: object) -> str:
-    """Return autosched's name of a type, given as text or as a type of numpy, torch or Triton.
+    """Return autosched's name of a type. ``name`` is a text, or a type object of numpy, torch or Triton.
 
     Unknown names are returned unchanged.
     """
@@ -54,19 +54,19 @@ def canonical(name: object) -> str:
 def _name_of(type_: object) -> str:
     if (
         isinstance(type_, type) and type_.__module__ != "builtins"
-    ):  # excludes Python's float, which has 64 bits, unlike C's
+    ):  # excludes Python's float, which has 64 bits, while "float" in C has 32
         return type_.__name__
     return str(getattr(type_, "name", type_))
 
 
 def spellings(known: Collection[str]) -> tuple[str, ...]:
-    """Return all names of the types in ``known``, autosched's names first."""
+    """Return all names of the types in ``known``. Autosched's names are first."""
     return *known, *(alias for alias, own in ALIASES.items() if own in known)
 
 
 def unknown_type(name: object, known: Collection[str]) -> str:
-    """Return the error message for a name that is not a type in ``known``, with the most similar known name."""
-    import difflib  # imported here, as programs that only call kernels do not need it
+    """Return the error message for a name of no type in ``known``. It suggests the most similar name."""
+    import difflib  # a late import, because programs that only call kernels do not need this module
 
     is_other = canonical(name) in DTYPE_NAMES
     near = [] if is_other else difflib.get_close_matches(str(name)[:64], spellings(known), 1)

@@ -1,11 +1,11 @@
-"""Element types: their storage, and how numpy arrays are rounded to them.
+"""Element types: how they are stored in numpy arrays, and how values are rounded to them.
 
-numpy has no bf16 and no 8-bit floats; arrays of these are stored as uint16 or uint8 with their bits. Rounding is to
-nearest, ties to even, as ``cvt.rn`` does. tf32 rounds to nearest, ties away from zero, as ``cvt.rna.tf32`` does (PTX
-ISA, section cvt). e4m3 and e5m2 are those of the OCP 8-bit Floating Point Specification, revision 1.0. e4m3 has no
-infinity: numbers that are too large become NaN, for e5m2 infinity, as in ml_dtypes and torch. e2m1 and ue8m0 are those
-of the OCP Microscaling Formats Specification, revision 1.0. A byte holds two e2m1, the first in its lower half, as
-torch's ``float4_e2m1fn_x2``. ue4m3 is e4m3 without a sign.
+numpy has no bf16 and no 8-bit floats, so arrays of these types are stored as uint16 or uint8, with the same bits.
+Values are rounded to nearest, ties to even, like ``cvt.rn``. For tf32, ties are rounded away from zero, like
+``cvt.rna.tf32`` (PTX ISA, section cvt). e4m3 and e5m2 are types of the OCP 8-bit Floating Point Specification, revision
+1.0. As in ml_dtypes and torch, numbers that are too large become infinity in e5m2. In e4m3, which has no infinity, they
+become NaN. e2m1 and ue8m0 are types of the OCP Microscaling Formats Specification, revision 1.0. A byte holds two e2m1
+values, the first in its lower half, like torch's ``float4_e2m1fn_x2``. ue4m3 is e4m3 without a sign.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class DType:
     name: str
     bits: int
     mantissa_bits: int
-    storage: str  # numpy dtype of its arrays
-    c_name: str  # element type of pointers in the .cuh files
-    values: int = 1  # numbers per element, adjacent along the last axis
+    storage: str  # numpy dtype in which arrays are stored
+    c_name: str  # C++ element type of pointers in the .cuh files
+    values: int = 1  # numbers per stored element, which are adjacent along the last axis
 
     @property
     def bytes(self) -> int:
@@ -44,7 +44,7 @@ class DType:
 
     @property
     def overflow(self) -> float:
-        """Smallest positive number that rounds to infinity; infinite for types without one, and for f64."""
+        """Smallest positive number that rounds to infinity; infinite for types without an infinity, and for f64."""
         exponent = _OVERFLOW_EXPONENTS.get(self.name)
         return np.inf if exponent is None else 2.0**exponent * (1 - 2.0 ** -(self.mantissa_bits + 2))
 
@@ -61,14 +61,14 @@ class DType:
     def store(self, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
         """Round real values to this type.
 
-        i8 takes the nearest value; e2m1 and types of scales the nearest finite one.
+        For i8, e2m1 and types of scales, numbers out of range become the nearest finite value.
 
         Args:
             values: Real numbers.
 
         Returns:
-            An array of numpy dtype ``storage``. If an element holds several numbers (``values``), the last axis shrinks
-            by that factor.
+            An array of numpy dtype ``storage``. If an element holds several numbers (``values``), the last axis is
+            shorter by this factor.
         """
         if self.name == "bf16":
             return _bf16_bits(np.asarray(values, dtype=np.float32))
@@ -86,7 +86,7 @@ class DType:
         return np.asarray(values).astype(self.storage)
 
     def load(self, stored: npt.NDArray[np.generic]) -> FloatArray:
-        """Return the values of an array of this type as float64, exactly; the last axis grows by ``values``."""
+        """Convert a stored array of this type to float64, exactly. The last axis is longer by the factor ``values``."""
         if self.name == "bf16":
             return _widened((stored.astype(np.uint32) << np.uint32(16)).view(np.float32))
         if self.name == "e5m2":  # e5m2 is the upper half of an f16
@@ -109,7 +109,7 @@ class DType:
 
 
 def _widened(numbers: npt.NDArray[np.generic]) -> FloatArray:
-    """Return numbers as float64; a signalling NaN becomes a quiet one without a warning."""
+    """Convert numbers to float64. A signalling NaN becomes a quiet NaN, without a warning."""
     with np.errstate(invalid="ignore"):
         return numbers.astype(np.float64)
 
@@ -131,9 +131,9 @@ U32 = DType("u32", 32, 31, "uint32", "unsigned")
 DTYPES = {t.name: t for t in (F16, BF16, F32, E4M3, E5M2, U8, U16, U32)}
 FLOAT_DTYPES = {t.name: t for t in (F16, BF16, F32)}
 EIGHT_BIT_DTYPES = {t.name: t for t in (E4M3, E5M2, I8)}  # 8-bit types that tensor cores multiply
-MULTIPLIED_DTYPES = FLOAT_DTYPES | EIGHT_BIT_DTYPES  # types of the factors of a product
+MULTIPLIED_DTYPES = FLOAT_DTYPES | EIGHT_BIT_DTYPES  # types of the factors of a matrix product
 
-# Types of parameters passed by value: those of arrays, and the other arithmetic types of C++.
+# Types of parameters passed by value: the types of arrays, and the other arithmetic types of C++.
 SCALAR_DTYPES = DTYPES | {
     t.name: t
     for t in (
@@ -159,7 +159,7 @@ SMALLEST = {
     "e2m1x2": 0.5,
 }
 
-# Names in ml_dtypes and torch of types that numpy lacks.
+# Types that numpy lacks, by autosched's name, with their names in ml_dtypes and torch.
 NAMES = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 _EXPONENT_BITS = {"e4m3": 4, "e5m2": 5}
 _OVERFLOW_EXPONENTS = {"f16": 16, "bf16": 128, "f32": 128, "e5m2": 16}
@@ -169,7 +169,10 @@ _E2M1.setflags(write=False)
 
 
 def dtype(name: object, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
-    """Return the type in ``known`` with any spelling of ``dtype_names``. Raises ValueError for other names."""
+    """Return the type in ``known`` with this name, in any spelling of ``dtype_names``.
+
+    Raises ValueError for other names.
+    """
     own = canonical(name)
     if own not in known:
         raise ValueError(unknown_type(name, known))
@@ -177,12 +180,15 @@ def dtype(name: object, known: Mapping[str, DType] = FLOAT_DTYPES) -> DType:
 
 
 def dtype_of(name: object) -> DType:
-    """Return the type of an array or a scalar by any of its spellings. Raises ValueError for other names."""
+    """Return the type of an array or a scalar with this name, in any spelling. Raises ValueError for other names."""
     return dtype(name, SCALAR_DTYPES)
 
 
 def round_to_tf32(values: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Round f32 values to tf32 (10 mantissa bits), nearest, ties away from zero; NaN and infinities stay."""
+    """Round f32 values to tf32 (10 mantissa bits): to nearest, ties away from zero.
+
+    NaN and infinities are unchanged.
+    """
     x = np.asarray(values, dtype=np.float32)
     bits = x.view(np.uint32)
     rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
@@ -197,7 +203,7 @@ def _bf16_bits(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
 
 
 def _four_bits(x: FloatArray) -> npt.NDArray[np.uint8]:
-    """Return e2m1 codes: rounded to nearest, ties to even, saturated at 6."""
+    """Convert numbers to e2m1 codes: rounded to nearest, ties to even, saturated at 6."""
     magnitude, finite = np.abs(x), _E2M1[:8]
     high = np.searchsorted(finite, magnitude).clip(1, 7)
     middle = (finite[high - 1] + finite[high]) / 2
@@ -213,7 +219,7 @@ def _powers_of_two(x: FloatArray) -> npt.NDArray[np.uint8]:
 
 @cache
 def _eight_bit_values(name: str) -> FloatArray:
-    """Return the numbers of all 256 codes."""
+    """Return the values of all 256 codes of an 8-bit float."""
     exponent_bits = _EXPONENT_BITS[name]
     mantissa_bits = 7 - exponent_bits
     codes = np.arange(256)
@@ -233,15 +239,17 @@ def _eight_bit_values(name: str) -> FloatArray:
 
 
 def _eight_bits(name: str, x: FloatArray) -> npt.NDArray[np.uint8]:
-    finite = _eight_bit_values(name)[: 0x7F if name == "e4m3" else 0x7C]  # ascending, from 0
+    # finite values of the codes with positive sign, in ascending order from 0
+    finite = _eight_bit_values(name)[: 0x7F if name == "e4m3" else 0x7C]
     magnitude = np.abs(x)
     high = np.searchsorted(finite, magnitude).clip(1, len(finite) - 1)
     middle = (finite[high - 1] + finite[high]) / 2
-    up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))  # codes alternate between odd and even
+    # on a tie, the even code is the nearest even value
+    up = (magnitude > middle) | ((magnitude == middle) & (high % 2 == 0))
     codes = high - 1 + up
-    # Beyond the middle between the largest number and its would-be successor, values become infinity or NaN.
+    # Values are rounded as if one more number followed the largest; those that round to it become infinity or NaN.
     limit = 1.5 * finite[-1] - 0.5 * finite[-2]
     past = (magnitude > limit) | ((magnitude == limit) & (len(finite) % 2 == 0))
-    codes = np.where(past, len(finite), codes)  # NaN, or infinity
+    codes = np.where(past, len(finite), codes)  # the code of infinity, or of NaN for e4m3
     codes = np.where(np.isnan(x), 0x7F, codes)
     return (codes | np.where(np.signbit(x), 0x80, 0)).astype(np.uint8)

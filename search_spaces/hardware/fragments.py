@@ -1,4 +1,4 @@
-"""Fragments of a tensor intrinsic: the mapping of an operand's elements to lanes and registers."""
+"""Fragments of a tensor intrinsic. A fragment maps an operand's elements to lanes and registers."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,16 +13,17 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Fragment:
-    """An operand in the registers of the lanes of a warp (or, with 128 ``lanes``, of a warpgroup).
+    """An operand in the registers of a warp (or of a warpgroup if ``lanes`` is 128).
 
     Attributes:
-        registers: 32-bit registers of one lane.
-        layout: Distribution of ``shape`` to warps and lanes; None if the instruction leaves it open (wmma) or reads
-            shared memory itself (0 registers).
-        register_order: A lane's r-th value in the instruction's order is element ``register_order[r]`` of the
-            NestedLayout's order (batch, outer, element); () is the identity.
-        lane_loads: Elements that each lane reads from shared memory if lanes load them individually, for counting bank
-            conflicts; None if ldmatrix loads them.
+        registers: Number of 32-bit registers per lane.
+        layout: Distribution of the elements to warps and lanes. None if the ISA does not specify it (wmma), or if the
+            instruction reads shared memory directly (0 registers).
+        register_order: Permutation from the instruction's order of a lane's values to the order of the NestedLayout
+            (batch, outer, element). The instruction's value r is the layout's value ``register_order[r]``. () is the
+            identity.
+        lane_loads: Elements that each lane reads from shared memory, for counting bank conflicts; None if ldmatrix
+            loads the fragment.
     """
 
     shape: tuple[int, int]
@@ -43,9 +44,10 @@ class Fragment:
             return
         if self.layout.rounds(self.lanes // WARP) > 1:
             raise ValueError(
-                f"fragment: the layout uses {self.layout.subgroups} warps, but the fragment has {self.lanes // WARP}"
+                f"fragment: the layout uses {self.layout.subgroups} warps, but the fragment has "
+                f"{self.lanes // WARP} warps"
             )
-        # For the fma rows, A and B repeat over lanes.
+        # Elements may be replicated, because in fma rows several lanes hold the same elements of A and B.
         self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
         if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
             last = self.layout.elements_per_thread - 1
@@ -53,9 +55,9 @@ class Fragment:
 
     @cached_property
     def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(row, col) of every value, each of shape (lanes, values of a lane in the instruction's order)."""
+        """Rows and columns of all values, each of shape (lanes, values per lane in the instruction's order)."""
         if self.layout is None:
-            raise ValueError("fragment: the instruction leaves the mapping of elements to lanes open")
+            raise ValueError("fragment: the ISA does not specify which lane holds which element")
         coordinates = self.layout.coordinates(self.lanes // WARP, WARP, replicate_threads=True).reshape(
             self.lanes, -1, 2
         )
@@ -64,22 +66,22 @@ class Fragment:
 
     @property
     def values(self) -> int:
-        """Elements that one lane holds."""
+        """Number of elements per lane."""
         return int(self.positions[0].shape[1])
 
     @property
     def holders(self) -> int:
-        """Lanes that hold a copy of each element."""
+        """Number of lanes that hold a copy of each element."""
         return self.lanes * self.values // (self.shape[0] * self.shape[1])
 
     def distribute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Distribute a tile of ``shape`` to lanes: (lanes, values), in the instruction's register order."""
+        """Distribute a tile to lanes. The result has shape (lanes, values), in the instruction's register order."""
         if tile.shape != self.shape:
             raise ValueError(f"fragment: the tile must have shape {self.shape}, not {tile.shape}")
         return tile[self.positions]
 
     def collect(self, fragments: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return the tile from lanes' values, (lanes, values). Raises ValueError if copies of an element differ."""
+        """Assemble a tile from the lanes' values (lanes, values). Raises ValueError if copies of an element differ."""
         if fragments.shape != (self.lanes, self.values):
             raise ValueError(f"fragment: registers must have shape {(self.lanes, self.values)}, not {fragments.shape}")
         tile = np.empty(self.shape, dtype=fragments.dtype)
@@ -87,5 +89,5 @@ class Fragment:
         if self.holders > 1 and not np.array_equal(
             tile[self.positions], fragments, equal_nan=fragments.dtype.kind == "f"
         ):
-            raise ValueError("fragment: lanes hold different copies of one element")
+            raise ValueError("fragment: the copies of an element in several lanes differ")
         return tile

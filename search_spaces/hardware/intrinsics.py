@@ -1,7 +1,8 @@
-"""Tensor intrinsics as data rows: built-in ones, and those of other packages.
+"""Tensor intrinsics as data rows, including rows of other packages.
 
-A new instruction is a row here (a new kind also a row of ``units``) and a ``.cuh`` with the C++ type that the row
-names; no other code depends on particular instructions. Another package adds its rows by an entry point of the group
+A new instruction needs a row in this module, and a ``.cuh`` file with the C++ type that the row names. A new kind of
+instruction also needs a row in ``units``. No other code depends on particular instructions. Another package adds its
+rows by an entry point of the group
 ``autosched.intrinsics``: a TensorIntrinsic, a list of them, or a function without arguments that returns one of these.
 """
 
@@ -30,7 +31,7 @@ def _distribution(
 
 
 def _fma(lanes_m: int, lanes_n: int, each: int) -> TensorIntrinsic:
-    """Return a row with lanes_m x lanes_n lanes (n fastest), each with ``each`` x ``each`` adjacent results."""
+    """Return a row of fma: lanes_m x lanes_n lanes (n fastest), each with ``each`` x ``each`` adjacent results."""
     m, n = lanes_m * each, lanes_n * each
     a = _distribution((1, 1), (lanes_m, 1), (each, 1), (lanes_n, 0))
     b = _distribution((1, 1), (1, lanes_n), (1, each), (0, 1))
@@ -44,7 +45,7 @@ _C_MMA = _distribution((2, 1), (8, 4), (1, 2), (4, 1))  # PTX ISA, "Matrix fragm
 
 
 def _wmma(kind: str, needs: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
-    """Return a row of wmma.mma of m16n16, which is two instructions of m16n8."""
+    """Return a row of wmma.mma m16n16, which a warp executes as two instructions of m16n8."""
     c = Fragment((16, 16), 8)
     return TensorIntrinsic("wmma", kind, kind, a, b, c, LeadingDimension(), needs, 2, 8, "autosched::Wmma<{a}>")
 
@@ -55,9 +56,9 @@ def _mma(kind: str, a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
-    """Return mma with f16 accumulators: a register of c holds two neighbours of a row, the lower one in the lower half.
+    """Return a row of mma.sync with f16 accumulators, of which a register of c holds two.
 
-    PTX ISA, the same section.
+    The two are adjacent in a row of c; the one with the lower column is in the lower half (PTX ISA, the same section).
     """
     c, k = Fragment((16, 8), 2, _C_MMA), a.shape[1]
     cpp = f"autosched::MmaSync<{{a}}, autosched::f16x2, {k}>"
@@ -67,7 +68,7 @@ def _mma_in_f16(a: Fragment, b: Fragment) -> TensorIntrinsic:
 
 
 def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
-    """Return a row of PTX ISA, "Matrix fragments for mma.m16n8k32": four neighbours along k per register."""
+    """Return a row of mma.sync for 8-bit types, with four adjacent elements along k per register."""
     a = Fragment(
         (16, 32),
         4,
@@ -82,9 +83,9 @@ def _mma_8_bit(kind: str, needs: str) -> TensorIntrinsic:
 
 
 def _mma_block_scaled(name: str) -> TensorIntrinsic:
-    """Return a row whose fragments are those of 8 bits; elements of 4-bit types hold two numbers.
+    """Return a row of block-scaled mma.sync. A stored element holds one or two numbers.
 
-    PTX ISA, "Matrix fragments for mma.m16n8k64".
+    The fragments are those of 8-bit types (PTX ISA, "Matrix fragments for mma.m16n8k64").
     """
     of_8_bit, row = _mma_8_bit("e4m3", ""), BLOCK_FORMATS[name]
     cpp = f"autosched::MmaBlockScaled<{{a}}, {32 * row.element.values // row.block}>"
@@ -99,10 +100,10 @@ def _mma_unit_scales(kind: str) -> TensorIntrinsic:
 
 # PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": group g = lane / 4, t = lane % 4;
 # a0 a1: (g, 2t..), a2 a3: (g+8, 2t..), a4 a5: (g, 2t+8..), a6 a7: (g+8, 2t+8..); b0 b1: (2t.., g), b2 b3: (2t+8.., g).
-# The distributed order has (g, 2t+8..) before (g+8, 2t..), hence the register order.
+# The NestedLayout has (g, 2t+8..) before (g+8, 2t..), so a register order is needed.
 _A_16_BIT = Fragment((16, 16), 4, _distribution((2, 2), (8, 4), (1, 2), (4, 1)), (0, 1, 4, 5, 2, 3, 6, 7))
 _B_16_BIT = Fragment((16, 8), 2, _distribution((2, 1), (4, 8), (2, 1), (1, 4)))
-# The same for half of k: a0 a1: (g, 2t..), a2 a3: (g+8, 2t..); b0 b1: (2t.., g).
+# Fragments of m16n8k8, which are half of those of m16n8k16: a0 a1: (g, 2t..), a2 a3: (g+8, 2t..); b0 b1: (2t.., g).
 _A_16_BIT_K8 = Fragment((16, 8), 2, _distribution((2, 1), (8, 4), (1, 2), (4, 1)))
 _B_16_BIT_K8 = Fragment((8, 8), 1, _distribution((1, 1), (4, 8), (2, 1), (1, 4)))
 
@@ -110,7 +111,7 @@ _TURING_HEADER = "autosched/intrinsics/mma_turing.cuh"
 
 
 def _turing(kind: str, a: Fragment, b: Fragment, instructions: int, cpp: str) -> TensorIntrinsic:
-    """Return a row for sm_75. mma.m8n8k16 of i8 has the upper or lower eight rows of the fragments of m16n8k16."""
+    """Return a row for sm_75, where one m16n8k16 of i8 is two instructions m8n8k16, each with eight of its rows."""
     c = Fragment((16, 8), 4, _C_MMA)
     return TensorIntrinsic(
         "mma", kind, kind, a, b, c, AlignedRows(), "", instructions, 4, cpp, header=_TURING_HEADER, until="mma_k16"
@@ -125,8 +126,8 @@ _B_8_BIT_K16 = Fragment((16, 8), 1, _distribution((1, 1), (4, 8), (4, 1), (1, 4)
 # b0: (t, g), b1: (t+4, g).
 _A_TF32 = _distribution((2, 2), (8, 4), (1, 1), (4, 1))
 _B_TF32 = _distribution((2, 1), (4, 8), (1, 1), (1, 4))
-# The access pattern of wmma.load is unspecified. nvcc 13 for sm_80 and sm_90 uses ldmatrix for 16-bit types, for tf32
-# loads of single elements in the pattern of mma.m16n8k8; for b in the pattern of two such instructions.
+# The access pattern of wmma.load is unspecified. For sm_80 and sm_90, nvcc 13 uses ldmatrix for 16-bit types. For tf32
+# it uses loads of single elements, in the pattern of mma.m16n8k8; b has the pattern of two such instructions.
 _B_WMMA_TF32 = _distribution((2, 2), (4, 8), (1, 1), (1, 4))
 
 INTRINSICS: dict[str, TensorIntrinsic] = {
@@ -159,7 +160,7 @@ INTRINSICS: dict[str, TensorIntrinsic] = {
 
 @cache
 def _known() -> dict[str, TensorIntrinsic]:
-    """Return all rows; those of other packages are loaded on first use."""
+    """Return all rows. Rows of other packages are loaded at the first call."""
     known = dict(INTRINSICS)
 
     def add(offered: TensorIntrinsic | Iterable[TensorIntrinsic]) -> None:
@@ -172,25 +173,25 @@ def _known() -> dict[str, TensorIntrinsic]:
 
 def _add(known: dict[str, TensorIntrinsic], row: TensorIntrinsic) -> None:
     if not isinstance(row, TensorIntrinsic):
-        raise ValueError(f"only a TensorIntrinsic can be registered, not {row!r}")
+        raise ValueError(f"a registered intrinsic must be a TensorIntrinsic, not {row!r}")
     if known.get(row.name, row) != row:
         raise ValueError(f"another tensor intrinsic is already called {row.name!r}: change its fragments or types")
     known[row.name] = row
 
 
 def register_intrinsic(row: TensorIntrinsic) -> None:
-    """Add a row for schedules of this process, before any space that would include it is built.
+    """Add a row for schedules of this process. Call this before building a space that should include the row.
 
     Registering the same row again has no effect.
 
     Raises:
-        ValueError: For a name already taken, or anything other than a TensorIntrinsic.
+        ValueError: The name is already used, or ``row`` is not a TensorIntrinsic.
     """
     _add(_known(), row)
 
 
 def intrinsic(name: str) -> TensorIntrinsic:
-    """Return the row called ``name``. Raises ValueError that lists the known ones."""
+    """Return the row with this name. Raises ValueError that lists the known names."""
     if name not in _known():
         raise ValueError(f"unknown tensor intrinsic {name!r}: use one of {', '.join(_known())}")
     return _known()[name]
@@ -199,17 +200,18 @@ def intrinsic(name: str) -> TensorIntrinsic:
 def intrinsics_for(
     a: str, tf32: bool, b: str = "", *, acc: str = "", device: Device | None = None
 ) -> tuple[TensorIntrinsic, ...]:
-    """Return the rows that multiply arrays of some types.
+    """Return the rows that multiply arrays of the given types.
 
     Args:
         a: Storage type of the left factor.
-        tf32: True if f32 may be rounded to tf32; no effect for other types.
-        b: Storage type of the right factor; "" for that of ``a``.
-        acc: "f16" for rows that accumulate in f16; else f32 or i32.
-        device: Include superseded rows if this device does not have the wider instruction; None: no superseded rows.
+        tf32: True if f32 may be rounded to tf32; it has no effect on other types.
+        b: Storage type of the right factor; "" for the type of ``a``.
+        acc: "f16" for rows that accumulate in f16. Other values select rows that accumulate in f32 or i32.
+        device: A superseded row is only included if this device lacks the wider instruction. None excludes all
+            superseded rows.
 
     Raises:
-        ValueError: For an unknown type.
+        ValueError: A type is unknown.
     """
     left, right = a, b or a
     for name in (left, right):

@@ -1,16 +1,16 @@
-"""Products as data rows: data-sheet figures of each, and the rates of an SM by architecture and class.
+"""Products as data rows with values from data sheets, and rates of an SM by architecture and class of product.
 
-A new product is one more row. Sources are given above the rows. Names are those of the supported-GPU table of NVIDIA's
-open kernel modules (595.45.04) and, for Jetson, of deviceQuery listings. Unconfirmed figures are named at the row.
+A new product is one more row. Comments above the rows name the sources. Names are those of the supported-GPU table of
+NVIDIA's open kernel modules (595.45.04) and, for Jetson, of deviceQuery listings. Rows list their unconfirmed values.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# memory_mib is what nvidia-smi lists with the product's default ECC setting. The GB of data sheets are GiB (an H200 of
-# "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10, L4, L40S)
-# takes another sixteenth.
+# memory_mib is the memory that nvidia-smi lists with the product's default ECC setting. The GB of data sheets are GiB
+# (an H200 of "141 GB" has 143771 MiB, which is 150.8e9 bytes), of which firmware reserves a little; ECC of GDDR6 (A10,
+# L4, L40S) takes another sixteenth.
 
 # l2_gb_s is an estimate of the sustained read bandwidth of L2, which the vendor does not publish. A100: 4.2 TB/s
 # (Nsight, 40 GB model) to 5.6 TB/s (A800) in the RRZE gpu-benches issues 13 and 7; 5.5 TB/s, 36 bytes per cycle and SM,
@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 
 class Rates(NamedTuple):
-    """Dense operations per cycle of one SM (an FMA is two); 0 for types that tensor cores do not multiply.
+    """Dense operations per cycle and SM (an FMA counts as two); 0 for types that tensor cores do not multiply.
 
     Attributes:
         f16: Rate with f32 accumulation.
         f16_f16: Rate of f16 with f16 accumulation, if it differs.
-        mma_sync: Share of these rates that mma.sync reaches.
+        mma_sync: Fraction of these rates that mma.sync reaches.
         l2_bytes: Bytes per cycle that an SM reads from L2.
     """
 
@@ -37,13 +37,13 @@ class Rates(NamedTuple):
     f16_f16: float = 0.0
     mxf8: float = 0.0
     fp4: float = 0.0
-    bf16: bool = True  # also tf32, at half the rate
+    bf16: bool = True  # True if bf16 is multiplied at the rate of f16, and tf32 at half of it
     mma_sync: float = 1.0
     l2_bytes: float = 16.0
 
     @property
     def by_type(self) -> tuple[tuple[str, float], ...]:
-        """Rates in the form of ``Device.tensor_flops_per_cycle``."""
+        """Rates in the format of ``Device.tensor_flops_per_cycle``."""
         wide = (("bf16", self.f16), ("tf32", self.f16 / 2)) if self.bf16 else ()
         fp8 = (("e4m3", self.fp8), ("e5m2", self.fp8)) if self.fp8 else ()
         f16_f16 = (("f16_f16", self.f16_f16),) if self.f16_f16 else ()
@@ -82,16 +82,16 @@ _H20 = Rates(256, 1024, 2048, 2048, mma_sync=1.0, l2_bytes=63)  # 148 TFLOP/s, w
 
 
 def rates_of(sm: int, geforce: bool) -> Rates:
-    """Return the rates of an architecture's SM. Raises KeyError for an ``sm`` without a row."""
+    """Return the rates of an SM. Raises KeyError if the compute capability ``sm`` has no row."""
     return GEFORCE_RATES.get(sm, RATES[sm]) if geforce else RATES[sm]
 
 
-# Products with the rates of GeForce, although their names do not contain it.
+# Parts of the names of products that have the rates of GeForce products, although their names lack "GeForce".
 _GEFORCE_RATES = ("A10G", "CMP ")
 
 
 def has_geforce_rates(driver_name: str) -> bool:
-    """Return True if a GPU of that name accumulates in f32 at half the rate."""
+    """Return True if a GPU with this name accumulates in f32 at half the rate, like GeForce products."""
     return "GeForce" in driver_name or any(word in driver_name for word in _GEFORCE_RATES)
 
 
@@ -99,11 +99,12 @@ class GpuProduct(NamedTuple):
     """One GPU product.
 
     Attributes:
-        mhz: Boost clock.
+        mhz: Boost clock in MHz.
         gb_s: Memory bandwidth in 1e9 bytes per second.
-        driver_names: Names in the driver, possibly shared with products that have other numbers of SMs or other memory.
-        tensor_mhz: Clock of the data sheet's tensor peaks, if it differs.
-        unconfirmed: Figures that no source confirms.
+        driver_names: Names in the driver. Products with a different number of SMs or memory size may have the same
+            names.
+        tensor_mhz: Clock in MHz of the data sheet's tensor peaks, if it differs from ``mhz``.
+        unconfirmed: Values that no source confirms.
     """
 
     name: str
@@ -120,7 +121,7 @@ class GpuProduct(NamedTuple):
     l2_gb_s: float = 0.0
     unconfirmed: str = ""
     sustained_mhz: float = 0.0  # see Device.sustained_clock_hz
-    sms_of_gpcs: tuple[int, ...] = ()  # see Device
+    sms_of_gpcs: tuple[int, ...] = ()  # see Device.sms_of_gpcs
 
 
 # SMs per GPC of GH100 with 132 SMs, chosen to agree with two observations. With clusters of 4 blocks, times on an
@@ -132,7 +133,7 @@ _GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
 
 def _geforce(name: str, sm: int, sms: int, mhz: float, l2_mib: float, memory_mib: float, gb_s: float, product: str,
              l2_gb_s: float = 0.0, sustained_mhz: float = 0.0) -> GpuProduct:  # fmt: skip
-    """Return a GeForce product. Drivers before 470 leave out the "NVIDIA" of the name."""
+    """Return a GeForce product. Drivers before 470 omit "NVIDIA" in the name."""
     names = (f"NVIDIA GeForce {product}", *((f"GeForce {product}",) if sm <= 86 else ()))
     return GpuProduct(
         name, sm, sms, mhz, l2_mib, memory_mib, gb_s, names, geforce=True, l2_gb_s=l2_gb_s, sustained_mhz=sustained_mhz
@@ -142,8 +143,8 @@ def _geforce(name: str, sm: int, sms: int, mhz: float, l2_mib: float, memory_mib
 PRODUCTS: tuple[GpuProduct, ...] = (
     # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 1979 of fp8 and i8, 67 TFLOP/s f32; H100
     # white paper for the SM and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
-    # The sustained clock was chosen so that the best of our schedules meets what the best public kernel reaches
-    # on an H100 (fast.cu, bf16: 763 and 808 TFLOP/s at 4096 and 8192 cubed; cuBLAS 716 and 795): not a measurement.
+    # The sustained clock is not measured. It was chosen so that the estimate of our best schedule equals what the best
+    # public kernel reaches on an H100 (fast.cu, bf16: 763 and 808 TFLOP/s at 4096 and 8192 cubed; cuBLAS 716 and 795).
     GpuProduct("h200", 90, 132, 1980, 60, 143771, 4800, ("NVIDIA H200",), tensor_mhz=1830, l2_gb_s=16500,
             sustained_mhz=1635, sms_of_gpcs=_GPCS_OF_132),
     # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
@@ -234,9 +235,9 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     # B200 and GB200 data sheets; SMs, clock, L2 and memory of B200 from listings of deviceQuery and nvidia-smi.
     # HGX and DGX sheets give 7.7 and 8 TB/s for the same card. Tensor clocks are solved from the published f16 peaks.
     GpuProduct("b100", 100, 148, 1965, 126.5, 183359, 8000, (), tensor_mhz=1444, unconfirmed="all figures"),
-    # The sustained clock was chosen so that the best of our schedules meets what the best public kernels reach
-    # (bf16 TFLOP/s at 4096 cubed, ThunderKittens: 1540; cuBLAS, pyptx.dev/performance: 1532, at 4096 x 8192 x 8192
-    # 1652, at 8192 cubed 1610; elsewhere 1359 and 1414): not a measurement.
+    # The sustained clock is not measured. It was chosen so that the estimate of our best schedule equals what the best
+    # public kernels reach (bf16 TFLOP/s at 4096 cubed, ThunderKittens: 1540; cuBLAS, pyptx.dev/performance: 1532, at
+    # 4096 x 8192 x 8192 1652, at 8192 cubed 1610; elsewhere 1359 and 1414).
     GpuProduct("b200", 100, 148, 1965, 126.5, 183359, 7700, ("NVIDIA B200",), tensor_mhz=1856, sustained_mhz=1490),
     GpuProduct("gb200", 100, 152, 2062, 126.5, 189471, 8000,
             ("NVIDIA GB200",), tensor_mhz=2008, unconfirmed="L2, memory"),
@@ -255,8 +256,8 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     _geforce("rtx5070", 120, 48, 2512, 48, 12227, 672, "RTX 5070"),
     _geforce("rtx5070ti", 120, 70, 2452, 48, 16303, 896, "RTX 5070 Ti"),
     _geforce("rtx5080", 120, 84, 2617, 64, 16303, 960, "RTX 5080"),
-    # The sustained clock was chosen so that the best of our schedules meets what a kernel of their kind reaches
-    # (gau-nernst/learn-cuda, cp.async and mma.sync at 400 W, bf16: 192 TFLOP/s): not a measurement.
+    # The sustained clock is not measured. It was chosen so that the estimate of our best schedule equals what a similar
+    # kernel reaches (gau-nernst/learn-cuda, cp.async and mma.sync at 400 W, bf16: 192 TFLOP/s).
     _geforce("rtx5090", 120, 170, 2407, 96, 32607, 1792, "RTX 5090", sustained_mhz=2290),
     GpuProduct("rtx_pro_4000", 120, 70, 2055, 48, 24467, 672, ("NVIDIA RTX PRO 4000 Blackwell",), unconfirmed="memory"),
     GpuProduct("rtx_pro_4500", 120, 82, 2407, 64, 32623, 896, ("NVIDIA RTX PRO 4500 Blackwell",), unconfirmed="memory"),
@@ -272,7 +273,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     GpuProduct("gb10", 121, 48, 2418, 24, 122570, 273, ("NVIDIA GB10",), unconfirmed="rates"),
 )  # fmt: skip
 
-# Other common names.
+# Other common names of products.
 ALIASES = {
     "rtx_a4000": "a4000", "rtx_a5000": "a5000", "rtx_a6000": "a6000", "a100_80gb": "a100",
     "a100_80gb_pcie": "a100_pcie",

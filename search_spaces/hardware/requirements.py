@@ -1,7 +1,7 @@
-"""Requirements of fragment loads on a shared-memory layout, decided by evaluating the layout function.
+"""Requirements of fragment loads on a shared-memory layout, which are checked by evaluating the layout function.
 
-An operand's tile is (m, k) for A and (k, n) for B. Each intrinsic has one requirement, which works for all layouts, so
-m layouts and n intrinsics do not need m * n cases (TVM auto memory planning, problems 1 and 2).
+An operand's tile has shape (m, k) for A and (k, n) for B. Each intrinsic has one requirement, which can check any
+layout. So combinations of layouts and intrinsics need no special cases (TVM auto memory planning, problems 1 and 2).
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ class Access:
     Attributes:
         mode: "vector": ld.shared of ``vector`` elements by each lane. "row", "col": wmma.load of a row- or column-major
             fragment with ``leading_dimension``. "rows", "trans": ldmatrix without and with .trans, where each lane
-            addresses one row of ``vector`` elements. "boxes": the multiplication reads shared memory itself, by
+            addresses one row of ``vector`` elements. "boxes": the multiplication reads shared memory directly, by
             descriptors, and ``vector`` elements are contiguous.
-        axis: The tile index along which the elements of one access lie.
+        axis: The axis of the tile along which the elements of one access are adjacent.
     """
 
     mode: Mode
@@ -41,7 +41,7 @@ class Access:
 class Refusal:
     """The reason why an intrinsic cannot read an operand from a layout.
 
-    A search rejects thousands of layouts and shows few of the reasons, so the text may be computed on demand.
+    A search rejects thousands of layouts but shows few reasons, so the text may be computed on demand.
     """
 
     said: str | Callable[[], str]
@@ -59,27 +59,27 @@ class Refusal:
 
 
 class Requirement(Protocol):
-    """Requirement of a way of loading on a layout."""
+    """Requirement that an instruction for loading fragments has on a layout."""
 
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Return the access by which an instruction reads an operand from shared memory, or why it cannot.
+        """Return the access that reads an operand from shared memory, or the reason why none can.
 
         Args:
             operand: "a" or "b".
             layout: Layout of the whole operand tile, whose first byte is aligned to at least 128 bytes.
             element_bytes: Bytes per element.
-            fragment: Shape that one instruction loads; it divides the tile.
+            fragment: Shape that one instruction loads; it must divide the tile.
         """
         ...
 
 
 @dataclass(frozen=True)
 class AnyLayout:
-    """ld.shared of one thread's elements, ``elements`` neighbours along m (A) or n (B): any layout works.
+    """ld.shared of ``elements`` adjacent elements along m (A) or n (B) by each lane. Every layout is accepted.
 
-    The vector is as wide as the layout keeps neighbours contiguous, at most ``elements`` and 16 bytes.
+    The vector is as wide as the layout's contiguity allows, up to ``elements`` and 16 bytes.
     """
 
     elements: int
@@ -87,17 +87,17 @@ class AnyLayout:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Return the widest vector access."""
+        """Return the access with the widest vector."""
         axis: Axis = "rows" if operand == "a" else "cols"
         return Access("vector", axis, min(self.elements, layout.contiguity(axis), 16 // element_bytes))
 
 
 @dataclass(frozen=True)
 class LeadingDimension:
-    """wmma.load: lines of a fragment at one stride, the same for all fragments as it is a constant of the kernel.
+    """wmma.load, which needs lines at one stride. The stride is a constant of the kernel, the same for all fragments.
 
-    The stride must be a multiple of ``stride_bytes``, and fragment origins aligned to ``origin_bytes`` (256 bits). The
-    distance between fragments is free. PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions".
+    The stride must be a multiple of ``stride_bytes``. Fragments must start at multiples of ``origin_bytes`` (256 bits),
+    at any distance from each other. PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions".
     """
 
     stride_bytes: int = 16
@@ -106,13 +106,13 @@ class LeadingDimension:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Return the wmma.load access, or why the layout has no leading dimension."""
+        """Return the wmma.load access, or the reason why the layout has no leading dimension."""
         rows, cols = fragment
-        # Most layouts fail on the first row of fragments, so it is checked first. Two periods of the layout are
-        # enough to check all fragments and the alignment of their origins.
+        # The first row of fragments is checked first, because most unsuitable layouts fail there. Two periods of the
+        # layout are enough to check all fragments and the alignment of their origins.
         seen = layout.first_lines(cols if layout.transposed else rows)
         first = seen.offsets()[:rows, :cols]
-        lines = first.T if layout.transposed else first  # (line of the fragment, position in it)
+        lines = first.T if layout.transposed else first  # axes: line of the fragment, position in the line
         leading = int(lines[1, 0]) if len(lines) > 1 else layout.line
         even = np.array_equal(lines, leading * np.arange(len(lines))[:, None] + np.arange(lines.shape[1]))
         if even:
@@ -122,8 +122,8 @@ class LeadingDimension:
         if not even or (tiles - origins[:, None, :, None] != first[:, None, :]).any():
             return Refusal(
                 lambda: (
-                    f"wmma.load needs one leading dimension for all fragments of {rows}x{cols}, which "
-                    f"{_what(operand, layout)} does not have: {_why_uneven(seen, fragment)}"
+                    f"wmma.load needs one leading dimension for all fragments of {rows}x{cols}, but "
+                    f"{_what(operand, layout)} has none: {_why_uneven(seen, fragment)}"
                 )
             )
         if leading * element_bytes % self.stride_bytes:
@@ -145,9 +145,9 @@ class LeadingDimension:
 
 @dataclass(frozen=True)
 class AlignedRows:
-    """ldmatrix (PTX ISA, "ldmatrix"): every aligned group of ``row_bytes`` along k is contiguous and aligned.
+    """ldmatrix, which needs every aligned group of ``row_bytes`` along k to be contiguous and aligned.
 
-    With .trans, which moves 16-bit elements only, groups lie along m or n instead.
+    With .trans, which supports only 16-bit elements, groups are along m or n instead (PTX ISA, "ldmatrix").
     """
 
     row_bytes: int = 16
@@ -155,7 +155,7 @@ class AlignedRows:
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Return the ldmatrix access, or why the layout splits its rows."""
+        """Return the ldmatrix access, or the reason why the layout splits the rows of ldmatrix."""
         along_k: Axis = "cols" if operand == "a" else "rows"
         along_other: Axis = "rows" if operand == "a" else "cols"
         elements = self.row_bytes // element_bytes
@@ -170,8 +170,8 @@ class AlignedRows:
         )
         if element_bytes != 2 and layout.line_axis != along_k:
             return Refusal(
-                f"{reason}, but {_what(operand, layout)} is contiguous along {other_name} and ldmatrix transposes "
-                f"2-byte elements only"
+                f"{reason}, but {_what(operand, layout)} is contiguous along {other_name}, and ldmatrix "
+                "only transposes 2-byte elements"
             )
         return Refusal(
             lambda: f"{reason}, but {_what(operand, layout)} {_why_not_aligned(layout, elements, element_bytes)}"
@@ -183,7 +183,7 @@ def _what(operand: OperandSide, layout: SharedLayout) -> str:
 
 
 def _lines(layout: SharedLayout) -> npt.NDArray[np.int32]:
-    """Return offsets as (line, position in the line)."""
+    """Return the layout's offsets with axes (line, position in the line)."""
     return layout.offsets().T if layout.transposed else layout.offsets()
 
 
@@ -191,7 +191,7 @@ def _why_uneven(layout: SharedLayout, fragment: tuple[int, int]) -> str:
     lines, positions = fragment[::-1] if layout.transposed else fragment
     offsets = _lines(layout)
     apart = np.diff(offsets, axis=1) != 1
-    apart[:, positions - 1 :: positions] = False  # distances between fragments do not count
+    apart[:, positions - 1 :: positions] = False  # the distance from one fragment to the next is ignored
     torn = np.argwhere(apart)
     if torn.size:
         line, position = (int(i) for i in torn[0])

@@ -1,8 +1,7 @@
 """A tensor instruction: its types, its fragments, and derived properties.
 
-Operand A is a (m, k) tile, B a (k, n) tile, C and D are (m, n); a SharedLayout of an operand has the shape of that
-operand's tile. Whether an intrinsic can load an operand is decided by evaluating the layout function against the
-intrinsic's requirement.
+The tiles of the operands have these shapes: A (m, k), B (k, n), C and D (m, n). A SharedLayout of an operand has the
+shape of the operand's tile. The intrinsic's requirement checks whether the intrinsic can load an operand from a layout.
 """
 
 from dataclasses import dataclass, field
@@ -22,36 +21,37 @@ from search_spaces.hardware.requirements import Access, OperandSide, Refusal, Re
 from search_spaces.hardware.units import unit
 from search_spaces.layouts.shared_layout import SharedLayout
 
-Sums = npt.NDArray[Any]  # f32 or f16, or i32 for i8 operands
+Sums = npt.NDArray[Any]  # type of the sums: f32 or f16, or i32 for i8 operands
 
-STORED = {"tf32": "f32"}  # multiplied types that arrays cannot have, and the array type that is rounded to them
+STORED = {"tf32": "f32"}  # multiplied types that arrays cannot have, with the array type that is rounded to them
 
 
 @dataclass(frozen=True)
 class TensorIntrinsic:
-    """One way to multiply fragments: d = a @ b + c with exact products, accumulated in f32 or f16, or in i32 for i8.
+    """An instruction that multiplies fragments: d = a @ b + c with exact products, accumulated in f32, f16 or i32.
 
     Attributes:
         unit: Name of the unit that multiplies, see ``units``.
-        type_a: Multiplied type of a: "f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8", or the block-scaled "mxf8",
-            "mxf4" and "nvf4", whose fragments count stored elements.
-        type_b: Multiplied type of b.
+        type_a: Type in which a is multiplied: "f16", "bf16", "tf32", "f32", "e4m3", "e5m2", "i8", or a block-scaled
+            type ("mxf8", "mxf4", "nvf4"). The shapes of block-scaled fragments count stored elements.
+        type_b: Type in which b is multiplied.
         a: Fragment of a.
         b: Fragment of b.
         c: Fragment of the sums.
-        load: Instruction that loads a and b from shared memory.
-        needs: Architecture feature that it belongs to (``architectures.FEATURES``); "" if all have it.
+        load: Requirement of the instruction that loads a and b from shared memory.
+        needs: Architecture feature that includes the instruction (``architectures.FEATURES``); "" if all architectures
+            have it.
         instructions: Machine instructions that a warp issues to multiply fragments once.
-        results: Accumulator registers of a lane that one statement of the kernel's unrolled body updates.
-        cpp: C++ type that implements it, with "{a}" and "{b}" for the types of the arrays.
-        header: Header that declares it, if kernels do not include it anyway.
-        text: Contents of that header, for another package.
-        f16_sums: True if it accumulates in f16, two sums per register.
-        until: Feature with which a wider instruction replaces it.
-        unit_scales: True if it multiplies 8-bit floats as mxf8 with scales of one.
+        results: Number of accumulator registers per lane that one statement of the kernel's unrolled body updates.
+        cpp: C++ type that implements the intrinsic, with "{a}" and "{b}" for the types of the arrays.
+        header: Header that declares the C++ type, if kernels do not include it by default.
+        text: Contents of the header, if another package provides the intrinsic.
+        f16_sums: True if the instruction accumulates in f16, with two sums per register.
+        until: Feature of architectures where a wider instruction replaces this one.
+        unit_scales: True if the instruction multiplies 8-bit floats as mxf8, with all scales 1.
 
     Raises:
-        ValueError: If the fields contradict each other.
+        ValueError: The fields contradict each other.
     """
 
     unit: str
@@ -84,16 +84,16 @@ class TensorIntrinsic:
                 raise ValueError(f"{self.name}: type_{which} must be one of {known}, not {kind!r}")
             if fragment.layout is None:
                 if fragment.registers and not row.opaque:
-                    raise ValueError(f"{self.name}: fragment {which} needs a layout; only opaque units have none")
+                    raise ValueError(f"{self.name}: fragment {which} needs a layout, because its unit is not opaque")
                 continue
             bits = 8 * dtype(STORED.get(kind, kind), FACTOR_DTYPES).bytes
             if fragment.values * bits != fragment.registers * 32:
                 raise ValueError(
-                    f"{self.name}: fragment {which} holds {fragment.values} values of {bits} bits in a lane, "
-                    f"which is not {fragment.registers} registers"
+                    f"{self.name}: fragment {which} holds {fragment.values} values of {bits} bits per "
+                    f"lane, which do not fill {fragment.registers} registers"
                 )
         if self.c.layout is not None and self.c.holders != 1:
-            raise ValueError(f"{self.name}: fragment c must have one holder for every element, not {self.c.holders}")
+            raise ValueError(f"{self.name}: each element of fragment c must be in one lane, not in {self.c.holders}")
         if self.f16_sums and (self.type_a, self.type_b) != ("f16", "f16"):
             raise ValueError(f"{self.name}: only f16 products can be accumulated in f16 (PTX ISA, mma and wgmma)")
         for feature in (self.needs, self.until):
@@ -105,7 +105,8 @@ class TensorIntrinsic:
             raise ValueError(f"{self.name}: instructions and results must be at least 1")
 
     def __hash__(self) -> int:
-        # The rows are keys of caches that every rule reads; hashing their fragments each time would be slow.
+        # The hash is cached, because rows are keys of caches that every rule reads, and hashing their fragments is
+        # slow.
         return hash((self.unit, self.a.shape, self.b.shape, self.type_a, self.type_b, self.f16_sums, self.unit_scales))
 
     @property
@@ -120,31 +121,31 @@ class TensorIntrinsic:
 
     @property
     def k(self) -> int:
-        """Stored elements along k."""
+        """Stored elements along k of a fragment."""
         return self.a.shape[1]
 
     @property
     def numbers(self) -> int:
-        """Numbers along k that are multiplied: ``k``, unless a stored element holds several."""
+        """Numbers along k that are multiplied: ``k`` times the numbers of a stored element."""
         row = self.scales
         return self.k * (row.element.values if row else 1)
 
     @property
     def scales(self) -> BlockFormat | None:
-        """The block format of a and b that it scales; None for other types."""
+        """Block format of a and b if they are block-scaled; otherwise None."""
         return BLOCK_FORMATS.get(self.type_a)
 
     @property
     def scales_of_row(self) -> int:
-        """Scales per row of a fragment of a, which is also the number per column of b; 0 without block scales."""
+        """Number of scales per row of a fragment of a, and per column of a fragment of b; 0 without block scales."""
         return self.numbers // self.scales.block if self.scales else 0
 
     @property
     def name(self) -> str:
-        """Name such as ``mma_m16n8k16_f16``.
+        """Name of the intrinsic, such as ``mma_m16n8k16_f16``.
 
-        Names of CUDA-core rows contain no type, because they convert their operands. An f16 accumulator is appended, as
-        in ``mma_m16n8k16_f16_f16``, and so is a mark for scales of one.
+        Names of intrinsics on CUDA cores contain no type, because these convert their operands. The name of an f16
+        accumulator is appended, as in ``mma_m16n8k16_f16_f16``. A mark for unit scales is also appended.
         """
         types = dict.fromkeys((self.type_a, self.type_b)) if unit(self.unit).tensor else ()
         return "_".join(
@@ -159,7 +160,7 @@ class TensorIntrinsic:
 
     @property
     def rated_as(self) -> str:
-        """Name of the rate in ``Device.tensor_rate``."""
+        """Operand type for ``Device.tensor_rate``."""
         return UNIT_SCALED_AS if self.unit_scales else f"{self.type_a}_f16" if self.f16_sums else self.type_a
 
     @property
@@ -172,45 +173,49 @@ class TensorIntrinsic:
         return self.a if operand == "a" else self.b
 
     def stored(self, operand: OperandSide) -> tuple[str, ...]:
-        """Return the array types that it accepts: the multiplied one, or all types on CUDA cores, which convert."""
+        """Return the array types that the intrinsic accepts.
+
+        On CUDA cores, which convert operands, these are all types.
+        """
         kind = self.type_a if operand == "a" else self.type_b
         return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(MULTIPLIED_DTYPES)
 
     def c_name(self, a: str, b: str) -> str:
-        """Return the C++ type for arrays of the C++ types ``a`` and ``b``."""
+        """Return the C++ type that implements the intrinsic, for arrays of the C++ types ``a`` and ``b``."""
         return self.cpp.format(a=a, b=b)
 
     def flops_per_cycle(self, device: Device) -> float:
-        """Return flops per cycle and SM. Raises ValueError if ``device`` has no rate for its types."""
+        """Return flops per cycle and SM. Raises ValueError if ``device`` has no rate for the multiplied types."""
         return unit(self.unit).flops_per_cycle(device, self.rated_as)
 
     def why_not(self, device: Device) -> str | None:
-        """Return the reason why ``device`` does not have the instruction, or None."""
+        """Return the reason why ``device`` lacks the instruction; None if it has the instruction."""
         if device.has(self.needs):
             return None
         return f"{self.name} needs {FEATURES[self.needs].since}, but {device.name} is {device.arch}"
 
     def requirement(self, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Access | Refusal:
-        """Return the access that reads ``operand`` from a tile with ``layout`` (A: (m, k), B: (k, n)), or why not.
+        """Return the access that reads ``operand`` from a tile with ``layout``, or the reason why none can.
 
         Raises:
-            ValueError: If no type that the intrinsic accepts has ``element_bytes`` bytes.
+            ValueError: No type that the intrinsic accepts has ``element_bytes`` bytes.
         """
         return _requirement(self, operand, layout, element_bytes)
 
     def reference(self, a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Sums:
-        """Return d = a @ b + c for a (..., m, k), b (..., k, n), c (..., m, n).
+        """Compute d = a @ b + c on the CPU, for a (..., m, k), b (..., k, n) and c (..., m, n).
 
-        a and b are rounded to the multiplied types (tf32: nearest, ties away). Products are exact in float64, and each
-        is added to an f32 accumulator in the order of k. Hardware adds the products of one instruction in an order, and
-        with a truncation, that the PTX ISA leaves open. Sums in f16 are rounded once, at the end, as tensor cores do
-        (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8 are exact, and wrap around in
-        i32. Block-scaled types have scales of one here, and a and b have ``numbers`` along k.
+        a and b are first rounded to the multiplied types (for tf32: to nearest, ties away from zero). Products are
+        exact in float64, and are added to an f32 accumulator in the order of k. The PTX ISA does not specify in which
+        order, and with which truncation, hardware adds the products of one instruction. Sums in f16 are rounded once,
+        at the end, as tensor cores do (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330). Sums of i8
+        are exact, and wrap around in i32. For block-scaled types, all scales are 1, and the size of a and b along k is
+        ``numbers``.
         """
         left = _multiplied(self.type_a, a)
         right = _multiplied(self.type_b, np.swapaxes(b, -1, -2)).swapaxes(
             -1, -2
-        )  # several numbers of an element lie along k
+        )  # the numbers of a stored element are adjacent along k
         whole = self.type_a == "i8"
         d: Sums = np.asarray(c, dtype=np.int32 if whole else np.float16 if self.f16_sums else np.float32)
         shapes = (self.m, self.numbers), (self.numbers, self.n), self.c.shape
@@ -226,12 +231,12 @@ class TensorIntrinsic:
             d = (d + left[..., :, k, None] * right[..., k, None, :]).astype(np.float32)
         if not self.f16_sums:
             return d
-        with np.errstate(over="ignore"):  # sums beyond 65504 become infinite
+        with np.errstate(over="ignore"):  # without a warning: sums above 65504 become infinite
             return d.astype(np.float16)
 
 
 def _multiplied(kind: str, values: npt.ArrayLike) -> FloatArray:
-    """Return ``values`` as the unit multiplies them."""
+    """Round ``values`` to the multiplied type."""
     if kind == "tf32":
         return round_to_tf32(values).astype(np.float64)
     of = dtype(kind, FACTOR_DTYPES)
@@ -247,7 +252,7 @@ def _requirement(
         raise ValueError(f"{intrinsic.name} reads {' or '.join(stored)}, not elements of {element_bytes} bytes")
     fragment = intrinsic.fragment(operand)
     rows, cols = fragment.shape
-    # An instruction that reads shared memory itself has requirements on whole boxes, not on fragments.
+    # The requirement of an instruction that reads shared memory directly applies to whole boxes, not to fragments.
     if fragment.registers and (layout.shape[0] % rows or layout.shape[1] % cols):
         return Refusal(
             f"{intrinsic.name} reads {operand.upper()} in fragments of {rows}x{cols}, which do not divide the tile of "

@@ -1,4 +1,4 @@
-"""Units that multiply, with their rates per SM. A new kind of instruction is one more row."""
+"""Arithmetic units and their rates per SM. A new kind of instruction is one more row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,15 @@ IMAD_PER_CYCLE = 128.0
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit that multiplies.
+    """An arithmetic unit.
 
     Attributes:
-        doc: Completes the text "1 if ... the arithmetic".
-        tensor: True if it runs on tensor cores, at their clock and at ``share(device)`` of their dense rate
-            (``Device.tensor_rate``) for the type that operands become there (``as_type``); else on CUDA cores.
-        opaque: True if the instruction leaves open which lane holds which element.
-        asynchronous: True if its warps continue while it multiplies.
+        doc: Words that complete the description "1 if ... the arithmetic".
+        tensor: True if the unit runs on tensor cores, False for CUDA cores. On tensor cores, its clock is theirs. Its
+            rate is the fraction ``share(device)`` of their dense rate (``Device.tensor_rate``), for the type to which
+            operands are converted (``as_type``).
+        opaque: True if the ISA does not specify which lane holds which element.
+        asynchronous: True if warps continue while the unit multiplies.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Unit:
         """Return flops per cycle and SM for operands of type ``operand``, accumulating in f32.
 
         Raises:
-            ValueError: For a type that the tensor cores of ``device`` do not multiply.
+            ValueError: The tensor cores of ``device`` do not multiply this type.
         """
         if not self.tensor:
             return min(device.fma_flops_per_cycle, IMAD_PER_CYCLE) if operand == "i8" else device.fma_flops_per_cycle
@@ -46,16 +47,16 @@ class Unit:
 
 
 # A published wmma matmul reaches at most 0.21x of cuBLAS on H100 where mma.sync reaches 0.65-0.8x (repository
-# blackwell-tensorcore-kernels): fragment loads and stores through opaque layouts. This rate puts a well tuned wmma
-# kernel at about that figure.
-WMMA_FRACTION = 0.4  # share of mma.sync's rate
+# blackwell-tensorcore-kernels): the difference is due to loads and stores of fragments with opaque layouts. With this
+# rate, the estimate of a well tuned wmma kernel is about that fast.
+WMMA_FRACTION = 0.4  # fraction of the rate of mma.sync
 
 
 def _mma_sync_type(device: Device, operand: str) -> str:
-    """Return the type that mma.sync multiplies in hardware.
+    """Return the type in which the hardware executes mma.sync of a type.
 
     For 9.0, 10.x and 11.0, NVRTC 13.5 compiles mma.sync of 8-bit floats to conversions to f16 (F2FP.F16.E4M3.UNPACK)
-    and two HMMA.16816. 8.9 and 12.x have QMMA.16832, and all have IMMA.16832 for i8.
+    and two HMMA.16816. For 8.9 and 12.x it uses QMMA.16832, and for i8 it always uses IMMA.16832.
     """
     converted = device.has("fp8_mma") and not device.has("native_fp8_mma")
     return "f16" if operand in ("e4m3", "e5m2") and converted else operand
@@ -74,7 +75,7 @@ UNITS: dict[str, Unit] = {
 
 
 def unit(name: str) -> Unit:
-    """Return the row called ``name``. Raises ValueError that lists the known ones."""
+    """Return the row with this name. Raises ValueError that lists the known names."""
     if name not in UNITS:
         raise ValueError(f"unknown unit {name!r}: use one of {', '.join(UNITS)}")
     return UNITS[name]

@@ -1,8 +1,8 @@
-"""Intrinsics of wgmma, Hopper's matrix multiplication, which reads its operands from shared memory.
+"""Intrinsics of wgmma, Hopper's matrix multiplication, which reads operands from shared memory.
 
-A warpgroup of four warps multiplies 64 x k by k x n elements (PTX ISA, "wgmma.mma_async"). ``n`` is any of a list per
-type; the row of a (type, n) is created on demand. Operands lie in *boxes*: lines of 16 to 128 bytes that one TMA copy
-writes, with the swizzle of their width.
+A warpgroup of four warps multiplies 64 x k by k x n elements (PTX ISA, "wgmma.mma_async"). Each type has a list of
+possible ``n``, and the row of a type and an n is created on demand. Operands are stored in *boxes*. A box consists of
+lines of 16 to 128 bytes, is written by one TMA copy, and has the swizzle of its line width.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from search_spaces.layouts.shared_layout import Axis, SharedLayout, hardware_swi
 
 ARCH = "sm_90a"
 WARPGROUP = 4 * WARP
-ROWS = 64  # rows of a per instruction
-K_BYTES = 32  # bytes along k per instruction: 8 elements of 4 bytes, 16 of 2, 32 of 1
-TRANSPOSED_BYTES = 2  # bytes of elements that can also be read along m or n
-CORE_LINES = 8  # 16-byte lines that hardware reads together: a core matrix
-NO_SWIZZLE_BYTES = 16  # bytes per line of core matrices
+ROWS = 64  # rows of operand a per instruction
+K_BYTES = 32  # bytes along k per instruction: 8 elements of 4 bytes, 16 elements of 2 bytes, or 32 elements of 1 byte
+TRANSPOSED_BYTES = 2  # element size in bytes for which lines may also be along m or n
+CORE_LINES = 8  # 16-byte lines of a core matrix, which hardware reads together
+NO_SWIZZLE_BYTES = 16  # bytes per line of a core matrix
 
 Swizzle = Literal[0, 32, 64, 128]
 SWIZZLES: tuple[Swizzle, ...] = (0, 32, 64, 128)
@@ -36,28 +36,30 @@ N_OF: dict[str, tuple[int, ...]] = {
     **{kind: _ALL_N for kind in ("f16", "bf16", "tf32", "e4m3", "e5m2")},
     "i8": (8, 16, 24, *range(32, 257, 16)),
 }
-ALONG_K_HEADER = "autosched/ptx/wgmma/along_k.cuh"  # header for types that wgmma only reads along k
+ALONG_K_HEADER = "autosched/ptx/wgmma/along_k.cuh"  # header for types whose lines must be along k
 IN_F16_HEADER = "autosched/ptx/wgmma/in_f16.cuh"
 
 
 @dataclass(frozen=True)
 class SwizzledBoxes:
-    """wgmma descriptors (PTX ISA, "Canonical layouts"): the layout is that of one box of the operand's tile.
+    """wgmma descriptors, which need the layout of one box of an operand's tile (PTX ISA, "Canonical layouts").
 
-    Its lines have 16 bytes, or 32, 64 or 128 with the hardware swizzle of that width, and form whole core matrices. A
-    box starts at a multiple of ``alignment`` bytes. Lines run along k, for 16-bit types also along m or n.
+    The lines of a box have 16 bytes, or 32, 64 or 128 bytes with the hardware swizzle of that width. The number of
+    lines is a multiple of the core matrix's. A box starts at a multiple of ``alignment`` bytes. Lines are along k, or
+    for 16-bit types along m or n.
     """
 
     def check(
         self, operand: OperandSide, layout: SharedLayout, element_bytes: int, fragment: tuple[int, int]
     ) -> Access | Refusal:
-        """Return the access by descriptors, or why the layout is not that of a box."""
+        """Return the access by descriptors, or the reason why the layout is not that of a box."""
         along_k: Axis = "cols" if operand == "a" else "rows"
         subject = f"layout {layout.text} of a box of {operand.upper()} of {layout.shape[0]}x{layout.shape[1]}"
         if layout.line_axis != along_k and element_bytes != TRANSPOSED_BYTES:
             other = "m" if operand == "a" else "n"
             return Refusal(
-                f"wgmma reads elements of {element_bytes} bytes along k only, but lines of {subject} lie along {other}"
+                f"wgmma needs lines along k for elements of {element_bytes} bytes, but lines of {subject} "
+                f"are along {other}"
             )
         line_bytes = layout.line * element_bytes
         swizzle = next((s for s in SWIZZLES if (s or NO_SWIZZLE_BYTES) == line_bytes), None)
@@ -82,9 +84,9 @@ def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, eleme
     """Return the layout that TMA gives a box of ``shape``.
 
     Args:
-        shape: (rows, columns) in elements; lines have the swizzle's width, or 16 bytes without one.
-        transposed: True if lines run along columns.
-        swizzle: Width of the swizzle in bytes, 0 for none.
+        shape: (rows, columns) in elements. The width of a line is that of the swizzle, or 16 bytes without a swizzle.
+        transposed: True if a line is a column of the box.
+        swizzle: Width of the swizzle in bytes; 0 for no swizzle.
         element_bytes: Bytes per element.
     """
     steps = () if swizzle == 0 else (hardware_swizzle(swizzle, element_bytes),)
@@ -92,12 +94,12 @@ def box_layout(shape: tuple[int, int], transposed: bool, swizzle: Swizzle, eleme
 
 
 def line_bytes(swizzle: int) -> int:
-    """Return the bytes of a line of a box."""
+    """Return the number of bytes of a line of a box."""
     return swizzle or NO_SWIZZLE_BYTES
 
 
 def alignment(swizzle: int) -> int:
-    """Return the bytes after which a swizzle repeats, to which a box is aligned (PTX ISA, "Matrix descriptor")."""
+    """Return the alignment of a box in bytes, after which its swizzle repeats (PTX ISA, "Matrix descriptor")."""
     return CORE_LINES * line_bytes(swizzle)
 
 
@@ -105,20 +107,21 @@ def alignment(swizzle: int) -> int:
 def wgmma_row(kind: str, n: int, *, f16_sums: bool = False) -> TensorIntrinsic:
     """Return the intrinsic ``wgmma_m64n128k16_bf16`` for operands of type ``kind``, a key of N_OF.
 
-    It accumulates in f32, in i32 for i8, or with ``f16_sums`` in f16, two sums per register (PTX ISA, "Register
-    fragments for wgmma.mma_async.m64nNk16").
+    It accumulates in f32, or in i32 for i8. With ``f16_sums`` it accumulates in f16, with two sums per register (PTX
+    ISA, "Register fragments for wgmma.mma_async.m64nNk16").
 
     Raises:
-        ValueError: For a type or an n without an instruction.
+        ValueError: There is no instruction for the type or n.
     """
     if kind not in N_OF:
         raise ValueError(f"wgmma multiplies {', '.join(N_OF)}, not {kind!r}")
     if n not in N_OF[kind]:
         steps = "8, 24, and 16 to 256 in steps of 16" if kind == "i8" else "8 to 256 in steps of 8"
-        raise ValueError(f"wgmma of {kind} takes n of {steps}, not {n}")
+        raise ValueError(f"wgmma of {kind} needs n in {steps}, not {n}")
     element_bytes = MULTIPLIED_DTYPES[STORED.get(kind, kind)].bytes
     k = K_BYTES // element_bytes
-    # PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16": groups of eight columns; a lane has two rows, 8 apart.
+    # PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16": the columns are in groups of eight, and a lane has
+    # elements of two rows that are 8 apart.
     accumulators = NestedLayout((4, 1), (1, n // 8), (2, 1), (8, 4), (1, 2), (1, 0), (4, 1))
     return TensorIntrinsic(
         unit="wgmma",

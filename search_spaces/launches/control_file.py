@@ -1,4 +1,4 @@
-"""A ptxas control file as a compiler option that contains the file's content, so that no path is needed later."""
+"""A ptxas control file as a compiler option. The option contains the file's content, so that it depends on no path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-CONTROL_FILE = "--ptxas-control-file="  # autosched's own option: compilers get a temporary file instead
+# option that only autosched understands; compilers get the path of a temporary file instead
+CONTROL_FILE = "--ptxas-control-file="
 PTXAS = "--ptxas-options="
 MOST_BYTES = 1 << 16
 _NAME = re.compile(r"[\w.+-]{1,100}", re.ASCII)
@@ -20,14 +21,14 @@ _NAME = re.compile(r"[\w.+-]{1,100}", re.ASCII)
 
 @dataclass(frozen=True)
 class ControlFile:
-    """A control file that ptxas reads with ``--apply-controls``. Its format is NVIDIA's, and is not interpreted here.
+    """A control file, which ptxas reads with ``--apply-controls``. autosched does not interpret its format.
 
     Attributes:
-        name: Displayed name: letters, digits, and ``_ . + -``.
+        name: Name to display, with letters, digits, and ``_ . + -``.
         content: Content of the file.
 
     Raises:
-        ValueError: If the name is invalid, or the file is empty or has more than MOST_BYTES bytes.
+        ValueError: The name is invalid, or the file is empty or has more than MOST_BYTES bytes.
     """
 
     name: str
@@ -41,7 +42,7 @@ class ControlFile:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a file. Raises ValueError, in one line, if it cannot be read or used."""
+        """Read a control file. Raises ValueError with a message of one line if it cannot be read or used."""
         try:
             with Path(path).open("rb") as file:
                 content = file.read(MOST_BYTES + 1)
@@ -51,7 +52,7 @@ class ControlFile:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the file with this ``text``. Raises ValueError for invalid text."""
+        """Parse the result of ``text``. Raises ValueError for invalid text."""
         name, _, encoded = text.partition(":")
         try:
             return cls(name, base64.b64decode(encoded, validate=True))
@@ -60,12 +61,12 @@ class ControlFile:
 
     @cached_property
     def text(self) -> str:
-        """Name and content as one printable text, the value of a decision."""
+        """Name and content as one printable text, which is a parameter's value in schedules."""
         return f"{self.name}:{base64.b64encode(self.content).decode()}"
 
     @property
     def option(self) -> str:
-        """The compiler option."""
+        """The compiler option with the file's content."""
         return CONTROL_FILE + self.text
 
     def __str__(self) -> str:
@@ -74,16 +75,16 @@ class ControlFile:
 
 
 def control_file_of(options: Sequence[str]) -> ControlFile | None:
-    """Return the control file among compiler options; None without one. Raises ValueError for a damaged one."""
+    """Return the control file among compiler options, or None. Raises ValueError if its content is damaged."""
     option = next((option for option in options if option.startswith(CONTROL_FILE)), None)
     return None if option is None else ControlFile.of(option.removeprefix(CONTROL_FILE))
 
 
 def without_control_file(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options without the control file: those that NVRTC and nvcc know."""
+    """Return the options without the control file, which NVRTC and nvcc do not know."""
     return tuple(option for option in options if not option.startswith(CONTROL_FILE))
 
 
 def for_ptx(options: Sequence[str]) -> tuple[str, ...]:
-    """Return the options without those of ptxas, which is not run if PTX is not assembled."""
+    """Return the options without those of ptxas, for compilations to PTX, in which ptxas does not run."""
     return tuple(option for option in options if not option.startswith((CONTROL_FILE, PTXAS)))

@@ -1,4 +1,4 @@
-"""A kernel ready to compile: its launch, its CUDA C++ and the headers that it includes."""
+"""A kernel ready to compile, with its launch, CUDA C++ and included headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INCLUDES = ("-I", "--include-path", "-include", "--pre-include")
 
 @dataclass(frozen=True)
 class CompileLimits:
-    """Limits on compiling a user's kernel: CPU seconds, and bytes of memory beyond the compiler's own.
+    """Limits on compiling a user's kernel: CPU seconds, and bytes of memory in addition to an idle compiler's.
 
     The kernel file can raise them.
     """
@@ -31,38 +31,38 @@ class CompileLimits:
         return min(self.seconds, self.memory) < math.inf
 
     def why(self, exceeded: str, times: float = 1.0) -> str:
-        """Return the message for a compiler that exceeded ``times`` its "time" limit, or its "memory" limit."""
+        """Return the message for a compiler that exceeded its "memory" limit, or ``times`` its "time" limit."""
         if exceeded == "time":
             took, more = (
                 f"{times * self.seconds:g} CPU seconds",
                 f"compile_time_limit = {10 * self.seconds:g}, in seconds",
             )
-            return f"the compiler took more than {took}: if it needs more, write {more}"
+            return f"the compiler took more than {took}: to raise the limit, write {more}"
         gib = self.memory / (1 << 30)
         more = f"compile_memory_limit = {10 * gib:.1g}, in GiB"
-        return f"the compiler took more than {gib:.2g} GiB of memory: if it needs more, write {more}"
+        return f"the compiler took more than {gib:.2g} GiB of memory: to raise the limit, write {more}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedKernel(Launch):
-    """A launch, and the CUDA C++ that it launches.
+    """A launch, and the CUDA C++ of the launched kernel.
 
     Attributes:
-        source: CUDA C++. ``entry`` is the name of a ``__global__`` function in it, or a name expression: "scale<float,
-            4>" is that instantiation of a template.
+        source: CUDA C++. ``entry`` is the name of a ``__global__`` function in it, or a name expression such as
+            "scale<float, 4>" for an instantiation of a template.
         headers: Headers by content.
         compile_options: NVRTC options, one string each ("-DTILE=16"), added to those of every kernel.
-        cooperating: (count, stride): Groups of ``count`` blocks, ``stride`` apart, that compute a result together.
-            Numbers b of the blocks of a group differ only in b // stride % count.
-        chained: True if a group may also share one result with the previous group, and one with the next.
-        window: Number of consecutive groups, starting at a multiple of this number, that together compute all inputs
-            of some results of each further output; 1 if each group does so alone.
+        cooperating: (count, stride): Groups of ``count`` blocks, whose numbers are ``stride`` apart, compute results
+            together. The block numbers b of a group differ only in b // stride % count.
+        chained: True if a group may also share one result with the previous group and one result with the next group.
+        window: Number of consecutive groups, starting at a multiple of this number, that together compute complete
+            results of each further output; 1 if each group computes complete results.
         repeatable: True if the same inputs give the same bits for any order of blocks and threads.
-        arch: Architecture of the launch ("sm_90a"); without one the source does not depend on it (``__CUDA_ARCH__``).
-        limits: A compiler that exceeds these limits is terminated.
+        arch: Architecture of the launch ("sm_90a"); "" if the source does not depend on the architecture.
+        limits: Limits of the compilation; a compiler that exceeds them is terminated.
 
     Raises:
-        ValueError: For a malformed entry, or for options with paths: headers are passed by content.
+        ValueError: The entry is malformed, or an option contains a path. Headers must be passed by content.
     """
 
     source: str
@@ -88,21 +88,21 @@ class GeneratedKernel(Launch):
 
     @property
     def name(self) -> str:
-        """The plain name of the entry function, for display and file names."""
+        """Name of the entry function without template arguments, for display and file names."""
         match = _ENTRY.fullmatch(self.entry)
         return match["name"] if match is not None else "kernel"
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything except ``arch``; equal digests mean the same code for one architecture."""
+        """SHA-256 of everything except ``arch``. Kernels with equal digests are equal on the same architecture."""
         parts = [self.source, self.headers.digest, self.compile_options, self.launch_json()]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def code_digest(self) -> str:
-        """SHA-256 of everything that machine code and resources depend on, except the architecture.
+        """SHA-256 of everything except the architecture that affects machine code and resources.
 
-        Kernels that differ only in grid, block, arguments or tensor maps have the same one.
+        Kernels that differ only in grid, block, arguments or tensor maps have equal code digests.
         """
         entries = [[step.entry, step.dynamic_shared_bytes] for step in self.steps]
         parts = [self.source, self.headers.digest, self.compile_options, entries]

@@ -1,4 +1,4 @@
-"""Headers by content: what ``#include`` finds, independently of where the compiler runs."""
+"""Headers by content, so that ``#include`` finds the same texts on every machine."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Self
 
-# Starts with a rare character for speed; whether it starts its line is checked afterwards.
+# For speed, the pattern starts with a rare character; afterwards it is checked that the match starts its line.
 _INCLUDE = re.compile(r'#[^\S\n]*include[^\S\n]*[<"]([^">\n]+)[">]')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 SUFFIXES = (".cuh", ".cu", ".h", ".hpp", ".inl", ".inc", ".cpp")
-OUR_PACKAGE = "autosched"  # package whose headers every kernel may include
+OUR_PACKAGE = "autosched"  # name of the package whose headers every kernel may include
 
 
 def package_folder(name: str) -> Path:
-    """Return the folder of a package. ``importlib.resources`` would be slower: it imports zipfile."""
+    """Return the folder of a package. ``importlib.resources`` would be slower, because it imports zipfile."""
     spec = find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"there is no package {name}", name=name)
@@ -31,11 +31,11 @@ def package_folder(name: str) -> Path:
 
 @cache
 def include_dir(package: str = OUR_PACKAGE) -> str:
-    """Return the folder of a package's headers: ``include``."""
+    """Return the folder ``include`` of a package, which contains its headers."""
     return str(package_folder(package) / "include")
 
 
-@lru_cache(maxsize=1024)  # most kernels have the same headers
+@lru_cache(maxsize=1024)  # cached, because most kernels have the same headers
 def included(text: str) -> tuple[str, ...]:
     """Return the names in the ``#include`` lines of CUDA C++."""
     return tuple(match[1] for match in _INCLUDE.finditer(text) if _begins_line(text, match.start()))
@@ -47,18 +47,21 @@ def _begins_line(text: str, at: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def identifiers(text: str) -> frozenset[str]:
-    """Return every name in CUDA C++, including keywords and words in string literals, but not comments."""
+    """Return every identifier in CUDA C++, including keywords and words in string literals, but not comments."""
     return frozenset(_IDENTIFIER.findall(_COMMENT.sub(" ", text)))
 
 
 def has_identifier(text: str, name: str) -> bool:
-    """Return ``name in identifiers(text)``, but read only the lines that contain the name."""
+    """Return True if ``name`` is in ``identifiers(text)``.
+
+    This is faster, because only lines with the name are parsed.
+    """
     start = text.find(name)
     if start >= 0 and ("/*" in text or not text.isascii()):
         return name in identifiers(text)
     while start >= 0:
         before, after = text[start - 1 : start], text[start + len(name) : start + len(name) + 1]
-        if before.isdigit():  # of a number or of a longer name
+        if before.isdigit():  # the match is part of a number or of a longer name
             return name in identifiers(text)
         if not (before.isalpha() or before == "_" or after.isalnum() or after == "_"):
             line = text.rfind("\n", 0, start) + 1
@@ -70,12 +73,12 @@ def has_identifier(text: str, name: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Headers:
-    """(name, text) of each header, sorted by name, as in ``#include <...>`` or ``"..."``.
+    """Headers as (name, text), sorted by name. The names are those of ``#include`` lines.
 
-    Equal headers have equal ``digest``, the SHA-256 of ``encoded``.
+    Equal headers have an equal ``digest``, the SHA-256 of ``encoded``.
 
     Raises:
-        ValueError: For a name outside of the include folder, or a duplicate.
+        ValueError: A name is outside of the include folder, or occurs twice.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -99,16 +102,16 @@ class Headers:
 
     @staticmethod
     def from_folder(folder: str | os.PathLike[str]) -> Headers:
-        """Return all C++ headers below ``folder``, read again if a size or a modification time has changed.
+        """Return all C++ headers below ``folder``. Files are read again if a size or a modification time has changed.
 
         Raises:
-            OSError: If they cannot be read.
-            ValueError: If one is not UTF-8.
+            OSError: A header cannot be read.
+            ValueError: A header is not UTF-8.
         """
         return _read(os.fspath(folder), tuple(sorted(_files(os.fspath(folder)))))
 
     def __or__(self, other: Headers) -> Headers:
-        """Return both; ``other`` takes precedence for common names."""
+        """Combine two sets of headers. For common names, ``other`` takes precedence."""
         return Headers.of(dict(self.files) | dict(other.files))
 
     def __eq__(self, other: object) -> bool:
@@ -119,7 +122,7 @@ class Headers:
 
     @cached_property
     def encoded(self) -> bytes:
-        """The headers as bytes that ``decode`` reads: canonical JSON."""
+        """The headers as canonical JSON, which ``decode`` reads."""
         return json.dumps(dict(self.files), separators=(",", ":")).encode()
 
     @cached_property
@@ -128,12 +131,12 @@ class Headers:
         return hashlib.sha256(self.encoded).hexdigest()
 
     def has_identifier(self, name: str) -> bool:
-        """Return True if ``name`` is one of the ``identifiers`` of a header."""
+        """Return True if ``name`` is among the ``identifiers`` of any header."""
         return _has_identifier(self, name)
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """Return the headers with this ``encoded`` value. Raises ValueError for anything else."""
+        """Parse the value of ``encoded``. Raises ValueError for other bytes."""
         texts = json.loads(encoded)
         if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
             raise ValueError("these bytes are not encoded headers")
@@ -147,14 +150,14 @@ class Headers:
             path.write_bytes(text.encode())
 
 
-@lru_cache(maxsize=4096)  # thousands of schedules ask for the same names
+@lru_cache(maxsize=4096)  # cached, because thousands of schedules look up the same names
 def _has_identifier(headers: Headers, name: str) -> bool:
     return any(has_identifier(text, name) for _, text in headers.files)
 
 
 @cache
 def package_headers(package: str = OUR_PACKAGE) -> Headers:
-    """Return the headers of an installed package. Like its Python modules, they are read once in a process.
+    """Return the headers of an installed package. Like Python modules, they are read once per process.
 
     Raises:
         OSError: A header cannot be read.

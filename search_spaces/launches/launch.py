@@ -1,4 +1,4 @@
-"""Description of a launch and its arguments, shared by run time, GPU worker and emulator."""
+"""Description of a launch and its arguments, which callers of kernels, GPU workers and the emulator use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from search_spaces.short_repr import short_repr
 
 Size3 = tuple[int, int, int]
 
-_MAX_CLUSTER = 16  # blocks; every GPU with clusters supports at least 8
+_MAX_CLUSTER = 16  # maximum blocks of a cluster; every GPU with clusters supports at least 8
 
 
 @dataclass(frozen=True)
 class ScalarArgument:
-    """A parameter passed by value. Raises ValueError for a value that ``dtype`` cannot represent.
+    """A parameter passed by value. Raises ValueError if ``dtype`` cannot represent the value.
 
-    With ``limits`` every call may pass another value in this closed range; ``value`` is the default.
+    With ``limits``, a call may pass any value in this closed range, and ``value`` is the default.
     """
 
     name: str
@@ -46,11 +46,11 @@ class ScalarArgument:
 
     @property
     def stored(self) -> Array:
-        """The value as the kernel receives it: an array of one element."""
+        """The value in the type that the kernel receives, as an array of one element."""
         return np.ascontiguousarray(self.dtype.store(np.asarray([self.value])))
 
     def passing(self, value: Any) -> Self:
-        """Return this argument with another value. Raises ValueError for a value outside of ``limits``."""
+        """Return this argument with another value. Raises ValueError if the value is outside of ``limits``."""
         low, high = self.limits or (self.value, self.value)
         number = value.item() if isinstance(value, np.generic) else value
         if self.dtype.is_float and isinstance(number, int) and not isinstance(number, bool):
@@ -63,14 +63,14 @@ class ScalarArgument:
 
 @dataclass(frozen=True)
 class BytesArgument:
-    """A parameter passed by value as its bytes: a struct, or a number whose type is unknown."""
+    """A parameter passed by value, given by its bytes: a struct, or a number of unknown type."""
 
     name: str
     content: bytes
 
     @property
     def stored(self) -> Array:
-        """The value as the kernel receives it: an array of one element with all bytes."""
+        """The value as an array of one element that contains all bytes."""
         return np.frombuffer(self.content, np.dtype((np.void, len(self.content))))
 
 
@@ -79,25 +79,27 @@ Argument = Operand | ScalarArgument | BytesArgument | TensorMap | LinearTexture
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """The launch of a loaded function: its ``arguments``, in the order of its parameters, and its grid.
+    """The launch of a function: its ``arguments``, in the order of the function's parameters, and its grid.
 
     Attributes:
         entry: Name of the function.
         cluster: The ``__cluster_dims__`` of the source.
-        launches: Number of successive launches on one stream with the same arguments; each sees what the previous one
-            wrote.
-        cooperative: True if all blocks run at the same time.
-        dependent: True if it may begin before preceding launches in its stream have ended (programmatic stream
-            serialization); it waits for them by ``griddepcontrol.wait``, which does nothing without the attribute.
-        grid_may_shrink: True if any smaller number of whole clusters computes the same result, so that blocks may be
-            left out that would not be resident together with the others.
-        symbols: Inputs copied to the ``__constant__`` variables of their names before a launch.
-        unpassed: Arrays whose addresses lie in other arrays, so that no argument leads to them; supported only by the
-            emulator.
-        then: Further launches of functions of the same module, in order on one stream: together a pipeline.
+        launches: Number of consecutive launches on one stream with the same arguments; each launch sees the writes of
+            the previous one.
+        cooperative: True if all blocks must run at the same time.
+        dependent: True if the launch may begin before preceding launches in its stream have ended (programmatic stream
+            serialization). The kernel waits for them by ``griddepcontrol.wait``, which has no effect without this
+            attribute.
+        grid_may_shrink: True if any smaller number of whole clusters computes the same result. The grid can then be
+            limited to the blocks that run at the same time.
+        symbols: Inputs that are copied before a launch to the ``__constant__`` variables of the same names.
+        unpassed: Arrays that are not arguments, because their addresses are stored in other arrays. Only the emulator
+            supports them.
+        then: Further launches of functions of the same module, in order on one stream. All launches together are a
+            pipeline.
 
     Raises:
-        ValueError: For a launch that no GPU supports.
+        ValueError: No GPU supports the launch.
     """
 
     entry: str
@@ -128,12 +130,14 @@ class Launch:
         if self.dynamic_shared_bytes < 0 or self.launches < 1:
             raise ValueError("dynamic_shared_bytes must be at least 0, and launches at least 1")
         if self.grid_may_shrink and (self.grid[1:] != (1, 1) or self.cluster[1:] != (1, 1)):
-            raise ValueError(f"only a grid of one dimension may shrink, not {self.grid} in clusters of {self.cluster}")
-        different = dict.fromkeys(self.arguments)  # an array passed twice counts once
+            raise ValueError(
+                f"grid_may_shrink needs a grid of one dimension, not {self.grid} in clusters of {self.cluster}"
+            )
+        different = dict.fromkeys(self.arguments)  # an array may be passed twice, so equal operands are counted once
         if len({a.name for a in different}) < len(different):
-            raise ValueError(f"each argument needs a name of its own, not {[a.name for a in self.arguments]}")
+            raise ValueError(f"the names of arguments must be distinct, not {[a.name for a in self.arguments]}")
         if self.cooperative and self.dependent:
-            raise ValueError("a launch cannot be both cooperative and dependent: leave one of them out")
+            raise ValueError("a launch cannot be both cooperative and dependent: set only one of them")
         if any(step.then or step.symbols or step.unpassed or step.grid_may_shrink for step in self.then):
             raise ValueError(
                 "a further launch must not set then, symbols, unpassed or grid_may_shrink: set them on the first launch"
@@ -154,13 +158,13 @@ class Launch:
         return math.prod(self.grid)
 
     def grid_of(self, clusters: int) -> Size3:
-        """Return the grid if so many clusters are resident: ``grid``, or no more than those if it may shrink.
+        """Return the grid; if it may shrink, it is limited to ``clusters``, the number that can run at the same time.
 
         Raises:
-            ValueError: For fewer than 1 cluster.
+            ValueError: ``clusters`` is below 1.
         """
         if clusters < 1:
-            raise ValueError(f"a grid has at least one cluster, not {clusters}")
+            raise ValueError(f"a grid needs at least one cluster, not {clusters}")
         if not self.grid_may_shrink:
             return self.grid
         return min(self.grid[0], clusters * self.cluster[0]), 1, 1

@@ -1,10 +1,10 @@
 """Bank conflicts of shared memory, counted from addresses.
 
 Shared memory has 32 banks of 4 bytes; a bank serves one word per cycle, to all lanes that request it. A warp's access
-is served in phases of 128 bytes: all 32 lanes for accesses of up to 4 bytes, 16 lanes at a time for 8 bytes, 8 lanes at
-a time for 16 bytes (CUDA C++ Programming Guide, "Shared memory"; NVIDIA GTC 2018, S81006). A phase takes as many cycles
-("wavefronts") as the busiest bank has distinct words to serve. ldmatrix reads each 8x8 matrix in one phase of eight
-16-byte rows.
+is served in phases of 128 bytes. A phase serves all 32 lanes if each accesses up to 4 bytes, 16 lanes for 8 bytes, and
+8 lanes for 16 bytes (CUDA C++ Programming Guide, "Shared memory"; NVIDIA GTC 2018, S81006). The cycles ("wavefronts")
+of a phase are the number of distinct words that the busiest bank serves. ldmatrix reads each 8x8 matrix in one phase of
+eight 16-byte rows.
 
 Addresses are in bytes from a 128-byte boundary; -1 marks an inactive lane.
 """
@@ -26,51 +26,51 @@ from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
-if TYPE_CHECKING:  # avoids importing the table of intrinsics, which is only needed for products
+if TYPE_CHECKING:  # not imported at run time, because only products need the table of intrinsics
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
-_CHUNK = 2**15  # phases counted at a time: the arrays stay in the cache
+_CHUNK = 2**15  # number of phases to count at a time, such that the arrays stay in the CPU cache
 
 
 def wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
     """Return the cycles of warp accesses; 0 if every lane is inactive.
 
     Args:
-        addresses: (..., 32) bytes, multiples of ``access_bytes``, or -1.
-        access_bytes: 1, 2, 4, 8 or 16.
+        addresses: Byte addresses of the lanes, shape (..., 32): multiples of ``access_bytes``, or -1.
+        access_bytes: Bytes per lane: 1, 2, 4, 8 or 16.
 
     Returns:
-        Cycles, (...).
+        Cycles, shape (...).
 
     Raises:
-        ValueError: For invalid addresses or access sizes.
+        ValueError: An address or the access size is invalid.
     """
     return _total(_per_warp(_phases(addresses, access_bytes)))
 
 
 def ideal_wavefronts(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
-    """Return ``wavefronts`` without conflicts: the number of phases with an active lane."""
+    """Return the cycles without conflicts: the number of phases with an active lane."""
     return _total(np.any(_phases(addresses, access_bytes) >= 0, axis=-1))
 
 
 def conflict_degree(addresses: npt.ArrayLike, access_bytes: int) -> npt.NDArray[np.float64]:
-    """Return ``wavefronts`` relative to ``ideal_wavefronts``: 1 without conflicts or active lanes, at most 32."""
+    """Return the ratio of ``wavefronts`` to ``ideal_wavefronts``: 1 without conflicts or active lanes, at most 32."""
     units = _phases(addresses, access_bytes)
     ideal = _total(np.any(units >= 0, axis=-1))
     return np.where(ideal > 0, _total(_per_warp(units)) / np.maximum(ideal, 1), 1.0)
 
 
 def ldmatrix_wavefronts(row_addresses: npt.ArrayLike) -> IntArray:
-    """Return the cycles of ldmatrix; ideally the number of matrices.
+    """Return the cycles of ldmatrix; without conflicts, these are the number of matrices.
 
     Args:
-        row_addresses: (..., 8 * matrices) bytes, with 1, 2 or 4 matrices.
+        row_addresses: Byte addresses of the rows, shape (..., 8 * matrices), for 1, 2 or 4 matrices.
 
     Returns:
-        Cycles, (...).
+        Cycles, shape (...).
 
     Raises:
-        ValueError: If a row is not aligned to 16 bytes.
+        ValueError: A row is not aligned to 16 bytes.
     """
     rows = np.asarray(row_addresses, dtype=np.int64)
     if rows.ndim == 0 or rows.shape[-1] not in (8, 16, 32):
@@ -87,7 +87,7 @@ def _total(phases: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> IntArray:
 
 
 def _phases(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
-    """Return the number of the access-sized unit that each lane accesses, or -1, as (..., phases, lanes of a phase)."""
+    """Return the index of the unit that each lane accesses, or -1, as (..., phases, lanes of a phase)."""
     if access_bytes not in (1, 2, 4, 8, 16):
         raise ValueError(f"a lane accesses 1, 2, 4, 8 or 16 bytes, not {access_bytes!r}")
     lanes = np.asarray(addresses, dtype=np.int64)
@@ -99,16 +99,16 @@ def _phases(addresses: npt.ArrayLike, access_bytes: int) -> IntArray:
 
 
 def _units(lanes: IntArray, access_bytes: int) -> IntArray:
-    """Return ``_phases`` of addresses that are known to be aligned."""
+    """Return the result of ``_phases`` for valid addresses, without checking them."""
     width = max(BANK_BYTES, access_bytes)
     return (lanes >> (width.bit_length() - 1)).reshape(*lanes.shape[:-1], -1, PHASE_BYTES // width)
 
 
 def _per_warp(units: IntArray) -> IntArray:
-    """Return the cycles of every phase, (..., lanes) -> (...).
+    """Return the cycles of every phase, from shape (..., lanes) to shape (...).
 
-    The unit of a lane has 128 bytes / lanes and is aligned, so it fills whole adjacent banks. Counting distinct units
-    per slot of that width therefore counts distinct words per bank.
+    A unit has 128 / lanes bytes and is aligned, so it covers whole, adjacent banks. The number of distinct units in one
+    group of banks is therefore the number of distinct words in each of its banks.
     """
     slots = units.shape[-1]
     flat = units.reshape(-1, slots)
@@ -124,7 +124,7 @@ def _per_warp(units: IntArray) -> IntArray:
 
 
 def banks(layout: SharedLayout, element_bytes: int) -> IntArray:
-    """Return the bank in which each element of the tile starts, (rows, cols)."""
+    """Return the bank in which each element of the tile starts, shape (rows, cols)."""
     return layout.offsets().astype(np.int64) * element_bytes // BANK_BYTES % BANKS
 
 
@@ -133,7 +133,7 @@ def banks(layout: SharedLayout, element_bytes: int) -> IntArray:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Warp instructions on shared memory, their cycles, and the cycles they would take without conflicts."""
+    """Number of warp instructions on shared memory, their cycles, and their cycles without conflicts."""
 
     instructions: int
     wavefronts: int
@@ -141,7 +141,7 @@ class Traffic:
 
     @property
     def conflict_degree(self) -> float:
-        """Cycles relative to those without conflicts."""
+        """Ratio of the cycles to the cycles without conflicts."""
         return self.wavefronts / self.ideal
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -156,17 +156,17 @@ class Traffic:
 def aligned_period(layout: SharedLayout, element_bytes: int) -> int:
     """Return the number of lines after which the cost of accesses repeats.
 
-    Shifting all addresses by whole units of the widest access changes banks but not conflicts.
+    Shifting all addresses by a multiple of the widest access changes the banks, but not the conflicts.
     """
     period, extent = layout.period
     return period * (WIDEST_BYTES // gcd(extent * element_bytes, WIDEST_BYTES))
 
 
-# A layout repeats every few lines, so accesses to these lines are counted once for tiles of all sizes.
+# Layouts repeat after a few lines. Accesses to these lines are counted once (and cached) for tiles of all sizes.
 def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[SharedLayout, int]:
-    """Return (part, n) such that accesses cost n times as much on ``layout`` as on the part.
+    """Return a layout of fewer lines, and a factor n: accesses to ``layout`` cost n times as much.
 
-    The accesses are to ``span`` lines that start at multiples of ``span``.
+    Each access covers ``span`` lines that start at a multiple of ``span``.
     """
     lines = lcm(aligned_period(layout, element_bytes), span)
     if layout.lines % lines:
@@ -178,24 +178,24 @@ def _repeats(layout: SharedLayout, span: int, element_bytes: int) -> tuple[Share
 def copy_traffic(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, threads: int
 ) -> Traffic:
-    """Count the traffic of moving a whole tile between registers (or cp.async) and shared memory, each element once.
+    """Count the shared-memory traffic of a copy of a whole tile between global and shared memory.
 
-    Thread t is at (t // columns, t % columns) of a grid that covers the tile round-robin. If the layout splits a
-    vector, it is stored in the widest pieces that are contiguous.
+    The threads form a grid, in which thread t has the position (t // columns, t % columns). The grid covers the tile in
+    several rounds. If a vector is not contiguous in the layout, it is stored in the widest contiguous pieces.
 
     Args:
         layout: Layout of the tile in shared memory.
         element_bytes: Bytes per element.
-        axis: The index that is contiguous in global memory, along which the grid's columns run.
-        vector: Neighbours along ``axis`` that a thread moves at a time.
-        columns: Columns of the grid.
-        threads: Threads of the block.
+        axis: The axis that is contiguous in global memory. The columns of the grid are along this axis.
+        vector: Adjacent elements along ``axis`` that a thread copies at a time.
+        columns: Number of columns of the grid.
+        threads: Number of threads of the block.
 
     Returns:
         Warp instructions, wavefronts, and wavefronts without conflicts.
 
     Raises:
-        ValueError: If warps are not whole, or the grid does not divide the tile.
+        ValueError: The threads are not whole warps, or the grid does not divide the tile.
     """
     across, along = layout.shape if axis == "cols" else layout.shape[::-1]
     if threads % WARP or threads % columns:
@@ -208,7 +208,7 @@ def copy_traffic(
     piece = min(vector, layout.contiguity(axis), WIDEST_BYTES // element_bytes)
     if WARP % columns and columns % WARP:
         return _grid_traffic(layout, element_bytes, axis, vector, piece, (rows, columns))
-    # a warp covers whole rows of the grid or a part of one, so the number of warps does not change the accesses
+    # a warp covers whole rows of the grid, or part of one row, so the accesses can be counted for a grid of one warp
     warp = (max(1, WARP // columns), min(columns, WARP))
     part, times = _repeats(layout, warp[0] if axis == layout.line_axis else warp[1] * vector, element_bytes)
     return times * _grid_traffic(part, element_bytes, axis, vector, piece, warp)
@@ -218,7 +218,7 @@ def copy_traffic(
 def _grid_traffic(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, piece: int, grid: tuple[int, int]
 ) -> Traffic:
-    """Return ``copy_traffic`` for a grid of (rows, columns) threads, in pieces of ``piece`` elements."""
+    """Return the result of ``copy_traffic`` for a grid of threads that store ``piece`` elements at a time."""
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     across, along = offsets.shape
     rows, columns = grid
@@ -229,19 +229,19 @@ def _grid_traffic(
 
 @lru_cache(maxsize=2**16)
 def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedLayout, element_bytes: int) -> Traffic:
-    """Count the traffic of reading every fragment of an operand's tile into registers once, by one warp each.
+    """Count the traffic if every fragment of an operand's tile is read into the registers of a warp once.
 
-    If the fragment has ``lane_loads``, lanes load their elements in that pattern, in vectors given by the Access;
-    otherwise ldmatrix reads 8x8 matrices (instructions are counted as x4).
+    If the fragment has ``lane_loads``, lanes load elements in that pattern, in vectors of the intrinsic's Access.
+    Otherwise ldmatrix reads 8x8 matrices; four matrices count as one instruction.
 
     Args:
-        row: The instruction.
+        row: The tensor intrinsic.
         operand: "a" or "b".
         layout: Layout of the tile in shared memory.
         element_bytes: Bytes per element.
 
     Raises:
-        ValueError: If the instruction rejects the layout.
+        ValueError: The intrinsic does not support the layout.
     """
     access = row.requirement(operand, layout, element_bytes)
     if isinstance(access, Refusal):
@@ -257,7 +257,7 @@ def fragment_traffic(row: TensorIntrinsic, operand: OperandSide, layout: SharedL
 
 @lru_cache(maxsize=2**16)
 def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_bytes: int) -> Traffic:
-    """Return the traffic of ldmatrix.x1."""
+    """Count the traffic of reading the whole layout with ldmatrix.x1."""
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     starts = offsets[:, ::vector].astype(np.int64) * element_bytes
     matrices = starts.reshape(starts.shape[0] // 8, 8, -1).transpose(0, 2, 1).reshape(-1, 8)
@@ -266,22 +266,22 @@ def _ldmatrix_traffic(layout: SharedLayout, axis: Axis, vector: int, element_byt
 
 @lru_cache(maxsize=2**16)
 def _load_traffic(layout: SharedLayout, lanes: NestedLayout, element_bytes: int, vector: int) -> Traffic:
-    """Return the traffic of loads of ``vector`` elements by the 32 lanes of every fragment of the tile.
+    """Count the traffic if the 32 lanes load every fragment of the tile, ``vector`` elements at a time.
 
-    ``lanes`` is the distribution of elements to lanes.
+    ``lanes`` maps the elements of a fragment to lanes.
     """
     held = _held(lanes)[:, ::vector]
     origins = np.indices([n // step for n, step in zip(layout.shape, lanes.shape, strict=True)])
     rows, cols = (
         (origins[d].ravel() * lanes.shape[d])[:, None, None] + held[..., d].T for d in (0, 1)
-    )  # (fragments, loads, lanes)
+    )  # shape (fragments, loads, lanes)
     addresses = layout.offsets()[rows, cols].astype(np.int64) * element_bytes
     return _lane_traffic(addresses.reshape(-1, WARP), vector * element_bytes)
 
 
 @lru_cache(maxsize=2**6)
 def _held(lanes: NestedLayout) -> IntArray:
-    """Return (row, column) of the fragment elements in each lane's registers, (lanes, elements, 2)."""
+    """Return the row and column of each lane's fragment elements, shape (lanes, elements, 2)."""
     held: IntArray = lanes.coordinates(1, WARP, replicate_threads=True)[0]
     return held
 

@@ -1,4 +1,4 @@
-"""Rank copies of a region, and layouts that a copy and an intrinsic both accept (TVM memory planning, problem 1)."""
+"""Rank copies of a region, and layouts that suit both a copy and an intrinsic (TVM memory planning, problem 1)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from search_spaces.layouts.shared_layout import SharedLayout
 
 
 def copy_choices(region: Region, layout: SharedLayout, threads: int) -> tuple[CopyPlan, ...]:
-    """Return every legal copy of a region, best first: fewest sectors, then shared cycles, then the widest vector.
+    """Return every legal copy of a region, best first.
 
-    Returns () if ``threads`` cannot share the tile evenly.
+    The best copy has the fewest sectors, then the fewest shared-memory cycles, then the widest vector. Returns () if
+    ``threads`` cannot share the tile evenly.
     """
     columns = [c for c in range(1, min(threads, region.line) + 1) if threads % c == 0 and region.line % c == 0]
     methods: tuple[Method, ...] = ("cp.async", "ld.global")
@@ -27,15 +28,16 @@ def copy_choices(region: Region, layout: SharedLayout, threads: int) -> tuple[Co
 
 
 def _order(plan: CopyPlan) -> tuple[float, int, int, bool, int]:
-    """Return the sort key: sectors, shared cycles, wide vectors, no registers, many columns."""
+    """Return the sort key of a plan: few sectors, few shared-memory cycles, wide vectors, cp.async, many columns."""
     return plan.sectors, plan.stores.wavefronts, -plan.vector, plan.method != "cp.async", -plan.columns
 
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """A layout that a copy and an intrinsic both accept, with the copy, the access and their cost per tile.
+    """A layout that a copy and an intrinsic both support, with the best copy, the intrinsic's access, and their costs.
 
-    ``loads`` is the traffic of one warp that reads every fragment of the tile once; ``readers`` warps do this.
+    ``loads`` is the traffic of one warp that reads every fragment of the tile once. ``readers`` is the number of such
+    warps.
     """
 
     layout: SharedLayout
@@ -46,7 +48,7 @@ class LayoutChoice:
 
     @property
     def wavefronts(self) -> int:
-        """Cycles of the copy's stores and all readers' loads."""
+        """Cycles of the copy's stores and of all readers' loads."""
         return self.copy.stores.wavefronts + self.readers * self.loads.wavefronts
 
     @property
@@ -64,7 +66,7 @@ def layout_choices(
     method: Method | None = None,
     readers: int = 1,
 ) -> tuple[LayoutChoice, ...]:
-    """Return the legal ``layouts`` that some copy and the intrinsic accept, best first.
+    """Return those ``layouts`` that some copy and the intrinsic support, best first.
 
     Layouts are sorted by cycles lost to conflicts, then by total cycles, then by size.
 
@@ -75,15 +77,15 @@ def layout_choices(
         operand: "a" or "b".
         threads: Number of threads that copy the region.
         method: Method of the copy; None for the best one.
-        readers: Number of warps that each read the whole tile; cycles and conflicts of all their loads count.
+        readers: Number of warps that each read the whole tile. The loads of all these warps are counted.
 
     Raises:
-        ValueError: If a layout has another shape.
+        ValueError: The shape of a layout differs from that of the region.
     """
     choices = []
     for layout in layouts:
         if layout.shape != region.shape:
-            raise ValueError(f"layout {layout.text} has shape {layout.shape}, but the region has {region.shape}")
+            raise ValueError(f"layout {layout.text} has shape {layout.shape}, but the region has shape {region.shape}")
         access = intrinsic.requirement(operand, layout, region.element_bytes)
         if isinstance(access, Refusal) or layout.why_illegal():
             continue

@@ -1,4 +1,4 @@
-"""Counts of a kernel's work per thread block, the only input of cost models from a kernel template."""
+"""Counts of a kernel's work, which a kernel template provides to cost models."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CostCounts:
-    """Counts for one run of one schedule; none of them is a time.
+    """Counts of the work in one launch of a schedule. No count is a time.
 
-    Per-block numbers include the waste of partial tiles, as a block computes its whole tile. ``shared_wavefronts`` are
-    cycles of the 128-byte-wide L1, which includes shared memory: bank conflicts, and for global memory the lines that
-    each request touches. ``load_bytes`` and ``store_bytes`` are traffic between L2 and the SM in 32-byte sectors,
-    ``dram_bytes`` between DRAM and L2 for the whole launch. All numbers are those of the first launch of a pipeline.
+    Numbers per block include the waste of partial tiles, because a block computes its whole tile. ``shared_wavefronts``
+    are cycles of the 128-byte-wide L1, which includes shared memory. They include bank conflicts, and for global memory
+    the lines that each request touches. ``load_bytes`` and ``store_bytes`` are the traffic between L2 and the SM, in
+    whole 32-byte sectors. ``dram_bytes`` is the traffic between DRAM and L2 of the whole launch. For a pipeline, the
+    counts describe its first launch, and ``then`` the further launches.
     """
 
     blocks: int
-    threads: int  # per block
-    shared_bytes: int  # per block, dynamic
+    threads: int  # threads per block
+    shared_bytes: int  # dynamic shared memory per block
     registers: int  # per thread, estimated before compiling
-    unit: str  # name in ``units.UNITS`` of the unit that does the arithmetic
+    unit: str  # arithmetic unit, a name in ``units.UNITS``
     operand_dtype: (
-        str  # type that the unit multiplies, such as "f16", "tf32", "e4m3" or "i8"; "f16_f16": accumulated in f16
+        # type that the unit multiplies, such as "f16", "tf32", "e4m3" or "i8"; "f16_f16" if f16 is accumulated in f16
+        str
     )
     flops: float  # per block
     instructions: float  # warp instructions issued per block (math, loads, address arithmetic), approximate
@@ -29,29 +31,31 @@ class CostCounts:
     load_bytes: float  # per block
     store_bytes: float  # per block
     dram_bytes: float  # per launch
-    iterations: int  # steps of the main loop, per block
+    iterations: int  # iterations of the main loop, per block
     stages: int  # pipeline stages; 1 means that loads and arithmetic do not overlap
     barriers_per_iteration: float
-    cluster: int = 1  # blocks that start together, on SMs of one GPC
-    refills: bool = True  # whether the arithmetic after a barrier waits for its operands from shared memory
-    chained: bool = False  # whether a step multiplies results of another product of the same step
-    exposed_products: float = 1.0  # share of a chained step's math for which its warps wait, doing nothing else
-    ping_pong: bool = False  # whether two warpgroups alternate: one multiplies while the other does everything else
-    loads_last: bool = False  # whether a load is issued after the arithmetic whose operands it overwrites
-    special: float = 0.0  # warp instructions of the unit for special functions (ex2, rcp, tanh) per block, approximate
-    launches: int = 1  # successive launches of the kernel; the counts above cover all of them
-    alone_bytes: float = 0.0  # moved by a last block after all others are done
-    staged_bytes: float = 0.0  # DRAM bytes of a preceding launch that rearranges operands
-    alone_trips: float = 0.0  # sequential round trips of that block to L2
-    copying_cycles: float = 0.0  # cycles per step in which copying warps wait for their copies
-    multicast_bytes: float = 0.0  # per block, received in addition to load_bytes: L2 reads them for another block
-    drains: int = 0  # number of results for which a block's arithmetic stops until they have left the registers
-    drain_instructions: float = 0.0  # warp instructions of a block during these stops
-    boxed: int = 0  # results of a block that pass through shared memory and are stored by TMA
-    boxes: int = 1  # boxes per such result and warpgroup, stored one after another
-    box_buffers: int = 1  # buffers for them, so that one is written while others are stored
+    cluster: int = 1  # blocks per cluster; they start together, on SMs of one GPC
+    refills: bool = True  # True if arithmetic after a barrier has to wait for operands from shared memory
+    chained: bool = False  # True if an iteration multiplies results of another product of the same iteration
+    # fraction of a chained iteration's arithmetic during which the warps only wait for it
+    exposed_products: float = 1.0
+    ping_pong: bool = False  # True if two warpgroups alternate: one multiplies while the other does all other work
+    loads_last: bool = False  # True if a load is issued only after the arithmetic whose operands it overwrites
+    special: float = 0.0  # warp instructions of special functions (ex2, rcp, tanh) per block, approximate
+    launches: int = 1  # number of consecutive launches of the kernel; the counts above include all of them
+    alone_bytes: float = 0.0  # bytes that the last block moves alone, after all other blocks have finished
+    staged_bytes: float = 0.0  # DRAM bytes of a preceding launch that rearranges operands in memory
+    alone_trips: float = 0.0  # sequential round trips to L2 of the last block (see alone_bytes)
+    copying_cycles: float = 0.0  # cycles per iteration in which copying warps wait for their copies
+    # bytes per block that arrive by multicast, in addition to load_bytes; L2 reads them for another block
+    multicast_bytes: float = 0.0
+    drains: int = 0  # number of result tiles for which a block's arithmetic stops until the tile has left the registers
+    drain_instructions: float = 0.0  # warp instructions per block during these stops
+    boxed: int = 0  # number of a block's result tiles that are stored by TMA, through shared memory
+    boxes: int = 1  # TMA boxes per such result tile and warpgroup, stored one after another
+    box_buffers: int = 1  # shared-memory buffers for these boxes, so that one is written while others are stored
     restarts: int = 0  # number of times that a block restarts its loads and waits for them
     round_trips: float = 0.0  # sequential round trips of a block to L2 during which it is idle
-    longest: float = 1.0  # work of the block with the most work, relative to the average
-    run_bytes: float = 128.0  # contiguous DRAM bytes that neighbouring threads read or write, whichever is smaller
-    then: tuple[CostCounts, ...] = ()  # counts of further launches, in order
+    longest: float = 1.0  # work of the block with the most work, divided by the average
+    run_bytes: float = 128.0  # contiguous DRAM bytes that neighbouring threads read, or write; the smaller of both
+    then: tuple[CostCounts, ...] = ()  # counts of the further launches of a pipeline, in order

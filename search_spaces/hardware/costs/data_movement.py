@@ -1,10 +1,11 @@
-"""Automatic data movement: derive a good copy from a global-memory region, a shared-memory layout and a thread count.
+"""Derive a good copy of a global-memory region to a shared-memory layout, for a number of threads.
 
-A copy distributes a tile to the threads of a block by a wg_map whose "subgroups" are threads: a grid of rows x columns,
-with columns along contiguous global memory, a vector of neighbours per thread, round-robin. TVM's auto memory planning
-samples the layout of the buffer. Here the thread mapping and the vector width for a layout are derived: widest legal
-accesses, whole sectors on the global side, fewest bank conflicts on the shared side. The same plans apply to copies
-from shared to global memory, which have the same addresses, sectors and conflicts.
+A copy distributes a tile to the threads of a block by a wg_map, in which the threads take the role of subgroups. The
+threads form a grid of rows x columns, with columns along contiguous global memory. Each thread copies a vector of
+adjacent elements, and the grid covers the tile in several rounds. TVM's auto memory planning samples the layout of the
+buffer. This module instead derives the thread mapping and the vector width for a layout: widest legal accesses, whole
+sectors in global memory, fewest bank conflicts in shared memory. The same plans apply to copies from shared to global
+memory, which have the same addresses, sectors and conflicts.
 """
 
 from dataclasses import dataclass
@@ -22,12 +23,12 @@ from search_spaces.hardware.requirements import Refusal
 from search_spaces.layouts.shared_layout import Axis, SharedLayout, Swizzle
 from search_spaces.layouts.wg_map import WgMap
 
-ASYNC_BYTES = (4, 8, 16)  # PTX ISA, "cp.async": cp-size
-SAMPLED_WARPS = 8  # warps per tile to count conflicts: layouts repeat, so a few accesses suffice
-MOST_SECTORS = 1.25  # limit of a thread mapping's sectors relative to the best one for the same tile
-MOST_CONFLICTS = 2.0  # limit of a shared-memory access's cycles relative to those without conflicts
-MOST_LINE = 512  # elements of a line up to which all mappings are counted at once
-MOST_VECTORS = 4  # accesses that may replace one access of the widest legal size
+ASYNC_BYTES = (4, 8, 16)  # bytes that cp.async can copy (PTX ISA, "cp.async": cp-size)
+SAMPLED_WARPS = 8  # number of warps per tile whose conflicts are counted; layouts repeat, so a few accesses suffice
+MOST_SECTORS = 1.25  # maximum ratio of a thread mapping's sectors to those of the best mapping for the same tile
+MOST_CONFLICTS = 2.0  # maximum ratio of a shared-memory access's cycles to the cycles without conflicts
+MOST_LINE = 512  # maximum elements of a line for which all mappings are counted at once
+MOST_VECTORS = 4  # maximum number of accesses that may replace one access of the widest legal size
 
 Method = Literal["cp.async", "ld.global"]
 
@@ -38,12 +39,12 @@ class Region:
 
     Attributes:
         shape: (rows, cols).
-        axis: The index that is contiguous in memory.
-        alignment: Lines start at multiples of this number of elements (a common divisor of base address and pitch).
+        axis: The axis that is contiguous in memory, "rows" or "cols".
+        alignment: Lines start at multiples of this number of elements, a common divisor of base address and pitch.
         element_bytes: Bytes per element.
 
     Raises:
-        ValueError: For sizes that are not positive.
+        ValueError: A size is not positive.
     """
 
     shape: tuple[int, int]
@@ -62,22 +63,22 @@ class Region:
 
     @property
     def lines(self) -> int:
-        """Contiguous lines of the tile."""
+        """Number of lines of the tile; a line is contiguous in memory."""
         return self.shape[0] if self.axis == "cols" else self.shape[1]
 
     @property
     def line(self) -> int:
-        """Elements of a contiguous line."""
+        """Number of elements of a line."""
         return self.shape[1] if self.axis == "cols" else self.shape[0]
 
 
 @dataclass(frozen=True)
 class CopyPlan:
-    """A way to copy a region to shared memory.
+    """A copy of a region to shared memory.
 
-    ``map`` distributes (line, position in the line) to threads. ``vector`` elements are loaded at a time, and stored in
-    pieces of ``store`` elements (fewer if the layout splits the vector). ``sectors`` is the expected number of 32-byte
-    sectors that all requests of the tile touch, ``stores`` the traffic on shared memory.
+    ``map`` maps each (line, position in the line) to a thread. A thread loads ``vector`` elements at a time, and stores
+    them in pieces of ``store`` elements, which are smaller than the vector if the layout splits it. ``sectors`` is the
+    expected number of 32-byte sectors that all requests for the tile touch. ``stores`` is the traffic on shared memory.
     """
 
     region: Region
@@ -92,40 +93,43 @@ class CopyPlan:
 
     @property
     def threads(self) -> int:
-        """Threads that copy."""
+        """Number of threads that copy."""
         return self.rows * self.columns
 
     @property
     def map(self) -> WgMap:
-        """The wg_map over (lines, positions) of the region, threads as its subgroups."""
+        """The wg_map from (line, position in the line) to threads, which take the role of subgroups."""
         return WgMap((self.rows, self.columns), (1, self.vector))
 
     @property
     def requests(self) -> int:
-        """Warp instructions on the global side."""
+        """Number of warp instructions on global memory."""
         return self.region.lines * self.region.line // (self.vector * WARP)
 
     @property
     def tags(self) -> int:
-        """128-byte lines touched, summed over the requests; these are cycles of L1's tag stage."""
+        """Sum over the requests of the 128-byte lines that each touches; these are cycles of L1's tag stage."""
         columns = min(self.columns, WARP)
         lines = -(-columns * self.vector * self.region.element_bytes // PHASE_BYTES)
         return self.requests * (WARP // columns) * lines
 
     @property
     def sectors_per_request(self) -> float:
-        """Average sectors per warp instruction."""
+        """Average number of sectors per warp instruction on global memory."""
         return self.sectors / self.requests
 
     def positions(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return (row, col) of the elements that each thread moves, each of shape (threads, rounds, vector)."""
+        """Return the rows and the columns of the elements that each thread copies, shape (threads, rounds, vector)."""
         origins = self.map.all_offsets((self.region.lines, self.region.line))
         line = np.broadcast_to(origins[..., :1], (*origins.shape[:2], self.vector))
         position = origins[..., 1:] + np.arange(self.vector)
         return (line, position) if self.region.axis == "cols" else (position, line)
 
     def execute(self, tile: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-        """Return the shared buffer after copying ``tile`` (rows, cols): ``layout.size`` elements, padded with zeros."""
+        """Execute the copy of ``tile`` on the CPU.
+
+        Return the shared buffer: ``layout.size`` elements, unused ones 0.
+        """
         if tile.shape != self.region.shape:
             raise ValueError(f"the tile must have shape {self.region.shape}, not {tile.shape}")
         rows, cols = self.positions()
@@ -138,18 +142,18 @@ class CopyPlan:
 def copy_plan(
     region: Region, layout: SharedLayout, threads: int, vector: int, columns: int, method: Method
 ) -> CopyPlan | Refusal:
-    """Return the plan of copying a tile from global to shared memory, or the reason why it is illegal.
+    """Return the plan of a copy of a tile from global to shared memory, or the reason why the copy is illegal.
 
     Args:
         region: The tile in global memory: shape, element, alignment.
         layout: Layout in shared memory, of the same shape.
-        threads: Threads of the block, whole warps.
-        vector: Elements that a thread copies at a time, a power of two up to 16 bytes.
-        columns: Threads side by side along the contiguous axis.
-        method: By cp.async, or through registers.
+        threads: Number of threads of the block, a multiple of 32.
+        vector: Elements that a thread copies at a time: a power of two, up to 16 bytes.
+        columns: Number of adjacent threads along the contiguous axis.
+        method: "cp.async", or "ld.global" for a copy through registers.
     """
     if layout.shape != region.shape:
-        return Refusal(f"layout has shape {layout.shape}, but the region to copy has {region.shape}")
+        return Refusal(f"layout has shape {layout.shape}, but the region to copy has shape {region.shape}")
     vector_bytes = vector * region.element_bytes
     if vector < 1 or vector & (vector - 1) or vector_bytes > WIDEST_BYTES:
         return Refusal(
@@ -162,8 +166,8 @@ def copy_plan(
         )
     if columns < 1 or threads % WARP or threads % columns or (WARP % columns and columns % WARP):
         return Refusal(
-            f"{threads} threads in {columns} columns must be whole warps and whole rows, and a warp a whole number of "
-            "rows or a part of one"
+            f"{threads} threads in {columns} columns must form whole warps and whole rows, and a warp must "
+            "cover whole rows or part of one row"
         )
     rows = threads // columns
     if region.line % (columns * vector):
@@ -193,12 +197,13 @@ def copy_plan(
 
 
 def expected_sectors(region: Region, vector: int, columns: int) -> float:
-    """Return the expected sectors of all requests if ``columns`` threads of ``vector`` elements share a region's lines.
+    """Return the expected number of sectors if ``columns`` threads, with ``vector`` elements each, copy along a line.
 
-    A warp touches segments of one line each; ``columns * vector`` must divide a line.
+    The result is the sum over all requests for the region. A warp accesses segments of lines, and ``columns * vector``
+    must divide a line.
 
-    A segment of s bytes that starts at a random multiple of g bytes (g divides s) touches (s - g) / 32 + 1 sectors on
-    average, or s / 32 if g is at least a sector.
+    Let a segment of s bytes start at a random multiple of g bytes, where g divides s. Then it touches (s - g) / 32 + 1
+    sectors on average, or s / 32 sectors if g is at least 32.
     """
     segment = min(columns, WARP) * vector * region.element_bytes
     step = gcd(region.alignment * region.element_bytes, segment, SECTOR_BYTES)
@@ -216,17 +221,17 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
     Args:
         region: The region whose lines are copied.
         vector: Elements per thread.
-        columns: Threads side by side on a line.
+        columns: Number of adjacent threads along a line.
 
     Returns:
-        True also for mappings that do not fit the lines.
+        Whether there are few sectors; also True for mappings that do not fit the lines, which other rules reject.
     """
     sectors = _sectors(region, vector, columns)
     return sectors is None or sectors <= MOST_SECTORS * _fewest_sectors(region)
 
 
 def wide_enough(region: Region, vector: int) -> bool:
-    """Return True if a vector is wide enough: at most MOST_VECTORS of them replace the widest aligned access."""
+    """Return True if at most MOST_VECTORS accesses of ``vector`` elements replace one widest aligned access."""
     return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
 
 
@@ -245,15 +250,15 @@ def _vectors(element_bytes: int) -> tuple[int, ...]:
     return tuple(v for v in (1, 2, 4, 8, 16) if v * element_bytes <= WIDEST_BYTES)
 
 
-Binding = tuple[int, int, int]  # vector, columns, block: arguments of ``conflict_percent``
+Binding = tuple[int, int, int]  # the arguments vector, columns and block of ``conflict_percent``
 
 
 def conflict_percent(
     layout: SharedLayout, element_bytes: int, axis: Axis, vector: int, columns: int, block: int = 1
 ) -> int:
-    """Return the cycles in percent of the conflict-free ones, for warps that move vectors along ``axis`` of the tile.
+    """Return the cycles of warps that copy vectors along ``axis`` of the tile, in percent of cycles without conflicts.
 
-    Unlike ``copy_traffic`` it counts only a few warps, and lanes may hold two-dimensional blocks.
+    Unlike ``copy_traffic``, this function counts only a few warps, and lanes may copy two-dimensional blocks.
 
     Args:
         layout: Layout of the tile in shared memory.
@@ -261,22 +266,22 @@ def conflict_percent(
         axis: Axis along which lanes move vectors.
         vector: Elements between neighbouring lanes along ``axis``.
         columns: Number of neighbouring lanes along ``axis``.
-        block: Elements between neighbouring lanes across ``axis``. If it is 1, a lane moves one vector along ``axis``;
-            otherwise it moves ``vector`` pieces of ``block`` elements across ``axis``.
+        block: Elements between neighbouring lanes across ``axis``. If 1, a lane copies one vector along ``axis``;
+            otherwise a lane copies ``vector`` pieces of ``block`` elements across ``axis``.
     """
     columns = min(columns, WARP)
     percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
-    if percent is None:  # arguments that do not fit the lines have no count
+    if percent is None:  # the cached counts only have arguments that fit the lines
         percent = _conflict_percents(layout, element_bytes, axis, ((vector, columns, block),))[0]
     return percent
 
 
 @lru_cache(maxsize=2**15)
 def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
-    """Return all (vector, columns) for which the shared side of a copy along ``axis`` has few conflicts.
+    """Return all (vector, columns) for which a copy along ``axis`` has few conflicts in shared memory.
 
-    They take at most MOST_CONFLICTS times the cycles without conflicts. If none does, the best ones are returned, since
-    the layout may have other advantages.
+    Few conflicts means at most MOST_CONFLICTS times the cycles without conflicts. If no mapping with a vector width
+    meets this limit, the best mappings of that width are returned, because the layout may have other advantages.
     """
     percents = _percents_of_bindings(layout, element_bytes, axis, 1)
     most: dict[int, float] = {}
@@ -301,16 +306,16 @@ def _percents_of_bindings(
 
 
 def _equivalent(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
-    """Return a layout with the same percentages for single elements across ``axis``.
+    """Return a layout with the same percentages for ``block`` = 1, but a normalised number of lines.
 
-    Its number of lines is normalised, so that tiles of many sizes share one count.
+    Tiles of many sizes then share one cached count.
     """
     if axis == layout.line_axis:
-        # The sampled warps cover whole periods, or lie within the first one. Accesses that start whole periods apart
-        # cost the same (see ``aligned_period``).
+        # Accesses that start whole periods apart cost the same (see ``aligned_period``), and the sampled warps cover
+        # whole periods or are within the first period.
         period = aligned_period(layout, element_bytes)
         return layout if layout.lines % WARP or WARP % period else layout.first_lines(WARP)
-    # Accesses across lines of ``columns * vector`` elements only depend on the first line, in pieces of one element.
+    # If pieces have one element, accesses across lines only depend on the first ``columns * vector`` lines.
     most = WARP * WIDEST_BYTES // element_bytes
     single = layout.lines % 2 == 0 and layout.contiguity(axis) == 1
     fits = layout.lines < most and layout.line <= MOST_LINE
@@ -326,7 +331,7 @@ def _bindings(line: int, element_bytes: int, block: int) -> tuple[Binding, ...]:
 def _conflict_percents(
     layout: SharedLayout, element_bytes: int, axis: Axis, bindings: tuple[Binding, ...]
 ) -> tuple[int, ...]:
-    """Return the percentages of all mappings of one layout at once, because a few addresses take as long as many."""
+    """Return the percentages of all mappings of a layout at once, which takes as long as counting a few."""
     other: Axis = "rows" if axis == "cols" else "cols"
     offsets = layout.offsets() if axis == "cols" else layout.offsets().T
     pieces = [
@@ -350,7 +355,7 @@ def _conflict_percents(
 def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int, int]:
     """Return (across, along): elements across and along ``axis`` after which the cost of an access repeats.
 
-    Without swizzles, moving an access along a line shifts all its addresses equally.
+    Without swizzles, moving an access along a line shifts all its addresses by the same amount.
     """
     swizzled = any(isinstance(step, Swizzle) for step in layout.steps)
     of_line = layout.line if swizzled else WIDEST_BYTES // element_bytes
@@ -362,9 +367,9 @@ def _periods(layout: SharedLayout, element_bytes: int, axis: Axis) -> tuple[int,
 def _warps(
     shape: tuple[int, int], piece: int, bindings: tuple[Binding, ...], periods: tuple[int, int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return positions (across, along) of the lanes of a few warp accesses, each (accesses, 32).
+    """Return the positions across and along the axis of the lanes of a few warp accesses, shape (accesses, 32).
 
-    Also returns the index of each mapping's first access. Accesses that repeat after whole ``periods`` are sampled
+    The index of each mapping's first access is also returned. Accesses that repeat after whole ``periods`` are sampled
     once.
     """
     lines, line = shape
@@ -374,7 +379,7 @@ def _warps(
         warps = min(SAMPLED_WARPS, max(1, lines // step))
         stride = 1 if block > 1 else piece
         pieces = vector // stride
-        if line % (vector * columns) == 0:  # no lane wraps around
+        if line % (vector * columns) == 0:  # all lanes are within the tile
             warps = _one_period(warps, step, periods[0])
             pieces = _one_period(pieces, stride, periods[1])
         accesses.append(_accesses((vector, columns, block), warps, pieces, stride))
@@ -387,7 +392,7 @@ def _warps(
 def _accesses(
     binding: Binding, warps: int, pieces: int, stride: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return positions (across, along) of the lanes, each (warps * pieces, 32), in an unbounded tile."""
+    """Return the positions across and along the axis of the lanes, shape (warps * pieces, 32), in an unbounded tile."""
     vector, columns, block = binding
     lanes = np.arange(WARP)
     first = np.arange(warps)[:, None, None] * (WARP // columns * block)
@@ -397,6 +402,6 @@ def _accesses(
 
 
 def _one_period(count: int, step: int, period: int) -> int:
-    """Return the number of items, ``step`` apart, that represent all ``count`` if they repeat after ``period``."""
+    """Return how many of ``count`` items differ if they are ``step`` apart and repeat after ``period``."""
     distinct = period // gcd(period, step)
     return count if count % distinct else distinct

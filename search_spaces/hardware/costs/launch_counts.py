@@ -1,6 +1,6 @@
 """Counts of a launch's instructions and memory traffic, from which its time is estimated.
 
-The emulator counts them in some blocks of the launch, for CUDA, PTX of any compiler, and Triton.
+The emulator counts them in a sample of the launch's blocks, for CUDA, for PTX of any compiler, and for Triton.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LaunchCounts:
-    """Averages over the blocks that were run, per block unless stated otherwise.
+    """Averages per block over the sampled blocks, unless stated otherwise.
 
     Args:
-        blocks: Blocks of the whole grid.
+        blocks: Number of blocks of the whole grid.
         threads: Threads of a block.
-        sampled: Blocks that were run.
-        code: Distinct instructions that they executed, without those that have no machine code.
-        executed: How often warps executed each PTX operation ("fma.rn.f32"); divergent groups of lanes count
-            separately.
-        chain_cycles: Cycles of a warp's longest chain of dependent instructions, assuming that the compiler orders each
-            basic block ideally, and that data which the block has loaded before hit in L1.
+        sampled: Number of sampled blocks, which the emulator ran.
+        code: Number of distinct instructions that the sampled blocks executed, without those that have no machine code.
+        executed: Number of executions of each PTX operation ("fma.rn.f32") by warps. Divergent groups of lanes are
+            counted separately.
+        chain_cycles: Cycles of a warp's longest chain of dependent instructions. It is assumed that the compiler orders
+            each basic block ideally, and that data that the block has loaded before are in L1.
         shared_wavefronts: Wavefronts of shared memory, bank conflicts included.
         requests: Requests to global memory.
-        wavefronts: The 128-byte lines in L1 that these requests touch.
+        wavefronts: Number of 128-byte lines in L1 that the requests to global memory touch.
         load_sectors: 32-byte sectors that loads request from L1.
-        unique_sectors: Sectors among them that the block had not requested before.
+        unique_sectors: Sectors of loads that the block had not requested before.
         store_sectors: Sectors that stores send to L2.
         atomic_sectors: Sectors that atomics update in L2.
         constant_requests: Loads of constant memory, one per distinct address of a warp.
-        dram_bytes: Minimum of bytes that the whole launch reads and writes.
+        dram_bytes: Minimum number of bytes that the whole launch reads and writes.
         dynamic_shared_bytes: Dynamic shared memory of the launch.
-        operand_bytes: Bytes of all arrays.
-        spilled_words: 4-byte words per lane that warps spill or reload; None if unknown.
+        operand_bytes: Total bytes of all arrays.
+        spilled_words: Number of 4-byte words per lane that warps spill or reload; None if unknown.
     """
 
     blocks: int

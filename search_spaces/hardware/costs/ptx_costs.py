@@ -1,9 +1,9 @@
-"""Machine-code cost of PTX operations: the pipes of an SM that they occupy, and their number of instructions.
+"""Cost of PTX operations in machine code: number of instructions, by the pipe of an SM that executes them.
 
-PTX counts differ from SASS counts: moves, address conversions and parameter reads have no machine code, and a division
-becomes a dozen instructions. The figures are the rounded instruction counts of ptxas 13 for single operations. Rates
-are those of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" (results per clock cycle and
-SM).
+Counts of PTX and of SASS instructions differ: moves, address conversions and parameter reads have no machine code, and
+a division has a dozen instructions. The numbers are rounded instruction counts of ptxas 13 for single operations. Rates
+(results per clock cycle and SM) are from the CUDA C++ Programming Guide, "Throughput of Native Arithmetic
+Instructions".
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ Pipe = Literal["fma", "imad", "alu", "special", "f64", "tensor", "memory", "cons
 Costs = tuple[tuple[Pipe, float], ...]
 T = TypeVar("T", float, npt.NDArray[np.float64])
 
-IN_PLACE = "+immediate"  # suffix, as in "ld.const.f32+immediate": a constant address, folded into another instruction
+# suffix of loads with a constant address ("ld.const.f32+immediate"), which ptxas folds into another instruction
+IN_PLACE = "+immediate"
 
 _SPECIAL = ("rcp", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "popc", "clz", "bfind", "brev")
 _MEMORY = ("ld", "st", "atom", "red", "ldmatrix", "stmatrix", "cp", "shfl", "tex", "surf", "suld", "sust")
 _CONTROL = ("bra", "brx", "ret", "exit", "bar", "barrier", "call", "vote", "match", "redux", "fence", "membar")
 _TCGEN05: dict[str, Pipe] = {"mma": "tensor", "ld": "memory", "st": "memory", "cp": "memory"}
 _HALVES = ("f16", "f16x2", "bf16", "bf16x2")
-_F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}  # by compute capability; all others have 2
-# Names of rates in device rows, for kinds with scales and for types.
+_F64_RATES = {80: 32.0, 90: 64.0, 100: 64.0, 103: 64.0}  # f64 rate by compute capability; all others have 2
+# Names of tensor rates in device rows, by kind (for instructions with scales) or by type.
 _KIND_RATES = {"mxf8f6f4": "mxf8", "mxf4": "mxf4", "mxf4nvf4": "nvf4"}
 _RATES = {"s8": "i8", "u8": "i8", "s4": "i4", "u4": "i4", "e2m3": "e4m3", "e3m2": "e4m3", "e2m1": "e4m3"}
 
 
 def f64_rate(sm: int) -> float:
-    """Return f64 results per cycle of an SM of compute capability ``sm``."""
+    """Return the f64 results per cycle of an SM with compute capability ``sm``."""
     return _F64_RATES.get(sm, 2.0)
 
 
@@ -62,7 +63,7 @@ def costs(operation: str) -> Costs:
         slow: Costs = (("f64", 9.0), ("special", 1.0), ("alu", 4.0))
         return slow if opcode in ("div", "sqrt", "rcp", "rsqrt") else (("f64", 1.0),)
     if opcode in ("div", "sqrt") and kind == "f32":
-        # Accurate to half a unit in the last place: an approximation, two Newton steps, and a check.
+        # These results are correctly rounded, by an approximation, two Newton steps, and a check.
         rounded: Costs = (("fma", 6.0), ("alu", 1.0), ("special", 2.0), ("control", 1.0))
         return rounded if {"rn", "rz", "rm", "rp"} & {*qualifiers} else (("fma", 2.0), ("special", 1.0))
     if opcode in ("div", "rem"):
@@ -80,13 +81,13 @@ def costs(operation: str) -> Costs:
     if opcode in ("fma", "add", "sub", "mul", "mad") and kind in ("f32", *_HALVES):
         return (("fma", 1.0),)
     if kind == "pred":
-        return (("alu", 0.5),)  # other logic on predicates is part of comparisons
+        return (("alu", 0.5),)  # other logic on predicates is merged into comparisons
     return (("alu", (1.5 if opcode in ("add", "sub") else 2.0) if wide else 1.0),)
 
 
 @lru_cache(maxsize=4096)
 def reaches_shared(operation: str) -> bool:
-    """Return True if the lanes of a warp access shared memory by address; copy engines do not use lanes."""
+    """Return True if the lanes of a warp access shared memory. Copy engines access it without lanes."""
     opcode, *qualifiers = operation.split(".")
     shared = opcode in ("ldmatrix", "stmatrix") or any(q.startswith("shared") for q in qualifiers)
     return shared and opcode not in ("cp", "tcgen05") and costs(operation) == (("memory", 1.0),)
@@ -104,7 +105,7 @@ def _conversion(qualifiers: Iterable[str]) -> Costs:
 def tensor_flops(operation: str) -> tuple[float, str]:
     """Return flops per warp and multiplied type of a matrix instruction; (0, "") for other operations.
 
-    A single thread executes all of a tcgen05.mma. Its shape and type follow its qualifiers:
+    One thread executes a whole tcgen05.mma. The emulator appends shape and type to its qualifiers:
     "tcgen05.mma.cta_group::1.kind::f16.m128n256k16.bf16".
     """
     match = re.search(r"\bm(\d+)n(\d+)k(\d+)\b", operation)
@@ -113,7 +114,7 @@ def tensor_flops(operation: str) -> tuple[float, str]:
         return 0.0, ""
     m, n, k = map(int, match.groups())
     types = [q for q in qualifiers if re.fullmatch(r"(f|bf|tf|s|u|e\dm|b)\d+", q)]
-    # Types are d, a, b, (c); wmma of f16 names only d and c, tcgen05 only a.
+    # Qualifiers are the types of d, a, b and possibly c; wmma of f16 only has those of d and c, tcgen05 only that of a.
     multiplied = types[-1] if opcode == "tcgen05" else types[1] if len(types) > 2 else "f16"
     warps = 4 if opcode == "wgmma" else 1
     kind = next((q.removeprefix("kind::") for q in qualifiers if q.startswith("kind::")), "")

@@ -181,12 +181,12 @@ BOMBS = {"time": f"#define A0 +1\n{DOUBLED}\n", "memory": f"#define A0 +{'x' * 4
         (
             "time",
             "compile_time_limit = 1",
-            "took more than 1 CPU seconds: if it needs more, write compile_time_limit = 10, in seconds",
+            "took more than 1 CPU seconds: to raise the limit, write compile_time_limit = 10, in seconds",
         ),
         (
             "memory",
             "compile_memory_limit = 0.125",
-            "took more than 0.12 GiB of memory: if it needs more, write compile_memory_limit = 1, in GiB",
+            "took more than 0.12 GiB of memory: to raise the limit, write compile_memory_limit = 1, in GiB",
         ),
     ],
 )

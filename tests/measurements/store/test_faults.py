@@ -292,7 +292,7 @@ class TestCells:
         with closing(sqlite3.connect(path)) as raw:
             raw.execute(f"UPDATE entries SET winner_id = {other.id} WHERE device = 'h200'")
             raw.commit()
-        with pytest.raises(StoreError, match=f"trial {other.id} of .* stored under another problem, device or policy"):
+        with pytest.raises(StoreError, match=f"trial {other.id} of .* under another problem, device or policy"):
             Store.open(path, create=False).best(PROBLEM, "h200")
 
     def test_trials_without_a_notification_are_seen(self, tmp_path: Path) -> None:

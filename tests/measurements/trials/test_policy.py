@@ -23,7 +23,7 @@ def test_policies_round_trip_as_text(policy: Policy) -> None:
 
 @pytest.mark.parametrize("text", ["", "cold", "cold graph 0 MHz", "cold graph free ", "cold graph 99999 MHz"])
 def test_another_text_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match=r"MHz|written like"):
+    with pytest.raises(ValueError, match=r"MHz|invalid policy"):
         Policy.of(text)
 
 
@@ -31,7 +31,7 @@ def test_another_text_is_rejected(text: str) -> None:
     "wrong", [("hot",), ("cold", "stream"), ("cold", "graph", 0), ("cold", "graph", 1.5), ("cold", "graph", True)]
 )
 def test_another_policy_is_rejected(wrong: tuple[object, ...]) -> None:
-    with pytest.raises(ValueError, match=r"a policy has|a locked clock"):
+    with pytest.raises(ValueError, match=r"invalid policy|a locked clock"):
         Policy(*wrong)  # type: ignore[arg-type]
 
 

@@ -123,7 +123,7 @@ def damaged(text: str) -> list[tuple[str, str]]:
         ("\n".join([json.dumps(worse | {"recording": 99}), *lines]), "format is 99"),
         ("\n".join([json.dumps(worse | {"device": "h100"}), *lines]), "differ in device"),
         ("\n".join([header, *lines[:2], lines[2].replace('"ok"', '"great"')]), "great"),
-        ("\n".join([header, *lines[:2], "{}"]), "not the JSON of a trial"),
+        ("\n".join([header, *lines[:2], "{}"]), "invalid JSON of a trial"),
         *(
             ("\n".join([json.dumps(worse | {"trials": number}), *lines]), "number of trials")
             for number in (None, "3", 2.5, 3.0, True, -1)
@@ -165,7 +165,7 @@ def test_a_time_or_resources_of_another_kind_never_reach_a_database(tmp_path: Pa
         {"resources": {"registers": 8}},
         {"resources": dict.fromkeys(dataclasses.asdict(Resources(1, 0, 0, 0, 0, 0)), 0.5)},
     ):
-        with pytest.raises(ValueError, match="not the JSON of a trial"):
+        with pytest.raises(ValueError, match="invalid JSON of a trial"):
             Trial.from_json(good | change)
 
 

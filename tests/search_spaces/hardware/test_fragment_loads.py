@@ -113,8 +113,8 @@ def test_accesses(name, operand, text, shape, answer):
 @pytest.mark.parametrize(
     ("name", "operand", "text", "shape", "reason"),
     [
-        ("mma_m16n8k8_tf32", "a", "transpose", (64, 32), "contiguous along m and ldmatrix transposes 2-byte elements"),
-        ("mma_m16n8k8_tf32", "b", "identity", (32, 64), "contiguous along n and ldmatrix transposes 2-byte elements"),
+        ("mma_m16n8k8_tf32", "a", "transpose", (64, 32), "contiguous along m, and ldmatrix only transposes 2-byte elements"),
+        ("mma_m16n8k8_tf32", "b", "identity", (32, 64), "contiguous along n, and ldmatrix only transposes 2-byte elements"),
         ("mma_m16n8k16_f16", "a", "xor", (64, 32), "does not keep elements 0 to 7 of line 1 in sequence"),
         ("mma_m16n8k16_f16", "a", "identity", (24, 16), "fragments of 16x16, which do not divide the tile of 24x16"),
         ("wmma_m16n16k16_f16", "a", "pad(4,1)", (64, 32), "lines of layout pad(4,1) .* are 72 bytes apart"),

@@ -359,7 +359,7 @@ def test_rows_that_contradict_themselves_are_rejected():
         ({"b": Fragment((16, 8), 2)}, "fragment b needs a layout"),
         (
             {"a": dataclasses.replace(row.a, registers=8)},
-            "holds 8 values of 16 bits in a lane, which is not 8 registers",
+            "holds 8 values of 16 bits per lane, which do not fill 8 registers",
         ),
         ({"type_a": "f8"}, "type_a must be one of"),
         ({"unit": "hmma"}, "unknown unit 'hmma': use one of fma, wmma, mma"),
